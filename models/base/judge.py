@@ -63,18 +63,23 @@ class ScoreRequest:
 
 @dataclass(frozen=True, slots=True)
 class DimensionScore:
-    """What a judge says about one dimension: ``score`` on its scale (None: unscored), the
-    probability of each level (``distribution``, may be empty), ``details`` and contributions; see
-    Judgement."""
+    """What a judge says about one dimension: ``score`` on its scale (None: unscored, ``failure``
+    is the reason), the probability of each level (``distribution``, may be empty), ``details`` and
+    contributions; see Judgement."""
 
     score: float | None = None
     distribution: Sequence[float] = ()
     details: dict[str, Any] = field(default_factory=dict)
     contributions: Contributions | None = None
+    failure: str | None = None
 
 
-def judgement_of(results: Mapping[str, DimensionScore], **fields: Any) -> Judgement:
-    """Returns the judgement with the ``results`` by dimension and further ``fields``."""
+def judgement_of(
+    results: Mapping[str, DimensionScore], *, failure: str | None = None, **fields: Any
+) -> Judgement:
+    """Returns the judgement with the ``results`` by dimension and further ``fields``. ``failure``:
+    by default the distinct failures of the results."""
+    failures = dict.fromkeys(filter(None, (result.failure for result in results.values())))
     scores: dict[str, float | None] = {}
     distributions: dict[str, Sequence[float]] = {}
     details: dict[str, dict[str, Any]] = {}
@@ -92,6 +97,7 @@ def judgement_of(results: Mapping[str, DimensionScore], **fields: Any) -> Judgem
         distributions=distributions,
         details=details,
         contributions=contributions,
+        failure=failure or "; ".join(failures) or None,
         **fields,
     )
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -24,7 +24,7 @@ from scipy.special import expit
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError, NotAvailableError
-from medal_judges.models.base.judge import Judge, ScoreRequest
+from medal_judges.models.base.judge import DimensionScore, Judge, ScoreRequest, judgement_of
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
 from medal_judges.models.llm.cost import Usage, spent, total_usage
 from medal_judges.models.llm.loading import load_llm
@@ -38,6 +38,7 @@ from medal_judges.models.llm.protocol import (
     chat_messages,
     first_turn_that_fits,
     likelihood_usage,
+    scored_by_owner,
     usage_of,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
@@ -92,11 +93,12 @@ class FollowUpSelection:
 
 @dataclass(slots=True)
 class _Run:
-    """One shuffle of the options (``order``: pool indices as shown), asked once or twice.
+    """One shuffle of the ``options`` (``order``: their pool indices), asked once or twice.
     ``chosen``: indices into ``order``, or why the answer could not be read."""
 
-    question: Message
+    question: str
     order: Sequence[int]
+    options: Sequence[str]
     chosen: set[int] | str = "not asked"
     usages: list[Usage] = field(default_factory=list)
     transient: bool = False
@@ -118,52 +120,66 @@ def select(
     with more tokens. A run that still cannot be read does not count.
     """
     prompt = config.loaded()
-    texts, resolved = [each.text for each in pool.follow_ups], resolve(prompt)
+    texts = [follow_up.text for follow_up in pool.follow_ups]
+    target = prompt.parts["turn" if turn else "dialogue"]
+    runs_by_dialogue = []
+    for name, messages in dialogues:
+        values = {"target": target, "dialogue": transcript(messages, _NAMES, keep_breaks=True)}
+        runs = []
+        for number in range(config.runs):
+            # The dialogue's own stream: neither its batch nor its place in the file changes it.
+            stream = np.random.default_rng([config.seed, number, int(content_hash(name), 16)])
+            runs.append(_shuffled_run(prompt, values, texts, stream.permutation(len(texts))))
+        runs_by_dialogue.append(runs)
+    every_run = list(chain.from_iterable(runs_by_dialogue))
+    _ask(llm, every_run, config.max_tokens)
+    unread = [run for run in every_run if isinstance(run.chosen, str) and not run.failed]
+    for run in unread:
+        run.question = f"{run.question}\n\n{prompt.parts[AGAIN]}".rstrip()
+    more_tokens = min(MORE_TOKENS * config.max_tokens, llm.context // 4)
+    _ask(llm, unread, max(config.max_tokens, more_tokens))
+    return [_common_selection(runs, len(texts)) for runs in runs_by_dialogue]
 
-    def run_of(name: str, number: int, messages: Sequence[Message]) -> _Run:
-        # The dialogue's own stream: neither its batch nor its place in the file changes it.
-        stream = np.random.default_rng([config.seed, number, int(content_hash(name), 16)])
-        order = [int(i) for i in stream.permutation(len(texts))]
-        values = {
-            "target": prompt.parts["turn" if turn else "dialogue"],
-            "dialogue": transcript(messages, _NAMES, keep_breaks=True),
-            "options": "\n".join(f"{k}. {texts[i]}" for k, i in enumerate(order, start=1)),
-        }
-        return _Run(Message("user", resolved.text(resolved.layout.dialogue, values)), order)
 
-    def ask(runs: Sequence[_Run], max_tokens: int, again: str = "") -> None:
-        requests = [
-            ChatRequest((Message("user", f"{run.question.content}{again}"),), max_tokens)
-            for run in runs
-        ]
-        answers = llm.chat(requests) if requests else []
-        for run, request, answer in zip(runs, requests, answers, strict=True):
-            run.usages.append(usage_of(llm, request, answer))
-            run.transient, run.failed = answer.transient, answer.finish == "failed"
-            run.chosen = read_choice(answer, [texts[i] for i in run.order])
+def _shuffled_run(
+    prompt: Prompt, values: Mapping[str, str], texts: Sequence[str], permutation: np.ndarray
+) -> _Run:
+    order = permutation.tolist()
+    options = [f"{number}. {texts[i]}" for number, i in enumerate(order, start=1)]
+    resolved = resolve(prompt)
+    values = {**values, "options": "\n".join(options)}
+    question = resolved.text(resolved.layout.dialogue, values)
+    return _Run(question, order, [texts[i] for i in order])
 
-    runs = [[run_of(name, k, given) for k in range(config.runs)] for name, given in dialogues]
-    every = [run for own in runs for run in own]
-    ask(every, config.max_tokens)
-    more = max(config.max_tokens, min(MORE_TOKENS * config.max_tokens, llm.context // 4))
-    unread = [run for run in every if isinstance(run.chosen, str) and not run.failed]
-    ask(unread, more, f"\n\n{prompt.parts[AGAIN]}".rstrip())
-    selections = []
-    for own in runs:
-        sets = [{r.order[i] for i in r.chosen} for r in own if not isinstance(r.chosen, str)]
-        common: set[int] = set.intersection(*sets) if sets else set()
-        unreadable = f"no selection of follow-ups could be read: {own[0].chosen}"
-        selections.append(
-            FollowUpSelection(
-                indices=tuple(sorted(common or range(len(texts)))) if sets else (),
-                empty=not common,
-                usage=spent(usage for run in own for usage in run.usages),
-                unread=len(own) - len(sets),
-                failure=None if sets else unreadable,
-                transient=any(run.transient for run in own),
-            )
-        )
-    return selections
+
+def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
+    """Asks the question of each run and reads its answer."""
+    requests = [ChatRequest((Message("user", run.question),), max_tokens) for run in runs]
+    answers = llm.chat(requests) if requests else []
+    for run, request, answer in zip(runs, requests, answers, strict=True):
+        run.usages.append(usage_of(llm, request, answer))
+        run.transient, run.failed = answer.transient, answer.finish == "failed"
+        run.chosen = read_choice(answer, run.options)
+
+
+def _common_selection(runs: Sequence[_Run], size: int) -> FollowUpSelection:
+    """Returns what all readable ``runs`` of one dialogue chose from ``size`` follow-ups."""
+    choices = []
+    for run in runs:
+        if not isinstance(run.chosen, str):
+            choices.append({run.order[i] for i in run.chosen})
+    common: set[int] = set.intersection(*choices) if choices else set()
+    indices, failure = tuple(sorted(common or range(size))), None
+    if not choices:
+        indices, failure = (), f"no selection of follow-ups could be read: {runs[0].chosen}"
+    return FollowUpSelection(
+        indices=indices,
+        empty=not common,
+        usage=spent(chain.from_iterable(run.usages for run in runs)),
+        unread=len(runs) - len(choices),
+        failure=failure,
+        transient=any(run.transient for run in runs),
+    )
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | str:
@@ -190,19 +206,28 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | st
         return set()
     numbers = _LINE.sub("", unicodedata.normalize("NFKC", text.translate(_MARKS)).strip())
     if _NUMBERS.fullmatch(numbers):
-        chosen = [int(number) - 1 for number in re.findall(r"\d{1,3}", numbers)]
-        if beyond := [i + 1 for i in sorted(chosen) if not 0 <= i < len(options)]:
-            return f"option {beyond[0]} of {len(options)}"
-        return set(chosen)
-    by_text = {_plain(option): i for i, option in enumerate(options)}
+        chosen = sorted(int(number) for number in re.findall(r"\d{1,3}", numbers))
+        for number in chosen:
+            if not 1 <= number <= len(options):
+                return f"option {number} of {len(options)}"
+        return {number - 1 for number in chosen}
+    return _choice_by_text(text, options)
+
+
+def _choice_by_text(text: str, options: Sequence[str]) -> set[int] | str:
+    index_by_text = {_plain(option): index for index, option in enumerate(options)}
     lines = [line for line in text.splitlines() if line.strip()]
-    bare = [re.sub(r"^\W{0,6}\d{1,3}[.):、]\s*", "", line) for line in lines]
-    places = [by_text.get(_plain(line)) for line in bare]
-    found = {place for place in places if place is not None}
-    numbered = sum(a != b for a, b in zip(lines, bare, strict=True))
+    chosen, numbered = set(), 0
+    for line in lines:
+        option = re.sub(r"^\W{0,6}\d{1,3}[.):、]\s*", "", line)
+        numbered += option != line
+        chosen.add(index_by_text.get(_plain(option)))
+    indices = {index for index in chosen if index is not None}
     # All options, some of them with a number: the numbers may be the choice.
-    unclear = len(found) == len(options) and 0 < numbered < len(lines)
-    return f"no list of options: {shown(text)}" if None in places or unclear else found
+    is_unclear = len(indices) == len(options) and 0 < numbered < len(lines)
+    if is_unclear or None in chosen:
+        return f"no list of options: {shown(text)}"
+    return indices
 
 
 def _plain(text: str) -> str:
@@ -332,62 +357,60 @@ class FollowUpJudge(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         window, budget = self._window_tokens(), self._prompt_budget()
-        judged: dict[int, Judgement] = {}
-        for i, request in enumerate(requests):
-            if request.tokens > budget:
-                reason = f"the last answer alone takes {request.tokens} tokens of {window}"
-                judged[i] = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
-        left = [i for i in range(len(requests)) if i not in judged]
-        selections: dict[int, FollowUpSelection] = {}
-        if self.config.select is not None and left:
-            named = [
-                (f"{r.dialogue.id}/{r.turn}", r.payload[1]) for r in (requests[i] for i in left)
-            ]
-            turn = requests[left[0]].turn is not None  # all of one call are of one level
-            selected = select(self.llm, named, self.pool, self.config.select, turn=turn)
-            selections = dict(zip(left, selected, strict=True))
-        for i, selection in selections.items():
-            if selection.failure is not None:
-                judged[i] = Judgement(
+        fitting = [request for request in requests if request.tokens <= budget]
+        selections = self._selections(fitting)
+        scored = []
+        for request in fitting:
+            selection = selections.get(id(request))
+            if selection is None or selection.failure is None:
+                scored.append(request)
+        # Turns of one dialogue that begin at the same turn: their conversation is read once.
+        owners = [(request.dialogue.id, request.payload[0]) for request in scored]
+        continuations = [self._continuations(request) for request in scored]
+        joint = self.config.likelihood == "joint"
+        rows = scored_by_owner(self.llm, continuations, owners, joint=joint)
+        likelihoods = dict(zip(map(id, scored), rows, strict=True))
+        judgements = []
+        for request in requests:
+            selection = selections.get(id(request))
+            if id(request) in likelihoods:
+                judgement = self._judged(request, likelihoods[id(request)], selection, dimensions)
+            elif selection is not None:
+                details = {name: {"unread_runs": selection.unread} for name in dimensions}
+                judgement = Judgement(
                     scores=dict.fromkeys(dimensions),
                     failure=selection.failure,
                     usage=selection.usage,
-                    details={name: {"unread_runs": selection.unread} for name in dimensions},
+                    details=details,
                     transient=selection.transient,
                 )
-        left = [i for i in left if i not in judged]
-        # Turns of one dialogue that begin at the same turn are a group: their conversation is read
-        # once.
-        units: dict[tuple[str, int], list[int]] = {}
-        for i in left:
-            units.setdefault((requests[i].dialogue.id, requests[i].payload[0]), []).append(i)
-        groups = [
-            [
-                Continuation(
-                    requests[i].payload[1][:end],
-                    follow_up.text,
-                    role="user",
-                    score_eos=self.config.score_eos,
+            else:
+                reason = f"the last answer alone takes {request.tokens} tokens of {window}"
+                judgement = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
+            judgements.append(judgement)
+        return judgements
+
+    def _selections(self, requests: Sequence[ScoreRequest]) -> dict[int, FollowUpSelection]:
+        """Returns DIET's selection for each request, by its ``id()``; empty without ``select``."""
+        if self.config.select is None or not requests:
+            return {}
+        dialogues = [(f"{r.dialogue.id}/{r.turn}", r.payload[1]) for r in requests]
+        is_turn = requests[0].turn is not None  # all of one call are of one level
+        selected = select(self.llm, dialogues, self.pool, self.config.select, turn=is_turn)
+        return dict(zip(map(id, requests), selected, strict=True))
+
+    def _continuations(self, request: ScoreRequest) -> list[Continuation]:
+        """Returns all follow-ups after each of the request's ends."""
+        continuations = []
+        for end in self._ends(request):
+            messages = request.payload[1][:end]
+            for follow_up in self.pool.follow_ups:
+                continuations.append(
+                    Continuation(
+                        messages, follow_up.text, role="user", score_eos=self.config.score_eos
+                    )
                 )
-                for i in unit
-                for end in self._ends(requests[i])
-                for follow_up in self.pool.follow_ups
-            ]
-            for unit in units.values()
-        ]
-        joint = self.config.likelihood == "joint"
-        scored = self.llm.loglikelihood(groups, joint=joint) if groups else []
-        width = len(self.pool.follow_ups)
-        for unit, likelihoods in zip(units.values(), scored, strict=True):
-            rest = iter(likelihoods)
-            for i in unit:
-                own = list(islice(rest, width * len(self._ends(requests[i]))))
-                table = np.array([self._value(each) for each in own]).reshape(-1, width)
-                judgement = self._judged(requests[i], table, selections.get(i), dimensions)
-                scoring = spent([likelihood_usage(requests[i].tokens, own)])
-                usage = total_usage([judgement.usage, scoring])
-                judged[i] = replace(judgement, usage=usage)
-        return [judged[i] for i in range(len(requests))]
+        return continuations
 
     def _ends(self, request: ScoreRequest) -> list[int]:
         """Returns the numbers of messages after which the follow-ups are scored."""
@@ -407,48 +430,65 @@ class FollowUpJudge(Judge):
     def _judged(
         self,
         request: ScoreRequest,
-        table: np.ndarray,
+        likelihoods: Sequence[Likelihood],
         selection: FollowUpSelection | None,
         names: Sequence[str],
     ) -> Judgement:
-        """Returns the judgement of a request from ``table`` [ends, follow-ups], the values by
-        ``_value``."""
-        follow_ups, signs = self.pool.follow_ups, np.array(self.pool.signs())
-        scores: dict[str, float | None] = {}
-        details: dict[str, dict[str, Any]] = {}
-        contributions: dict[str, Contributions] = {}
+        """Returns the judgement of a request from the likelihoods of its continuations."""
+        follow_ups = self.pool.follow_ups
+        values = np.array([self._value(likelihood) for likelihood in likelihoods])
+        table = values.reshape(-1, len(follow_ups))  # [ends, follow-ups]
         weights = self.config.decay ** np.arange(len(table))[::-1]
         weights = weights / weights.sum()
         likeliest = np.argsort(-(weights @ table), kind="stable")[:3]
+        results = {}
         for name in names:
-            dimension, wanted = self.dimension(name), self.pool.of(name)
-            common = [i for i in wanted if selection is None or i in selection.indices]
-            used = np.array(common or list(wanted))
-            values = np.zeros(len(table))  # positive less negative follow-ups, after each answer
-            for sign in (1, -1):
-                if len(columns := used[signs[used] == sign]):
-                    values = values + sign * table[:, columns].mean(axis=1)
-            raw = float(weights @ values)
-            details[name] = {"raw": raw}
-            if selection is not None:
-                chosen = () if selection.empty else tuple(follow_ups[i].text for i in common)
-                details[name] = known_details(
-                    raw=raw, selected=len(chosen), follow_ups=chosen, unread_runs=selection.unread
-                )
-            scale = self.config.scale.get(name, LogisticScale())
-            slope = (1 if dimension.good == "high" else -1) / scale.spread
-            scores[name] = dimension.from_unit(float(expit((raw - scale.center) * slope)))
-            turns = [0.0] * len(request.dialogue.turns)
-            for end, value, weight in zip(self._ends(request), values, weights, strict=True):
-                turn = request.payload[0] + end - 1
-                turns[turn] = float(weight) * float(value - scale.center) * slope
-            contributions[name] = Contributions(tuple(turns), 0.0, "logit")
-        return Judgement(
-            scores=scores,
-            contributions=contributions,
-            explanation="likeliest follow-ups: "
-            + " / ".join(follow_ups[i].text for i in likeliest),
-            usage={} if selection is None else selection.usage,
-            details=details,
+            results[name] = self._dimension_score(name, request, table, weights, selection)
+        usage = spent([likelihood_usage(request.tokens, likelihoods)])
+        if selection is not None:
+            usage = total_usage([selection.usage, usage])
+        texts = " / ".join(follow_ups[i].text for i in likeliest)
+        return judgement_of(
+            results,
+            explanation=f"likeliest follow-ups: {texts}",
+            usage=usage,
             transient=selection is not None and selection.transient,
+        )
+
+    def _dimension_score(
+        self,
+        name: str,
+        request: ScoreRequest,
+        table: np.ndarray,
+        weights: np.ndarray,
+        selection: FollowUpSelection | None,
+    ) -> DimensionScore:
+        """Returns the score of a dimension from the values ``table`` [ends, follow-ups] and the
+        ``weights`` [ends]."""
+        indices, details = list(self.pool.of(name)), dict[str, Any]()
+        if selection is not None:
+            common = [i for i in indices if i in selection.indices]
+            details["unread_runs"] = selection.unread
+            details["follow_ups"] = ()
+            if not selection.empty:
+                details["follow_ups"] = tuple(self.pool.follow_ups[i].text for i in common)
+            details["selected"] = len(details["follow_ups"])
+            indices = common or indices
+        signs = np.array(self.pool.signs())[indices]
+        values = np.zeros(len(table))  # positive less negative follow-ups, after each end
+        for sign in (1, -1):
+            columns = table[:, indices][:, signs == sign]
+            if columns.size:
+                values = values + sign * columns.mean(axis=1)
+        raw = float(weights @ values)
+        dimension, scale = self.dimension(name), self.config.scale.get(name, LogisticScale())
+        slope = (1 if dimension.good == "high" else -1) / scale.spread
+        turns = [0.0] * len(request.dialogue.turns)
+        for end, value, weight in zip(self._ends(request), values, weights, strict=True):
+            turn = request.payload[0] + end - 1
+            turns[turn] = float(weight) * float(value - scale.center) * slope
+        return DimensionScore(
+            dimension.from_unit(float(expit((raw - scale.center) * slope))),
+            details=known_details(raw=raw, **details),
+            contributions=Contributions(tuple(turns), 0.0, "logit"),
         )

@@ -6,6 +6,7 @@ judging model itself, with CRAFT several other models, whose proposals are joine
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Literal
 
 import numpy as np
@@ -48,11 +49,10 @@ class FollowUpPool(Config):
     def _distinct(self) -> FollowUpPool:
         if not self.follow_ups:
             raise ValueError("a pool needs a follow-up")
-        seen: set[tuple[str, str]] = set()
-        for each in self.follow_ups:
-            if (each.text, each.sign) in seen:
-                raise ValueError(f"the follow-up {each.text!r} is there twice")
-            seen.add((each.text, each.sign))
+        counts = Counter((follow_up.text, follow_up.sign) for follow_up in self.follow_ups)
+        (text, _), count = counts.most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"the follow-up {text!r} is there twice")
         return self
 
     @property
@@ -62,11 +62,8 @@ class FollowUpPool(Config):
 
     def of(self, dimension: str) -> tuple[int, ...]:
         """Returns the indices of the follow-ups that apply to ``dimension``."""
-        return tuple(
-            i
-            for i, f in enumerate(self.follow_ups)
-            if not f.dimensions or dimension in f.dimensions
-        )
+        applies = [not f.dimensions or dimension in f.dimensions for f in self.follow_ups]
+        return tuple(np.flatnonzero(applies).tolist())
 
     def signs(self) -> tuple[int, ...]:
         """Returns 1 for each positive follow-up and -1 for each negative one."""
@@ -75,22 +72,22 @@ class FollowUpPool(Config):
     def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
         """Returns a pool with ``per_generator`` random follow-ups of each generator (DIET, section
         6.2: 3, 2 or 1). Raises ConfigError if a generator has fewer, or a follow-up names none."""
-        groups: dict[str, list[int]] = {}
-        for i, each in enumerate(self.follow_ups):
-            if each.by is None:
-                raise ConfigError(f"{self.name}: who proposed {each.text!r}? (field 'by')")
-            groups.setdefault(each.by, []).append(i)
-        generator = np.random.default_rng(seed)
-        kept: list[int] = []
-        for name, own in groups.items():
-            if len(own) < per_generator:
+        by_generator: dict[str, list[int]] = {}
+        for index, follow_up in enumerate(self.follow_ups):
+            if follow_up.by is None:
+                raise ConfigError(f"{self.name}: who proposed {follow_up.text!r}? (field 'by')")
+            by_generator.setdefault(follow_up.by, []).append(index)
+        random = np.random.default_rng(seed)
+        drawn: list[int] = []
+        for name, indices in by_generator.items():
+            if len(indices) < per_generator:
                 raise ConfigError(
-                    f"per_generator {per_generator} is more than the {len(own)} follow-ups of "
+                    f"per_generator {per_generator} is more than the {len(indices)} follow-ups of "
                     f"{name} in {self.name}"
                 )
-            kept += (own[int(i)] for i in generator.permutation(len(own))[:per_generator])
-        drawn = tuple(self.follow_ups[i] for i in sorted(kept))
-        return self.model_copy(update={"follow_ups": drawn})
+            drawn += random.permutation(indices)[:per_generator].tolist()
+        follow_ups = tuple(self.follow_ups[index] for index in sorted(drawn))
+        return self.model_copy(update={"follow_ups": follow_ups})
 
 
 def load_pool(path: str) -> FollowUpPool:

@@ -16,7 +16,7 @@ from scipy.special import expit
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import isotonic_map, on_scale
-from medal_judges.models.base.judge import Judge, ScoreLevel, ScoreRequest
+from medal_judges.models.base.judge import DimensionScore, Judge, ScoreRequest, judgement_of
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -25,6 +25,7 @@ from medal_judges.models.base.saving import (
     write_weights,
 )
 from medal_judges.models.hybrid.members import HybridSettings, Member, load_member, open_member
+from medal_judges.models.llm.cost import total_usage
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -60,18 +61,21 @@ class Blend:
 
     def raw(self, units: np.ndarray) -> np.ndarray:
         """Returns values [n] of the members' scores ``units`` [n, members]."""
-        counted = self.weights != 0  # the others were not asked, and have no number
-        z = (units[:, counted] - self.center[counted]) / self.spread[counted]
-        return np.asarray(self.intercept + z @ self.weights[counted])
+        used = self.weights != 0  # the others were not asked, and have no number
+        z = (units[:, used] - self.center[used]) / self.spread[used]
+        return np.asarray(self.intercept + z @ self.weights[used])
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns the values on [0, 1]; those of a mean of scores are there."""
         if self.logistic:
             return np.asarray(expit(self.raw(units)))
         rises = self.weights > 0
-        reach = self.raw(np.array([~rises, rises], dtype=float))  # lowest and highest value
-        raw, inside = self.raw(units), reach[0] > -_ROUNDING and reach[1] < 1 + _ROUNDING
-        units = np.clip(raw, 0.0, 1.0) if inside else on_scale(raw)
+        lowest, highest = self.raw(np.array([~rises, rises], dtype=float))
+        raw = self.raw(units)
+        if lowest > -_ROUNDING and highest < 1 + _ROUNDING:
+            units = np.clip(raw, 0.0, 1.0)
+        else:
+            units = on_scale(raw)
         return units if self.curve is None else isotonic_map(units, self.curve)
 
 
@@ -93,29 +97,28 @@ class MemberSelection:
 
     def answer(
         self, dimension: Dimension, members: Members, answers: Answers, lang: str
-    ) -> Judgement:
+    ) -> DimensionScore:
         """Returns the chosen member's answer on the hybrid's scale."""
-        name, member = dimension.name, members[self.choices[dimension.name]]
-        judgement, own = answers[member.name], member.own_name(name)
-        unit, scale = member.unit(judgement, name), member.judge.dimension(own)
-        score = None if unit is None else dimension.from_unit(unit)
-        details = rescaled_details(judgement.details.get(own, {}), scale, dimension)
-        details |= {"members": {member.name: score}}
+        member = members[self.choices[dimension.name]]
+        judgement, own_name = answers[member.name], member.own_name(dimension.name)
+        scale = member.judge.dimension(own_name)
+        details = rescaled_details(judgement.details.get(own_name, {}), scale, dimension)
+        unit = member.unit(judgement, dimension.name)
         if unit is None:
+            details["members"] = {member.name: None}
             reason = f"{member.name}: {judgement.failure or 'no score'}"
-            return Judgement(scores={name: None}, details={name: details}, failure=reason)
-        chances, account = judgement.distributions.get(own, ()), judgement.contributions.get(own)
-        account = account and rescaled(account, scale, dimension)
-        if account and "raw" in details and "logit" not in account.unit:
-            details["raw"] = account.value
-        # For another number of levels the member gave no probabilities.
-        fits = chances and len(chances) == len(dimension.levels)
-        return Judgement(
-            scores={name: score},
-            details={name: details},
-            distributions={name: chances} if fits else {},
-            contributions={name: account} if account else {},
-        )
+            return DimensionScore(details=details, failure=reason)
+        score = dimension.from_unit(unit)
+        details["members"] = {member.name: score}
+        contributions = judgement.contributions.get(own_name)
+        if contributions is not None:
+            contributions = rescaled(contributions, scale, dimension)
+            if "raw" in details and "logit" not in contributions.unit:
+                details["raw"] = contributions.value
+        chances = judgement.distributions.get(own_name, ())
+        if len(chances) != len(dimension.levels):  # the member gave none for these levels
+            chances = ()
+        return DimensionScore(score, chances, details, contributions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,85 +129,87 @@ class Stack:
     blends: Mapping[str, Blend]
 
     def asked(self, dimension: str, members: Members) -> dict[str, tuple[str, str]]:
-        blend, found = self.blends[dimension], {}  # a member with a weight of 0 is not asked
-        for key in (m for m, w in zip(blend.members, blend.weights, strict=True) if w != 0):
-            name, _, own = key.partition(":")
-            found[key] = name, own or members[name].own_name(dimension)
-        return found
+        blend, asked = self.blends[dimension], {}
+        for key, weight in zip(blend.members, blend.weights, strict=True):
+            if weight != 0:
+                name, _, own_name = key.partition(":")
+                asked[key] = name, own_name or members[name].own_name(dimension)
+        return asked
 
     def record(self) -> dict[str, object]:
         return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
 
     def tensors(self) -> dict[str, np.ndarray]:
-        return {
-            f"{name}.{part}": np.atleast_1d(np.asarray(getattr(blend, part), dtype=np.float64))
-            for name, blend in self.blends.items()
-            for part in (*BLEND_PARTS, "curve")
-            if getattr(blend, part) is not None
-        }
+        tensors = {}
+        for name, blend in self.blends.items():
+            for part in (*BLEND_PARTS, "curve"):
+                value = getattr(blend, part)
+                if value is not None:
+                    tensors[f"{name}.{part}"] = np.atleast_1d(np.asarray(value, dtype=np.float64))
+        return tensors
 
     def answer(
         self, dimension: Dimension, members: Members, answers: Answers, lang: str
-    ) -> Judgement:
+    ) -> DimensionScore:
         """Returns the members' weighted score; its distribution is a normal with the residual, in
         which a level has the probability of all values nearest to it."""
         name = dimension.name
         blend = self.blends.get(f"{name}:{base_language(lang)}", self.blends[name])
-        units: dict[str, float | None] = {}
-        for key, (m, own) in self.asked(name, members).items():
-            value = answers[m].scores.get(own)
-            units[key] = None if value is None else members[m].judge.dimension(own).to_unit(value)
-        scores = {m: None if u is None else dimension.from_unit(u) for m, u in units.items()}
-        details: dict[str, dict[str, Any]] = {name: {"members": scores}}
-        if missing := [m for m, unit in units.items() if unit is None]:
-            left = dict.fromkeys(key.partition(":")[0] for key in missing)
-            failure = "; ".join(f"{m}: {answers[m].failure or 'no score'}" for m in left)
-            return Judgement(scores={name: None}, failure=failure, details=details)
-        table = np.array([[units.get(m) or 0.0 for m in blend.members]])
-        unit = float(blend(table)[0])
+        units = dict.fromkeys(blend.members, 0.0)
+        scores: dict[str, float | None] = {}
+        failures: dict[str, str] = {}
+        for key, (member, own_name) in self.asked(name, members).items():
+            unit = members[member].unit_of(answers[member], own_name)
+            if unit is None:
+                scores[key] = None
+                failures[member] = f"{member}: {answers[member].failure or 'no score'}"
+            else:
+                units[key], scores[key] = unit, dimension.from_unit(unit)
+        details: dict[str, Any] = {"members": scores}
+        if failures:
+            return DimensionScore(details=details, failure="; ".join(failures.values()))
+        row = np.array([list(units.values())])
+        unit = float(blend(row)[0])
         if not blend.logistic:
-            details[name]["raw"] = dimension.from_unit(float(blend.raw(table)[0]))
+            details["raw"] = dimension.from_unit(float(blend.raw(row)[0]))
         chances = level_chances(dimension, unit, blend.residual)
-        return Judgement(
-            scores={name: dimension.from_unit(unit)},
-            distributions={name: chances} if chances else {},
-            details=details,
-        )
+        return DimensionScore(dimension.from_unit(unit), chances, details)
 
 
 # How members are combined. ``asked``: key -> (member, its dimension) that a dimension needs.
-# ``record``: its part of judge.json; ``tensors``: its weights. ``answer``: the judgement of one
-# request on a dimension.
+# ``record``: its part of judge.json; ``tensors``: its weights. ``answer``: the score of one request
+# on a dimension.
 Combination = MemberSelection | Stack
 
 
-def rescaled(account: Contributions, scale: Dimension, other: Dimension) -> Contributions:
-    """Returns contributions on ``scale`` as contributions on ``other``; logits do not change."""
-    if account.unit not in ("score", "uncalibrated score"):
-        return account
-    ratio = (other.high - other.low) / (scale.high - scale.low)
-    baseline = other.low + (account.baseline - scale.low) * ratio
-    return Contributions(tuple(t * ratio for t in account.turns), baseline, account.unit)
+def rescaled(contributions: Contributions, scale: Dimension, target: Dimension) -> Contributions:
+    """Returns contributions on ``scale`` as contributions on ``target``; logits do not change."""
+    if contributions.unit not in ("score", "uncalibrated score"):
+        return contributions
+    ratio = (target.high - target.low) / (scale.high - scale.low)
+    baseline = target.low + (contributions.baseline - scale.low) * ratio
+    turns = tuple(turn * ratio for turn in contributions.turns)
+    return Contributions(turns, baseline, contributions.unit)
 
 
 def rescaled_details(
-    details: Mapping[str, Any], scale: Dimension, other: Dimension
+    details: Mapping[str, Any], scale: Dimension, target: Dimension
 ) -> dict[str, Any]:
-    """Returns details on ``scale`` as details on ``other``."""
-    ratio = (other.high - other.low) / (scale.high - scale.low)
+    """Returns details on ``scale`` as details on ``target``."""
+    ratio = (target.high - target.low) / (scale.high - scale.low)
 
     def moved(value: Any) -> Any:
         if isinstance(value, list):
-            return [moved(each) for each in value]
-        return None if value is None else other.low + (value - scale.low) * ratio
+            return [moved(entry) for entry in value]
+        return None if value is None else target.low + (value - scale.low) * ratio
 
-    found = dict(details)  # members are replaced by the caller
+    moved_details = dict(details)  # members are replaced by the caller
     for name, value in details.items():
         if name in ("value", "expected", "interval", "repeats"):
-            found[name] = moved(value)
+            moved_details[name] = moved(value)
         elif name in ("spread", "repeats_std"):
-            found[name] = value * ratio
-    return found
+            moved_details[name] = value * ratio
+    return moved_details
 
 
 def level_chances(dimension: Dimension, unit: float, residual: float) -> list[float]:
@@ -242,58 +247,32 @@ class HybridJudge(Judge):
         self.members, self.combination = dict(members), combination
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
-        known = [set(m.judge.languages) for m in self.members.values() if m.judge.languages]
-        # The languages that all members support.
-        self.languages = tuple(sorted(set.intersection(*known))) or None if known else None
+        languages = [set(m.judge.languages) for m in members.values() if m.judge.languages]
+        if languages:  # those that all members support
+            self.languages = tuple(sorted(set.intersection(*languages))) or None
         # A kill loses at most the window of the slowest member.
-        self.window = min(m.judge.window for m in self.members.values())
+        self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
-            for key, (name, own) in combination.asked(dimension.name, self.members).items():
-                member = self.members[name]
-                hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
-                if own not in (d.name for d in member.judge.dimensions):
-                    its = ", ".join(d.name for d in member.judge.dimensions)
-                    raise ConfigError(
-                        f"member {name} has no dimension {own!r}", hint=f"it has: {its}; {hint}"
-                    )
-                good = member.judge.dimension(own).good
-                if key == name and good != dimension.good:  # ``judge:own``: fitted with its sign
-                    raise ConfigError(
-                        f"member {name}: the good end of {own!r} is {good!r}, that of "
-                        f"{dimension.name!r} is {dimension.good!r}",
-                        hint=hint,
-                    )
+            for key, (member, own_name) in combination.asked(dimension.name, members).items():
+                # ``judge:own`` is fitted with its sign.
+                is_same_kind = key == member
+                _require_dimension(members[member], own_name, dimension, is_same_kind)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
         """Returns the judge of a YAML file, with nothing fitted; see HybridSettings."""
         where = f"judge {settings.get('name', '')}".strip()
-        given = build_config(HybridSettings, dict(settings), where=where)
-        dimensions = load_rubric(given.rubric, given.dimensions)
-        names = [d.name for d in dimensions]
-        combination: Combination
-        if given.choices is not None:
-            if missing := [name for name in names if name not in given.choices]:
+        config = build_config(HybridSettings, dict(settings), where=where)
+        dimensions = load_rubric(config.rubric, config.dimensions)
+        names = [dimension.name for dimension in dimensions]
+        combination: Combination = Stack(_unfitted_blends(config, names))
+        if config.choices is not None:
+            if missing := [name for name in names if name not in config.choices]:
                 raise ValueError(f"choices name no member for {', '.join(missing)}")
-            combination = MemberSelection({name: given.choices[name] for name in names})
-        else:
-            named = tuple(given.weights or {})
-            shares = np.array(list((given.weights or {}).values()), dtype=np.float64)
-            shares = shares / shares.sum()
-            mean = Blend(named, np.zeros(len(named)), np.ones(len(named)), shares, 0.0)
-            blends = dict.fromkeys(names, mean)
-            fits = {f":{k}": np.array([fit[m] for m in named]).T for k, fit in given.scales.items()}
-            if fits:
-                fits[""] = np.mean(list(fits.values()), axis=0)  # for any other language
-                blends = {
-                    f"{name}{lang}": Blend(named, center, spread, shares * DEVIATION, 0.5)
-                    for name in names
-                    for lang, (center, spread) in fits.items()
-                }
-            combination = Stack(blends)
-        members = {name: open_member(name, member) for name, member in given.members.items()}
-        judge = cls(members, combination, dimensions, name=given.name)
-        judge.languages = tuple(sorted(given.scales)) or judge.languages
+            combination = MemberSelection({name: config.choices[name] for name in names})
+        members = {name: open_member(name, member) for name, member in config.members.items()}
+        judge = cls(members, combination, dimensions, name=config.name)
+        judge.languages = tuple(sorted(config.scales)) or judge.languages
         return judge
 
     def language_models(self) -> list[LanguageModel]:
@@ -301,16 +280,21 @@ class HybridJudge(Judge):
 
     def signature(self) -> Signature:
         """``base`` names each member with its revision; the hash covers their whole signatures."""
-        own = {name: m.judge.signature() for name, m in self.members.items()}
-        numbers = {k: v.tolist() for k, v in self.combination.tensors().items()}
-        made = [self.combination.record(), numbers, {k: str(v) for k, v in own.items()}]
-        # A number depends on which dimension of a member is used.
-        made.append({name: dict(m.dimensions) for name, m in self.members.items()})
-        seeds = {s.seed for s in own.values()}
+        signatures = {name: m.judge.signature() for name, m in self.members.items()}
+        hashed = [
+            self.combination.record(),
+            {name: values.tolist() for name, values in self.combination.tensors().items()},
+            {name: str(signature) for name, signature in signatures.items()},
+            # A number depends on which dimension of a member is used.
+            {name: dict(member.dimensions) for name, member in self.members.items()},
+        ]
+        bases = [f"{name}={s.judge}@{s.revision}" for name, s in signatures.items()]
+        dtypes = dict.fromkeys(filter(None, (s.dtype for s in signatures.values())))
+        seeds = {signature.seed for signature in signatures.values()}
         return self.signed(
-            revision=content_hash(made),
-            base=" + ".join(f"{name}={s.judge}@{s.revision}" for name, s in own.items()),
-            dtype=" + ".join(dict.fromkeys(s.dtype for s in own.values() if s.dtype)) or None,
+            revision=content_hash(hashed),
+            base=" + ".join(bases),
+            dtype=" + ".join(dtypes) or None,
             seed=seeds.pop() if len(seeds) == 1 else None,
         )
 
@@ -350,14 +334,14 @@ class HybridJudge(Judge):
         return cls(
             members,
             _combination(folder, saved["kind"], saved["combination"]),
-            [Dimension(**d) for d in saved["dimensions"]],
+            [Dimension(**dimension) for dimension in saved["dimensions"]],
             name=saved["name"],
             facts=saved["facts"],
         )
 
     def load_options(self) -> dict[str, Any]:
-        each = {name: member.load_options() for name, member in self.members.items()}
-        return {name: options for name, options in each.items() if options}
+        options = {name: member.load_options() for name, member in self.members.items()}
+        return {name: needed for name, needed in options.items() if needed}
 
     # -- the hooks of Judge ---------------------------------------------------------------------
 
@@ -367,56 +351,102 @@ class HybridJudge(Judge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        combination, members, scored = self.combination, self.members, list[Judgement]()
-        rows: list[dict[str, Judgement]] = [{} for _ in requests]
-        # The dialogue of a request ends at the judged turn, so that turn is its last one.
-        levels: dict[ScoreLevel, list[int]] = {"dialogue": [], "last": []}
-        for i, request in enumerate(requests):
-            levels["dialogue" if request.turn is None else "last"].append(i)
-        for name, member in self.members.items():
-            needs = (pair for d in dimensions for pair in combination.asked(d, members).values())
-            if wanted := dict.fromkeys(own for one, own in needs if one == name):
-                for level, mine in levels.items():
-                    judged = member.judge.score(
-                        [requests[i].dialogue for i in mine],
-                        level=level,
-                        dimensions=list(wanted),
-                        # Only an explicit budget is passed on: each member has its own.
-                        token_budget=vars(self).get("token_budget"),
-                        unknown_language="allow",  # the hybrid warns
-                    )
-                    for i, judgement in zip(mine, judged, strict=True):
-                        rows[i][name] = judgement
-                        request = requests[i]
-                        request.truncated_turns = max(
-                            request.truncated_turns, judgement.truncated_turns
-                        )
-                        request.cut_turns = max(request.cut_turns, judgement.cut_turns)
-        for request, answers in zip(requests, rows, strict=True):
-            lang = request.dialogue.lang
-            own = [
-                combination.answer(self.dimension(d), members, answers, lang) for d in dimensions
-            ]
-            asked = list(answers.values())
-            notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
-            usage: dict[str, float] = {}
-            for key, amount in (item for j in asked for item in j.usage.items()):
-                usage[key] = usage.get(key, 0.0) + amount
-            scored.append(
-                Judgement(
-                    scores={k: v for each in own for k, v in each.scores.items()},
-                    distributions={k: v for each in own for k, v in each.distributions.items()},
-                    contributions={k: v for each in own for k, v in each.contributions.items()},
-                    details={k: v for each in own for k, v in each.details.items()},
-                    explanation="; ".join(notes) or None,
-                    failure="; ".join(dict.fromkeys(e.failure for e in own if e.failure)) or None,
-                    usage=usage,
-                    transient=any(j.transient for j in asked),
-                    left_out_turns=max((j.left_out_turns for j in asked), default=0),
-                    shortened_turns=max((j.shortened_turns for j in asked), default=0),
-                )
+        answers: list[dict[str, Judgement]] = [{} for _ in requests]
+        for member in self.members.values():
+            self._ask(member, requests, dimensions, answers)
+        pairs = zip(requests, answers, strict=True)
+        return [self._combined(request, row, dimensions) for request, row in pairs]
+
+    def _ask(
+        self,
+        member: Member,
+        requests: Sequence[ScoreRequest],
+        dimensions: Sequence[str],
+        answers: Sequence[dict[str, Judgement]],
+    ) -> None:
+        """Adds the member's judgement of each request to its ``answers``, if it is needed."""
+        needed: dict[str, None] = {}
+        for dimension in dimensions:
+            for name, own_name in self.combination.asked(dimension, self.members).values():
+                if name == member.name:
+                    needed[own_name] = None
+        if not needed:
+            return
+        # All requests of a call are of one level. The dialogue of a request ends at the judged
+        # turn, so that turn is its last one.
+        judgements = member.judge.score(
+            [request.dialogue for request in requests],
+            level="dialogue" if requests[0].turn is None else "last",
+            dimensions=list(needed),
+            # Only an explicit budget is passed on: each member has its own.
+            token_budget=vars(self).get("token_budget"),
+            unknown_language="allow",  # the hybrid warns
+        )
+        for request, row, judgement in zip(requests, answers, judgements, strict=True):
+            row[member.name] = judgement
+            request.truncated_turns = max(request.truncated_turns, judgement.truncated_turns)
+            request.cut_turns = max(request.cut_turns, judgement.cut_turns)
+
+    def _combined(
+        self, request: ScoreRequest, answers: Answers, dimensions: Sequence[str]
+    ) -> Judgement:
+        """Returns the judgement of a request from its members' ``answers``."""
+        results = {}
+        for name in dimensions:
+            results[name] = self.combination.answer(
+                self.dimension(name), self.members, answers, request.dialogue.lang
             )
-        return scored
+        asked = answers.values()
+        notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
+        return judgement_of(
+            results,
+            explanation="; ".join(notes) or None,
+            usage=total_usage(judgement.usage for judgement in asked),
+            transient=any(judgement.transient for judgement in asked),
+            left_out_turns=max((j.left_out_turns for j in asked), default=0),
+            shortened_turns=max((j.shortened_turns for j in asked), default=0),
+        )
+
+
+def _require_dimension(
+    member: Member, own_name: str, dimension: Dimension, is_same_kind: bool
+) -> None:
+    """Raises ConfigError if the member lacks its dimension ``own_name`` for the hybrid's
+    ``dimension``, or, with ``is_same_kind``, if their good ends differ."""
+    name, names = member.name, [d.name for d in member.judge.dimensions]
+    hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
+    if own_name not in names:
+        raise ConfigError(
+            f"member {name} has no dimension {own_name!r}",
+            hint=f"it has: {', '.join(names)}; {hint}",
+        )
+    good = member.judge.dimension(own_name).good
+    if is_same_kind and good != dimension.good:
+        raise ConfigError(
+            f"member {name}: the good end of {own_name!r} is {good!r}, that of "
+            f"{dimension.name!r} is {dimension.good!r}",
+            hint=hint,
+        )
+
+
+def _unfitted_blends(config: HybridSettings, dimensions: Sequence[str]) -> dict[str, Blend]:
+    """Returns the mean of scores, or of standardised scores in each language of ``scales``."""
+    weights = config.weights or {}
+    members = tuple(weights)
+    shares = np.array(list(weights.values()), dtype=np.float64)
+    shares = shares / shares.sum()
+    if not config.scales:
+        mean = Blend(members, np.zeros(len(members)), np.ones(len(members)), shares, 0.0)
+        return dict.fromkeys(dimensions, mean)
+    scales = {}
+    for lang, scale in config.scales.items():
+        scales[f":{lang}"] = np.array([scale[member] for member in members]).T
+    scales[""] = np.mean(list(scales.values()), axis=0)  # for any other language
+    blends = {}
+    for name in dimensions:
+        for suffix, (center, spread) in scales.items():
+            blends[f"{name}{suffix}"] = Blend(members, center, spread, shares * DEVIATION, 0.5)
+    return blends
 
 
 def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:
@@ -427,16 +457,19 @@ def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combinat
     path, blends = folder / WEIGHTS_NAME, dict[str, Blend]()
     arrays = {key: tensor.numpy() for key, tensor in read_weights(path).items()}
     for name, members in record["blends"].items():
-        own: dict[str, Any] = {part: arrays.pop(f"{name}.{part}", None) for part in BLEND_PARTS}
-        if missing := [part for part in BLEND_PARTS if own[part] is None]:
-            raise JudgeLoadError(f"{path}: no weights {name}.{missing[0]}")
+        parts: dict[str, Any] = {"curve": arrays.pop(f"{name}.curve", None)}
+        for part in BLEND_PARTS:
+            key = f"{name}.{part}"
+            if key not in arrays:
+                raise JudgeLoadError(f"{path}: no weights {key}")
+            parts[part] = arrays.pop(key)
         for part in ("center", "spread", "weights"):
-            if own[part].shape != (len(members),):
-                raise ValueError(f"{part} {own[part].shape} is not of {len(members)} members")
-        numbers: dict[str, Any] = {part: float(own[part][0]) for part in ("intercept", "residual")}
-        numbers["logistic"] = bool(own["logistic"][0])
-        numbers["curve"] = arrays.pop(f"{name}.curve", None)
-        blends[name] = Blend(tuple(members), **(own | numbers))
+            if parts[part].shape != (len(members),):
+                raise ValueError(f"{part} {parts[part].shape} is not of {len(members)} members")
+        for part in ("intercept", "residual"):
+            parts[part] = float(parts[part][0])
+        parts["logistic"] = bool(parts["logistic"][0])
+        blends[name] = Blend(tuple(members), **parts)
     if arrays:
         raise JudgeLoadError(f"{path}: unexpected weights {sorted(arrays)[0]!r}")
     return Stack(blends)

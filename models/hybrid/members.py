@@ -26,6 +26,7 @@ from medal_judges.models.llm.settings import llm_config
 from medal_judges.records.judgement import Judgement
 
 HybridKind = Literal["select", "stack"]
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class MemberConfig(Config):
@@ -50,7 +51,7 @@ class _Members(Config):
     def _members_fit(self) -> _Members:
         # A name is a folder of the saved judge and a part of its signature.
         for name in self.members:
-            if not all(c.isalnum() or c in "_-" for c in name) or not name:
+            if not _NAME.fullmatch(name):
                 raise ValueError(f"member {name!r}: a name has letters, digits, _ and - only")
         return self
 
@@ -92,20 +93,20 @@ class HybridSettings(_Members):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> HybridSettings:
-        needs = {"select": "choices", "stack": "weights"}
-        for kind, setting in needs.items():
-            if (getattr(self, setting) is not None) != (kind == self.kind):
-                raise ValueError(f"kind {self.kind} needs {needs[self.kind]}, and only that")
-        named = [*(self.choices or {}).values(), *(self.weights or {})]
-        if unknown := [name for name in named if name not in self.members]:
-            raise ValueError(f"no member {unknown[0]!r}; there are {', '.join(self.members)}")
-        weights = (self.weights or {"": 1.0}).values()
-        if min(weights) < 0 or sum(weights) <= 0:
+        needed = "choices" if self.kind == "select" else "weights"
+        for setting in ("choices", "weights"):
+            if (getattr(self, setting) is not None) != (setting == needed):
+                raise ValueError(f"kind {self.kind} needs {needed}, and only that")
+        weights = self.weights or {}
+        for name in (*(self.choices or {}).values(), *weights):
+            if name not in self.members:
+                raise ValueError(f"no member {name!r}; there are {', '.join(self.members)}")
+        if weights and (min(weights.values()) < 0 or sum(weights.values()) <= 0):
             raise ValueError("weights of a mean must be 0 or more, and one above 0")
-        for lang, own in self.scales.items():
-            if not re.fullmatch("[a-z]{2,3}", lang) or set(own) != set(self.weights or {}):
-                each = ", ".join(f"{member}: [MEAN, DEVIATION]" for member in self.weights or {})
-                raise ValueError(f"scales: {lang}: expected an ISO 639-1 code with {{{each}}}")
+        for lang, scale in self.scales.items():
+            if not re.fullmatch("[a-z]{2,3}", lang) or set(scale) != set(weights):
+                form = ", ".join(f"{member}: [MEAN, DEVIATION]" for member in weights)
+                raise ValueError(f"scales: {lang}: expected an ISO 639-1 code with {{{form}}}")
         return self
 
 
@@ -120,7 +121,6 @@ _MACHINE = (
     *("device", "token_budget", "cache"),
     *("tensor_parallel_size", "gpu_memory_utilization", "enforce_eager"),
 )
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _SHIPPED = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _HUB_ID = re.compile(r"embedded:[A-Za-z0-9_-]+|[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
@@ -151,9 +151,12 @@ class Member:
 
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
         """Returns the judge's score of the hybrid's ``dimension`` on [0, 1]; None if unscored."""
-        own = self.own_name(dimension)
-        value = judgement.scores.get(own)
-        return None if value is None else self.judge.dimension(own).to_unit(value)
+        return self.unit_of(judgement, self.own_name(dimension))
+
+    def unit_of(self, judgement: Judgement, own_name: str) -> float | None:
+        """Returns the score of the judge's dimension ``own_name`` on [0, 1]; None if unscored."""
+        value = judgement.scores.get(own_name)
+        return None if value is None else self.judge.dimension(own_name).to_unit(value)
 
     def record(self) -> dict[str, Any]:
         """Returns the member's part of the hybrid's judge.json."""
@@ -200,27 +203,26 @@ def load_member(
     ``options`` are those of the hybrid's ``from_pretrained``: this member's under its name, and
     ``device`` and ``dtype`` for every member with a model on this machine. Raises JudgeLoadError.
     """
-    place = folder / MEMBERS / name
-    if not _NAME.fullmatch(name) or not place.resolve().is_relative_to(folder.resolve()):
+    member_folder = folder / MEMBERS / name
+    if not _NAME.fullmatch(name) or not member_folder.resolve().is_relative_to(folder.resolve()):
         raise JudgeLoadError(
             f"{folder}: the member {name!r} is a path or a link that leads out of the folder",
             hint="this folder was not written by medal-judges, or was changed",
         )
-    own = dict(options.get(name) or {})
-    shared = {k: v for k, v in options.items() if k in OPTIONS}
+    own_options = dict(options.get(name) or {})
+    shared = {key: value for key, value in options.items() if key in OPTIONS}
     if saved["settings"] is None:
-        judge = Judge.from_pretrained(place, **(shared | own))
+        judge = Judge.from_pretrained(member_folder, **(shared | own_options))
         return Member(name, judge, saved["dimensions"])
-    settings = _from_saved(saved, name, folder, own)
-    for key, value in own.items():  # field by field: ``llm: {device: cuda}`` keeps the saved model
-        there = settings.get(key)
-        if isinstance(there, Mapping) and isinstance(value, Mapping):
-            value = {**there, **value}
+    settings = _from_saved(saved, name, folder, own_options)
+    for key, value in own_options.items():
+        # Field by field: ``llm: {device: cuda}`` keeps the saved model.
+        if isinstance(settings.get(key), Mapping) and isinstance(value, Mapping):
+            value = {**settings[key], **value}
         settings[key] = value
-    settings |= placed(settings, shared, f"member {name}", strict=False)
-    return Member(
-        name, judge_of_settings(settings, f"member {name}"), saved["dimensions"], settings
-    )
+    where = f"member {name}"
+    settings |= placed(settings, shared, where, strict=False)
+    return Member(name, judge_of_settings(settings, where), saved["dimensions"], settings)
 
 
 # -- settings in the folder of a hybrid --------------------------------------------------------
@@ -234,11 +236,11 @@ def to_saved(
     With ``folder``, copies the files that do not ship with the package into it.
     """
     saved, needed = dict(settings), dict[str, str]()
-    for place, value in _files(settings):
+    for path, value in _files(settings):
         source = Path(value)
         if source.is_file():
-            inside = f"{MEMBERS}/{name}/{'_'.join(place)}{''.join(source.suffixes[-2:])}"
-            _put(saved, place, inside)
+            inside = f"{MEMBERS}/{name}/{'_'.join(path)}{''.join(source.suffixes[-2:])}"
+            _put(saved, path, inside)
             if folder is not None:
                 (folder / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, folder / inside)
@@ -249,53 +251,45 @@ def to_saved(
     if "llm" in settings:
         llm = saved["llm"]
         if isinstance(llm, Mapping):
-            saved["llm"] = {k: v for k, v in llm.items() if k not in _MACHINE}
+            saved["llm"] = {key: value for key, value in llm.items() if key not in _MACHINE}
         if _foreign(saved["llm"]) is not None:
-            needed["llm"] = llm.name if isinstance(llm, LanguageModel) else type(llm).__name__
-            if isinstance(llm, str | Mapping):
-                config = llm_config(llm)
-                needed["llm"] = f"{config.backend}:{Path(config.model).name}"
-    return {k: v for k, v in saved.items() if k not in needed}, needed
+            needed["llm"] = _model_label(llm)
+    for key in needed:
+        saved.pop(key, None)
+    return saved, needed
+
+
+def _model_label(llm: object) -> str:
+    """Returns a name of a language model without its server or folder."""
+    if isinstance(llm, str | Mapping):
+        config = llm_config(llm)
+        return f"{config.backend}:{Path(config.model).name}"
+    return llm.name if isinstance(llm, LanguageModel) else type(llm).__name__
 
 
 def _from_saved(
-    saved: Mapping[str, Any], name: str, folder: Path, own: Mapping[str, object]
+    saved: Mapping[str, Any], name: str, folder: Path, own_options: Mapping[str, object]
 ) -> dict[str, Any]:
     """Returns the settings in ``saved`` (of judge.json), with files as paths in ``folder``.
 
-    ``own`` are the user's options. Raises JudgeLoadError that names a setting which a folder must
+    ``own_options`` are the user's. Raises JudgeLoadError that names a setting which a folder must
     not have, or which the user must give.
     """
-
     settings: dict[str, Any] = dict(saved["settings"])
     where = f"{folder}: member {name}"
     if settings.get("family") == "hybrid":
         raise JudgeLoadError(f"{where}: a hybrid judge in settings")
-    for key, used in dict(saved.get("needs") or {}).items():
-        if key not in own:
+    for key, label in dict(saved.get("needs") or {}).items():
+        if key not in own_options:
             raise JudgeLoadError(
-                f"{where} was made with {key}: {used}, and a saved judge holds no server settings "
+                f"{where} was made with {key}: {label}, and a saved judge holds no server settings "
                 "and no path outside its folder",
                 hint=f"give it: {name}.{key}=... on the command line, or "
                 f'Judge.from_pretrained(folder, {name}={{"{key}": ...}})',
             )
-    foreign: list[tuple[str, object]] = []
-    for place, value in list(_files(settings)):
-        file = value.removeprefix(f"{MEMBERS}/{name}/")
-        path = folder / MEMBERS / name / file
-        if file != value and _FILE.fullmatch(file) and path.is_file():
-            _put(settings, place, str(path))
-            continue
-        elif file == value and _SHIPPED.fullmatch(value) and not Path(value).exists():
-            continue
-        foreign.append((".".join(place), value))
-    models = [(key, settings[key]) for key in _MODELS if isinstance(settings.get(key), str)]
-    foreign += [(key, model) for key, model in models if not _is_hub_id(model)]
-    if "llm" in settings and (setting := _foreign(settings["llm"])) is not None:
-        foreign.append(setting)
-    for key, wrong in foreign:
+    for key, value in _foreign_settings(settings, name, folder):
         raise JudgeLoadError(
-            f"{where} sets {key} to {wrong!r:.80}: a judge folder must not set servers, "
+            f"{where} sets {key} to {value!r:.80}: a judge folder must not set servers, "
             "keys, caches or paths outside itself",
             hint="do not use this folder unless you know who made it; to use the member with your "
             "own settings, remove this one from judge.json and give yours when you load the judge",
@@ -303,20 +297,44 @@ def _from_saved(
     return settings
 
 
+def _foreign_settings(
+    settings: dict[str, Any], name: str, folder: Path
+) -> Iterator[tuple[str, object]]:
+    """Yields (setting, value) that a folder must not have, and makes its own files paths in
+    ``folder``."""
+    for path, value in list(_files(settings)):
+        file = value.removeprefix(f"{MEMBERS}/{name}/")
+        inside = folder / MEMBERS / name / file
+        if file != value and _FILE.fullmatch(file) and inside.is_file():
+            _put(settings, path, str(inside))
+        elif file != value or not _SHIPPED.fullmatch(value) or Path(value).exists():
+            yield ".".join(path), value
+    for key in _MODELS:
+        model = settings.get(key)
+        if isinstance(model, str) and not _is_hub_id(model):
+            yield key, model
+    setting = _foreign(settings["llm"]) if "llm" in settings else None
+    if setting is not None:
+        yield setting
+
+
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yields (place, value) of each setting that names a file."""
-    # ``pool`` is a file of the follow-up judge; elsewhere it is a way to pool repeats.
-    names = (*_FILES, "pool") if settings.get("family") == "followup" else _FILES
-    places: list[tuple[tuple[str, ...], Any]] = [((n,), settings.get(n)) for n in names]
-    if isinstance(select := settings.get("select"), Mapping):
-        places.append((("select", "prompt"), select.get("prompt")))
-    yield from ((place, value) for place, value in places if isinstance(value, str))
+    """Yields (path to the setting, value) of each setting that names a file."""
+    paths = [(name,) for name in _FILES]
+    if settings.get("family") == "followup":  # elsewhere ``pool`` is a way to pool repeats
+        paths.append(("pool",))
+    for path in (*paths, ("select", "prompt")):
+        value: Any = settings
+        for key in path:
+            value = value.get(key) if isinstance(value, Mapping) else None
+        if isinstance(value, str):
+            yield path, value
 
 
-def _put(settings: dict[str, Any], place: tuple[str, ...], value: str) -> None:
-    """Sets the setting at ``place``, in a copy of its group."""
-    first, *rest = place
-    settings[first] = {**settings[first], rest[0]: value} if rest else value
+def _put(settings: dict[str, Any], path: tuple[str, ...], value: str) -> None:
+    """Sets the setting at ``path``, in a copy of its group."""
+    first, *below = path
+    settings[first] = {**settings[first], below[0]: value} if below else value
 
 
 def _is_hub_id(value: str) -> bool:

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -309,6 +310,24 @@ def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
     return Usage(input=prompt + sum(len(each.logprobs) for each in likelihoods))
+
+
+def scored_by_owner(
+    llm: LanguageModel,
+    groups: Sequence[Sequence[Continuation]],
+    owners: Sequence[object],
+    *,
+    joint: bool = False,
+) -> list[list[Likelihood]]:
+    """Returns the likelihoods of each of ``groups``. The groups of one owner (their dialogue) are
+    one group of the model, which reads shared beginnings once."""
+    by_owner: dict[object, list[Continuation]] = {}
+    for group, owner in zip(groups, owners, strict=True):
+        by_owner.setdefault(owner, []).extend(group)
+    scored = llm.loglikelihood(list(by_owner.values()), joint=joint) if by_owner else []
+    unread = {owner: iter(row) for owner, row in zip(by_owner, scored, strict=True)}
+    pairs = zip(groups, owners, strict=True)
+    return [list(islice(unread[owner], len(group))) for group, owner in pairs]
 
 
 # Tokens of roles and separators that a chat template adds to a message, and to the prompt.

@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -30,6 +29,7 @@ from medal_judges.models.llm.protocol import (
     Message,
     likelihood_usage,
     oldest_kept,
+    scored_by_owner,
     usage_of,
 )
 from medal_judges.models.llm.server.wire import ServerStopError
@@ -319,15 +319,10 @@ def grouped_likelihoods(
 ) -> list[tuple[list[Likelihood], Usage]]:
     """The likelihoods of each of ``groups``, and their usage. The groups of one owner (their
     dialogue) are one call: the model reads shared beginnings once, and a prompt counts once."""
-    by_owner: dict[object, list[Continuation]] = {}
-    for group, owner in zip(groups, owners, strict=True):
-        by_owner.setdefault(owner, []).extend(group)
-    scored = llm.loglikelihood(list(by_owner.values())) if by_owner else []
-    unread = {owner: iter(row) for owner, row in zip(by_owner, scored, strict=True)}
     counted: set[object] = set()
     answers: list[tuple[list[Likelihood], Usage]] = []
-    for group, owner in zip(groups, owners, strict=True):
-        likelihoods = list(islice(unread[owner], len(group)))
+    scored = scored_by_owner(llm, groups, owners)
+    for group, owner, likelihoods in zip(groups, owners, scored, strict=True):
         messages, prompt_tokens = group[0].messages, 0
         if (owner, messages) not in counted:
             counted.add((owner, messages))

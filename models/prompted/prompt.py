@@ -248,7 +248,8 @@ def resolve(
         if language in style.languages:
             layers.append(style.languages[language])
     parts, roles, speakers = dict[str, str](), dict[str, str](), dict[str, str]()
-    for layer in (prompt, *layers):
+    texts: list[Prompt | Texts] = [prompt, *layers]
+    for layer in texts:
         parts |= layer.parts
         roles |= layer.roles
         speakers["user"] = layer.user or speakers.get("user", "")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from medal_judges.models.base.heads import OutputHead
-from medal_judges.models.base.judge import ScoreRequest
+from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.base.learned import NetworkJudge
 from medal_judges.models.batching import pad_rows
 from medal_judges.records.dialogue import Dialogue
@@ -148,18 +148,12 @@ class SequenceJudge(NetworkJudge):
     def judgements(self, logits: Tensor, dimensions: Sequence[str]) -> list[Judgement]:
         """Returns the judgement of each row of ``logits`` [B, outputs]."""
         units = self.unit_logits(logits)
-        scores: list[dict[str, float | None]] = [{} for _ in logits]
-        distributions: list[dict[str, list[float]]] = [{} for _ in logits]
-        details: list[dict[str, dict[str, Any]]] = [{} for _ in logits]
+        results: list[dict[str, DimensionScore]] = [{} for _ in logits]
         heads = {head.dimension.name: head for head in self.heads}
         for name in dimensions:
             answers = heads[name].answers(units[name], self.fitted(name))
-            for row, (score, chances, raw) in enumerate(zip(*answers, strict=True)):
-                scores[row][name] = score
-                details[row][name] = self.details_of(name, score, raw)
-                if chances:
-                    distributions[row][name] = chances
-        return [
-            Judgement(scores=scores[row], distributions=distributions[row], details=details[row])
-            for row in range(len(logits))
-        ]
+            for result, (score, chances, raw) in zip(
+                results, zip(*answers, strict=True), strict=True
+            ):
+                result[name] = DimensionScore(score, chances, self.details_of(name, score, raw))
+        return [judgement_of(result) for result in results]

@@ -474,12 +474,12 @@ class FollowUpJudge(Judge):
                 details["follow_ups"] = tuple(self.pool.follow_ups[i].text for i in common)
             details["selected"] = len(details["follow_ups"])
             indices = common or indices
-        signs = np.array(self.pool.signs())[indices]
+        signs = self.pool.signs()
         values = np.zeros(len(table))  # positive less negative follow-ups, after each end
         for sign in (1, -1):
-            columns = table[:, indices][:, signs == sign]
-            if columns.size:
-                values = values + sign * columns.mean(axis=1)
+            columns = [i for i in indices if signs[i] == sign]
+            if columns:
+                values = values + sign * table[:, columns].mean(axis=1)
         raw = float(weights @ values)
         dimension, scale = self.dimension(name), self.config.scale.get(name, LogisticScale())
         slope = (1 if dimension.good == "high" else -1) / scale.spread

@@ -18,7 +18,7 @@ from pydantic import Field
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import download
-from medal_judges.models.base.judge import Judge, ScoreRequest
+from medal_judges.models.base.judge import DimensionScore, Judge, ScoreRequest, judgement_of
 from medal_judges.models.base.saving import require_data_only
 from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows, retry_on_oom
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
@@ -74,11 +74,13 @@ def load_checkpoint(
     short = model.rstrip("/").rsplit("/", 1)[-1]
     folder = folder_of(model, config.revision)
     if not any(folder.glob("*.safetensors")):
-        convert = " && ".join(
-            f'python -c "from transformers import {cls} as M; '
-            f"M.from_pretrained('{model}').save_pretrained('{short}-safetensors')\""
-            for cls in (network_class, "AutoTokenizer")
-        )
+        commands = []
+        for name in (network_class, "AutoTokenizer"):
+            commands.append(
+                f'python -c "from transformers import {name} as M; '
+                f"M.from_pretrained('{model}').save_pretrained('{short}-safetensors')\""
+            )
+        convert = " && ".join(commands)
         raise JudgeLoadError(
             f"{model}: there is no safetensors file, and other files of weights are not "
             "loaded (a pickle can run code)",
@@ -104,9 +106,9 @@ def load_checkpoint(
         # transformers would only warn: it draws missing weights at random, and drops others.
         missing = {*loading["missing_keys"], *map(str, loading.get("mismatched_keys", ()))}
         spare = {name for name in loading["unexpected_keys"] if _LAYER.search(name)}
-        if missing or spare:
-            what = "missing" if missing else "left over"
-            raise ValueError(f"weights are {what}: {', '.join(sorted(missing or spare)[:6])}")
+        for problem, names in {"missing": missing, "left over": spare}.items():
+            if names:
+                raise ValueError(f"weights are {problem}: {', '.join(sorted(names)[:6])}")
         tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
     except MedalError:
         raise
@@ -196,21 +198,44 @@ class TurnMetric(Judge, Generic[C]):
     ) -> tuple[dict[int, float], bool]:
         """Returns (turn index -> value, whether values are at most 1). ``answers``: dimension ->
         turn -> probabilities. By default a turn's value is the mean over its sentences."""
-        own = answers.get(dimension, {})
-        return {turn: sum(values) / len(values) for turn, values in own.items()}, True
+        turns = answers.get(dimension, {})
+        return {turn: sum(values) / len(values) for turn, values in turns.items()}, True
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
             dialogue, turn = request.dialogue, request.turn
             request.payload = queries = Queries()
-            for judged in dialogue.assistant_turns if turn is None else (turn,):
-                self._ask(dialogue, judged, queries)
+            for asked_turn in dialogue.assistant_turns if turn is None else (turn,):
+                self._ask(dialogue, asked_turn, queries)
             request.tokens = sum(len(ids) for _, _, ids in queries.asked)
             request.truncated_turns = len(queries.unseen)
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
+        probabilities = self._probabilities(requests, self._needed(dimensions))
+        judgements = []
+        for request in requests:
+            queries: Queries = request.payload
+            answers: dict[str, dict[int, list[float]]] = {}
+            for name, turn, ids in queries.asked:
+                if ids in probabilities:
+                    answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
+            results = {name: self._dimension_score(name, request, answers) for name in dimensions}
+            unscored = [name for name, result in results.items() if result.score is None]
+            failure = None
+            if unscored:
+                # A dimension made of others has their reasons.
+                refused = [name for name in unscored if name in queries.refused]
+                refused = refused or list(queries.refused)
+                failure = "; ".join(f"{name}: {queries.refused[name]}" for name in refused)
+            judgements.append(judgement_of(results, failure=failure))
+        return judgements
+
+    def _probabilities(
+        self, requests: Sequence[ScoreRequest], dimensions: set[str]
+    ) -> dict[TokenIds, float]:
+        """Returns the probability of each distinct sequence that is asked about ``dimensions``."""
         import torch
 
         def forward(batch: Sequence[TokenIds]) -> list[float]:
@@ -220,56 +245,37 @@ class TurnMetric(Judge, Generic[C]):
                 values: list[float] = self._probability(ids.to(device), mask.to(device)).tolist()
             return values
 
-        needed = self._needed(dimensions)
-        asked = [query for request in requests for query in request.payload.asked]
-        sequences = sorted({ids for dimension, _, ids in asked if dimension in needed})
-        probabilities: dict[TokenIds, float] = {}
-        for batch in budget_batches(sequences, len, self.token_budget, tight=True):
-            probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
-        judgements = []
+        sequences = set()
         for request in requests:
-            scores: dict[str, float | None] = dict.fromkeys(dimensions)
-            distributions: dict[str, list[float]] = {}
-            contributions: dict[str, Contributions] = {}
-            details: dict[str, dict[str, Any]] = {}
-            queries: Queries = request.payload
-            answers: dict[str, dict[int, list[float]]] = {}
-            for name, turn, ids in queries.asked:
-                if ids in probabilities:
-                    answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
-            for name in dimensions:
-                dimension = self.dimension(name)
-                turns, bounded = self._turn_values(name, answers)
-                if not turns:
-                    continue
-                raw = sum(turns.values()) / len(turns)
-                if not bounded:  # x / (1 + x) keeps ranks
-                    scores[name] = dimension.from_unit(raw / (1 + raw))
-                    details[name] = {"raw": raw}
-                    continue
-                scores[name] = dimension.from_unit(raw)
-                if dimension.kind == "binary":
-                    distributions[name] = [1 - raw, raw]
-                if request.turn is None:
-                    # Around the middle of the scale: the average turn is unknown.
-                    shares = [0.0] * len(request.dialogue.turns)
-                    for turn, value in turns.items():
-                        shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
-                    contributions[name] = Contributions(tuple(shares), dimension.from_unit(0.5))
-            missing = [name for name, value in scores.items() if value is None]
-            # A dimension made of others has their reasons.
-            known = [name for name in missing if name in queries.refused] or list(queries.refused)
-            reasons = "; ".join(f"{name}: {queries.refused[name]}" for name in known)
-            judgements.append(
-                Judgement(
-                    scores=scores,
-                    distributions=distributions,
-                    contributions=contributions,
-                    failure=reasons if missing else None,
-                    details=details,
-                )
-            )
-        return judgements
+            sequences |= {ids for name, _, ids in request.payload.asked if name in dimensions}
+        probabilities: dict[TokenIds, float] = {}
+        for batch in budget_batches(sorted(sequences), len, self.token_budget, tight=True):
+            probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
+        return probabilities
+
+    def _dimension_score(
+        self,
+        name: str,
+        request: ScoreRequest,
+        answers: Mapping[str, Mapping[int, list[float]]],
+    ) -> DimensionScore:
+        dimension = self.dimension(name)
+        turns, bounded = self._turn_values(name, answers)
+        if not turns:
+            return DimensionScore()
+        raw = sum(turns.values()) / len(turns)
+        if not bounded:  # x / (1 + x) keeps ranks
+            return DimensionScore(dimension.from_unit(raw / (1 + raw)), details={"raw": raw})
+        contributions = None
+        if request.turn is None:
+            # Around the middle of the scale: the average turn is unknown.
+            shares = [0.0] * len(request.dialogue.turns)
+            for turn, value in turns.items():
+                shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
+            contributions = Contributions(tuple(shares), dimension.from_unit(0.5))
+        distribution = [1 - raw, raw] if dimension.kind == "binary" else ()
+        score = dimension.from_unit(raw)
+        return DimensionScore(score, distribution, contributions=contributions)
 
 
 ENGAGING = 1  # label of the class "engaging" (the published model's documentation)
@@ -413,27 +419,36 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         texts = [self.marks.broken_up(t.content).strip() for t in dialogue.turns[: turn + 1]]
-        before, limit, fact = texts[:-1], self.config.max_tokens, ""
-        for key in reversed(self.config.fact_keys):  # the first one with text counts
-            value = dialogue.context.get(key)
-            text = "\n".join(map(str, value)) if isinstance(value, list) else str(value or "")
-            fact = self.marks.broken_up(text.strip()) or fact
+        *before, response = texts
+        fact, limit = self._fact(dialogue), self.config.max_tokens
         for name in self.parts:
             question = self.layout.questions[name]
             if question.needs_fact and not fact:
                 keys = " or ".join(f"context.{key}" for key in self.config.fact_keys)
                 queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
-            answers = sentences(texts[-1]) if question.by == "sentence" else [texts[-1]]
+            answers = sentences(response) if question.by == "sentence" else [response]
             inputs = [self._fitted(question, answer, before, fact) for answer in answers]
-            if too_long := [len(ids) for ids, _ in inputs if len(ids) > limit]:
+            lengths = [len(ids) for ids, _ in inputs if len(ids) > limit]
+            if lengths:
                 queries.unseen.add(turn)
-                reason = f"an input of {too_long[0]} tokens without history; {limit} fit"
+                reason = f"an input of {lengths[0]} tokens without history; {limit} fit"
                 queries.refused.setdefault(name, reason)
                 continue
             if "dialogue history" in question.fields:
-                queries.unseen.update(*(range(dropped) for _, dropped in inputs))
+                queries.unseen.update(range(max(dropped for _, dropped in inputs)))
             queries.asked += [(name, turn, ids) for ids, _ in inputs]
+
+    def _fact(self, dialogue: Dialogue) -> str:
+        """Returns the first non-empty text under one of ``fact_keys`` in the dialogue's context."""
+        for key in self.config.fact_keys:
+            value = dialogue.context.get(key)
+            if isinstance(value, list):
+                value = "\n".join(map(str, value))
+            fact = self.marks.broken_up(str(value or "").strip())
+            if fact:
+                return fact
+        return ""
 
     def _fitted(
         self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str
@@ -455,10 +470,9 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
         start = ids.new_full((len(ids), 1), self.network.config.decoder_start_token_id or 0)
         out = self.network(input_ids=ids, attention_mask=mask, decoder_input_ids=start)
-        yes, no = out.logits[:, 0, self._answers].float().unbind(-1)
+        logits: Tensor = out.logits[:, 0, self._answers].float()
         # The softmax over all words cancels in P(Yes) / (P(Yes) + P(No)).
-        chance: Tensor = (yes - no).sigmoid()
-        return chance
+        return (logits[:, 0] - logits[:, 1]).sigmoid()
 
     def _needed(self, dimensions: Sequence[str]) -> set[str]:
         return set(self.parts) if OVERALL in dimensions else set(dimensions)
@@ -470,8 +484,14 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         turns that have all of them."""
         if dimension == OVERALL:
             parts = [self._turn_values(name, answers) for name in self.parts]
-            shared = set.intersection(*(set(values) for values, _ in parts)) if parts else set()
-            means = {t: sum(v[t] for v, _ in parts) / len(parts) for t in sorted(shared)}
+            values_by_turn: dict[int, list[float]] = {}
+            for values, _ in parts:
+                for turn, value in values.items():
+                    values_by_turn.setdefault(turn, []).append(value)
+            means = {}
+            for turn, turn_values in sorted(values_by_turn.items()):
+                if len(turn_values) == len(parts):
+                    means[turn] = sum(turn_values) / len(parts)
             return means, all(bounded for _, bounded in parts)
         question = self.layout.questions[dimension]
         if question.by == "sentence" and self.config.sentences == "sum":
@@ -481,10 +501,9 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
 
 def sentences(text: str) -> list[str]:
     """Returns the non-empty sentences in order; if there are none, the text as one sentence."""
-    parts: list[str] = []
-    start = 0
+    parts, start = [], 0
     for end in _END.finditer(text):
         parts.append(text[start : end.end()].strip())
         start = end.end()
     parts.append(text[start:].strip())
-    return [part for part in parts if part] or [text.strip()]
+    return list(filter(None, parts)) or [text.strip()]

@@ -55,13 +55,14 @@ def setting_for(
     the device and ``precision`` (``no``, ``bf16``, ``fp16``) of its training, and fewer, shorter
     dialogues, as for a net that ``writes`` answers: seconds each on a CPU. A quantised net stays on
     its device and computes in bf16."""
-    large = sum(parameter.numel() for parameter in net.parameters()) >= LARGE
-    size = (FEW, SHORT) if large or writes else ()
-    if not all(parameter.is_floating_point() for parameter in net.parameters()):
+    parameters = list(net.parameters())
+    is_large = sum(parameter.numel() for parameter in parameters) >= LARGE
+    size = (FEW, SHORT) if is_large or writes else ()
+    if not all(parameter.is_floating_point() for parameter in parameters):
         return GoldenSetting(device, "bf16", *size)
-    if large:
-        return GoldenSetting(device, "fp32" if precision == "no" else precision, *size)
-    return GoldenSetting("cpu", "fp32", *size)
+    if not is_large:
+        return GoldenSetting("cpu", "fp32", *size)
+    return GoldenSetting(device, "fp32" if precision == "no" else precision, *size)
 
 
 def current_setting(judge: Any) -> GoldenSetting:
@@ -125,7 +126,7 @@ def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None)
     dialogues = golden_dialogues(setting)
     with ProgressBar("golden scores", len(dialogues), visible=bool(judge.language_models())) as bar:
         bar.console.print(f"golden scores: answering {len(dialogues)} dialogues", highlight=False)
-        judged = [*judge.score(dialogues, unknown_language="allow", progress=bar.advance)]
+        judgements = [*judge.score(dialogues, unknown_language="allow", progress=bar.advance)]
     record = {
         "signature": str(judge.signature()),
         "device": setting.device,
@@ -133,7 +134,7 @@ def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None)
         "tolerance": setting.tolerance,
         "versions": versions(),
         "dialogues": [d.to_record() for d in dialogues],
-        "scores": [dict(j.scores) for j in judged],
+        "scores": [dict(judgement.scores) for judgement in judgements],
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
     (folder / GOLDEN_NAME).write_text(text + "\n", encoding="utf-8")
@@ -168,20 +169,22 @@ def compare(
     import torch
 
     golden = read_golden(folder)
-    dtype = golden.get("dtype", "fp32")
-    given: dict[str, Any] = dict(options or {}) | ({} if dtype == "fp32" else {"dtype": dtype})
-    own = golden.get("device", "cpu") if torch.cuda.is_available() else "cpu"
-    judge = load_judge(folder, device=device or own, **given)
+    load_options: dict[str, Any] = dict(options or {})
+    if golden.get("dtype", "fp32") != "fp32":
+        load_options["dtype"] = golden["dtype"]
+    if device is None:
+        device = golden.get("device", "cpu") if torch.cuda.is_available() else "cpu"
+    judge = load_judge(folder, device=device, **load_options)
     worst, where = 0.0, ""
-    dialogues = [parse_dialogue_line(d) for d in golden["dialogues"]]
+    dialogues = [parse_dialogue_line(record) for record in golden["dialogues"]]
     judgements = judge.score(dialogues, unknown_language="allow")
-    for judgement, scores in zip(judgements, golden["scores"], strict=True):
-        for name in {**scores, **judgement.scores}:
-            now, then = judgement.scores.get(name), scores.get(name)
-            share = 0.0 if now is then else math.inf
-            if now is not None and then is not None:
+    for judgement, golden_scores in zip(judgements, golden["scores"], strict=True):
+        for name in {**golden_scores, **judgement.scores}:
+            score, golden_score = judgement.scores.get(name), golden_scores.get(name)
+            share = 0.0 if score is golden_score else math.inf
+            if score is not None and golden_score is not None:
                 dimension = judge.dimension(name)
-                share = abs(now - then) / (dimension.high - dimension.low)
+                share = abs(score - golden_score) / (dimension.high - dimension.low)
             if not share <= worst:  # NaN is a difference too
                 worst = share if math.isfinite(share) else math.inf
                 where = f"{judgement.id}, {name}"
@@ -204,12 +207,12 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
 def check_in_fresh_process(folder: Path, options: Mapping[str, object] | None = None) -> None:
     """Runs ``check_golden`` in a new Python process. Raises JudgeLoadError if it fails."""
     command = [sys.executable, "-m", "medal_judges.models.base.golden", str(folder)]
-    given = json.dumps(options or {})  # not on the command line, which others can read
-    done = subprocess.run(command, capture_output=True, text=True, input=given)
-    if done.returncode != 0:
+    stdin = json.dumps(options or {})  # not on the command line, which others can read
+    process = subprocess.run(command, capture_output=True, text=True, input=stdin)
+    if process.returncode != 0:
         raise JudgeLoadError(
             f"{folder}: the saved judge does not give the same scores in a fresh process",
-            hint=done.stderr.strip()[-2000:],
+            hint=process.stderr.strip()[-2000:],
         )
 
 

@@ -27,16 +27,17 @@ def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
     """Returns linear scores ``raw``, without bounds, on [0, 1] in the same order: from 0.1 to 0.9
     as they are; beyond, a distance d to the nearer end (below 0 past it) becomes 0.01 / (0.2 - d).
     """
-    given = np.asarray(raw, dtype=np.float64)
-    near = np.minimum(given, 1 - given)
-    near = np.where(near < _END, _END**2 / (2 * _END - np.minimum(near, _END)), near)
-    return np.where(given > 0.5, 1 - near, near)
+    scores = np.asarray(raw, dtype=np.float64)
+    distance = np.minimum(scores, 1 - scores)  # to the nearer end
+    bent = _END**2 / (2 * _END - np.minimum(distance, _END))
+    distance = np.where(distance < _END, bent, distance)
+    return np.where(scores > 0.5, 1 - distance, distance)
 
 
 def isotonic_map(units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]) -> npt.NDArray[np.float64]:
     """Returns ``units`` on [0, 1] mapped by monotone ``knots`` (x, y), in the same order: flat
     parts rise by a hundredth of the unit."""
-    unit, x, y = (np.asarray(each, dtype=np.float64) for each in (units, *knots))
+    unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
 
 
@@ -223,8 +224,9 @@ def output_heads(
     dimension and a regression for any other."""
     heads = []
     for dimension in dimensions:
-        usual = HeadConfig(kind="binary" if dimension.kind == "binary" else "regression")
-        heads.append(OutputHead(dimension, settings.get(dimension.name, usual)))
+        kind: HeadKind = "binary" if dimension.kind == "binary" else "regression"
+        config = settings.get(dimension.name, HeadConfig(kind=kind))
+        heads.append(OutputHead(dimension, config))
     return heads
 
 
@@ -247,13 +249,12 @@ def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
 def corn_probabilities(logits: Tensor) -> Tensor:
     """Returns the probability per level [B, K] of CORN logits [B, K-1] (chain rule)."""
     above = torch.sigmoid(logits).cumprod(dim=-1)
-    ones = above.new_ones(len(above), 1)
-    return torch.cat([ones, above], dim=-1) - torch.cat([above, ones * 0], dim=-1)
+    reached = functional.pad(above, (1, 0), value=1.0)
+    return reached - functional.pad(above, (0, 1))
 
 
 def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
     """Returns the probability per level [B, levels] of normals around ``value`` [B] on [0, 1]."""
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
-    zero, one = cdf.new_zeros(len(cdf), 1), cdf.new_ones(len(cdf), 1)
-    return torch.cat([cdf, one], dim=-1) - torch.cat([zero, cdf], dim=-1)
+    return functional.pad(cdf, (0, 1), value=1.0) - functional.pad(cdf, (1, 0))

@@ -7,13 +7,17 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import judge_names
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
 
+if TYPE_CHECKING:
+    from huggingface_hub.errors import HfHubHTTPError
+
 _LOG_IN = "hf auth login, or set HF_TOKEN"
+_NO_TOKEN = "no token of the Hub is set"
 # As the Hub has it: no double dash or dot, and neither at an end.
 _ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]*/\w(?:[\w.-]*\w)?\Z")
 _FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
@@ -52,13 +56,13 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
                 hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
                 "OWNER/NAME (if there is no folder OWNER)",
             )
-        known = judge_names()
+        names = judge_names()
         raise NoSuchJudgeError(
             f"no judge {repo_id!r}: no folder here has that name, and no shipped judge",
-            hint=f"{did_you_mean(repo_id, known)}shipped (medal judges describes them): "
-            f"{', '.join(known)}; a hub id is OWNER/NAME",
+            hint=f"{did_you_mean(repo_id, names)}shipped (medal judges describes them): "
+            f"{', '.join(names)}; a hub id is OWNER/NAME",
         )
-    why = "it has no judge.json"
+    reason = "it has no judge.json"
     with _explained(repo_id, revision):
         settings = _hub_json(repo_id, "judge.json", revision)
         if settings is not None:
@@ -66,11 +70,11 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
             if "family" in content:
                 # The commit whose settings were read.
                 return download(repo_id, path.parent.name, patterns=_PULLED)
-            why = "its judge.json names no family"
-        elif (plain := _hub_json(repo_id, "config.json", revision)) is not None:
-            why = f"it is a plain model ({plain[1].get('model_type', 'of no known type')})"
+            reason = "its judge.json names no family"
+        elif (model := _hub_json(repo_id, "config.json", revision)) is not None:
+            reason = f"it is a plain model ({model[1].get('model_type', 'of no known type')})"
     raise HubError(
-        f"{repo_id} is on the Hub and is not a judge: {why}",
+        f"{repo_id} is on the Hub and is not a judge: {reason}",
         hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
         "(configs/judges/, llm=...)",
     )
@@ -123,8 +127,7 @@ def judge_files(folder: Path) -> list[Path]:
                     f"{part} is a link: only files that stand in the folder itself are pushed",
                     hint=f"copy the judge without links: cp -rL {folder} NEW",
                 )
-    own = {path for path in files if path.is_file()}
-    return sorted(own.union(*map(judge_files, members)))
+    return sorted({*filter(Path.is_file, files)}.union(*map(judge_files, members)))
 
 
 def require_writable(repo_id: str) -> None:
@@ -135,7 +138,7 @@ def require_writable(repo_id: str) -> None:
     with _explained(repo_id, None, writing=True):
         validate_repo_id(repo_id)
     if get_token() is None:
-        raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
+        raise HubError(f"{repo_id}: {_NO_TOKEN}", hint=_LOG_IN)
     with _explained(repo_id, None, writing=True):
         get_session().head(constants.ENDPOINT, timeout=5)
 
@@ -199,7 +202,6 @@ def _explanation(
     """Returns (message, hint); None for an error that is not about the Hub or the disk."""
     from huggingface_hub import errors, get_token
 
-    no_token = get_token() is None
     cause = error.__cause__
     if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
         cause, errors.HfHubHTTPError
@@ -208,35 +210,16 @@ def _explanation(
     if isinstance(error, errors.HFValidationError):
         hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
         return f"no folder {repo_id} here, nor is it a hub id", hint
-    if isinstance(error, errors.GatedRepoError):
-        who = "no token of the Hub is set" if no_token else "your account has no access"
-        return f"{repo_id} is gated, and {who}", f"request access on its page, then: {_LOG_IN}"
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{repo_id} has no revision {revision!r}", "its page lists branches and tags"
-    if isinstance(error, errors.RepositoryNotFoundError) and no_token:
-        message = f"no folder and no public Hub repository {repo_id}, and no token of the Hub"
-        return f"{message} is set", f"for a private one: {_LOG_IN}"
     if isinstance(error, errors.LocalTokenNotFoundError):
-        return f"{repo_id}: no token of the Hub is set", _LOG_IN
+        return f"{repo_id}: {_NO_TOKEN}", _LOG_IN
     if isinstance(error, errors.HfHubHTTPError):
-        status = error.response.status_code
-        if status == 401:
-            unknown = "no token of the Hub is set" if no_token else "the Hub rejects your token"
-            return f"{repo_id}: {unknown}", _LOG_IN
-        if status == 403 and writing:
-            hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
-            return f"{repo_id}: your token may not write there", hint
-        if isinstance(error, errors.RepositoryNotFoundError):
-            if writing:
-                hint = "does the organisation exist, and may your token write to it?"
-                return f"the Hub has no user or organisation for {repo_id}", hint
-            hint = "only its owner's token sees a private one"
-            return f"no folder and no Hub repository {repo_id}", hint
-        return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", None
+        return _refusal(error, repo_id, writing, no_token=get_token() is None)
     # By name, because the Hub's client uses httpx or httpx2, depending on its version.
-    transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
+    is_transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
     offline = errors.LocalEntryNotFoundError | ConnectionError | TimeoutError
-    if transport or isinstance(error, offline):
+    if is_transport or isinstance(error, offline):
         if writing:
             return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
         return (
@@ -248,3 +231,31 @@ def _explanation(
         hint = "make room (hf cache prune), or set HF_HOME to a folder on another disk"
         return f"no room to store {repo_id}: {error}", hint
     return None
+
+
+def _refusal(
+    error: HfHubHTTPError, repo_id: str, writing: bool, *, no_token: bool
+) -> tuple[str, str | None]:
+    """Returns (message, hint) for an answer of the Hub."""
+    from huggingface_hub import errors
+
+    status = error.response.status_code
+    is_unknown = isinstance(error, errors.RepositoryNotFoundError)
+    if isinstance(error, errors.GatedRepoError):
+        who = _NO_TOKEN if no_token else "your account has no access"
+        return f"{repo_id} is gated, and {who}", f"request access on its page, then: {_LOG_IN}"
+    if is_unknown and no_token:
+        message = f"no folder and no public Hub repository {repo_id}, and {_NO_TOKEN}"
+        return message, f"for a private one: {_LOG_IN}"
+    if status == 401:
+        return f"{repo_id}: {_NO_TOKEN if no_token else 'the Hub rejects your token'}", _LOG_IN
+    if status == 403 and writing:
+        hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
+        return f"{repo_id}: your token may not write there", hint
+    if is_unknown and writing:
+        hint = "does the organisation exist, and may your token write to it?"
+        return f"the Hub has no user or organisation for {repo_id}", hint
+    if is_unknown:
+        hint = "only its owner's token sees a private one"
+        return f"no folder and no Hub repository {repo_id}", hint
+    return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", None

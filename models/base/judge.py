@@ -16,6 +16,7 @@ from contextlib import AbstractContextManager, nullcontext
 from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, ClassVar, Literal, get_args
@@ -170,8 +171,8 @@ class Judge(ABC):
     def answer_counts(self) -> Counter[str]:
         """Returns how many answers of its language models came from the cache, and how many are
         new."""
-        models = {id(each): each for each in self.language_models()}.values()
-        return sum((model.answer_counts() for model in models), Counter[str]())
+        models = {id(model): model for model in self.language_models()}
+        return sum((model.answer_counts() for model in models.values()), Counter[str]())
 
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Moves the judge's own network to ``device`` and casts it to ``dtype``."""
@@ -226,8 +227,9 @@ class Judge(ABC):
             raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
         if unknown_language not in POLICIES:
             policies = ", ".join(POLICIES)
-            problem = f"unknown_language must be one of {policies}, not {unknown_language!r}"
-            raise ConfigError(problem)
+            raise ConfigError(
+                f"unknown_language must be one of {policies}, not {unknown_language!r}"
+            )
         names = self._check_dimensions(dimensions)
         judge = self
         if token_budget is not None:  # in a copy, which shares the weights, for the hooks
@@ -236,9 +238,15 @@ class Judge(ABC):
             judge = copy(self)
             judge.token_budget = token_budget
         detect = is_detecting(self.languages, detect_language)
-        given, counted = checked_dialogues(dialogues), progress or (lambda done: None)
-        judged = judge._stream(given, level, names, unknown_language, detect, counted)
-        return with_warnings(judged, self.languages, outside=unknown_language == "warn")
+        judgements = judge._stream(
+            checked_dialogues(dialogues),
+            level,
+            names,
+            unknown_language,
+            detect,
+            progress or (lambda dialogues: None),
+        )
+        return with_warnings(judgements, self.languages, outside=unknown_language == "warn")
 
     def _stream(
         self,
@@ -251,34 +259,44 @@ class Judge(ABC):
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
         dimensions = tuple(self.dimension(name) for name in names)
-        supported = set(map(base_language, self.languages or ())) | {UNKNOWN_LANGUAGE}
         for window in windows(dialogues, self.window):
-            found = [with_language(dialogue, detect) for dialogue in window]
-            unknown: dict[int, str] = {}  # row -> its language, if the judge does not support it
-            if policy != "allow" and self.languages is not None:
-                langs = enumerate(dialogue.lang for dialogue, _ in found)
-                unknown = {row: lang for row, lang in langs if base_language(lang) not in supported}
-            refused = unknown if policy == "refuse" else {}
-            requests = [r for row, (d, _) in enumerate(found) for r in requests_at(d, level, row)]
-            judged = [r for r in requests if r.dialogue.assistant_turns and r.row not in refused]
-            answers = self._score_requests(judged, names, len(window), progress)
-            given = dict(zip(map(id, judged), answers, strict=True))
-            for request in requests:
-                row, detected = request.row, found[request.row][1]
-                if (answer := given.get(id(request))) is not None:
-                    judgement = _completed(answer, request, signature, dimensions)
+            requests: list[ScoreRequest] = []
+            detected: list[str | None] = []  # the detected language of each dialogue
+            for row, dialogue in enumerate(window):
+                dialogue, language = with_language(dialogue, detect)
+                detected.append(language)
+                requests += requests_at(dialogue, level, row)
+            unknown = [self._unknown_language(request.dialogue, policy) for request in requests]
+            reasons = []  # why a request is not scored
+            for request, language in zip(requests, unknown, strict=True):
+                reason = None if request.dialogue.assistant_turns else NO_ASSISTANT_TURN
+                if policy == "refuse" and language is not None:
+                    reason = f"{_refusal(language)}{', '.join(self.languages or ())}"
+                reasons.append(reason)
+            scored = [r for r, reason in zip(requests, reasons, strict=True) if reason is None]
+            answers = iter(self._score_requests(scored, names, len(window), progress))
+            for request, reason, language in zip(requests, reasons, unknown, strict=True):
+                if reason is None:
+                    judgement = _completed(next(answers), request, signature, dimensions)
                 else:
-                    reason = NO_ASSISTANT_TURN
-                    if row in refused:
-                        reason = f"{_refusal(refused[row])}{', '.join(self.languages or ())}"
                     judgement = unscored(
                         request.dialogue, signature, dimensions, reason, request.turn
                     )
-                if row in unknown or detected is not None:
-                    judgement = replace(
-                        judgement, unknown_language=unknown.get(row), detected_language=detected
-                    )
+                languages: dict[str, Any] = {
+                    "unknown_language": language,
+                    "detected_language": detected[request.row],
+                }
+                if any(languages.values()):
+                    judgement = replace(judgement, **languages)
                 yield judgement
+
+    def _unknown_language(self, dialogue: Dialogue, policy: UnknownLanguage) -> str | None:
+        """Returns the dialogue's language if the judge does not support it, unless the policy
+        allows any."""
+        if policy == "allow" or self.languages is None or dialogue.lang == UNKNOWN_LANGUAGE:
+            return None
+        supported = map(base_language, self.languages)
+        return None if base_language(dialogue.lang) in supported else dialogue.lang
 
     def _score_requests(
         self,
@@ -295,9 +313,9 @@ class Judge(ABC):
             self._prepare(requests)
 
         def run(units: Sequence[list[int]]) -> list[tuple[int, Judgement]]:
-            places = [i for unit in units for i in unit]
-            batch = [requests[i] for i in places]
-            return list(zip(places, self._score_batch(batch, names), strict=True))
+            indices = list(chain.from_iterable(units))
+            batch = [requests[i] for i in indices]
+            return list(zip(indices, self._score_batch(batch, names), strict=True))
 
         def length(unit: list[int]) -> int:
             return sum(requests[i].tokens for i in unit)
@@ -311,16 +329,16 @@ class Judge(ABC):
             progress(before - len(waiting))
         return [answers[i] for i in range(len(requests))]
 
-    def _check_dimensions(self, wanted: Sequence[str] | None) -> list[str]:
-        known = [d.name for d in self.dimensions]
-        if wanted is None:
-            return known
-        if missing := [name for name in wanted if name not in known]:
+    def _check_dimensions(self, names: Sequence[str] | None) -> list[str]:
+        own_names = [dimension.name for dimension in self.dimensions]
+        if names is None:
+            return own_names
+        if missing := [name for name in names if name not in own_names]:
             raise ConfigError(
                 f"this judge has no dimension {', '.join(map(repr, missing))}",
-                hint=f"it has: {', '.join(known)}",
+                hint=f"it has: {', '.join(own_names)}",
             )
-        return list(wanted)
+        return list(names)
 
     def dimension(self, name: str) -> Dimension:
         """Returns the dimension of that name. Raises ConfigError for an unknown name."""
@@ -359,8 +377,8 @@ class Judge(ABC):
         ``options``: ``revision`` (a tag), ``message``. It writes no card: ``medal push`` does, from
         the folder of ``medal train``.
         """
-        with TemporaryDirectory() as place:
-            folder = self.save_pretrained(Path(place) / "judge", golden=True)
+        with TemporaryDirectory() as parent:
+            folder = self.save_pretrained(Path(parent) / "judge", golden=True)
             return push_folder(folder, repo_id, private=private, **options)
 
 
@@ -369,9 +387,17 @@ def _completed(
 ) -> Judgement:
     """Returns the family's ``answer`` with the fields that the base class sets, and without NaN and
     infinity (not JSON): such a score becomes None with a failure, other values are left out."""
-    scores = answer.scores
-    lost = [n for n, v in scores.items() if v is not None and not math.isfinite(v)]
-    reason = f"the judge's number is not finite: {', '.join(lost)}" if lost else None
+    scores, failures, details = {}, [answer.failure], {}
+    for name, score in answer.scores.items():
+        is_finite = score is None or math.isfinite(score)
+        scores[name] = score if is_finite else None
+    lost = [name for name, score in scores.items() if score != answer.scores[name]]
+    if lost:
+        failures.append(f"the judge's number is not finite: {', '.join(lost)}")
+    for name, values in answer.details.items():
+        finite = finite_details(values)
+        if finite:
+            details[name] = finite
     usage = {"tokens": request.tokens} | dict(answer.usage)
     return replace(
         answer,
@@ -380,12 +406,12 @@ def _completed(
         turn=request.turn,
         truncated_turns=request.truncated_turns,
         cut_turns=request.cut_turns,
-        scores={n: None if n in lost else v for n, v in scores.items()},
+        scores=scores,
         distributions={n: p for n, p in answer.distributions.items() if all(map(math.isfinite, p))},
-        failure="; ".join(filter(None, (answer.failure, reason))) or None,
-        usage={n: v for n, v in usage.items() if math.isfinite(v)},
-        contributions={n: c for n, c in answer.contributions.items() if c.finite},
-        details={n: d for n, one in answer.details.items() if (d := finite_details(one))},
+        failure="; ".join(filter(None, failures)) or None,
+        usage={name: amount for name, amount in usage.items() if math.isfinite(amount)},
+        contributions={name: c for name, c in answer.contributions.items() if c.finite},
+        details=details,
         chat=request.dialogue.chat_hash,
         dimensions=dimensions,
     )
@@ -397,8 +423,8 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     An element may also be a record of a chat in any form, or the iterable the messages of one chat.
     Raises ConfigError for a single dialogue, and for an element of another type.
     """
-    single = isinstance(dialogues, Dialogue | Mapping | str | bytes)
-    if single or not isinstance(dialogues, Iterable):
+    is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
+    if is_one_dialogue or not isinstance(dialogues, Iterable):
         raise ConfigError(
             f"score takes an iterable of Dialogue, not an object of type "
             f"{type(dialogues).__name__!r}",
@@ -442,15 +468,17 @@ def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[Sco
 
 
 def is_detecting(
-    languages: Sequence[str] | None, wanted: bool | None, *, useful: bool = False
+    languages: Sequence[str] | None, setting: bool | None, *, useful: bool = False
 ) -> bool:
-    """Returns ``wanted``; if it is None, whether the extra lang is installed and the judge states
-    its ``languages`` or the language is ``useful``. Raises MissingExtraError if detection is wanted
+    """Returns ``setting``; if it is None, whether the extra lang is installed and the judge states
+    its ``languages`` or the language is ``useful``. Raises MissingExtraError if detection is set
     without the extra."""
     installed = find_spec("lingua") is not None
-    if wanted and not installed:
+    if setting and not installed:
         raise MissingExtraError("lingua-language-detector", "lang", PURPOSE)
-    return installed and (languages is not None or useful) if wanted is None else wanted
+    if setting is None:
+        return installed and (languages is not None or useful)
+    return setting
 
 
 def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:
@@ -459,7 +487,9 @@ def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | Non
     if not detect or dialogue.lang != UNKNOWN_LANGUAGE:
         return dialogue, None
     language = detected_language(dialogue)
-    return (dialogue, None) if language is None else (replace(dialogue, lang=language), language)
+    if language is None:
+        return dialogue, None
+    return replace(dialogue, lang=language), language
 
 
 def _refusal(lang: str) -> str:
@@ -490,24 +520,24 @@ def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
 
 
 def with_warnings(
-    judgements: Iterator[Judgement], known: Sequence[str] | None, *, outside: bool
+    judgements: Iterator[Judgement], supported: Sequence[str] | None, *, outside: bool
 ) -> Iterator[Judgement]:
     """Yields ``judgements``, then warns of truncated turns and, with ``outside``, of languages that
     the judge does not support."""
     truncated = truncated_turns = cut_turns = 0
-    others: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
     for judgement in judgements:
         truncated += is_truncated(judgement)
         truncated_turns += judgement.truncated_turns
         cut_turns += judgement.cut_turns
         if outside and judgement.unknown_language is not None:
-            others[judgement.unknown_language] += 1
+            unknown[judgement.unknown_language] += 1
         yield judgement
     if truncated:
         logger.warning(truncation_text(f"{truncated} judgements", truncated_turns, cut_turns))
-    if others:
+    if unknown:
         logger.warning(
             "judgements in languages that the judge does not support: %s; it supports %s",
-            ", ".join(f"{lang} ({count})" for lang, count in others.most_common()),
-            ", ".join(known or ()),
+            ", ".join(f"{lang} ({count})" for lang, count in unknown.most_common()),
+            ", ".join(supported or ()),
         )

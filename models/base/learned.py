@@ -34,8 +34,10 @@ def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
 
 def unit_of(unit: Unit, *, mapped: bool) -> Unit:
     """Returns ``unit``; with ``mapped`` (a calibration maps the score) its uncalibrated form."""
-    known: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
-    return known.get(unit, unit) if mapped else unit
+    if not mapped:
+        return unit
+    uncalibrated: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
+    return uncalibrated.get(unit, unit)
 
 
 def centred(

@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from importlib import import_module
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -78,8 +77,12 @@ def save_judge(judge: Any, path: Path) -> Path:
     def replaced(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
             return []
-        own = [n for n in names if n in (GOLDEN_NAME, *PARTS) or any(map(Path(n).match, _TOP))]
-        return own + [n for n in names if (partial / n).exists()]
+        ignored = []
+        for name in names:
+            of_a_judge = name in (GOLDEN_NAME, *PARTS) or any(map(Path(name).match, _TOP))
+            if of_a_judge or (partial / name).exists():
+                ignored.append(name)
+        return ignored
 
     with atomic_path(path.resolve()) as partial:  # a link stays a link
         shutil.rmtree(partial, ignore_errors=True)  # left by a killed process with this number
@@ -117,8 +120,11 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 def judge_revision(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
     tokenizer and settings, without the members of a hybrid."""
-    own = [f"{part}/**/{kind}" for part in PARTS if part != "members" for kind in MODEL_FILES]
-    return files_hash(folder, [*_TOP, *own], leave_out=_NO_NUMBERS)
+    patterns = list(_TOP)
+    for part in PARTS:
+        if part != "members":
+            patterns += [f"{part}/**/{kind}" for kind in MODEL_FILES]
+    return files_hash(folder, patterns, leave_out=_NO_NUMBERS)
 
 
 # -- loading -----------------------------------------------------------------------------------
@@ -162,7 +168,8 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_NAME
     if not path.is_file():
         raise JudgeLoadError(
-            f"{folder}: not a judge, it has no {CONFIG_NAME}", hint=_without_settings(folder)
+            f"{folder}: not a judge, it has no {CONFIG_NAME}",
+            hint="a plain model becomes a judge by training: medal train --config ...",
         )
     if path.stat().st_size > _LARGEST_SETTINGS:
         raise JudgeLoadError(f"{path}: above {_LARGEST_SETTINGS:,} bytes, which no judge needs")
@@ -186,46 +193,35 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _without_settings(folder: Path) -> str | None:
-    """Returns what to do with a folder that has no judge.json: a judge of an earlier format and a
-    plain model have a config.json instead."""
-    path = folder / MODEL_CONFIG
-    if not path.is_file() or path.stat().st_size > _LARGEST_SETTINGS:
-        return None
-    with suppress(ValueError, RecursionError):
-        config = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(config, dict) and "family" in config:
-            return f"it was saved before format {FORMAT}: train it again with this package"
-    return "a plain model becomes a judge by training: medal train --config ..."
-
-
 def _family(name: object, where: str) -> Any:
     """Returns the class of a family: one of FAMILIES, or of an installed package that names it as
     an entry point of the group GROUP. Raises JudgeLoadError for an unknown family."""
-    known = {each.name: each.value for each in entry_points(group=GROUP)} | FAMILIES
-    if not isinstance(name, str) or name not in known:
+    families = {point.name: point.value for point in entry_points(group=GROUP)} | FAMILIES
+    if not isinstance(name, str) or name not in families:
         raise JudgeLoadError(
-            f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(known))}"
+            f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(families))}"
         )
-    module, _, cls = known[name].partition(":")
+    module, _, cls = families[name].partition(":")
     try:
         return getattr(import_module(module), cls)
     except (ImportError, AttributeError) as error:
-        raise JudgeLoadError(f"{where}: family {name!r} ({known[name]}): {error}") from error
+        raise JudgeLoadError(f"{where}: family {name!r} ({families[name]}): {error}") from error
 
 
 def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     config = read_config(folder)
     family = _family(config["family"], str(folder))
     require_data_only(folder)
-    accepted = inspect.signature(family.load).parameters
-    open_ended = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in accepted.values())
-    known = [name for name in accepted if name != "folder"]
-    if not open_ended and (unknown := [name for name in options if name not in known]):
-        raise JudgeLoadError(
-            f"{folder}: a saved judge of family {family.family!r} has no setting {unknown[0]!r}",
-            hint=f"it has: {', '.join(known)}" if known else None,
-        )
+    _, *parameters = inspect.signature(family.load).parameters.values()
+    names = [parameter.name for parameter in parameters]
+    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        for option in options:
+            if option not in names:
+                raise JudgeLoadError(
+                    f"{folder}: a saved judge of family {family.family!r} has no setting "
+                    f"{option!r}",
+                    hint=f"it has: {', '.join(names) or 'none'}",
+                )
     try:
         judge = family.load(folder, **options)
         judge.languages = _stated_languages(config.get("languages"), str(folder)) or judge.languages
@@ -233,8 +229,10 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     except MedalError:
         raise
     except Exception as error:  # whatever a library raises for damaged files
-        message = f"no {error} in {CONFIG_NAME}" if isinstance(error, KeyError) else str(error)
-        why = (message.splitlines() or [type(error).__name__])[0][:500]
+        message = str(error) or type(error).__name__
+        if isinstance(error, KeyError):
+            message = f"no {error} in {CONFIG_NAME}"
+        why = message.splitlines()[0][:500]
         raise JudgeLoadError(
             f"{folder}: its files are damaged or of another version: {why}",
             hint=f"saved by medal-judges {config.get('medal_judges_version', '?')}",
@@ -245,16 +243,16 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
 def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
     """Returns the judge that the ``settings`` of a YAML file describe. Raises JudgeLoadError, which
     begins with ``name``, for a trained family, and for missing or wrong settings."""
-    rest = dict(settings)
-    family = _family(rest.pop("family", None), name)
-    languages = rest.pop("languages", None)
+    settings = dict(settings)
+    family = _family(settings.pop("family", None), name)
+    languages = settings.pop("languages", None)
     if not hasattr(family, "from_settings"):
         raise JudgeLoadError(
             f"{name}: a judge of family {family.family!r} is trained, not described in YAML",
             hint="give the folder that medal train wrote",
         )
     try:
-        judge = family.from_settings(rest)
+        judge = family.from_settings(settings)
         judge.languages = _stated_languages(languages, name) or judge.languages
     except KeyError as error:
         raise JudgeLoadError(f"{name}: the setting {error} is missing") from error
@@ -282,52 +280,66 @@ def require_data_only(folder: Path) -> None:
 
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    def refuse(path: Path, what: str, why: str) -> JudgeLoadError:
-        return JudgeLoadError(
-            f"{folder}: {path.relative_to(folder)} {what}: {why}",
-            hint="do not use this folder unless you know who made it",
-        )
-
-    places = (folder.resolve(), Path(HF_HUB_CACHE).resolve())  # the Hub's cache consists of links
+    roots = (folder.resolve(), Path(HF_HUB_CACHE).resolve())  # the Hub's cache consists of links
     paths = sorted(folder.rglob("*"))
     for path in paths:  # all of them before one is opened: a pipe would not let go
         real = path.resolve()
-        if not any(map(real.is_relative_to, places)) or not (real.is_file() or real.is_dir()):
-            raise refuse(path, "is no file of the folder", "a link out of it, a pipe or a device")
+        if not any(map(real.is_relative_to, roots)) or not (real.is_file() or real.is_dir()):
+            reason = "a link out of it, a pipe or a device"
+            raise _unsafe(folder, path, "is no file of the folder", reason)
     for path in paths:
-        real = path.resolve()
-        size = real.stat().st_size
-        if path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml") and size > _LARGEST_TEXT:
-            raise refuse(path, f"has {size:,} bytes", f"at most {_LARGEST_TEXT:,} are read")
-        if path.suffix == ".safetensors" and _header(real) > _LONGEST_HEADER:
-            raise refuse(
-                path, "names too many tensors", f"above {_LONGEST_HEADER:,} bytes of names"
-            )
-        is_vocabulary = path.name.startswith("tokenizer.json")
-        if path.suffix != ".json" or (size > _LARGEST_SETTINGS and not is_vocabulary):
-            continue
-        grown = 1  # characters that the normalizer can make of one
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-            top = next(_objects_in(content), {})
-            for part in _objects_in(top.get("normalizer") if is_vocabulary else None):
-                data = base64.b64decode(str(part.get("precompiled_charsmap", "")))
-                texts = data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
-                grown *= max(1, len(str(part.get("content", ""))), *map(len, texts))
-        except (ValueError, RecursionError):
-            continue  # loading reports what is wrong with it, if the file is needed
-        if grown > _MOST_GROWTH:
-            raise refuse(path, "has a normalizer that blows text up", "memory would run out")
-        for what in () if is_vocabulary else _code_in(content, path, folder):
-            raise refuse(path, what, "a judge folder must not contain code")
-        most = sum(_header(each.resolve()) for each in path.parent.glob("*.safetensors"))
-        for each in _objects_in(
-            content if most and path.name in (CONFIG_NAME, MODEL_CONFIG) else None
-        ):
-            for key in (k for k in each if k.endswith(_REPEATED)):
-                if isinstance(each[key], int) and each[key] > most // _LONGEST_NAME:
-                    why = "the weights beside it have fewer names"
-                    raise refuse(path, f"sets {key} to {each[key]:,}", why)
+        for problem, reason in _problems(path, folder):
+            raise _unsafe(folder, path, problem, reason)
+
+
+def _unsafe(folder: Path, path: Path, problem: str, reason: str) -> JudgeLoadError:
+    return JudgeLoadError(
+        f"{folder}: {path.relative_to(folder)} {problem}: {reason}",
+        hint="do not use this folder unless you know who made it",
+    )
+
+
+def _problems(path: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yields (problem, reason) of a file that may run code or use up the memory."""
+    size = path.stat().st_size
+    if path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml") and size > _LARGEST_TEXT:
+        yield f"has {size:,} bytes", f"at most {_LARGEST_TEXT:,} are read"
+    if path.suffix == ".safetensors" and _header(path) > _LONGEST_HEADER:
+        yield "names too many tensors", f"above {_LONGEST_HEADER:,} bytes of names"
+    is_vocabulary = path.name.startswith("tokenizer.json")
+    if path.suffix != ".json" or (size > _LARGEST_SETTINGS and not is_vocabulary):
+        return
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if is_vocabulary and _growth(content) > _MOST_GROWTH:
+            yield "has a normalizer that blows text up", "memory would run out"
+    except (ValueError, RecursionError):
+        return  # loading reports what is wrong with it, if the file is needed
+    if is_vocabulary:
+        return
+    for problem in _code_in(content, path, folder):
+        yield problem, "a judge folder must not contain code"
+    if path.name in (CONFIG_NAME, MODEL_CONFIG):
+        yield from _too_many_modules(content, path.parent)
+
+
+def _growth(vocabulary: object) -> int:
+    """Returns how many characters the normalizer of a tokenizer can make of one."""
+    growth = 1
+    for part in _objects_in(next(_objects_in(vocabulary), {}).get("normalizer")):
+        data = base64.b64decode(str(part.get("precompiled_charsmap", "")))
+        texts = data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
+        growth *= max(1, len(str(part.get("content", ""))), *map(len, texts))
+    return growth
+
+
+def _too_many_modules(content: object, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yields the settings that ask for more modules than the weights in ``folder`` have names."""
+    names = sum(map(_header, folder.glob("*.safetensors"))) // _LONGEST_NAME
+    for settings in _objects_in(content if names else None):
+        for key, value in settings.items():
+            if key.endswith(_REPEATED) and isinstance(value, int) and value > names:
+                yield f"sets {key} to {value:,}", "the weights beside it have fewer names"
 
 
 def _header(path: Path) -> int:
@@ -345,9 +357,10 @@ def require_enough_weights(
     import torch
 
     with torch.device("meta"):
-        named = build().named_parameters()
-    count = sum(each.numel() for name, each in named if not name.startswith(besides))
-    if count > (size := sum(path.stat().st_size for path in weights if path.is_file())):
+        parameters = build().named_parameters()
+    count = sum(weight.numel() for name, weight in parameters if not name.startswith(besides))
+    size = sum(path.stat().st_size for path in weights if path.is_file())
+    if count > size:
         raise JudgeLoadError(
             f"{weights[0].parent}: weights and config do not fit: the config asks for {count:,} "
             f"weights, and the files have {size:,} bytes",
@@ -367,19 +380,20 @@ def _objects_in(content: object) -> Iterator[dict[str, Any]]:
 
 
 def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
-    for key, own in (pair for each in _objects_in(content) for pair in each.items()):
-        if key in _CODE_KEYS or (key in _ATTENTION and own not in _PLAIN_ATTENTION):
-            yield f"sets {key} to {own!r:.80}"
+    for settings in _objects_in(content):
+        for key, value in settings.items():
+            if key in _CODE_KEYS or (key in _ATTENTION and value not in _PLAIN_ATTENTION):
+                yield f"sets {key} to {value!r:.80}"
     if path.name != "modules.json":
         return
     for module in content if isinstance(content, list) else [content]:
-        named = module if isinstance(module, dict) else {"type": module}
-        kind, place = named.get("type"), named.get("path", "")
+        settings = module if isinstance(module, dict) else {"type": module}
+        kind, subfolder = settings.get("type"), settings.get("path", "")
         package, _, name = str(kind).rpartition(".")
         if not package.startswith("sentence_transformers.") or name not in _MODULES:
             yield f"names the module {kind!r:.80}"
-        if not (path.parent / str(place)).resolve().is_relative_to(folder.resolve()):
-            yield f"names the place {place!r:.80}"
+        if not (path.parent / str(subfolder)).resolve().is_relative_to(folder.resolve()):
+            yield f"names the place {subfolder!r:.80}"
 
 
 # -- weights, every key accounted for ----------------------------------------------------------
@@ -417,24 +431,30 @@ def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
     Raises JudgeLoadError that names missing, unexpected and misshapen keys: a head with random
     weights would return wrong scores.
     """
-    state, own = read_weights(path), module.state_dict()
-    there = {k: v for k, v in own.items() if besides and k.startswith(besides)}
-    require_same_keys({k: v for k, v in own.items() if k not in there}, state, path)
-    module.load_state_dict(there | state)
+    state, expected, module_weights = read_weights(path), module.state_dict(), {}
+    for name in list(expected):
+        if besides and name.startswith(besides):
+            module_weights[name] = expected.pop(name)
+    require_same_keys(expected, state, path)
+    module.load_state_dict(module_weights | state)
 
 
-def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path) -> None:
+def require_same_keys(
+    expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path
+) -> None:
     """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing
-    compared with ``own``, unexpected, or of another shape."""
-    shapes = {k: (list(v.shape), list(state[k].shape)) for k, v in own.items() if k in state}
+    compared with ``expected``, unexpected, or of another shape."""
+    misshapen = []
+    for key in expected.keys() & state.keys():
+        shape, right = list(state[key].shape), list(expected[key].shape)
+        if shape != right:
+            misshapen.append(f"{key} {shape} instead of {right}")
     require_no_differences(
         path,
         {
-            "missing": own.keys() - state.keys(),
-            "unexpected": state.keys() - own.keys(),
-            "of another shape": [
-                f"{k} {b} instead of {a}" for k, (a, b) in shapes.items() if a != b
-            ],
+            "missing": expected.keys() - state.keys(),
+            "unexpected": state.keys() - expected.keys(),
+            "of another shape": misshapen,
         },
     )
 
@@ -442,10 +462,12 @@ def require_same_keys(own: Mapping[str, Tensor], state: Mapping[str, Tensor], pa
 def require_no_differences(path: Path, differences: Mapping[str, Iterable[object]]) -> None:
     """Raises JudgeLoadError that names the ``differences`` between weights and config."""
     problems = []
-    for what, keys in differences.items():
-        if names := sorted(map(str, keys)):
-            rest = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-            problems.append(f"{what} {', '.join(names[:_SHOWN])}{rest}")
+    for problem, keys in differences.items():
+        names = sorted(map(str, keys))
+        if len(names) > _SHOWN:
+            names[_SHOWN - 1 :] = [f"{names[_SHOWN - 1]} and {len(names) - _SHOWN} more"]
+        if names:
+            problems.append(f"{problem} {', '.join(names)}")
     if problems:
         raise JudgeLoadError(
             f"{path}: weights and config do not fit: {'; '.join(problems)}",
@@ -473,39 +495,44 @@ def placed(
     If the judge has no model on this machine, raises ConfigError, or without ``strict`` (for a
     member of a hybrid) leaves the options out.
     """
-    given = {key: options[key] for key in OPTIONS if options.get(key) is not None}
-    rest = {key: value for key, value in options.items() if key not in OPTIONS}
+    placement, rest = dict[str, object](), dict[str, object]()
+    for key, value in options.items():
+        if key not in OPTIONS:
+            rest[key] = value
+        elif value is not None:
+            placement[key] = value
     family = settings.get("family")
-    if not given or family in _OWN_FIELDS:
-        return rest | given
-    first = next(iter(given))
+    if not placement or family in _OWN_FIELDS:
+        return rest | placement
+    first = next(key for key in OPTIONS if key in placement)
     if family == "hybrid":
         members = rest.get("members", settings.get("members"))
         if isinstance(members, Mapping):
-            members = {key: _placed_member(member, given) for key, member in members.items()}
+            members = {key: _placed_member(member, placement) for key, member in members.items()}
         return rest | {"members": members}
     problem = f"a judge of family {family!r} has no weights, so --{first} changes nothing"
     if family in _LLM_FAMILIES:
         llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
         problem = f"its language model is loaded already, --{first} comes too late"
-        if isinstance(llm, str | Mapping):
+        if isinstance(llm, str):
+            llm = {"model": llm}
+        if isinstance(llm, Mapping):
             config = llm_config(llm)
             takes_dtype = isinstance(config, VllmLLM) and first == "dtype"
             if isinstance(config, TransformersLLM) or takes_dtype:
-                return rest | {
-                    "llm": {**({"model": llm} if isinstance(llm, str) else llm), **given}
-                }
+                return rest | {"llm": {**llm, **placement}}
             problem = f"{config.backend}:{config.model} chooses its own {first}"
     if strict:
         raise ConfigError(f"{name}: {problem}", hint=f"leave --{first} out")
     return rest
 
 
-def _placed_member(member: object, given: Mapping[str, object]) -> object:
-    """Returns a member's settings with ``given`` in its options, if it has a model here."""
+def _placed_member(member: object, placement: Mapping[str, object]) -> object:
+    """Returns a member's settings with ``placement`` in its options, if it has a model here."""
     if not isinstance(member, dict) or not isinstance(path := member.get("path"), str):
         return member  # HybridSettings reports the error
-    options = {**dict(member.get("options") or {}), **given}
-    if (file := judge_file(path)) is not None:
+    options = {**dict(member.get("options") or {}), **placement}
+    file = judge_file(path)
+    if file is not None:
         options = placed(read_yaml(file), options, path, strict=False)
     return member | {"options": options}

@@ -63,15 +63,17 @@ USUAL_FEATURES = tuple(
 ROLE_INDEX = {"user": 0, "assistant": 1}
 
 
-def _known(names: tuple[str, ...], known: Sequence[str]) -> tuple[str, ...]:
-    if unknown := [n for n in names if n not in known]:
-        raise ValueError(f"no feature {unknown}; there are {', '.join(known)}")
+def _known(names: tuple[str, ...], features: Sequence[str]) -> tuple[str, ...]:
+    if unknown := [name for name in names if name not in features]:
+        raise ValueError(f"no feature {unknown}; there are {', '.join(features)}")
     return names
 
 
 # Fields of configs.
-SurfaceFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=FEATURE_NAMES))]
-TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, known=ALL_FEATURES))]
+SurfaceFeatures = Annotated[
+    tuple[str, ...], AfterValidator(partial(_known, features=FEATURE_NAMES))
+]
+TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, features=ALL_FEATURES))]
 
 # Scripts without spaces are cut into pieces about as long as a word: with single characters, three
 # of which are one word of Japanese, an answer that repeats the user's word would echo a phrase.
@@ -111,7 +113,7 @@ def words(text: str) -> list[str]:
 class _Speaker:
     """All n-grams of one speaker so far, and those of the speaker's last four turns."""
 
-    said: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
+    grams: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
     recent: deque[dict[int, Grams]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
     turns: Grams = field(default_factory=set)
     spellings: list[set[str]] = field(default_factory=list)
@@ -124,13 +126,13 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
     for position, turn in enumerate(dialogue.turns):
-        own = speakers[turn.role]
+        speaker = speakers[turn.role]
         partner = speakers["user" if turn.role == "assistant" else "assistant"]
         text, tokens = turn.content, words(turn.content)
         spelling = _spelling(text)
         # n-grams in order, repeats kept.
         grams = {n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS}
-        lately = {n: set().union(*(turn[n] for turn in own.recent)) for n in (1, 2)}
+        lately = {n: set().union(*(recent[n] for recent in speaker.recent)) for n in (1, 2)}
         last = partner.recent[-1] if partner.recent else _NOTHING
         marks = len(text) - sum(map(str.isalnum, text)) - sum(map(str.isspace, text))
         log_words, count = math.log1p(len(tokens)), max(1, len(tokens))
@@ -139,10 +141,10 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
             sum(map(len, tokens)) / count,
             _share(grams[1], lately[1]),
             _share(grams[2], lately[2]),
-            _share(grams[3], own.said[3]),
+            _share(grams[3], speaker.grams[3]),
             *(_share(grams[n], last[n]) for n in _ORDERS),
-            _share(grams[2], partner.said[2]),
-            float(tuple(tokens) in own.turns),
+            _share(grams[2], partner.grams[2]),
+            float(tuple(tokens) in speaker.turns),
             len(set(tokens)) / count,
             math.log1p(len(set(tokens) - heard)),
             float(bool(_QUESTION.search(text))),
@@ -151,36 +153,39 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
             marks / max(1, len(text)),
             log_words - partner.log_words if partner.turns else 0.0,
             math.log1p(position + 1),
-            float(any(_is_near(spelling, before) for before in own.spellings)),
+            float(any(_is_near(spelling, before) for before in speaker.spellings)),
         ]
-        own.recent.append({n: set(grams[n]) for n in _ORDERS})
+        speaker.recent.append({n: set(grams[n]) for n in _ORDERS})
         for n in _ORDERS:
-            own.said[n] |= own.recent[-1][n]
-        own.turns.add(tuple(tokens))
-        own.spellings.append(spelling)
-        own.log_words = log_words
+            speaker.grams[n] |= speaker.recent[-1][n]
+        speaker.turns.add(tuple(tokens))
+        speaker.spellings.append(spelling)
+        speaker.log_words = log_words
         heard.update(tokens)
     return table
 
 
-def _share(grams: Sequence[tuple[str, ...]], known: Grams) -> float:
-    return sum(map(known.__contains__, grams)) / len(grams) if grams else 0.0
+def _share(grams: Sequence[tuple[str, ...]], earlier: Grams) -> float:
+    return sum(map(earlier.__contains__, grams)) / len(grams) if grams else 0.0
 
 
 def _spelling(text: str) -> set[str]:
     """Returns the character n-grams of ``text`` without case and punctuation; a text shorter than
     an n-gram is returned whole."""
-    plain = _SEPARATOR.sub(" ", text.casefold()).strip()
-    count = len(plain) - _CHARACTERS + 1
-    return {plain[i : i + _CHARACTERS] for i in range(count)} if count > 0 else {plain} - {""}
+    letters = _SEPARATOR.sub(" ", text.casefold()).strip()
+    count = len(letters) - _CHARACTERS + 1
+    if count <= 0:
+        return {letters} - {""}
+    return {letters[i : i + _CHARACTERS] for i in range(count)}
 
 
-def _is_near(one: set[str], other: set[str]) -> bool:
+def _is_near(spelling: set[str], earlier: set[str]) -> bool:
     """Returns whether two sets share more than 0.6 of their union (Jaccard)."""
-    if min(len(one), len(other)) <= _NEAR * max(len(one), len(other)):  # sizes alone rule it out
+    smaller, larger = sorted((len(spelling), len(earlier)))
+    if smaller <= _NEAR * larger:  # the sizes alone rule it out
         return False
-    shared = len(one & other)
-    return shared > _NEAR * (len(one) + len(other) - shared)
+    shared = len(spelling & earlier)
+    return shared > _NEAR * (smaller + larger - shared)
 
 
 def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
@@ -194,17 +199,17 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     cosine = unit @ unit.transpose(1, 2)  # [B, T, T]
     position = torch.arange(vectors.shape[1], device=vectors.device)
     earlier = (position[None, :] < position[:, None]) & mask[:, None, :]
-    same = roles[:, :, None] == roles[:, None, :]
-    own, partner = earlier & same, earlier & ~same
+    same_role = roles[:, :, None] == roles[:, None, :]
+    own_turns, partner = earlier & same_role, earlier & ~same_role
     # 1 at the speaker's last turn before, 2 at the one before it, and so on.
-    own_rank, partner_rank = (m.flip(-1).cumsum(-1).flip(-1) for m in (own, partner))
+    own_rank, partner_rank = (m.flip(-1).cumsum(-1).flip(-1) for m in (own_turns, partner))
 
     def highest(cosines: Tensor, allowed: Tensor) -> Tensor:
         best = cosines.masked_fill(~allowed, -2).amax(-1)
         return best.where(allowed.any(-1), best.new_zeros(()))
 
-    columns = [highest(cosine, own), highest(cosine, own & (own_rank <= _WINDOW))]
-    last_own, last_partner = own & (own_rank == 1), partner & (partner_rank == 1)
+    columns = [highest(cosine, own_turns), highest(cosine, own_turns & (own_rank <= _WINDOW))]
+    last_own, last_partner = own_turns & (own_rank == 1), partner & (partner_rank == 1)
     for allowed in (last_own, last_partner, partner & (partner_rank == 2)):
         columns.append((cosine * allowed).sum(-1))
     turns = mask.unsqueeze(-1).float()
@@ -213,6 +218,6 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     # Equal turns leave only rounding, which must not be scaled up to a direction.
     centred = centred / centred.norm(dim=-1, keepdim=True).clamp_min(_ALIKE)
     cosine = centred @ centred.transpose(1, 2)
-    columns.append(highest(cosine, own))
+    columns.append(highest(cosine, own_turns))
     columns.append((cosine * partner).sum(-1) / partner.sum(-1).clamp_min(1))
     return torch.stack(columns, dim=-1)

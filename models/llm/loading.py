@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
+from itertools import chain
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -55,6 +56,7 @@ from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)
+_BROKEN = (ValueError, KeyError, TypeError, RecursionError)  # what reading a wrong line raises
 
 
 def chat_key(model: str, request: ChatRequest) -> str:
@@ -71,8 +73,8 @@ def model_key(model: LanguageModel) -> str:
 
 def _hash(*parts: object) -> str:
     # ASCII, because half a surrogate pair in a turn has no UTF-8. 0 and 0.0 give one key.
-    plain = json.loads(json.dumps(parts), parse_float=_number)
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()[:32]
+    content = json.loads(json.dumps(parts), parse_float=_number)
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def _number(text: str) -> float:
@@ -92,40 +94,49 @@ class AnswerStore:
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
         """Returns the answers for those of ``keys`` that are in the file. Raises SourceError."""
-        answers: dict[str, Completion] = {}
-        broken = (ValueError, KeyError, TypeError, RecursionError)
-        with self._lock:
+        try:
+            with self._lock:
+                self._read_new_lines()
+                return self._read_answers(
+                    [key for key in dict.fromkeys(keys) if key in self._places]
+                )
+        except OSError as error:
+            raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
+
+    def _read_new_lines(self) -> None:
+        """Notes the keys of the lines that were appended since the last call."""
+        for start, line in self.journal.lines(self._read):
+            self._read = start + len(line)
             try:
-                for place, line in self.journal.lines(self._read):
-                    self._read = place + len(line)
-                    try:
-                        self._places[str(json.loads(line)["key"])] = (place, len(line))
-                    except broken:
-                        logger.warning("%s: a line is not a cached answer", self.path)
-                wanted = [key for key in dict.fromkeys(keys) if key in self._places]
-                if not wanted:
-                    return {}
-                with self.path.open("rb") as stream:
-                    for key in wanted:
-                        stream.seek(self._places[key][0])
-                        try:
-                            record = json.loads(stream.read(self._places[key][1]))
-                            text = json.dumps(record["answer"])
-                            answer = COMPLETION.validate_json(text, strict=True)
-                            if record["key"] != key or answer.failed:
-                                raise ValueError("not an answer to this request")
-                            answers[key] = answer
-                        except broken:
-                            del self._places[key]
-                            logger.warning("%s: an unreadable answer is requested anew", self.path)
-            except OSError as error:
-                raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
+                self._places[str(json.loads(line)["key"])] = (start, len(line))
+            except _BROKEN:
+                logger.warning("%s: a line is not a cached answer", self.path)
+
+    def _read_answers(self, keys: Sequence[str]) -> dict[str, Completion]:
+        answers: dict[str, Completion] = {}
+        if not keys:
+            return answers
+        with self.path.open("rb") as stream:
+            for key in keys:
+                start, length = self._places[key]
+                stream.seek(start)
+                try:
+                    record = json.loads(stream.read(length))
+                    answer = COMPLETION.validate_json(json.dumps(record["answer"]), strict=True)
+                    if record["key"] != key or answer.failed:
+                        raise ValueError("not an answer to this request")
+                    answers[key] = answer
+                except _BROKEN:
+                    del self._places[key]
+                    logger.warning("%s: an unreadable answer is requested anew", self.path)
         return answers
 
     def append(self, answers: Mapping[str, Completion]) -> None:
         """Write ``answers`` and wait until they are on disk. Raises SourceError."""
         try:
-            self.journal.append({"key": k, "answer": asdict(each)} for k, each in answers.items())
+            self.journal.append(
+                {"key": key, "answer": asdict(answer)} for key, answer in answers.items()
+            )
         except OSError as error:
             raise SourceError(f"{self.path}: an answer cannot be cached: {error}") from error
         except RecordError as error:  # half a surrogate pair
@@ -167,8 +178,9 @@ class CachedModel(Wrapper):
 
     def cached(self, request: ChatRequest) -> Completion | None:
         """Returns the cached answer, or None."""
-        found = self.store.find([chat_key(self.key, request)])
-        return next((each.with_usage(from_cache=True) for each in found.values()), None)
+        key = chat_key(self.key, request)
+        answer = self.store.find([key]).get(key)
+        return None if answer is None else answer.with_usage(from_cache=True)
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Reports cached answers first, then each new answer as it arrives. Raises SourceError
@@ -185,12 +197,12 @@ class CachedModel(Wrapper):
             self.counts.update(kept=len(cached), asked=len(missing))
 
         def arrived(number: int, completion: Completion) -> None:
-            first, *others = places[missing[number]]
+            first, *equal_requests = places[missing[number]]
             with self._lock:
                 if completion.finish != "failed":
                     self.store.append({missing[number]: completion})
                 on_answer(first, completion)
-                for index in others:
+                for index in equal_requests:
                     on_answer(index, completion.with_usage(from_cache=True))
 
         if missing:
@@ -208,7 +220,7 @@ class CountingModel(Wrapper):
         super().__init__(inner)
         self.likelihoods, self.key = likelihoods, model_key(inner)
         self.asked: dict[str, ChatRequest] = {}
-        self.known: set[str] = set()
+        self.cached_keys: set[str] = set()
         self.continuations = self.continuation_tokens = 0
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
@@ -217,7 +229,7 @@ class CountingModel(Wrapper):
             key = chat_key(self.key, request)
             cached = self.inner.cached(request) if isinstance(self.inner, CachedModel) else None
             if cached is not None:
-                self.known.add(key)
+                self.cached_keys.add(key)
             else:
                 self.asked.setdefault(key, request)
             on_answer(index, cached or failed("a dry run: nothing was sent"))
@@ -228,19 +240,20 @@ class CountingModel(Wrapper):
         """Returns placeholders of one token. Raises ConfigError if ``likelihoods`` is False."""
         if not self.likelihoods:
             raise ConfigError(f"{self.name} does not return log-probabilities")
-        for each in (each for group in groups for each in group):
-            turn = Message(each.role, f"{each.prefill} {each.text}")
+        for continuation in chain.from_iterable(groups):
+            turn = Message(continuation.role, f"{continuation.prefill} {continuation.text}")
             self.continuations += 1
-            self.continuation_tokens += self.inner.count_tokens([*each.messages, turn])
-        return [[Likelihood((-1.0,), -1.0 if joint else None) for _ in g] for g in groups]
+            self.continuation_tokens += self.inner.count_tokens([*continuation.messages, turn])
+        placeholder = Likelihood((-1.0,), -1.0 if joint else None)
+        return [[placeholder] * len(group) for group in groups]
 
     def counted(self) -> CostEstimate:
         """Returns the estimate for all counted requests, including likelihoods."""
         written = self.continuations if self.api else 0  # a server writes one token
-        more = Usage(input=self.continuation_tokens, output=written)
-        total = self.inner.estimate(list(self.asked.values()), more)
+        likelihoods = Usage(input=self.continuation_tokens, output=written)
+        total = self.inner.estimate(list(self.asked.values()), likelihoods)
         requests = total.requests + self.continuations
-        return replace(total, requests=requests, kept=len(self.known))
+        return replace(total, requests=requests, kept=len(self.cached_keys))
 
 
 def counting_model(setting: object, *, likelihoods: bool = True) -> CountingModel:

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, InstanceOf
 
 from medal_judges.config import Config, build_config
-from medal_judges.errors import ConfigError, did_you_mean
+from medal_judges.errors import ConfigError
 from medal_judges.models.device import Dtype
 from medal_judges.models.llm.protocol import LanguageModel
 
@@ -125,44 +125,33 @@ def llm_config(setting: object) -> LLMConfig:
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
     ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
     ``backend``, and the backend's settings. Raises ConfigError that names a wrong key, with the
-    nearest one or the backend that has it.
+    nearest one of the backend or another backend that has it.
     """
     if isinstance(setting, TransformersLLM | VllmLLM | OpenAILLM):
         return setting
-    given = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
-    name = given.get("model")
+    settings = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
+    name = settings.get("model")
     if not isinstance(name, str) or not name:
-        for key in given.keys() - BACKENDS["openai"].model_fields.keys():
-            if guess := did_you_mean(str(key), ["model"]):
-                raise ConfigError(f"llm: unknown key {key!r}; {guess}".rstrip())
         raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
-    if given.get("backend") is None:
+    if settings.get("backend") is None:
         backend, colon, model = name.partition(":")
-        split = colon and backend in BACKENDS
-        given |= {"backend": backend, "model": model} if split else {"backend": "transformers"}
-    kind = BACKENDS.get(str(given["backend"]))
+        settings["backend"] = "transformers"
+        if colon and backend in BACKENDS:
+            settings |= {"backend": backend, "model": model}
+    kind = BACKENDS.get(str(settings["backend"]))
     if kind is None:
-        known = ", ".join(sorted(BACKENDS))
-        raise ConfigError(f"llm: unknown backend {given['backend']!r}", hint=f"known: {known}")
-    for key in given.keys() - kind.model_fields.keys():
-        _require_no_key_of_another_backend(str(key), kind)
-    return build_config(kind, given, where="llm")
-
-
-def _require_no_key_of_another_backend(
-    key: str, kind: type[TransformersLLM | VllmLLM | OpenAILLM]
-) -> None:
-    """Raises ConfigError if ``key``, which ``kind`` lacks, may be a key of another backend."""
-    if did_you_mean(key, kind.model_fields):
-        return
-    exact_first = sorted(BACKENDS.items(), key=lambda item: key not in item[1].model_fields)
-    for backend, other in exact_first:
-        is_exact = key in other.model_fields
-        guess = "" if is_exact else did_you_mean(key, other.model_fields)
-        if is_exact or guess:
-            own = kind.model_fields["backend"].default
-            hint = f"{guess}it is a setting of backend {backend}: llm={backend}:MODEL"
-            raise ConfigError(f"llm: unknown key {key!r} of backend {own}", hint=hint)
+        raise ConfigError(
+            f"llm: unknown backend {settings['backend']!r}",
+            hint=f"known: {', '.join(sorted(BACKENDS))}",
+        )
+    for key in settings.keys() - kind.model_fields.keys():
+        for backend, other_kind in BACKENDS.items():
+            if key in other_kind.model_fields:
+                raise ConfigError(
+                    f"llm: unknown key {key!r} of backend {settings['backend']}",
+                    hint=f"it is a setting of backend {backend}: llm={backend}:MODEL",
+                )
+    return build_config(kind, settings, where="llm")
 
 
 # The type of a config field that names a language model: a text or mapping, see llm_config.

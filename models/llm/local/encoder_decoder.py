@@ -4,7 +4,7 @@ the decoder scores the next turn."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.batching import SpecialTokens
@@ -45,8 +45,8 @@ class EncoderDecoderModel(LanguageModel):
         weights: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        own = context_of(model.config) or 1_000_000
-        self.context = min(own, context or own)
+        positions = context_of(model.config) or 1_000_000
+        self.context = min(positions, context or positions)
         self.marks = SpecialTokens(tokenizer)
         self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)
         self.computing = ProcessLock()  # one network, one thread at a time
@@ -71,12 +71,12 @@ class EncoderDecoderModel(LanguageModel):
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
         """The ids for the encoder."""
-        plain = self.marks.broken_up
+        broken_up = self.marks.broken_up
         if self.tokenizer.chat_template:
-            chat = [{"role": m.role, "content": plain(m.content)} for m in messages]
+            chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]
             text = self.tokenizer.apply_chat_template(chat, tokenize=False)
             return list(self.tokenizer(text, add_special_tokens=False).input_ids)
-        text = BETWEEN.join(" ".join(plain(m.content).split()) for m in messages)
+        text = BETWEEN.join(" ".join(broken_up(m.content).split()) for m in messages)
         return list(self.tokenizer(text).input_ids)
 
     def loglikelihood(
@@ -94,16 +94,19 @@ class EncoderDecoderModel(LanguageModel):
         answers = []
         with self.computing, torch.inference_mode():
             for group in groups:
-                places: dict[tuple[Message, ...], list[int]] = {}
-                for i, continuation in enumerate(group):
-                    places.setdefault(tuple(continuation.messages), []).append(i)
-                found: dict[int, Likelihood] = {}
-                for messages, indices in places.items():
-                    ids = self._read(messages)
-                    rows = self._scored(ids, [self._target(group[i]) for i in indices])
-                    for i, row in zip(indices, rows, strict=True):
-                        found[i] = Likelihood(tuple(row), None, len(ids))
-                answers.append([found[i] for i in range(len(group))])
+                read: dict[tuple[Message, ...], tuple[list[int], Any]] = {}
+                likelihoods = []
+                for continuation in group:
+                    messages = tuple(continuation.messages)
+                    if messages not in read:
+                        ids = self._read(messages)
+                        self._require_room(ids)
+                        encoded = torch.tensor([ids], device=self.model.device)
+                        read[messages] = ids, self.model.get_encoder()(input_ids=encoded)
+                    ids, states = read[messages]
+                    logprobs = self._scored(states, continuation)
+                    likelihoods.append(Likelihood(tuple(logprobs), None, len(ids)))
+                answers.append(likelihoods)
         return answers
 
     def _target(self, continuation: Continuation) -> tuple[list[int], int]:
@@ -122,25 +125,24 @@ class EncoderDecoderModel(LanguageModel):
             ids.pop()
         return ids, start
 
-    def _scored(
-        self, ids: Sequence[int], targets: Sequence[tuple[list[int], int]]
-    ) -> list[list[float]]:
-        """Log-probabilities of each target's scored tokens, given ``ids`` in the encoder."""
-        import torch
-
-        longest = max(len(ids), *(len(target) for target, _ in targets))
-        if longest > self.context:
+    def _require_room(self, ids: Sequence[int]) -> None:
+        if len(ids) > self.context:
             raise ConfigError(
-                f"{longest} tokens do not fit the {self.context} tokens of {self.name}",
+                f"{len(ids)} tokens do not fit the {self.context} tokens of {self.name}",
                 hint="drop the oldest turns first (a judge does)",
             )
+
+    def _scored(self, states: Any, continuation: Continuation) -> list[float]:
+        """Log-probabilities of the scored tokens, given the encoder's ``states``. Continuations are
+        read one by one: decoders mask padding in different ways."""
+        import torch
+
+        target, start = self._target(continuation)
+        self._require_room(target)
         device, begin = self.model.device, self.model.config.decoder_start_token_id
-        states = self.model.get_encoder()(input_ids=torch.tensor([list(ids)], device=device))
-        scored: list[list[float]] = []
-        for target, start in targets:  # one by one: decoders mask padding in different ways
-            given = torch.tensor([[begin, *target[:-1]]], device=device)
-            out = self.model(encoder_outputs=states, decoder_input_ids=given, use_cache=False)
-            wanted = torch.tensor(target, device=device)[:, None]
-            picked = torch.log_softmax(out.logits[0].float(), -1).gather(1, wanted)[:, 0]
-            scored.append(picked[start:].tolist())
+        before = torch.tensor([[begin, *target[:-1]]], device=device)
+        out = self.model(encoder_outputs=states, decoder_input_ids=before, use_cache=False)
+        column = torch.tensor(target, device=device)[:, None]
+        logprobs = torch.log_softmax(out.logits[0].float(), -1).gather(1, column)[:, 0]
+        scored: list[float] = logprobs[start:].tolist()
         return scored

@@ -27,7 +27,7 @@ from medal_judges.models.base.golden import (
 from medal_judges.models.base.saving import save_judge
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.storage.files import atomic_write, only_run
+from medal_judges.storage.files import only_run, write_json
 from medal_judges.training.agreement import (
     AGREEMENT_NAME,
     agreement,
@@ -90,16 +90,24 @@ def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = 
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)
-        if config.start and (known := Path(config.start) / "data.json").is_file():
-            # The judge has learnt from these rows too: the card and medal benchmark say so.
-            before = json.loads(known.read_text(encoding="utf-8"))
-            rows.facts += [one | {"part": "start"} for one in before if one["part"] == "train"]
+        if config.start is not None:
+            rows.facts += facts_of_start(Path(config.start))
         run = TrainingRun(config, learnt, rows, resume, overwrite)
         fitted = family_module(config.model.family).fit(run)
         if is_main():
             finish(config, fitted, rows)
             write_card(folder)
     return folder
+
+
+def facts_of_start(folder: Path) -> list[dict[str, object]]:
+    """Returns the facts of the rows that the judge in ``folder`` has learnt from: the card and
+    medal benchmark say so of a judge that starts from it."""
+    path = folder / "data.json"
+    if not path.is_file():
+        return []
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    return [entry | {"part": "start"} for entry in entries if entry["part"] == "train"]
 
 
 def require_run_folder(folder: Path) -> None:
@@ -116,25 +124,30 @@ def require_run_folder(folder: Path) -> None:
 def learnable(
     dimensions: Sequence[Dimension], rows: RunRows, only: Sequence[str] | None = None
 ) -> list[Dimension]:
-    """Dimensions (of ``only``) with at least one training label; a head without any would answer
-    at random. Raises ConfigError for a name that the rubric does not have."""
-    if unknown := set(only or ()) - {d.name for d in dimensions}:
+    """Returns the dimensions (of ``only``) with at least one training label; a head without any
+    would answer at random. Raises ConfigError for a name that the rubric does not have."""
+    names = [dimension.name for dimension in dimensions]
+    if only is None:
+        only = names
+    unknown = set(only) - set(names)
+    if unknown:
         raise ConfigError(
             f"only: the rubric has no dimension {', '.join(sorted(unknown))}",
-            hint=f"it has: {', '.join(d.name for d in dimensions)}",
+            hint=f"it has: {', '.join(names)}",
         )
-    dimensions = [d for d in dimensions if only is None or d.name in only]
     labelled = {name for example in rows.train for name in example.targets}
-    if left := [d.name for d in dimensions if d.name not in labelled]:
-        if len(left) == len(dimensions):
-            hint = "an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels"
-            raise ConfigError(f"no training row has a label of {', '.join(left)}", hint=hint)
-        logger.warning("no training labels for %s: the judge will not have them", ", ".join(left))
-    return [d for d in dimensions if d.name in labelled]
+    lacking = ", ".join(name for name in names if name in only and name not in labelled)
+    learnt = [d for d in dimensions if d.name in only and d.name in labelled]
+    if not learnt:
+        hint = "an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels"
+        raise ConfigError(f"no training row has a label of {lacking}", hint=hint)
+    if lacking:
+        logger.warning("no training labels for %s: the judge will not have them", lacking)
+    return learnt
 
 
 def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
-    """Save the judge and the facts of its run, and check it in a fresh process.
+    """Saves the judge and the facts of its run, and checks it in a fresh process.
 
     The judge scores the held-out rows that are not scored yet, unless it is a hybrid (a member may
     cost money).
@@ -144,19 +157,19 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}
         judge.languages = tuple(sorted(languages - {UNKNOWN_LANGUAGE})) or None
     folder = save_judge(judge, Path(config.output_dir))
-    known = dict(fitted.scored)
+    scored = dict(fitted.scored)
     for part, examples in (("validation", rows.validation), ("test", rows.test)):
-        if part in known or not examples:
+        if part in scored or not examples:
             continue
         if config.model.family == "hybrid":
             logger.warning("a hybrid does not score its %s rows: use medal benchmark", part)
             continue
-        known[part] = score_examples(judge, examples, config)
+        scored[part] = score_examples(judge, examples, config)
     agreements = []
-    for part, one in known.items():
-        dimensions = [d for d in judge.dimensions if d.name in one.scores]
-        plain = baseline_scores(one.examples, dimensions)
-        agreements += [asdict(row) for row in agreement(one, plain, dimensions, part)]
+    for part, part_scores in scored.items():
+        dimensions = [d for d in judge.dimensions if d.name in part_scores.scores]
+        baselines = baseline_scores(part_scores.examples, dimensions)
+        agreements += agreement(part_scores, baselines, dimensions, part)
     # The folder may be published: it says nothing about where it and its base are on this disk.
     settings = config.model_dump(mode="json") | {"output_dir": folder.name}
     base = settings["model"].get("base")
@@ -164,14 +177,10 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
         settings["model"]["base"] = Path(base).resolve().name
     if config.start:
         settings["start"] = Path(config.start).resolve().name
-    written = {
-        "train_config.json": without_folders(settings),
-        "validation.json": dict(fitted.figures),
-        AGREEMENT_NAME: agreements,
-        "data.json": without_folders(rows.facts),
-    }
-    for name, value in written.items():
-        atomic_write(folder / name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    write_json(folder / "train_config.json", without_folders(settings))
+    write_json(folder / "validation.json", dict(fitted.figures))
+    write_json(folder / AGREEMENT_NAME, [asdict(row) for row in agreements])
+    write_json(folder / "data.json", without_folders(rows.facts))
     setting = fitted.golden or GoldenSetting()
     judge.place(setting.device, setting.dtype)
     write_golden(judge, folder, setting)
@@ -184,5 +193,6 @@ def without_folders(value: Any) -> Any:
         return {key: without_folders(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
         return [without_folders(part) for part in value]
-    is_path = isinstance(value, str) and Path(value).is_absolute()
-    return Path(value).name if is_path else value
+    if isinstance(value, str) and Path(value).is_absolute():
+        return Path(value).name
+    return value

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from sklearn.linear_model import ridge_regression
+from sklearn.model_selection import GroupKFold
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions, judge_once
@@ -55,7 +57,7 @@ def fit(run: TrainingRun) -> FittedJudge:
 def fit_hybrid(
     config: TrainConfig, rows: Sequence[TrainingExample], dimensions: Sequence[Dimension]
 ) -> tuple[HybridJudge, dict[str, float]]:
-    """The judge of ``config.model``, and its figures.
+    """Returns the judge of ``config.model``, and its figures.
 
     Members' judgements are saved under ``output_dir``/judgements and used again if member and rows
     are the same. Figures are Spearman's correlations over the fitting rows, by source and
@@ -69,32 +71,47 @@ def fit_hybrid(
             "a hybrid is fitted on the `train` entries and measured on them by cross-validation",
             hint="leave `validation` out, and give the members' validation rows as `train`",
         )
-    members = {name: open_member(name, one) for name, one in model.members.items()}
-    for name, one in model.members.items():
-        data = Path(one.path) / "data.json"
-        entries = json.loads(data.read_text(encoding="utf-8")) if data.is_file() else []
-        learnt = {entry["source"] for entry in entries if entry.get("part") == "train"}
-        if both := sorted(learnt & {entry.source for entry in config.train}):
+    sources = {entry.source for entry in config.train}
+    members = {}
+    for name, settings in model.members.items():
+        members[name] = open_member(name, settings)
+        learnt = sorted(sources & training_sources(Path(settings.path)))
+        if learnt:
             logger.warning(
                 "member %s was trained on %s, on which the hybrid is fitted: its weight will be "
                 "too large",
                 name,
-                ", ".join(both),
+                ", ".join(learnt),
             )
-    wanted = [d for d in dimensions if any(m.has(d.name) for m in members.values())]
-    if left := [d.name for d in dimensions if d not in wanted]:
-        logger.warning("no member has %s: the judge will not have them", ", ".join(left))
-    if not wanted:
+    shared: list[Dimension] = []
+    lacking: list[str] = []
+    for dimension in dimensions:
+        if any(member.has(dimension.name) for member in members.values()):
+            shared.append(dimension)
+        else:
+            lacking.append(dimension.name)
+    if not shared:
         raise ConfigError(
-            f"no member has any of {', '.join(d.name for d in dimensions)}",
+            f"no member has any of {', '.join(lacking)}",
             hint="members.NAME.dimensions maps a dimension of the rubric to the member's name",
         )
+    if lacking:
+        logger.warning("no member has %s: the judge will not have them", ", ".join(lacking))
     folder = Path(config.output_dir) / "judgements"
-    answers = {m.name: _judge(folder, rows, m, wanted) for m in members.values()}
-    fitted = {d.name: fit_rows(rows, members, answers, d.name) for d in wanted}
+    judgements = {m.name: _judge(folder, rows, m, shared) for m in members.values()}
+    fitted = {d.name: fit_rows(rows, members, judgements, d.name) for d in shared}
     combination, figures = _combined(model, fitted)
     facts = {"rows": len(rows), "seed": config.seed}
-    return HybridJudge(members, combination, wanted, name=config.name, facts=facts), figures
+    return HybridJudge(members, combination, shared, name=config.name, facts=facts), figures
+
+
+def training_sources(folder: Path) -> set[str]:
+    """Returns the sources that the judge in ``folder`` was trained on, by its data.json."""
+    path = folder / "data.json"
+    if not path.is_file():
+        return set()
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    return {entry["source"] for entry in entries if entry.get("part") == "train"}
 
 
 def _judge(
@@ -103,19 +120,16 @@ def _judge(
     """Returns a member's judgement of each row. Each source has its own file, so that another
     mixture of sources can reuse them."""
     logger.info("%s judges %d rows", member.name, len(rows))
-    judgements: dict[int, Judgement] = {}
+    names = member.own([dimension.name for dimension in dimensions])
+    options = ScoreOptions(dimensions=tuple(names))
+    judgements_by_source: dict[str, Iterator[Judgement]] = {}
     for source in dict.fromkeys(row.source for row in rows):
-        own = [i for i, row in enumerate(rows) if row.source == source]
-        dialogues = [rows[i].dialogue for i in own]
-        found = judge_once(
-            member.judge,
-            dialogues,
-            folder / member.name / f"{content_hash(source)}.jsonl",
-            ScoreOptions(dimensions=tuple(member.own([d.name for d in dimensions]))),
-            data=f"{source}@{content_hash([d.to_record() for d in dialogues])}",
-        )
-        judgements.update(zip(own, found, strict=True))
-    return [judgements[i] for i in range(len(rows))]
+        dialogues = [row.dialogue for row in rows if row.source == source]
+        file = folder / member.name / f"{content_hash(source)}.jsonl"
+        data = f"{source}@{content_hash([dialogue.to_record() for dialogue in dialogues])}"
+        judgements = judge_once(member.judge, dialogues, file, options, data=data)
+        judgements_by_source[source] = iter(judgements)
+    return [next(judgements_by_source[row.source]) for row in rows]
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,46 +159,57 @@ class FitRows:
 def fit_rows(
     rows: Sequence[TrainingExample],
     members: Mapping[str, Member],
-    answers: Mapping[str, Sequence[Judgement]],
+    judgements: Mapping[str, Sequence[Judgement]],
     name: str,
 ) -> FitRows:
-    """The rows with a rating of dimension ``name`` that every member with it has scored.
+    """Returns the rows with a rating of dimension ``name`` that every member with it has scored.
 
     Raises ConfigError if no row is left.
     """
-    having = [m for m, member in members.items() if m in answers and member.has(name)]
-    rated = [i for i, row in enumerate(rows) if name in row.targets]
-    table = [[members[m].unit(answers[m][i], name) for m in having] for i in rated]
-    whole = [k for k, line in enumerate(table) if having and None not in line]
-    if left := len(rated) - len(whole):
-        logger.warning("%s: %d of %d rows have no score of a member", name, left, len(rated))
-    if not whole:
-        raise ConfigError(
-            f"{name}: no fitting row has a rating and a score of {', '.join(having) or 'any'}"
+    names = tuple(member for member in judgements if members[member].has(name))
+    rated, chosen, units = 0, [], []
+    for number, row in enumerate(rows):
+        if name not in row.targets:
+            continue
+        rated += 1
+        scores = [members[member].unit(judgements[member][number], name) for member in names]
+        if scores and None not in scores:
+            chosen.append(row)
+            units.append(scores)
+    if rated > len(chosen):
+        logger.warning(
+            "%s: %d of %d rows have no score of a member", name, rated - len(chosen), rated
         )
-    chosen = [rows[rated[k]] for k in whole]
+    if not chosen:
+        raise ConfigError(
+            f"{name}: no fitting row has a rating and a score of {', '.join(names) or 'any'}"
+        )
     return FitRows(
-        tuple(having),
-        np.array([table[k] for k in whole], dtype=float),
-        np.array([row.targets[name] for row in chosen], dtype=float),
-        np.array([row.source for row in chosen]),
-        np.array([row.group or row.dialogue.id for row in chosen]),
-        np.array([row.weight for row in chosen], dtype=float),
+        names,
+        units=np.array(units, dtype=float),
+        targets=np.array([row.targets[name] for row in chosen], dtype=float),
+        sources=np.array([row.source for row in chosen]),
+        groups=np.array([row.group or row.dialogue.id for row in chosen]),
+        weights=np.array([row.weight for row in chosen], dtype=float),
     )
 
 
 def _combined(
     model: HybridConfig, fitted: Mapping[str, FitRows]
 ) -> tuple[Combination, dict[str, float]]:
-    """The selection or the stack, and the figures of its members and itself."""
+    """Returns the selection or the stack, and the figures of its members and itself."""
     figures: dict[str, float] = {}
-    choices, blends = {}, {}
+    choices: dict[str, str] = {}
+    blends: dict[str, Blend] = {}
     for name, rows in fitted.items():
-        prefixes = {member: f"spearman/{name}/{member}" for member in rows.members}
-        for column, prefix in enumerate(prefixes.values()):
-            figures |= agreement(prefix, rows.units[:, column], rows)
+        means: dict[str, float] = {}
+        for column, member in enumerate(rows.members):
+            prefix = f"spearman/{name}/{member}"
+            member_figures = agreement(prefix, rows.units[:, column], rows)
+            figures |= member_figures
+            if prefix in member_figures:
+                means[member] = member_figures[prefix]
         if model.kind == "select":
-            means = {m: figures[prefix] for m, prefix in prefixes.items() if prefix in figures}
             if not means:
                 raise ConfigError(
                     "no member's agreement is defined: scores or ratings never differ"
@@ -195,27 +220,33 @@ def _combined(
         blends[name] = fit_blend(settings, rows)
         if settings.alpha != "auto":
             figures[f"alpha/{name}"] = settings.alpha
-        if (scores := crossed(settings, rows)) is not None:
+        scores = crossed(settings, rows)
+        if scores is not None:
             figures |= agreement(f"spearman/{name}", scores, rows)
-    return (MemberSelection(choices) if model.kind == "select" else Stack(blends)), figures
+    if model.kind == "select":
+        return MemberSelection(choices), figures
+    return Stack(blends), figures
 
 
 # -- the stack's line -----------------------------------------------------------------------------
 
 
 def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
-    """``config`` with a number for ``alpha: auto``: the one of ALPHAS whose cross-validated scores
-    agree best with people (mean over sources; the smallest of equals, and 1 if there are too few
-    conversations)."""
+    """Returns ``config`` with a number for ``alpha: auto``: the one of ALPHAS whose cross-validated
+    scores agree best with people (mean over sources; the smallest of equals, and 1 if there are too
+    few conversations)."""
     if config.alpha != "auto":
         return config
-    best, top = ALPHAS[0], -2.0
+    best, highest = ALPHAS[0], -2.0
     for alpha in ALPHAS:
         scores = crossed(config.model_copy(update={"alpha": alpha}), rows)
-        figures = {} if scores is None else agreement("mean", scores, rows)
+        if scores is None:
+            continue
+        figures = agreement("mean", scores, rows)
         # A penalty that leaves a source without a figure is not compared on the others.
-        if len(figures) == len(np.unique(rows.sources)) + 1 and figures["mean"] > top + EQUAL:
-            best, top = alpha, figures["mean"]
+        is_complete = len(figures) == len(np.unique(rows.sources)) + 1
+        if is_complete and figures["mean"] > highest + EQUAL:
+            best, highest = alpha, figures["mean"]
     return config.model_copy(update={"alpha": best})
 
 
@@ -226,56 +257,62 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     """
     if len(rows.targets) < 3:
         raise ConfigError(f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}")
-    w = rows.shares()
-    centers = _source_means(rows.units, rows.sources, w)
-    level = _source_means(rows.targets[:, None], rows.sources, w)[:, 0]
-    x, y = rows.units - centers, rows.targets - level
-    spread = np.sqrt(np.average(x**2, axis=0, weights=w))
+    shares = rows.shares()
+    centers = _source_means(rows.units, rows.sources, shares)
+    levels = _source_means(rows.targets, rows.sources, shares)
+    differences = rows.units - centers
+    spread = np.sqrt(np.average(differences**2, axis=0, weights=shares))
     if not spread.any():
         raise ConfigError("every member gives all fitting rows of a source the same score")
-    spread = np.where(spread > 0, spread, 1.0)
-    z = x / spread
-    # The mean over rows with these weights is the mean of the sources' means.
-    middle = float(np.average(level, weights=w))
-    from sklearn.linear_model import ridge_regression
-
+    spread[spread == 0] = 1.0
+    standardised, targets = differences / spread, rows.targets - levels
     # Both sides are centred by source, so an intercept would be 0.
-    weights = ridge_regression(z, y, config.alpha, sample_weight=w, positive=config.nonnegative)
-    residual = float(np.sqrt(np.average((y - z @ weights) ** 2, weights=w)))
-    center = np.average(centers, axis=0, weights=w)
-    return Blend(rows.members, center, spread, weights, middle, residual)
+    weights = ridge_regression(
+        standardised, targets, config.alpha, sample_weight=shares, positive=config.nonnegative
+    )
+    errors = targets - standardised @ weights
+    return Blend(
+        rows.members,
+        # The mean over rows with these weights is the mean of the sources' means.
+        np.average(centers, axis=0, weights=shares),
+        spread,
+        weights,
+        float(np.average(levels, weights=shares)),
+        float(np.sqrt(np.average(errors**2, weights=shares))),
+    )
 
 
-def _source_means(values: np.ndarray, sources: np.ndarray, w: np.ndarray) -> np.ndarray:
-    """The mean of its source for each row [n, columns]."""
+def _source_means(values: np.ndarray, sources: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Returns the weighted mean of its source for each row, in the shape of ``values`` [n, ...]."""
     means = np.zeros_like(values, dtype=float)
-    for name in np.unique(sources):
-        own = sources == name
-        means[own] = np.average(values[own], axis=0, weights=w[own])
+    for source in np.unique(sources):
+        rows = sources == source
+        means[rows] = np.average(values[rows], axis=0, weights=weights[rows])
     return means
 
 
 def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
-    """Scores [n] of each row by a line that was fitted without its conversation (5 folds); None
-    with fewer conversations than folds."""
-    from sklearn.model_selection import GroupKFold
-
+    """Returns the score [n] of each row by a line that was fitted without its conversation (5
+    folds); None with fewer conversations than folds."""
     if len(np.unique(rows.groups)) < FOLDS:
         return None
     scores = np.full(len(rows.targets), np.nan)
-    for learn, held in GroupKFold(FOLDS).split(rows.groups, groups=rows.groups):
-        scores[held] = fit_blend(config, rows.part(learn))(rows.units[held])
+    for train, held_out in GroupKFold(FOLDS).split(rows.groups, groups=rows.groups):
+        scores[held_out] = fit_blend(config, rows.part(train))(rows.units[held_out])
     return scores if np.isfinite(scores).all() else None
 
 
 def agreement(prefix: str, scores: np.ndarray, rows: FitRows) -> dict[str, float]:
-    """Spearman's correlation with the targets: ``prefix``@SOURCE of each source in which it is
-    defined, and their mean as ``prefix``."""
-    figures = {}
-    for name in dict.fromkeys(rows.sources.tolist()):
-        of_source = rows.sources == name
-        x, y = Values(scores[of_source], EQUAL), Values(rows.targets[of_source], EQUAL)
-        if undefined_reason(y, x) is None:
-            figures[f"{prefix}@{name}"] = float(weighted_spearman(x, y, np.ones((1, len(x))))[0])
-    mean = {prefix: sum(figures.values()) / len(figures)} if figures else {}
-    return mean | figures
+    """Returns Spearman's correlation with the targets: ``prefix``@SOURCE of each source in which it
+    is defined, and their mean as ``prefix``."""
+    by_source = {}
+    for source in dict.fromkeys(rows.sources.tolist()):
+        of_source = rows.sources == source
+        judged = Values(scores[of_source], EQUAL)
+        human = Values(rows.targets[of_source], EQUAL)
+        if undefined_reason(human, judged) is None:
+            correlation = weighted_spearman(judged, human, np.ones((1, len(human))))
+            by_source[f"{prefix}@{source}"] = float(correlation[0])
+    if not by_source:
+        return {}
+    return {prefix: sum(by_source.values()) / len(by_source)} | by_source

@@ -275,7 +275,7 @@ class JobRunner(ABC, Generic[J]):
                 if call.model.api:
                     call.finished.wait(max(0.0, end - time.monotonic()))
             raise
-        errors = [call.error for call in calls.values() if call.error is not None]
+        errors = filter(None, [call.error for call in calls.values()])
         for error in sorted(errors, key=lambda error: isinstance(error, CostLimitError)):
             if not isinstance(error, CostLimitError) or self.requests + self.cached == answered:
                 raise error

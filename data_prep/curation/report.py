@@ -110,12 +110,12 @@ def factor_balances(
     names_of_factor: dict[str, Sequence[str]] = {
         "category": rules.categories,
         "level": list(map(str, rules.levels)),
-        "chatbot": sorted({candidate.chatbot for candidate in pool}),
-        "user": sorted({candidate.user for candidate in pool}),
     }
     balances: dict[str, dict[str, Any]] = {}
-    for factor, names in names_of_factor.items():
+    for factor in _FACTORS:
         in_pool = _value_counts(pool, factor)
+        # Chatbots and users are those of the pool.
+        names = names_of_factor.get(factor) or sorted(in_pool)
         selected = _value_counts(chosen, factor)
         values = []
         for name in names:

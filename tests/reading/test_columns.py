@@ -295,3 +295,12 @@ def test_a_short_system_is_the_name_of_the_chatbot(tmp_path: Path) -> None:
     prompt = LONG_FORM.replace(",v1", ",Be brief and kind.")
     (tmp_path / "b.csv").write_text(prompt)
     assert next(iter(read_dialogues(tmp_path / "b.csv"))).models == {}
+
+
+def test_a_label_column_joins_the_labels_of_the_line_format() -> None:
+    turns = [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Yes."}]
+    line = {"id": "a", "turns": turns, "labels": {"overall": [4]}, "scales": {"overall": [1, 5]}}
+    labels = {"stars": "helpful:1..7"}
+    (row,) = read_labelled([line | {"stars": 6}], columns={"labels": labels})
+    assert row.labels == {"overall": (4,), "helpful": (6,)}
+    assert row.scales == {"overall": (1, 5), "helpful": (1, 7)}

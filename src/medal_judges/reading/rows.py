@@ -60,10 +60,10 @@ def _line(record: Record, columns: ColumnMap, rated: Fields) -> Fields:
             line[name] = as_text(columns.value(record, name))
     if rated.get("labels"):
         for name, value in rated.items():
-            is_added = isinstance(line.get(name), dict)
-            line[name] = value
-            if is_added:
+            if isinstance(line.get(name), dict):
                 line[name] = line[name] | value
+            else:
+                line[name] = value
     return line
 
 

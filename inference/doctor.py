@@ -30,6 +30,7 @@ EMBEDDED = {
 }
 # Variables that hold a secret: only whether they are set is shown.
 TOKENS = ("HF_TOKEN", "OPENAI_API_KEY")
+_YES_NO = {True: "yes", False: "no"}
 
 
 def machine_facts() -> Iterator[Fact]:
@@ -48,73 +49,102 @@ def machine_facts() -> Iterator[Fact]:
             yield package, version(package)
         except PackageNotFoundError:
             yield package, "not installed"
-    bf16 = "multiplies bf16" if has_bf16(torch.device("cpu")) else "no bf16"
+    bf16 = "no bf16"
+    if has_bf16(torch.device("cpu")):
+        bf16 = "multiplies bf16"
     yield "cpu", f"{os.cpu_count()} cores, torch uses {torch.get_num_threads()}, {bf16}"
     if not torch.cuda.is_available():
         yield "cuda", "none: judges run on the CPU"
     for index in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(index)
-        bf16 = "bf16" if torch.cuda.is_bf16_supported() else "no bf16"
+        bf16 = "no bf16"
+        if torch.cuda.is_bf16_supported():
+            bf16 = "bf16"
         yield f"cuda:{index}", f"{about.name}, {about.total_memory / 1e9:.0f} GB, {bf16}"
     yield "cache of the Hub", _space(Path(HF_HUB_CACHE))
     data = data_folder()
-    yield "MEDAL_JUDGES_DATA", "not set" if data is None else _space(data)
+    if data is None:
+        yield "MEDAL_JUDGES_DATA", "not set"
+    else:
+        yield "MEDAL_JUDGES_DATA", _space(data)
     yield "this folder", _space(Path.cwd())
-    yield "HF_HUB_OFFLINE", "yes" if HF_HUB_OFFLINE else "no"
+    yield "HF_HUB_OFFLINE", _YES_NO[HF_HUB_OFFLINE]
+    yield from _embedded_models()
+    yield from _extras()
+    yield "token of the Hub", _YES_NO[bool(get_token())]
+    for name in TOKENS:
+        yield name, _YES_NO[bool(os.environ.get(name))]
+
+
+def _embedded_models() -> Iterator[Fact]:
     for name, use in EMBEDDED.items():
         try:
-            whole = all(file.exists() for file in embedded_files(name))
-            yield f"embedded:{name}", f"{'yes' if whole else 'no: damaged'}: {use}"
+            state = "yes"
+            if not all(file.exists() for file in embedded_files(name)):
+                state = "no: damaged"
+            yield f"embedded:{name}", f"{state}: {use}"
         except MedalError as error:
             yield f"embedded:{name}", f"no: {use} ({error.hint})"
-    yield from _extras()
-    yield "token of the Hub", "yes" if get_token() else "no"
-    for name in TOKENS:
-        yield name, "yes" if os.environ.get(name) else "no"
 
 
 def _space(folder: Path) -> str:
-    place = folder.absolute()
-    while not place.exists():
-        place = place.parent
-    state = "" if folder.exists() else ", does not exist yet"
-    return f"{folder} ({shutil.disk_usage(place).free / 1e9:.1f} GB free{state})"
+    existing_folder = folder.absolute()
+    while not existing_folder.exists():
+        existing_folder = existing_folder.parent
+    state = ", does not exist yet"
+    if folder.exists():
+        state = ""
+    return f"{folder} ({shutil.disk_usage(existing_folder).free / 1e9:.1f} GB free{state})"
 
 
 def _extras() -> Iterator[Fact]:
     """Yields each extra with its missing or outdated packages."""
-    every = [Requirement(line) for line in requires("medal-judges") or []]
+    requirements = [Requirement(line) for line in requires("medal-judges") or []]
     for extra in distribution("medal-judges").metadata.get_all("Provides-Extra") or []:
         wrong = []
-        for wanted in every:
-            if wanted.marker is None or wanted.marker.evaluate({"extra": ""}):
+        for requirement in requirements:
+            marker = requirement.marker
+            if requirement.name == "medal-judges" or marker is None:
                 continue
-            if wanted.name == "medal-judges" or not wanted.marker.evaluate({"extra": extra}):
-                continue
-            try:
-                installed = version(wanted.name)
-            except PackageNotFoundError:
-                if find_spec(wanted.name.replace("-", "_")) is None:
-                    wrong.append(f"{wanted.name} missing")
-                continue
-            if not wanted.specifier.contains(installed, prereleases=True):
-                wrong.append(
-                    f"{wanted.name} {installed} is installed, {wanted.specifier} is needed"
-                )
-        missing = f"no: {', '.join(wrong)} ({install_command(extra)})"
-        yield f"extra {extra}", missing if wrong else "yes"
+            is_of_extra = marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+            problem = None
+            if is_of_extra:
+                problem = _problem(requirement)
+            if problem is not None:
+                wrong.append(problem)
+        if wrong:
+            yield f"extra {extra}", f"no: {', '.join(wrong)} ({install_command(extra)})"
+        else:
+            yield f"extra {extra}", "yes"
+
+
+def _problem(requirement: Requirement) -> str | None:
+    """Returns how the installed package does not fit; None if it does."""
+    try:
+        installed = version(requirement.name)
+    except PackageNotFoundError:
+        if find_spec(requirement.name.replace("-", "_")) is None:
+            return f"{requirement.name} missing"
+        return None
+    if requirement.specifier.contains(installed, prereleases=True):
+        return None
+    return f"{requirement.name} {installed} is installed, {requirement.specifier} is needed"
 
 
 def judge_facts(check: GoldenCheck) -> Iterator[Fact]:
     """Yields (name, value) of a judge and its golden scores."""
-    where = f" at {check.where}" if check.where else ""
+    where = ""
+    if check.where:
+        where = f" at {check.where}"
     golden = check.golden
     share = f"{check.deviation:.2e} of the scale{where}; {golden['tolerance']:.0e} is allowed"
     yield "deviation", share
     for package in {**golden["versions"], **check.versions}:
-        then = golden["versions"].get(package, "?")
-        now = check.versions.get(package, "not installed")
-        yield package, then if then == now else f"{then} then, {now} now"
+        saved_version = golden["versions"].get(package, "?")
+        text = check.versions.get(package, "not installed")
+        if text != saved_version:
+            text = f"{saved_version} then, {text} now"
+        yield package, text
     if golden["signature"] == check.signature:
         yield "signature", check.signature
     else:

@@ -84,7 +84,9 @@ class JudgeChoice:
                 hint="--dry-run, --max-cost and --no-cache are for judges that do",
             )
         setting = self.options.get("llm", (self.settings or {}).get("llm"))
-        return dict(setting) if isinstance(setting, Mapping) else {"model": setting}
+        if isinstance(setting, Mapping):
+            return dict(setting)
+        return {"model": setting}
 
     def with_options(self, **changed: object) -> JudgeChoice:
         """Returns the choice with further options."""
@@ -115,8 +117,9 @@ class JudgeChoice:
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.
-            own = not self.pays or bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
-            choice = choice.with_options(llm=counting_model(llm, likelihoods=own))
+            has_own_address = bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
+            likelihoods = not self.pays or has_own_address
+            choice = choice.with_options(llm=counting_model(llm, likelihoods=likelihoods))
         return choice
 
     def load(self) -> Judge:
@@ -142,20 +145,32 @@ def choose_judge(
     judge ignores them.
     """
     file = judge_file(name)
-    settings = None if file is None else read_yaml(file)
+    if file is None:
+        settings = None
+    else:
+        settings = read_yaml(file)
     if repeats is not None:
-        if (family := (settings or {}).get("family")) != "prompted":
-            what = f"one of family {family!r}" if family else "a saved judge"
+        family = (settings or {}).get("family")
+        if family != "prompted":
+            kind = "a saved judge"
+            if family:
+                kind = f"one of family {family!r}"
             raise ConfigError(
-                f"--repeats is for prompted judges; {what} gives the same answer each time"
+                f"--repeats is for prompted judges; {kind} gives the same answer each time"
             )
         overrides = [*overrides, f"repeats={repeats}"]
     options = {}
     if overrides:
-        changed = overridden({} if file is None else read_yaml(file), overrides)
+        changed: dict[str, Any] = {}
+        if file is not None:
+            changed = read_yaml(file)
+        overridden(changed, overrides)
         names = dict.fromkeys(text.partition("=")[0].strip().split(".")[0] for text in overrides)
         options = {name: changed[name] for name in names}
-    options |= {k: v for k, v in {"device": device, "dtype": dtype}.items() if v is not None}
+    if device is not None:
+        options["device"] = device
+    if dtype is not None:
+        options["dtype"] = dtype
     if settings is not None:
         options = placed(settings, options, str(file), strict=strict)
     return JudgeChoice(file or name, settings, options, revision)
@@ -164,7 +179,8 @@ def choose_judge(
 def cached_answers(judges: Sequence[Judge]) -> str | None:
     """Returns a sentence with the number of cached answers; None if there are none."""
     counts = [judge.answer_counts() for judge in judges]
-    cached, asked = sum(each["kept"] for each in counts), sum(each["asked"] for each in counts)
-    if not cached:
+    cached_count = sum(count["kept"] for count in counts)
+    if not cached_count:
         return None
-    return f"{cached} of {cached + asked} answers served from the cache; --no-cache asks for all"
+    total = cached_count + sum(count["asked"] for count in counts)
+    return f"{cached_count} of {total} answers served from the cache; --no-cache asks for all"

@@ -30,10 +30,10 @@ def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
 
 def with_metadata(
     dialogues: Iterable[Dialogue],
-    judged: Callable[[Iterable[Dialogue]], Iterator[Judgement]],
+    score: Callable[[Iterable[Dialogue]], Iterator[Judgement]],
     fields: Sequence[str],
 ) -> Iterator[Judgement]:
-    """Yields ``judged(dialogues)`` with the fields added to the meta of each judgement, and the
+    """Yields ``score(dialogues)`` with the fields added to the meta of each judgement, and the
     hash of its input. There must be one or more judgements for each dialogue, in the same order.
     """
     waiting: deque[tuple[str, dict[str, Any], str]] = deque()
@@ -45,7 +45,10 @@ def with_metadata(
                 waiting.append((dialogue.id, meta, input_hash(dialogue, meta)))
             yield dialogue
 
-    for judgement in judged(noted() if isinstance(dialogues, Iterator) else [*noted()]):
+    noted_dialogues: Iterable[Dialogue] = noted()
+    if not isinstance(dialogues, Iterator):
+        noted_dialogues = [*noted_dialogues]
+    for judgement in score(noted_dialogues):
         while waiting[0][0] != judgement.id:
             waiting.popleft()
         _, meta, input = waiting[0]
@@ -56,18 +59,23 @@ def with_metadata(
 
 def _value(dialogue: Dialogue, field: str) -> object:
     if field == "lang":
-        return None if dialogue.lang == UNKNOWN_LANGUAGE else dialogue.lang
+        if dialogue.lang == UNKNOWN_LANGUAGE:
+            return None
+        return dialogue.lang
     if field == "chatbot":
         return dialogue.chatbot
     if field == "source" and "source" not in dialogue.meta:
         return dialogue.source
-    own = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
-    for place in (dialogue.meta, dialogue.context, own):
-        if field in place:
-            return place[field]
-        found: Any = place
+    parts = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
+    for mapping in (dialogue.meta, dialogue.context, parts):
+        if field in mapping:
+            return mapping[field]
+        value: Any = mapping
         for key in field.split("."):
-            found = found.get(key) if isinstance(found, Mapping) else None
-        if found is not None:
-            return found
+            if not isinstance(value, Mapping):
+                value = None
+                break
+            value = value.get(key)
+        if value is not None:
+            return value
     return None

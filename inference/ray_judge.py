@@ -44,7 +44,9 @@ def opened_on_ray(
 ) -> Iterator[Judge]:
     """Yields the judge of ``choice`` running in several processes; see ``opened``."""
     _refuse_server(choice.pays)
-    shared_by = choice.llm().get("tensor_parallel_size", 1) if choice.speaks else 1
+    shared_by = 1
+    if choice.speaks:
+        shared_by = choice.llm().get("tensor_parallel_size", 1)
     if shared_by > 1:
         raise ConfigError(
             "--workers and --ray start an engine with one GPU in each process, and "
@@ -54,15 +56,24 @@ def opened_on_ray(
     try:
         import ray
     except ImportError as error:
-        option = "--workers" if ray_address is None else "--ray"
+        option = "--ray"
+        if ray_address is None:
+            option = "--workers"
         raise MissingExtraError("ray", "ray", f"medal score {option}") from error
     local = ray_address in (None, LOCAL)
     with _connected(ray_address or LOCAL, workers):
         resources: Any = ray.cluster_resources
         room = resources()
-        gpus = room.get("GPU", 0) if device is None or device.startswith("cuda") else 0
+        gpus = 0
+        if device is None or device.startswith("cuda"):
+            gpus = room.get("GPU", 0)
         fitting = max(1, int(gpus or room.get("CPU", 1)))
-        count = workers if local else min(workers, fitting) if workers > 1 else fitting
+        if local:
+            count = workers
+        else:
+            count = fitting
+            if workers > 1:
+                count = min(workers, fitting)
         with RayJudge(choice, count, gpus=min(1.0, gpus / count)) as judge:
             yield judge
 
@@ -205,13 +216,13 @@ class RayJudge(Judge):
             "unknown_language": unknown_language,
             "detect_language": detect_language,
         }
-        given = windows(checked_dialogues(dialogues), self.window)
-        judged = self._hand_out(given, how, progress or (lambda done: None))
-        return with_warnings(judged, self.languages, outside=unknown_language == "warn")
+        dialogue_windows = windows(checked_dialogues(dialogues), self.window)
+        judgements = self._hand_out(dialogue_windows, how, progress or (lambda count: None))
+        return with_warnings(judgements, self.languages, outside=unknown_language == "warn")
 
     def _hand_out(
         self,
-        given: Iterator[Sequence[Dialogue]],
+        dialogue_windows: Iterator[Sequence[Dialogue]],
         how: dict[str, Any],
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
@@ -222,7 +233,7 @@ class RayJudge(Judge):
         open_windows: dict[int, Sequence[Dialogue]] = {}  # read, not scored
         again: deque[int] = deque()  # those that lost their process
         losses: Counter[int] = Counter()
-        done: dict[int, list[Judgement]] = {}
+        scored: dict[int, list[Judgement]] = {}
         under_way: dict[Any, tuple[int, Any]] = {}  # the answer that comes -> window, actor
         errors: dict[int, Exception] = {}  # window -> what ended it; the input's end is one, too
         while True:
@@ -233,19 +244,19 @@ class RayJudge(Judge):
                 if not free or (not again and number - due >= ahead):
                     break
                 if again:
-                    mine = again.popleft()
+                    index = again.popleft()
                 else:
                     try:
-                        window = next(given)
+                        window = next(dialogue_windows)
                     except Exception as error:  # of the input, or its end: StopIteration
                         errors[number] = error
                         continue
-                    mine, number = number, number + 1
-                    open_windows[mine] = window
-                actor = min(free, key=lambda each: load[each])
-                under_way[actor.score.remote(open_windows[mine], how)] = mine, actor
-            while due in done:
-                yield from done.pop(due)
+                    index, number = number, number + 1
+                    open_windows[index] = window
+                actor = min(free, key=load.__getitem__)
+                under_way[actor.score.remote(open_windows[index], how)] = index, actor
+            while due in scored:
+                yield from scored.pop(due)
                 due += 1
             if due in errors:
                 if isinstance(errors[due], StopIteration):
@@ -261,32 +272,32 @@ class RayJudge(Judge):
                         raise
                     self._start()
                 continue
-            mine, actor = under_way.pop(answer)
+            index, actor = under_way.pop(answer)
             try:
                 result = ray.get(answer)
             except (ActorDiedError, ActorUnavailableError, NodeDiedError) as error:
-                losses[mine] += 1
-                again = deque(sorted([*again, mine]))
+                losses[index] += 1
+                again = deque(sorted([*again, index]))
                 if actor in self._ready:
                     self._ready.remove(actor)
                     self._start()
                     logger.warning(
                         "a process ended (%s); another one scores its dialogues", _reason(error)
                     )
-                if losses[mine] > _TRIES:
-                    ids = f"{open_windows[mine][0].id!r} to {open_windows[mine][-1].id!r}"
-                    errors[mine] = MedalError(
-                        f"{losses[mine]} processes ended over dialogues {ids}: {_reason(error)}",
+                if losses[index] > _TRIES:
+                    ids = f"{open_windows[index][0].id!r} to {open_windows[index][-1].id!r}"
+                    errors[index] = MedalError(
+                        f"{losses[index]} processes ended over dialogues {ids}: {_reason(error)}",
                         hint="killed, probably out of memory: fewer --workers or a smaller "
                         "--token-budget; the same command resumes",
                     )
-                    again.remove(mine)
+                    again.remove(index)
                 continue
             if isinstance(result, Exception):
-                errors[mine] = result
+                errors[index] = result
                 continue
-            done[mine], self._answers[actor] = result
-            progress(len(open_windows.pop(mine)))
+            scored[index], self._answers[actor] = result
+            progress(len(open_windows.pop(index)))
 
     def _start(self) -> None:
         actor: Any = self._actor.remote(os.getcwd())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import input_hash, metadata_of
@@ -30,6 +30,16 @@ from medal_judges.storage.jsonl import Journal, open_text, to_line
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"
+_Line = dict[str, Any]  # the JSON object of a line, without dimensions
+
+
+class _EarlierDialogue(NamedTuple):
+    """A dialogue of an earlier run, with its lines. ``judgements`` is None if it is scored
+    again."""
+
+    dialogue: Dialogue
+    lines: list[_Line]
+    judgements: list[Judgement] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,16 +64,17 @@ class Expected:
     def require_same(self, first: Judgement, out: Path) -> None:
         """Raises MedalError if ``first`` was made by another judge, for other dimensions or with
         other metadata."""
-        there, now = ", ".join(first.meta) or "nothing", ", ".join(self.keep) or "nothing"
         if first.judge != self.judge:
             how = "by another judge or with other settings"
             raise _refusal(out, how, first.judge, self.judge)
         if set(first.dimensions) != set(self.dimensions):
-            there = ", ".join(dimension.name for dimension in first.dimensions)
-            now = ", ".join(dimension.name for dimension in self.dimensions)
-            raise _refusal(out, "for other dimensions", there or "none is stated", now)
+            in_file = ", ".join(dimension.name for dimension in first.dimensions)
+            expected = ", ".join(dimension.name for dimension in self.dimensions)
+            raise _refusal(out, "for other dimensions", in_file or "none is stated", expected)
         if set(first.meta) != set(self.keep):
-            raise _refusal(out, "with other metadata (--keep)", there, now)
+            in_file = ", ".join(first.meta) or "nothing"
+            expected = ", ".join(self.keep) or "nothing"
+            raise _refusal(out, "with other metadata (--keep)", in_file, expected)
 
     def require_same_rules(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
         """Raises MedalError if ``rows`` of ``dialogue`` were made at another level or by another
@@ -75,23 +86,33 @@ class Expected:
         levels: list[ScoreLevel] = ["dialogue", "turn", "last"]
         fitting = [level for level in levels if _turns(dialogue, level)[: len(turns)] == turns]
         if self.level not in fitting:
-            there = " or ".join(fitting) or f"turns {turns} of {rows[0].id!r}"
-            raise _refusal(out, "at another level", there, self.level)
+            in_file = " or ".join(fitting) or f"turns {turns} of {rows[0].id!r}"
+            raise _refusal(out, "at another level", in_file, self.level)
         for row in rows:
-            if row.failure == NOT_YET:
-                continue
-            found = row.detected_language
-            looked = found is None or not self.detect
-            if found != (with_language(dialogue, self.detect)[1] if looked else found):
-                rules = ["--detect-language", "--no-detect-language"]
-                raise _refusal(out, "by another rule for languages", *rules[:: 1 if found else -1])
-            refused = is_refusal(row)
-            if row.unknown_language is None or (refused and self.retry_failed):
-                continue
-            if self.unknown_language == "allow" or refused != (self.unknown_language == "refuse"):
-                was = f"--unknown-language {'refuse' if refused else 'warn'}"
-                now = f"--unknown-language {self.unknown_language}"
-                raise _refusal(out, "by another rule for languages", was, now)
+            if row.failure != NOT_YET:
+                self._require_same_language(row, dialogue, out)
+
+    def _require_same_language(self, row: Judgement, dialogue: Dialogue, out: Path) -> None:
+        another_rule = "by another rule for languages"
+        if row.detected_language is None:
+            _, language = with_language(dialogue, self.detect)
+            if language is not None:
+                raise _refusal(out, another_rule, "--no-detect-language", "--detect-language")
+        elif not self.detect:
+            raise _refusal(out, another_rule, "--detect-language", "--no-detect-language")
+        is_refused = is_refusal(row)
+        if row.unknown_language is None or (is_refused and self.retry_failed):
+            return
+        rule_in_file = "warn"
+        if is_refused:
+            rule_in_file = "refuse"
+        if self.unknown_language != rule_in_file:
+            raise _refusal(
+                out,
+                another_rule,
+                f"--unknown-language {rule_in_file}",
+                f"--unknown-language {self.unknown_language}",
+            )
 
 
 def resume(
@@ -108,40 +129,49 @@ def resume(
     """
     again: list[Dialogue] = []
     changed: list[str] = []
-    # (dialogue, its lines, its judgements or None if it is scored again)
-    window: list[tuple[Dialogue, list[_Line], Sequence[Judgement] | None]] = []
+    window: list[_EarlierDialogue] = []
     with atomic_path(out) as partial, open_text(partial, "w") as stream:
         writer = _Writer(stream, expected.dimensions)
 
         def settle() -> None:
-            for dialogue, lines, rows in window:
-                writer.write(lines)
-                if rows is None:
-                    again.append(dialogue)
+            for earlier in window:
+                writer.write(earlier.lines)
+                if earlier.judgements is None:
+                    again.append(earlier.dialogue)
                 else:
-                    keep(rows)
+                    keep(earlier.judgements)
             window.clear()
 
-        for dialogue, lines, rows in _earlier(dialogues, expected, out, changed):
-            if rows is not None and len(rows) < len(_turns(dialogue, expected.level)):
+        for earlier in _earlier(dialogues, expected, out, changed):
+            unsettled = [dialogue for dialogue, *_ in window]
+            turn_count = len(_turns(earlier.dialogue, expected.level))
+            if earlier.judgements is not None and len(earlier.judgements) < turn_count:
                 # A kill can leave a part of the last dialogue's turns: score it again.
-                rest = chain([each[0] for each in window], [dialogue], dialogues)
-                return rest, again, len(changed)
-            asks = rows is not None and any(
-                row.transient or (expected.retry_failed and not row.scored) for row in rows
-            )
-            window.append((dialogue, lines, None if asks else rows))
+                return chain(unsettled, [earlier.dialogue], dialogues), again, len(changed)
+            if _is_scored_again(earlier.judgements or (), expected):
+                earlier = earlier._replace(judgements=None)
+            window.append(earlier)
             if len(window) == expected.window:
                 settle()
-        if window and (after := next(dialogues, None)) is not None:
-            return chain([each[0] for each in window], [after], dialogues), again, len(changed)
+        if window:
+            following = next(dialogues, None)
+            if following is not None:
+                unsettled = [dialogue for dialogue, *_ in window]
+                return chain(unsettled, [following], dialogues), again, len(changed)
         settle()
     return dialogues, again, len(changed)
 
 
+def _is_scored_again(judgements: Sequence[Judgement], expected: Expected) -> bool:
+    for judgement in judgements:
+        if judgement.transient or (expected.retry_failed and not judgement.scored):
+            return True
+    return False
+
+
 def _earlier(
     dialogues: Iterator[Dialogue], expected: Expected, out: Path, changed: list[str]
-) -> Iterator[tuple[Dialogue, list[_Line], list[Judgement] | None]]:
+) -> Iterator[_EarlierDialogue]:
     """Yields each dialogue up to the last one in ``out`` with its lines and judgements.
 
     For a dialogue that changed since, or is missing in between, it yields placeholder lines and
@@ -156,9 +186,10 @@ def _earlier(
             input = input_hash(dialogue, meta)
             if dialogue.id == rows[0].id and input == rows[0].input:
                 expected.require_same_rules(rows, dialogue, out)
-                yield dialogue, lines, rows
+                yield _EarlierDialogue(dialogue, lines, rows)
                 break
-            changed += [dialogue.id] * (dialogue.id == rows[0].id)
+            if dialogue.id == rows[0].id:
+                changed.append(dialogue.id)
             placeholders = []
             for request in requests_at(dialogue, expected.level):
                 waiting = unscored(
@@ -166,7 +197,7 @@ def _earlier(
                 )
                 waiting = replace(waiting, transient=True, meta=meta, input=input)
                 placeholders.append(waiting.to_record(before=expected.dimensions))
-            yield dialogue, placeholders, None
+            yield _EarlierDialogue(dialogue, placeholders, None)
             if dialogue.id == rows[0].id:
                 break
         else:
@@ -179,19 +210,18 @@ def put_in_place(out: Path, newer: Path) -> None:
     then deletes ``newer``."""
     if not newer.exists():
         return
-    found = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(newer)}
+    newer_by_id = {rows[0].id: (lines, rows) for lines, rows in _by_dialogue(newer)}
     with atomic_path(out) as partial, open_text(partial, "w") as stream:
         writer = None
         for lines, rows in _by_dialogue(out):
             writer = writer or _Writer(stream, rows[0].dimensions)
-            new_lines, new = found.get(rows[0].id, (lines, rows))
+            newer_lines, newer_rows = newer_by_id.get(rows[0].id, (lines, rows))
             # A kill can leave a part of a dialogue's turns.
-            whole = [(r.turn, r.judge) for r in new] == [(r.turn, r.judge) for r in rows]
-            writer.write(new_lines if whole else lines)
+            newer_turns = [(row.turn, row.judge) for row in newer_rows]
+            if newer_turns == [(row.turn, row.judge) for row in rows]:
+                lines = newer_lines
+            writer.write(lines)
     newer.unlink()
-
-
-_Line = dict[str, Any]  # the JSON object of a line, without dimensions
 
 
 class _Writer:
@@ -226,7 +256,7 @@ def _turns(dialogue: Dialogue, level: ScoreLevel) -> list[int | None]:
     return [request.turn for request in requests_at(dialogue, level)]
 
 
-def _refusal(out: Path, how: str, there: str, now: str) -> MedalError:
+def _refusal(out: Path, how: str, in_file: str, expected: str) -> MedalError:
     return MedalError(
-        f"{out} was written {how}:\n    there: {there}\n    now:   {now}", hint=_AGAIN
+        f"{out} was written {how}:\n    there: {in_file}\n    now:   {expected}", hint=_AGAIN
     )

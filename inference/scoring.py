@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -28,9 +28,10 @@ from medal_judges.models.base.judge import (
 )
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
-from medal_judges.storage.files import atomic_write, is_table, only_run, require_other_file
+from medal_judges.storage.files import is_table, only_run, require_other_file, write_json
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
@@ -75,7 +76,7 @@ class ScoreOptions(Config):
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Returns the judgements of ``judge.score`` with these options."""
-        judged = partial(
+        score = partial(
             judge.score,
             level=self.level,
             dimensions=self.dimensions or None,
@@ -84,7 +85,7 @@ class ScoreOptions(Config):
             detect_language=self.detects_language(judge),
             progress=progress,
         )
-        return with_metadata(dialogues, judged, self.keep)
+        return with_metadata(dialogues, score, self.keep)
 
     def detects_language(self, judge: Judge) -> bool:
         """Whether to detect the language of dialogues that state none."""
@@ -126,8 +127,10 @@ class ScoreReport:
     @property
     def coverage(self) -> float | None:
         """Share of judgements with a number in every dimension; None if there are no judgements."""
-        asked = self.total + self.left_out
-        return self.scored / asked if asked else None
+        count = self.total + self.left_out
+        if count:
+            return self.scored / count
+        return None
 
     def add(self, judgement: Judgement) -> None:
         self.total += 1
@@ -153,49 +156,68 @@ class ScoreReport:
     @property
     def next_try(self) -> str:
         """What to type to score the missing rows; empty if none is missing."""
-        same = [f"the same command scores {self.transient} of them again"] if self.transient else []
-        rest = [f"--retry-failed scores {self.lasting} of them again"] if self.lasting else []
-        return "; ".join(same + rest)
+        commands = []
+        if self.transient:
+            commands.append(f"the same command scores {self.transient} of them again")
+        if self.lasting:
+            commands.append(f"--retry-failed scores {self.lasting} of them again")
+        return "; ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
         """Yields the lines of the report; ``languages`` are those that the judge supports."""
-        coverage = "–" if self.coverage is None else f"{self.coverage:.1%}"
-        again = f", {self.rescored} scored again" if self.rescored else ""
-        again += f", {self.changed} chats changed since" if self.changed else ""
-        yield f"{self.total} judgements ({self.resumed} resumed{again}), coverage {coverage}"
-        yield from (f"  unscored: {n} x {reason}" for reason, n in self.failures.most_common())
+        yield self._counts()
+        for reason, count in self.failures.most_common():
+            yield f"  unscored: {count} x {reason}"
         if self.failures:
             yield f"  {self.next_try}"
-        known = "any, or not known" if languages is None else ", ".join(languages)
-        yield f"  supported languages: {known}"
-        for what, counts in (
-            ("whose language is detected", self.detected),
-            ("in other languages", self.languages),
-        ):
-            if counts:
-                listed = ", ".join(f"{lang} ({n})" for lang, n in counts.most_common())
-                yield f"  judgements {what}: {listed}"
-        if absent := [name for name, count in self.copied.items() if not count]:
-            yield f"  --keep: no chat has {', '.join(map(repr, absent))}"
+        supported = "any, or not known"
+        if languages is not None:
+            supported = ", ".join(languages)
+        yield f"  supported languages: {supported}"
+        yield from _language_counts("whose language is detected", self.detected)
+        yield from _language_counts("in other languages", self.languages)
+        absent = [repr(name) for name, count in self.copied.items() if not count]
+        if absent:
+            yield f"  --keep: no chat has {', '.join(absent)}"
         if self.truncated:
-            rows = f"{self.truncated} judgements"
-            yield f"  {truncation_text(rows, self.truncated_turns, self.cut_turns)}"
+            judgements = f"{self.truncated} judgements"
+            yield f"  {truncation_text(judgements, self.truncated_turns, self.cut_turns)}"
         if self.dialogues and self.seconds:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
 
+    def _counts(self) -> str:
+        coverage = "–"
+        if self.coverage is not None:
+            coverage = f"{self.coverage:.1%}"
+        resumed = f"{self.resumed} resumed"
+        if self.rescored:
+            resumed += f", {self.rescored} scored again"
+        if self.changed:
+            resumed += f", {self.changed} chats changed since"
+        return f"{self.total} judgements ({resumed}), coverage {coverage}"
+
     def require_coverage(self, floor: float) -> None:
         """Raises CoverageError (exit status 3) if the coverage is below ``floor``."""
         if self.coverage is not None and self.coverage < floor:
-            listed = [("bad line left out", self.left_out)] if self.left_out else []
-            listed += self.failures.most_common(5)
-            reasons = "; ".join(f"{n} x {reason}" for reason, n in listed)
-            written = "the judgements are written, unscored ones with their reason"
-            parts = [written, self.next_try, "--min-coverage sets the minimum"]
+            problems = self.failures.most_common(5)
+            if self.left_out:
+                problems.insert(0, ("bad line left out", self.left_out))
+            reasons = "; ".join(f"{count} x {problem}" for problem, count in problems)
+            hints = ["the judgements are written, unscored ones with their reason"]
+            if self.next_try:
+                hints.append(self.next_try)
+            hints.append("--min-coverage sets the minimum")
             raise CoverageError(
                 f"coverage {self.coverage:.1%} is below the minimum of {floor:.0%}: {reasons}",
-                hint="; ".join(part for part in parts if part),
+                hint="; ".join(hints),
             )
+
+
+def _language_counts(description: str, counts: Counter[str]) -> Iterator[str]:
+    languages = ", ".join(f"{lang} ({count})" for lang, count in counts.most_common())
+    if languages:
+        yield f"  judgements {description}: {languages}"
 
 
 @contextmanager
@@ -240,7 +262,10 @@ def score_file(
     """
     require_other_file(out, [file])
     with only_run(out):
-        loaded = judge if isinstance(judge, Judge) else Judge.from_pretrained(judge)
+        if isinstance(judge, Judge):
+            loaded = judge
+        else:
+            loaded = Judge.from_pretrained(judge)
         dialogues = read_dialogues(file, reading=reading)
         return score_to_file(dialogues, loaded, Path(out), options, progress=progress)
 
@@ -262,69 +287,108 @@ def score_to_file(
     are scored (see resuming.py, also for ``gone``). Raises MedalError if its lines come from
     another judge, input or options; ``out`` is then unchanged.
     """
-    report = ScoreReport()
-    lines = out.with_name(f"{out.name}.jsonl") if is_table(out) else out
+    lines = out
+    if is_table(out):
+        lines = out.with_name(f"{out.name}.jsonl")
     if lines.exists() or out.exists():
         _require_judgements(lines, out, overwrite=options.overwrite)
     # Raises an error for an unknown name before OUT is changed.
     names = judge._check_dimensions(options.dimensions or None)
-    dimensions = tuple(map(judge.dimension, names))
-
-    def keep(rows: Sequence[Judgement]) -> None:
-        for judgement in rows:
-            report.add(judgement)
-        if progress is not None:
-            progress(1)
-
-    rest, again = iter(dialogues), list[Dialogue]()
-    beside = lines.with_name(f".again-{lines.name}")  # of dialogues that are scored again
+    run = _ScoringRun(judge, options, lines, tuple(map(judge.dimension, names)), progress)
     if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
-        for path in (lines, beside):
-            path.unlink(missing_ok=True)
+        lines.unlink(missing_ok=True)
+        run.again_lines.unlink(missing_ok=True)
+        further = iter(dialogues)
+        again: list[Dialogue] = []
     else:
-        expected = Expected(
-            judge=str(judge.signature()),
-            dimensions=dimensions,
-            level=options.level,
-            retry_failed=options.retry_failed,
-            gone=gone,
-            keep=options.keep,
-            detect=options.detects_language(judge),
-            unknown_language=options.unknown_language,
-            window=judge.window if judge.resumes_windows else 1,
-        )
-        put_in_place(lines, beside)  # what a killed run left
-        rest, again, report.changed = resume(rest, expected, lines, keep)
-    report.resumed, start = report.total, time.perf_counter()
-    parts: list[tuple[Iterable[Dialogue], Journal]] = [(rest, Journal(lines))]
+        further, again = run.resume(iter(dialogues), gone)
+    report = run.report
+    report.resumed = report.total
+    start = time.perf_counter()
     if again:
-        parts.insert(0, (again, Journal(beside)))
-    for part, journal in parts:
-        block, last = list[Judgement](), None
-        # Only the first line of a file states the dimensions.
-        before = () if next(journal.lines(), None) is None else dimensions
         try:
-            for judgement in options.score(judge, part, progress):
-                block.append(judgement)
-                # Writing each line by itself would halve the speed of a fast judge.
-                if len(block) >= min(judge.window, 64):
-                    full, block = block, []
-                    journal.append(to_records(full, before), sync=False)
-                    before = dimensions
-                report.add(judgement)
-                report.dialogues += judgement.id != last
-                last = judgement.id
+            run.score(again, run.again_lines)
         finally:
-            journal.append(to_records(block, before), sync=False)
-            if part is again:
-                put_in_place(lines, beside)
-                report.rescored = report.total - report.resumed
+            put_in_place(lines, run.again_lines)
+            report.rescored = report.total - report.resumed
+    run.score(further, lines)
     lines.parent.mkdir(parents=True, exist_ok=True)
     lines.touch()  # an empty input gives an empty file
     if out != lines:
         write_judgements(out, _Lines(lines))
     report.seconds = time.perf_counter() - start
     return report
+
+
+@dataclass(slots=True)
+class _ScoringRun:
+    """A run that appends to the file ``lines``. Dialogues that are scored again go to
+    ``again_lines``, a file beside it, first."""
+
+    judge: Judge
+    options: ScoreOptions
+    lines: Path
+    dimensions: tuple[Dimension, ...]
+    progress: Callable[[int], None] | None
+    report: ScoreReport = field(default_factory=ScoreReport)
+
+    @property
+    def again_lines(self) -> Path:
+        return self.lines.with_name(f".again-{self.lines.name}")
+
+    def resume(
+        self, dialogues: Iterator[Dialogue], gone: Container[str]
+    ) -> tuple[Iterator[Dialogue], list[Dialogue]]:
+        """Returns the dialogues that follow those of an earlier run, and those to score again."""
+        judge, options = self.judge, self.options
+        window = 1
+        if judge.resumes_windows:
+            window = judge.window
+        expected = Expected(
+            judge=str(judge.signature()),
+            dimensions=self.dimensions,
+            level=options.level,
+            retry_failed=options.retry_failed,
+            gone=gone,
+            keep=options.keep,
+            detect=options.detects_language(judge),
+            unknown_language=options.unknown_language,
+            window=window,
+        )
+        put_in_place(self.lines, self.again_lines)  # what a killed run left
+        further, again, self.report.changed = resume(
+            dialogues, expected, self.lines, self._add_dialogue
+        )
+        return further, again
+
+    def _add_dialogue(self, judgements: Sequence[Judgement]) -> None:
+        for judgement in judgements:
+            self.report.add(judgement)
+        if self.progress is not None:
+            self.progress(1)
+
+    def score(self, dialogues: Iterable[Dialogue], lines: Path) -> None:
+        """Appends the judgements of ``dialogues``, also of those before an error."""
+        journal = Journal(lines)
+        # Only the first line of a file states the dimensions.
+        first_dimensions: tuple[Dimension, ...] = ()
+        if next(journal.lines(), None) is not None:
+            first_dimensions = self.dimensions
+        block: list[Judgement] = []
+        last_id = None
+        try:
+            for judgement in self.options.score(self.judge, dialogues, self.progress):
+                block.append(judgement)
+                # Writing each line by itself would halve the speed of a fast judge.
+                if len(block) >= min(self.judge.window, 64):
+                    full_block, block = block, []
+                    journal.append(to_records(full_block, first_dimensions), sync=False)
+                    first_dimensions = self.dimensions
+                self.report.add(judgement)
+                self.report.dialogues += judgement.id != last_id
+                last_id = judgement.id
+        finally:
+            journal.append(to_records(block, first_dimensions), sync=False)
 
 
 class _Lines:
@@ -388,27 +452,21 @@ def judge_once(
         "dimensions": list(options.dimensions or ()),
         "rows": len(dialogues),
     }
-    meta = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
     earlier = _read_meta(out)
-
-    def write(**state: object) -> None:
-        atomic_write(meta, json.dumps(about | state, indent=2, ensure_ascii=False) + "\n")
-
-    unchanged = {k: earlier.get(k) for k in about} == about
-    same = out.is_file() and unchanged and not options.overwrite
-    if same and earlier.get("complete") and not options.retry_failed:
+    is_unchanged = {key: earlier.get(key) for key in about} == about
+    resumes = out.is_file() and is_unchanged and not options.overwrite
+    if resumes and earlier.get("complete") and not options.retry_failed:
         if progress is not None:
             progress(len(dialogues))
         return _read_own(out, dialogues)
-    judged, seconds = judging_time(out) if same else (0, 0.0)
-    write(complete=False, judged=judged, seconds=seconds)
-    options = options.model_copy(update={"overwrite": not same})
+    count, seconds = 0, 0.0
+    if resumes:
+        count, seconds = judging_time(out)
+    write_json(_meta_path(out), {**about, "complete": False, "judged": count, "seconds": seconds})
+    options = options.model_copy(update={"overwrite": not resumes})
     report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
-    write(
-        complete=not report.transient,
-        judged=judged + report.dialogues,
-        seconds=seconds + report.seconds,
-    )
+    about |= {"complete": not report.transient, "judged": count + report.dialogues}
+    write_json(_meta_path(out), about | {"seconds": seconds + report.seconds})
     return _read_own(out, dialogues)
 
 
@@ -417,16 +475,23 @@ def _read_own(out: Path, dialogues: Sequence[Dialogue]) -> list[Judgement]:
     they are of others: the file was changed."""
     judgements = list(read_judgements(out))
     chats = {dialogue.id: dialogue for dialogue in dialogues}
-    is_whole = list(dict.fromkeys(judgement.id for judgement in judgements)) == list(chats)
-    for judgement in judgements if is_whole else ():
-        key = ScoreKey(judgement.id, judgement.turn, judgement.chat)
-        is_whole = is_whole and key.is_of(chats[judgement.id])
-    if not is_whole:
+    if not _are_of_chats(judgements, chats):
         raise MedalError(
             f"{out} does not hold the scores of these chats, although it was written for them",
             hint="remove it, and run the command again",
         )
     return judgements
+
+
+def _are_of_chats(judgements: Sequence[Judgement], chats: Mapping[str, Dialogue]) -> bool:
+    """Says whether the judgements are of these chats, in their order."""
+    if list(dict.fromkeys(judgement.id for judgement in judgements)) != list(chats):
+        return False
+    for judgement in judgements:
+        key = ScoreKey(judgement.id, judgement.turn, judgement.chat)
+        if not key.is_of(chats[judgement.id]):
+            return False
+    return True
 
 
 def judging_time(out: Path) -> tuple[int, float]:
@@ -436,10 +501,15 @@ def judging_time(out: Path) -> tuple[int, float]:
     return meta.get("judged", 0), meta.get("seconds", 0.0)
 
 
+def _meta_path(out: Path) -> Path:
+    return out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
+
+
 def _read_meta(out: Path) -> dict[str, Any]:
     try:
-        path = out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
-        meta = json.loads(path.read_text(encoding="utf-8"))
+        meta = json.loads(_meta_path(out).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
-    return meta if isinstance(meta, dict) else {}
+    if isinstance(meta, dict):
+        return meta
+    return {}

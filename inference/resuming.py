@@ -148,8 +148,10 @@ def resume(
             if earlier.judgements is not None and len(earlier.judgements) < turn_count:
                 # A kill can leave a part of the last dialogue's turns: score it again.
                 return chain(unsettled, [earlier.dialogue], dialogues), again, len(changed)
-            if _is_scored_again(earlier.judgements or (), expected):
-                earlier = earlier._replace(judgements=None)
+            for judgement in earlier.judgements or ():
+                if judgement.transient or (expected.retry_failed and not judgement.scored):
+                    earlier = earlier._replace(judgements=None)
+                    break
             window.append(earlier)
             if len(window) == expected.window:
                 settle()
@@ -160,13 +162,6 @@ def resume(
                 return chain(unsettled, [following], dialogues), again, len(changed)
         settle()
     return dialogues, again, len(changed)
-
-
-def _is_scored_again(judgements: Sequence[Judgement], expected: Expected) -> bool:
-    for judgement in judgements:
-        if judgement.transient or (expected.retry_failed and not judgement.scored):
-            return True
-    return False
 
 
 def _earlier(

@@ -250,7 +250,10 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
         labels.setdefault(dimension, []).extend(ratings)
         # A row in the line format states its scales.
         scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
-        scales[dimension] = _one_scale(column, dimension, scale, scales.get(dimension))
+        earlier_scale = scales.get(dimension)
+        if scale and earlier_scale and earlier_scale != scale:
+            raise RecordError(column, f"one scale of {dimension} ({earlier_scale})", scale)
+        scales[dimension] = scale or earlier_scale
     # A missing rating keeps its place, which is that of its annotator in other rows.
     labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
     rated: Fields = {"labels": labels, "scales": {name: scales[name] for name in labels}}
@@ -259,13 +262,6 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
     if labels and annotators:
         rated["annotators"] = [str(name).strip() for name in annotators]
     return rated
-
-
-def _one_scale(column: str, dimension: str, scale: object, earlier: object) -> object:
-    """Returns the scale of a column and of an earlier one. Raises RecordError if they differ."""
-    if scale and earlier and earlier != scale:
-        raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
-    return scale or earlier
 
 
 def _ratings(column: str, cell: object, folded: Counts) -> list[Rating]:

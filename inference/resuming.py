@@ -76,6 +76,12 @@ class Expected:
             expected = ", ".join(self.keep) or "nothing"
             raise _refusal(out, "with other metadata (--keep)", in_file, expected)
 
+    def asks_again(self, judgement: Judgement) -> bool:
+        """Says whether a judgement without a score is tried again."""
+        if self.retry_failed and not judgement.scored:
+            return True
+        return judgement.transient
+
     def require_same_rules(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
         """Raises MedalError if ``rows`` of ``dialogue`` were made at another level or by another
         rule for languages.
@@ -148,10 +154,8 @@ def resume(
             if earlier.judgements is not None and len(earlier.judgements) < turn_count:
                 # A kill can leave a part of the last dialogue's turns: score it again.
                 return chain(unsettled, [earlier.dialogue], dialogues), again, len(changed)
-            for judgement in earlier.judgements or ():
-                if judgement.transient or (expected.retry_failed and not judgement.scored):
-                    earlier = earlier._replace(judgements=None)
-                    break
+            if any(map(expected.asks_again, earlier.judgements or ())):
+                earlier = earlier._replace(judgements=None)
             window.append(earlier)
             if len(window) == expected.window:
                 settle()

@@ -250,10 +250,7 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
         labels.setdefault(dimension, []).extend(ratings)
         # A row in the line format states its scales.
         scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
-        earlier_scale = scales.get(dimension)
-        if scale and earlier_scale and earlier_scale != scale:
-            raise RecordError(column, f"one scale of {dimension} ({earlier_scale})", scale)
-        scales[dimension] = scale or earlier_scale
+        scales[dimension] = _only_scale(column, dimension, scale, scales.get(dimension))
     # A missing rating keeps its place, which is that of its annotator in other rows.
     labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
     rated: Fields = {"labels": labels, "scales": {name: scales[name] for name in labels}}
@@ -262,6 +259,14 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
     if labels and annotators:
         rated["annotators"] = [str(name).strip() for name in annotators]
     return rated
+
+
+def _only_scale(column: str, dimension: str, scale: object, earlier_scale: object) -> object:
+    """Returns the scale of a dimension, which several columns may state. Raises RecordError if they
+    differ."""
+    if scale and earlier_scale and earlier_scale != scale:
+        raise RecordError(column, f"one scale of {dimension} ({earlier_scale})", scale)
+    return scale or earlier_scale
 
 
 def _ratings(column: str, cell: object, folded: Counts) -> list[Rating]:

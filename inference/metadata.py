@@ -4,7 +4,7 @@ chatbot needs only the file of judgements."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -28,33 +28,31 @@ def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
     return content_hash([dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta])
 
 
-def with_metadata(
-    dialogues: Iterable[Dialogue],
-    score: Callable[[Iterable[Dialogue]], Iterator[Judgement]],
-    fields: Sequence[str],
-) -> Iterator[Judgement]:
-    """Yields ``score(dialogues)`` with the fields added to the meta of each judgement, and the
-    hash of its input. There must be one or more judgements for each dialogue, in the same order.
-    """
-    waiting: deque[tuple[str, dict[str, Any], str]] = deque()
+class InputNotes:
+    """What is joined to the judgements of dialogues when they are written: the values of ``fields``
+    and the hash of the input. Dialogues are noted while the judge reads them; there must be one or
+    more judgements for each, in the same order."""
 
-    def noted() -> Iterator[Dialogue]:
+    def __init__(self, fields: Sequence[str]) -> None:
+        self.fields = fields
+        self._notes: deque[tuple[str, dict[str, Any], str]] = deque()
+
+    def noted(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+        """Yields the dialogues, each noted."""
         for dialogue in dialogues:
             if isinstance(dialogue, Dialogue):  # the judge raises an error for anything else
-                meta = metadata_of(dialogue, fields)
-                waiting.append((dialogue.id, meta, input_hash(dialogue, meta)))
+                meta = metadata_of(dialogue, self.fields)
+                self._notes.append((dialogue.id, meta, input_hash(dialogue, meta)))
             yield dialogue
 
-    noted_dialogues: Iterable[Dialogue] = noted()
-    if not isinstance(dialogues, Iterator):
-        noted_dialogues = [*noted_dialogues]
-    for judgement in score(noted_dialogues):
-        while waiting[0][0] != judgement.id:
-            waiting.popleft()
-        _, meta, input = waiting[0]
+    def joined(self, judgement: Judgement) -> Judgement:
+        """Returns the judgement with what was noted of its dialogue."""
+        while self._notes[0][0] != judgement.id:
+            self._notes.popleft()
+        _, meta, input = self._notes[0]
         if "lang" in meta and judgement.detected_language is not None:
             meta = {**meta, "lang": judgement.detected_language}
-        yield replace(judgement, meta=meta, input=input)
+        return replace(judgement, meta=meta, input=input)
 
 
 def _value(dialogue: Dialogue, field: str) -> object:

@@ -9,14 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from medal_judges.config import Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
-from medal_judges.inference.metadata import with_metadata
+from medal_judges.inference.metadata import InputNotes
 from medal_judges.inference.resuming import Expected, put_in_place, resume
 from medal_judges.models.base.judge import (
     Judge,
@@ -76,8 +75,9 @@ class ScoreOptions(Config):
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Returns the judgements of ``judge.score`` with these options."""
-        score = partial(
-            judge.score,
+        notes = InputNotes(self.keep)
+        judgements = judge.score(
+            notes.noted(dialogues),
             level=self.level,
             dimensions=self.dimensions or None,
             token_budget=self.token_budget,
@@ -85,7 +85,7 @@ class ScoreOptions(Config):
             detect_language=self.detects_language(judge),
             progress=progress,
         )
-        return with_metadata(dialogues, score, self.keep)
+        return map(notes.joined, judgements)
 
     def detects_language(self, judge: Judge) -> bool:
         """Whether to detect the language of dialogues that state none."""

@@ -49,13 +49,15 @@ def push_judge(options: PushOptions) -> str:
         require_writable(options.repo_id)  # before the judge is loaded and checked
     if not options.no_trial:
         require_trial(folder)
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place) / folder.resolve().name
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / folder.resolve().name
         for path in judge_files(folder):
             target = copy / path.relative_to(folder)
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
-        results = options.results and Path(shutil.copy2(options.results, place))
+        results = None
+        if options.results is not None:
+            results = Path(shutil.copy2(options.results, temporary))
         name_base(copy, options.base, results)
         check_golden(copy)
         write_card(copy, repo_id=options.repo_id, revision=options.revision, results=results)
@@ -73,41 +75,55 @@ def push_judge(options: PushOptions) -> str:
 
 def name_base(copy: Path, base: str | None, results: Path | None) -> None:
     """Names ``base``, a model of the Hub, instead of a folder of this machine, in the files of the
-    judge in ``copy`` and in ``results``. Raises ConfigError if it is missing,
-    and if the judge needs none."""
+    judge in ``copy`` and in ``results``. Raises ConfigError if it is missing, and if the judge
+    needs none."""
     from medal_judges.models.base.golden import compare, read_golden
-    from medal_judges.models.base.saving import CONFIG_NAME, GOLDEN_NAME
+    from medal_judges.models.base.saving import GOLDEN_NAME
     from medal_judges.training.card.card import TRIAL_NAME
 
-    local = set()
-    for path in copy.rglob(CONFIG_NAME):
-        config = json.loads(path.read_text(encoding="utf-8"))
-        model = config.get(config.get("family"))
-        if isinstance(model, dict) and not model.get("save_base", config["family"] != "lora"):
-            local.add(model["base"])  # it does not bring its model
-    local = {one for one in local if not one.startswith(PREFIX) and not is_hub_id(one)}
-    if not local:
+    folders = base_folders(copy)
+    if not folders:
         if base is not None:
             problem = "the judge needs no base model from a folder of this machine"
             raise ConfigError(problem, hint="leave --base out")
         return
     if base is None or not is_hub_id(base):
+        names = ", ".join(sorted(folders))
         raise ConfigError(
-            f"the judge needs its base model {', '.join(sorted(local))}, a folder of this machine",
+            f"the judge needs its base model {names}, a folder of this machine",
             hint="upload the base (hf upload ORG/BASE FOLDER), then: medal push FOLDER ORG/NAME "
             "--base ORG/BASE",
         )
     before = read_golden(copy)["signature"]
+    names_here = folders | {Path(folder).resolve().name for folder in folders}
     for path in copy.rglob("*.json"):
-        text = path.read_text(encoding="utf-8")
-        for old in {name for one in local for name in (one, Path(one).resolve().name)}:
+        for name in names_here:
+            value = json.dumps(name, ensure_ascii=False)
             for key in ("base", "base_model_name_or_path"):
-                found = f'"{key}": {json.dumps(old, ensure_ascii=False)}'
-                text = text.replace(found, f'"{key}": "{base}"')
-        path.write_text(text, encoding="utf-8")
+                _replace(path, f'"{key}": {value}', f'"{key}": "{base}"')
     # The base is part of a signature; benchmark and trial were of this very judge.
-    was, now = ("|".join(text.split("|")[1:3]) for text in (before, compare(copy).signature))
-    for path in (copy / GOLDEN_NAME, copy / TRIAL_NAME, *([results] if results else ())):
-        if path.is_file():
-            text = path.read_text(encoding="utf-8")
-            path.write_text(text.replace(was, now), encoding="utf-8")
+    old, new = ("|".join(text.split("|")[1:3]) for text in (before, compare(copy).signature))
+    for file in (copy / GOLDEN_NAME, copy / TRIAL_NAME, results):
+        if file is not None and file.is_file():
+            _replace(file, old, new)
+
+
+def base_folders(folder: Path) -> set[str]:
+    """Returns the base models, folders of this machine, that the judge in ``folder`` does not
+    bring with it."""
+    from medal_judges.models.base.saving import CONFIG_NAME
+
+    folders = set()
+    for path in folder.rglob(CONFIG_NAME):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        model = config.get(config.get("family"))
+        if not isinstance(model, dict) or model.get("save_base", config["family"] != "lora"):
+            continue
+        base = model["base"]
+        if not base.startswith(PREFIX) and not is_hub_id(base):
+            folders.add(base)
+    return folders
+
+
+def _replace(path: Path, old: str, new: str) -> None:
+    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")

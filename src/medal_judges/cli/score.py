@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
@@ -23,7 +24,9 @@ from medal_judges.inference.scoring import (
     opened,
     score_to_file,
 )
+from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, dialogues_of, reading_report
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import ProgressBar, wide_console
 from medal_judges.storage.files import only_run
 from medal_judges.storage.jsonl import to_line
@@ -64,65 +67,83 @@ def score(options: ScoreCommand) -> None:
             "keep its cost limit",
             hint="leave --ray out: one process sends many requests at a time",
         )
-    device = options.judge.device
-    beside = None if out == "-" or options.dry_run else out
-    workers, address = (1, None) if options.dry_run else (options.workers, options.ray)
+    out_file = None if out == "-" or options.dry_run else Path(out)
+    workers, address = options.workers, options.ray
+    if options.dry_run:
+        workers, address = 1, None
     # Before anything is loaded or removed, in this process alone.
-    lock = nullcontext() if beside is None else only_run(beside)
-    with lock, opened(choice, workers, device, address) as judge:
-        reading = reading_report(options.reading, None, [file], beside=beside)
+    lock = nullcontext() if out_file is None else only_run(out_file)
+    with lock, opened(choice, workers, options.judge.device, address) as judge:
+        reading = reading_report(options.reading, None, [file], beside=out_file)
         reading.copied = options.scoring.keep
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:
             typer.echo(dry_run(dialogues, judge, options.scoring))
             reading.show(always=True)
             return
-        if out == "-":
-            report, start = ScoreReport(), time.perf_counter()
-            shown = Table("id", "turn", "scores") if sys.stdout.isatty() else None
-            for judgement in options.scoring.score(judge, dialogues):
-                report.add(judgement)
-                if shown is None:
-                    typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
-                elif report.total <= _SHOWN:
-                    scores = (
-                        f"{n} {'–' if v is None else f'{v:.2f}'}"
-                        for n, v in judgement.scores.items()
-                    )
-                    turn = "" if judgement.turn is None else str(judgement.turn)
-                    shown.add_row(judgement.id, turn, ", ".join(scores))
-            if shown is not None:
-                wide_console().print(shown)
-                if report.total > _SHOWN:
-                    typer.echo(f"and {report.total - _SHOWN:,} more; --out FILE writes all of them")
-            report.seconds = time.perf_counter() - start
-            report.dialogues = report.total
+        if out_file is None:
+            report = _score_to_screen(dialogues, judge, options.scoring)
         else:
             with ProgressBar("scoring", visible=not options.quiet) as bar:
                 report = score_to_file(
-                    dialogues, judge, Path(out), options.scoring, progress=bar.advance
+                    dialogues, judge, out_file, options.scoring, progress=bar.advance
                 )
     report.left_out = reading.count
     reading.show(always=not options.quiet)
-    console = wide_console(stderr=True)
-    for line in () if options.quiet else report.lines(judge.languages):
-        console.print(line, highlight=False, soft_wrap=True)
-    enough = report.coverage is not None and report.coverage >= options.min_coverage
-    if enough and not options.quiet:
-        table = Table("dimension", "mean", "n")
-        equal: dict[tuple[float, int], list[str]] = {}  # a baseline says the same of many
-        for name, count in report.counts.items():
-            equal.setdefault((report.sums[name] / count, count), []).append(name)
-        for (mean, count), names in equal.items():
-            more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-            table.add_row(names[0] + more, f"{mean:.3f}", str(count))
-        console.print(table)
-        if out != "-" and console.is_terminal:
-            after = f"next: medal report {quote(out)} --chats {quote(file)} --out report"
-            if file == "-":
-                after = f"next: medal report {quote(out)} --out report"
-            console.print(after, soft_wrap=True, highlight=False)
-    if judge.language_models() and (cached := cached_answers([judge])):
+    if not options.quiet:
+        _print_report(report, judge, options)
+    cached = cached_answers([judge])
+    if cached is not None:
         typer.echo(cached, err=True)
     reading.require_rest()
     report.require_coverage(options.min_coverage)
+
+
+def _score_to_screen(
+    dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
+) -> ScoreReport:
+    """Prints the judgements: as lines, in a terminal as a table of the first ones."""
+    report, start = ScoreReport(), time.perf_counter()
+    table = Table("id", "turn", "scores") if sys.stdout.isatty() else None
+    for judgement in options.score(judge, dialogues):
+        report.add(judgement)
+        if table is None:
+            typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
+        elif report.total <= _SHOWN:
+            scores = []
+            for name, value in judgement.scores.items():
+                scores.append(f"{name} –" if value is None else f"{name} {value:.2f}")
+            turn = "" if judgement.turn is None else str(judgement.turn)
+            table.add_row(judgement.id, turn, ", ".join(scores))
+    if table is not None:
+        wide_console().print(table)
+        if report.total > _SHOWN:
+            typer.echo(f"and {report.total - _SHOWN:,} more; --out FILE writes all of them")
+    report.seconds = time.perf_counter() - start
+    report.dialogues = report.total
+    return report
+
+
+def _print_report(report: ScoreReport, judge: Judge, options: ScoreCommand) -> None:
+    """Prints the counts of a run, and if its coverage is high enough, the mean scores and the next
+    command."""
+    console = wide_console(stderr=True)
+    for line in report.lines(judge.languages):
+        console.print(line, highlight=False, soft_wrap=True)
+    if report.coverage is None or report.coverage < options.min_coverage:
+        return
+    names_by_mean: dict[tuple[float, int], list[str]] = {}  # a baseline says the same of many
+    for name, count in report.counts.items():
+        names_by_mean.setdefault((report.sums[name] / count, count), []).append(name)
+    table = Table("dimension", "mean", "n")
+    for (mean, count), names in names_by_mean.items():
+        title = names[0]
+        if len(names) > 1:
+            title += f" and {len(names) - 1} more"
+        table.add_row(title, f"{mean:.3f}", str(count))
+    console.print(table)
+    if options.out != "-" and console.is_terminal:
+        command = f"next: medal report {quote(options.out)}"
+        if options.file != "-":
+            command += f" --chats {quote(options.file)}"
+        console.print(f"{command} --out report", soft_wrap=True, highlight=False)

@@ -154,7 +154,9 @@ def parse_list(answer: str) -> list[str]:
     other lines and long ones: the model's comments on its list."""
     spoken = after_thinking(answer)  # lists are drafted there
     utterances = []
-    for line in spoken[0].splitlines() if spoken is not None else ():
+    if spoken is None:
+        return []
+    for line in spoken[0].splitlines():
         if (mark := _MARK.match(line.strip())) is None:
             continue
         text = line.strip()[mark.end() :].strip().strip("\"'“”‘’*").strip()

@@ -293,7 +293,9 @@ class JobRunner(ABC, Generic[J]):
             reason = completion.failure or "no reason given"
             self._failed[job.id] += 1
             # A server that refuses one request (a filter, say) has read it and is not down.
-            self._failed[agent] = 0 if usage.input or usage.output else self._failed[agent] + 1
+            self._failed[agent] += 1
+            if usage.input or usage.output:
+                self._failed[agent] = 0
             if self._failed[job.id] >= self.failures:
                 self.waiting[job.id] = f"{agent}: {reason}"
                 self.active.pop(job.id, None)

@@ -199,7 +199,9 @@ def label_file(
         return labelled_of(file, reading, ReadingReport())
 
     def checks() -> Iterator[Judgement] | None:
-        return None if user_judge is None else read_judgements(checks_file)
+        if user_judge is None:
+            return None
+        return read_judgements(checks_file)
 
     def score(judge: Judge, path: Path, malformed: Container[str] = ()) -> ScoreReport:
         dialogues = (row.dialogue for row in rows() if row.id not in malformed)
@@ -279,7 +281,9 @@ def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
         shares = {}
         for user in users:
             if checked := user["checked"]:
-                count = user["reasons"].get(name, 0) if name != "malformed" else user["malformed"]
+                count = user["reasons"].get(name, 0)
+                if name == "malformed":
+                    count = user["malformed"]
                 share = Estimate(count / checked, *wilson(count, checked))
                 shares[f"{user['lang']}, {user['user']}"] = share
         panels.append(share_bars(name.replace("_", " "), shares, name))
@@ -429,7 +433,9 @@ class Summary:
             rows = []
             for user in users:
                 counts = [user["reasons"].get(reason, 0) for reason in reasons]
-                share = user["share"] if user["share"] is None else Percent(user["share"])
+                share = None
+                if user["share"] is not None:
+                    share = Percent(user["share"])
                 rows.append((user["lang"], user["user"], user["checked"], *counts, share))
             columns = ("language", "user", "checked", *reasons, "malformed")
             yield Table("malformed users, of those checked", columns, rows)

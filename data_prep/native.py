@@ -385,7 +385,9 @@ def result_of(first: Answer, second: Answer) -> Literal["win", "tie", "loss"] | 
         return None
     if len(choices) > 1:
         return "tie"
-    return "win" if "native" in choices else "loss"
+    if "native" in choices:
+        return "win"
+    return "loss"
 
 
 ALL = "all"
@@ -495,7 +497,9 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
         return {name: weights @ column / total for name, column in columns.items()}
 
     def scale(name: str) -> Scale:
-        return FISHER if name == "net" else LOGIT
+        if name == "net":
+            return FISHER
+        return LOGIT
 
     clusters = Clusters("conversation", tuple(verdict["group"] for verdict in scored))
     figures = estimated(statistic, clusters, "no pair was scored", scale=scale)

@@ -125,7 +125,9 @@ def _number(text: str, dimension: Dimension) -> float | None:
         value = float(text.replace(",", "."))
     except ValueError:
         return None
-    return value if value in dimension.levels else None
+    if value in dimension.levels:
+        return value
+    return None
 
 
 def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialogue]:

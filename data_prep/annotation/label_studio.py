@@ -106,7 +106,9 @@ def _text(value: Mapping[str, Any]) -> str:
     """The answer in the value of a result."""
     kind = next(kind for kind in ("choices", "text", "rating", "number") if kind in value)
     answer = value[kind]
-    return " / ".join(map(str, answer)) if isinstance(answer, list) else str(answer)
+    if isinstance(answer, list):
+        return " / ".join(map(str, answer))
+    return str(answer)
 
 
 def _account(completed_by: Any) -> str:
@@ -114,4 +116,6 @@ def _account(completed_by: Any) -> str:
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     account = "" if completed_by is None else str(completed_by)
-    return f"{ACCOUNT}{account}" if account.isdigit() else account
+    if account.isdigit():
+        return f"{ACCOUNT}{account}"
+    return account

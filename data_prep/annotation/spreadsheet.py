@@ -89,8 +89,9 @@ def write_xlsx(
             text = turn.content or EMPTY
             for start in range(0, len(text), CELL):
                 cells = _put(dialogues, at, [number, key, turn.role, text[start : start + CELL]])
-                for cell in cells if turn.role == "assistant" else ():
-                    cell.fill = tint
+                if turn.role == "assistant":
+                    for cell in cells:
+                        cell.fill = tint
                 at += 1
         at += 1  # a blank row between dialogues
     first = header(questions).index(DIALOGUE) + 2
@@ -173,4 +174,6 @@ def _shown(cell: object) -> str:
         return str(int(cell))
     if isinstance(cell, bool):  # a typed TRUE
         return str(cell).lower()
-    return "" if cell is None else str(cell).strip()
+    if cell is None:
+        return ""
+    return str(cell).strip()

@@ -125,7 +125,9 @@ def tokens_note(stats: CorpusStatistics) -> str:
     for lang, tool in sorted(stats.lemmatisers.items()):
         langs_by_tool.setdefault(tool.name, []).append(lang)
     tools = "; ".join(f"{', '.join(langs)}: {name}" for name, langs in langs_by_tool.items())
-    return f"MTLD over: {tools}." if tools else ""
+    if tools:
+        return f"MTLD over: {tools}."
+    return ""
 
 
 def label_table(
@@ -214,7 +216,9 @@ def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -
 
 
 def _with_total(subsets: list[Subset]) -> list[Subset]:
-    return [*subsets, ALL] if len(subsets) > 1 else subsets
+    if len(subsets) > 1:
+        return [*subsets, ALL]
+    return subsets
 
 
 def _heat_cell(
@@ -307,7 +311,9 @@ def answers_figure(stats: CorpusStatistics) -> Figure | None:
             bars.append(Bar(part, [BarSegment(count, 0)], text=str(count)))
         name = stats.label(dimension)
         panels.append(Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer"))
-    return Figure(f"{stats.name}: answers of each dimension, rows", panels) if panels else None
+    if panels:
+        return Figure(f"{stats.name}: answers of each dimension, rows", panels)
+    return None
 
 
 # -- page ------------------------------------------------------------------------------------------

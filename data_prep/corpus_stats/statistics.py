@@ -213,7 +213,9 @@ class CorpusStatistics:
     def _systems(self, speaker: str) -> list[str]:
         """The names; none if no row states one, or there are too many to be systems."""
         names = self.names(speaker)
-        return names if names != [NOT_STATED] and len(names) <= MAX_NAMES else []
+        if names != [NOT_STATED] and len(names) <= MAX_NAMES:
+            return names
+        return []
 
     @property
     def langs(self) -> list[Subset]:

@@ -24,7 +24,9 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 def unit_of(lang: str) -> Unit:
     """The unit that measures utterances of ``lang``."""
-    return "characters" if base_language(lang) in SPACELESS else "words"
+    if base_language(lang) in SPACELESS:
+        return "characters"
+    return "words"
 
 
 def length(text: str, unit: Unit) -> int:
@@ -33,7 +35,9 @@ def length(text: str, unit: Unit) -> int:
     Punctuation belongs to the word it touches. It counts as a character.
     """
     words = text.split()
-    return len(words) if unit == "words" else sum(map(len, words))
+    if unit == "words":
+        return len(words)
+    return sum(map(len, words))
 
 
 class Lemmatiser(NamedTuple):

@@ -189,7 +189,9 @@ def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list
     """How many dialogues of ``pool`` each of ``chosen`` represents; the sum is the pool's size."""
     weights = dict.fromkeys((c.id for c in chosen), 0.0)
     left: list[Candidate] = list(pool)
-    for cell in _CELLS if chosen else ():
+    if not chosen:
+        return []
+    for cell in _CELLS:
         members = defaultdict(list)
         for candidate in chosen:
             members[cell(candidate)].append(candidate.id)

@@ -231,7 +231,9 @@ def without_thinking(answer: str) -> str:
     """The answer after the model's reasoning; empty if the reasoning has no end. The rest of a
     chatbot's answer is unchanged, because it is judged."""
     spoken = after_thinking(answer)
-    return "" if spoken is None else spoken[0].strip()
+    if spoken is None:
+        return ""
+    return spoken[0].strip()
 
 
 @dataclass(slots=True)
@@ -264,7 +266,9 @@ class DialogueState:
         """Who answers next: the user (say), the user judge (check), or the chatbot (reply)."""
         if self.candidate is not None:
             return "check"
-        return "reply" if self.chatbot is not None and self.turns[-1].role == "user" else "say"
+        if self.chatbot is not None and self.turns[-1].role == "user":
+            return "reply"
+        return "say"
 
     @property
     def agent(self) -> str:

@@ -316,9 +316,13 @@ class GenerationRun(JobRunner[DialogueState]):
         opener, _, chatbot = id.rpartition("--")
         if opener in self.openers and chatbot in self.chatbots:
             accepted = self.accepted.get(opener)
-            return None if accepted is None else accepted.with_chatbot(chatbot)
+            if accepted is None:
+                return None
+            return accepted.with_chatbot(chatbot)
         seed = self.openers.get(id)
-        return None if seed is None else DialogueState(id, *seed, self.config)
+        if seed is None:
+            return None
+        return DialogueState(id, *seed, self.config)
 
     def fill(self) -> None:
         """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
@@ -413,8 +417,9 @@ def estimate(
     for context in contexts_for(settings, config.languages, config.seed):
         for user in config.users:
             opener = play(DialogueState(f"{context.id}--{user.name}", context, user.name, config))
-            for chatbot in speaking if opener.opened else ():
-                play(opener.with_chatbot(chatbot))
+            if opener.opened:
+                for chatbot in speaking:
+                    play(opener.with_chatbot(chatbot))
     costs = {}
     for agent, llm in config.agents(speaking).items():
         total: Counter[str] = Counter()

@@ -72,7 +72,9 @@ def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None
     """The version with new ``contents`` by turn; None if no turn changes."""
     new = {i: text for i, text in contents.items() if text != dialogue.turns[i].content}
     touched = tuple(i for i in new if dialogue.turns[i].role == "assistant")
-    return Versions(with_contents(dialogue, new), touched=touched) if new else None
+    if new:
+        return Versions(with_contents(dialogue, new), touched=touched)
+    return None
 
 
 def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:
@@ -99,7 +101,9 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
         else:
             typeset = typeset.replace("’", "'")
         typeset = re.sub(r"(?<=[.!?]) (?=\S)", "  ", typeset.replace("...", "…"))
-        return f"{typeset} " if text else text
+        if text:
+            return f"{typeset} "
+        return text
 
     return _each_turn(dialogue, change)
 
@@ -266,10 +270,14 @@ def hidden(text: str, how: Hidden) -> str | None:
     if how == "look_alike":
         changed = text.translate(_LOOK_ALIKE)
         count = sum(old != new for old, new in zip(text, changed, strict=True))
-        return changed if count > 10 else None
+        if count > 10:
+            return changed
+        return None
     if how == "tags":
         tagged = "".join(chr(_TAGS + ord(c)) for c in text if 0x20 <= ord(c) < 0x7F)
-        return tagged if len(tagged) > len(text) // 2 else None
+        if len(tagged) > len(text) // 2:
+            return tagged
+        return None
     return text
 
 

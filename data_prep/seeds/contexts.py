@@ -161,7 +161,9 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
         keeps = record.get(CRITIC, True)
         if not isinstance(keeps, bool):
             raise RecordError(CRITIC, "true or false, the critic's word", keeps)
-        return triple if keeps else None
+        if keeps:
+            return triple
+        return None
 
     return filter(None, _records(path, parse))
 

@@ -61,7 +61,9 @@ class LanguageAudit:
         """Whether u, s, e and r are less than a tenth as frequent at the edges of turns as inside;
         None if there are too few letters."""
         _, hits, expected = self.edges()
-        return None if expected < _MIN_EXPECTED else hits < 0.1 * expected
+        if expected < _MIN_EXPECTED:
+            return None
+        return hits < 0.1 * expected
 
 
 def audit(

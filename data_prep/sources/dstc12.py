@@ -88,7 +88,9 @@ def halve(rows: Iterable[LabelledDialogue], *, seed: int = 0) -> Iterator[Labell
         for group in left[scarce] if scarce is not None else list(waiting):
             # By the lead of the scarcest dimension, then of all of its dimensions, then of groups.
             dimensions = waiting.pop(group)
-            ahead = lead[scarce] if scarce is not None else 0
+            ahead = 0
+            if scarce is not None:
+                ahead = lead[scarce]
             ahead = ahead or sum(lead[name] for name in dimensions) or lead["group"]
             sides[group], step = ("train", 1) if ahead <= 0 else ("validation", -1)
             for name in (*dimensions, "group"):

@@ -69,7 +69,9 @@ def medal_rows(
     """
     try:
         for row in read_labelled(records, reading=reading):
-            yield row if row.split else replace(row, split=hash_split(row.group, seed=0))
+            if not row.split:
+                row = replace(row, split=hash_split(row.group, seed=0))
+            yield row
     except RecordError as error:
         raise DataError(REPOSITORY, None, error.message) from error
 

@@ -133,4 +133,6 @@ def _shingles(dialogue: Dialogue) -> npt.NDArray[np.int64]:
         words = list("".join(words))
     ngrams = zip(*(words[start:] for start in range(_ORDER)), strict=False)
     shingles = set(map(hash, ngrams))
-    return np.fromiter(shingles, np.int64) if len(shingles) >= _MIN_SHINGLES else _NONE
+    if len(shingles) >= _MIN_SHINGLES:
+        return np.fromiter(shingles, np.int64)
+    return _NONE

@@ -171,7 +171,9 @@ def _defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
         codes.append("empty_response")
     if any(not turn.content for turn in turns):
         codes.append("empty_turn")
-    return {"defects": codes} if codes else {}
+    if codes:
+        return {"defects": codes}
+    return {}
 
 
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:

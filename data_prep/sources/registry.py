@@ -114,12 +114,16 @@ def parse_spec(text: str) -> DataSpec:
 def source_of(text: str) -> str:
     """The source or the file of a spec, without part, level and split."""
     if text.startswith(HUB):
-        return text.rpartition(":")[0] if text.count(":") > 1 else text
+        if text.count(":") > 1:
+            return text.rpartition(":")[0]
+        return text
     name = text.partition(":")[0]
     file = _FILE_SPEC.fullmatch(text)
     if name in SOURCES:
         return name
-    return file["file"] if file else text
+    if file:
+        return file["file"]
+    return text
 
 
 def get_source(name: str) -> Source:
@@ -255,7 +259,9 @@ def files_of(text: str) -> list[Path]:
     """The local files of a spec; none for a package or a hub set."""
     spec = parse_spec(text)
     if spec.is_file:
-        return [] if spec.name == STDIN or spec.name.startswith(HUB) else [Path(spec.name)]
+        if spec.name == STDIN or spec.name.startswith(HUB):
+            return []
+        return [Path(spec.name)]
     parts = _parts(get_source(spec.name), spec)
     return [path for part in parts if (path := find_local(part)) is not None]
 

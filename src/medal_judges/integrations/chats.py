@@ -56,7 +56,9 @@ class ScoredChats:
         """Returns the mean score of the scored judgements; NaN without any."""
         scores = [judgement.scores[dimension] for judgement in self.judgements]
         numbers = [score for score in scores if score is not None]
-        return sum(numbers) / len(numbers) if numbers else math.nan
+        if numbers:
+            return sum(numbers) / len(numbers)
+        return math.nan
 
     def scores(self) -> Scores:
         """Returns the scores as ``medal report`` reads them."""
@@ -147,4 +149,6 @@ def goodness(dimension: Dimension, score: float | None) -> float | None:
     if score is None:
         return None
     share = dimension.to_unit(score)
-    return 1 - share if dimension.good == "low" else share
+    if dimension.good == "low":
+        return 1 - share
+    return share

@@ -57,7 +57,9 @@ class ChatMetric:
     def coverage(self, chats: Sequence[str]) -> float:
         """Returns the share of the chats with a score in every dimension."""
         share = self._scored(chats).coverage
-        return math.nan if share is None else share
+        if share is None:
+            return math.nan
+        return share
 
     def _scored(self, chats: Sequence[str]) -> ScoredChats:
         loaded = _loaded(self.judge, self.max_cost)

@@ -79,4 +79,6 @@ class JudgeReward:
 
 def _messages(role: Role, text: Text) -> list[Mapping[str, Any]]:
     """Returns the messages of a prompt or a completion; a text is one message by ``role``."""
-    return [{"role": role, "content": text}] if isinstance(text, str) else list(text)
+    if isinstance(text, str):
+        return [{"role": role, "content": text}]
+    return list(text)

@@ -64,7 +64,9 @@ def cache_folder() -> Path:
 def data_folder() -> Path | None:
     """Returns the folder of $MEDAL_JUDGES_DATA, None if it is not set."""
     value = os.environ.get(DATA_VARIABLE)
-    return Path(value) if value else None
+    if value:
+        return Path(value)
+    return None
 
 
 @contextmanager

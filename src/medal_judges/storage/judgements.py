@@ -141,15 +141,16 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     """
     if not is_table(path):
         return write_records(path, to_records(judgements))
-    rows = list(judgements) if isinstance(judgements, Iterator) else judgements
-    frame = to_frame(rows)
+    if isinstance(judgements, Iterator):
+        judgements = list(judgements)
+    frame = to_frame(judgements)
     attributes = json.dumps(frame.attrs)
     for name in frame.columns:
         if frame[name].dtype == object:
             frame[name] = [_as_text(value) for value in frame[name].array]
     with atomic_path(path) as partial:
         if _is_parquet(path):
-            lines = (to_line(record).rstrip("\n") for record in to_records(rows))
+            lines = (to_line(record).rstrip("\n") for record in to_records(judgements))
             _write_parquet(partial, frame, attributes, lines)
         else:
             content = _csv_bytes(frame)
@@ -277,7 +278,10 @@ class _Columns:
             value = intern(value)  # one object for all rows with an equal text
         column = self._values.get((kind, name))
         if column is None:
-            column = self._values[kind, name] = [] if kind in _OBJECTS else array("d")
+            column = array("d")
+            if kind in _OBJECTS:
+                column = []
+            self._values[kind, name] = column
         self._fill(kind, column)
         column.append(value)
 
@@ -341,7 +345,9 @@ def _typed(kind: str, name: str, column: Any) -> Any:
         is_integer = all(
             value is None or (type(value) is int and abs(value) < 1 << 63) for value in column
         )
-    return pandas.array(column, dtype="Int64") if is_integer else column
+    if is_integer:
+        return pandas.array(column, dtype="Int64")
+    return column
 
 
 def _head(kind: str, name: str, table: Container[str]) -> str:

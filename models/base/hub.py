@@ -137,9 +137,8 @@ def require_writable(repo_id: str) -> None:
 
     with _explained(repo_id, None, writing=True):
         validate_repo_id(repo_id)
-    if get_token() is None:
-        raise HubError(f"{repo_id}: {_NO_TOKEN}", hint=_LOG_IN)
-    with _explained(repo_id, None, writing=True):
+        if get_token() is None:
+            raise HubError(f"{repo_id}: {_NO_TOKEN}", hint=_LOG_IN)
         get_session().head(constants.ENDPOINT, timeout=5)
 
 

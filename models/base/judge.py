@@ -81,23 +81,11 @@ def judgement_of(
     """Returns the judgement with the ``results`` by dimension and further ``fields``. ``failure``:
     by default the distinct failures of the results."""
     failures = dict.fromkeys(filter(None, (result.failure for result in results.values())))
-    scores: dict[str, float | None] = {}
-    distributions: dict[str, Sequence[float]] = {}
-    details: dict[str, dict[str, Any]] = {}
-    contributions: dict[str, Contributions] = {}
-    for name, result in results.items():
-        scores[name] = result.score
-        if result.distribution:
-            distributions[name] = result.distribution
-        if result.details:
-            details[name] = result.details
-        if result.contributions is not None:
-            contributions[name] = result.contributions
     return Judgement(
-        scores=scores,
-        distributions=distributions,
-        details=details,
-        contributions=contributions,
+        scores={name: result.score for name, result in results.items()},
+        distributions={n: r.distribution for n, r in results.items() if r.distribution},
+        details={name: result.details for name, result in results.items() if result.details},
+        contributions={n: r.contributions for n, r in results.items() if r.contributions},
         failure=failure or "; ".join(failures) or None,
         **fields,
     )

@@ -510,20 +510,19 @@ def placed(
         if isinstance(members, Mapping):
             members = {key: _placed_member(member, placement) for key, member in members.items()}
         return rest | {"members": members}
-    problem = f"a judge of family {family!r} has no weights, so --{first} changes nothing"
-    if family in _LLM_FAMILIES:
-        llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
-        problem = f"its language model is loaded already, --{first} comes too late"
-        if isinstance(llm, str):
-            llm = {"model": llm}
-        if isinstance(llm, Mapping):
-            config = llm_config(llm)
-            takes_dtype = isinstance(config, VllmLLM) and first == "dtype"
-            if isinstance(config, TransformersLLM) or takes_dtype:
-                return rest | {"llm": {**llm, **placement}}
-            problem = f"{config.backend}:{config.model} chooses its own {first}"
+    llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
+    if isinstance(llm, str):
+        llm = {"model": llm}
+    if family in _LLM_FAMILIES and isinstance(llm, Mapping):
+        config = llm_config(llm)
+        takes_dtype = isinstance(config, VllmLLM) and first == "dtype"
+        if isinstance(config, TransformersLLM) or takes_dtype:
+            return rest | {"llm": {**llm, **placement}}
     if strict:
-        raise ConfigError(f"{name}: {problem}", hint=f"leave --{first} out")
+        raise ConfigError(
+            f"{name}: a judge of family {family!r} has no weights, so --{first} changes nothing",
+            hint=f"leave --{first} out",
+        )
     return rest
 
 

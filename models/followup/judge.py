@@ -474,12 +474,12 @@ class FollowUpJudge(Judge):
                 details["follow_ups"] = tuple(self.pool.follow_ups[i].text for i in common)
             details["selected"] = len(details["follow_ups"])
             indices = common or indices
-        signs = self.pool.signs()
+        follow_ups = self.pool.follow_ups
         values = np.zeros(len(table))  # positive less negative follow-ups, after each end
-        for sign in (1, -1):
-            columns = [i for i in indices if signs[i] == sign]
+        for sign, factor in (("positive", 1), ("negative", -1)):
+            columns = [i for i in indices if follow_ups[i].sign == sign]
             if columns:
-                values = values + sign * table[:, columns].mean(axis=1)
+                values = values + factor * table[:, columns].mean(axis=1)
         raw = float(weights @ values)
         dimension, scale = self.dimension(name), self.config.scale.get(name, LogisticScale())
         slope = (1 if dimension.good == "high" else -1) / scale.spread

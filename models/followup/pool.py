@@ -65,10 +65,6 @@ class FollowUpPool(Config):
         applies = [not f.dimensions or dimension in f.dimensions for f in self.follow_ups]
         return tuple(np.flatnonzero(applies).tolist())
 
-    def signs(self) -> tuple[int, ...]:
-        """Returns 1 for each positive follow-up and -1 for each negative one."""
-        return tuple(1 if f.sign == "positive" else -1 for f in self.follow_ups)
-
     def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
         """Returns a pool with ``per_generator`` random follow-ups of each generator (DIET, section
         6.2: 3, 2 or 1). Raises ConfigError if a generator has fewer, or a follow-up names none."""

@@ -67,8 +67,8 @@ class ChatTemplate:
         if self.source is not None:
             system = self._rendered([Message("system", _MARK), Message("user", "a")])
             self.system = "native" if system is not None and _MARK in system else "folded"
-            two = [Message("user", "a"), Message("user", "b")]
-            self.alternates = self._rendered(two) is None
+            neighbours = [Message("user", "a"), Message("user", "b")]
+            self.alternates = self._rendered(neighbours) is None
             firsts.append(self._tokens(self._apply([Message("user", "a")]))[:1])
         self._bos = int(bos) if [bos] in firsts else None
         self._around = lru_cache(maxsize=4096)(self._around_uncached)
@@ -126,9 +126,9 @@ class ChatTemplate:
         start = _common(self._head(head), ids)
         if c.score_eos:
             with_end, special = joined(text + after), set(self.tokenizer.all_special_ids)
-            own = _common(ids, with_end)
-            ends = (i for i in range(own, len(with_end)) if with_end[i] in special)
-            ids = with_end[: next(ends, own) + 1]
+            length = _common(ids, with_end)
+            ends = (i for i in range(length, len(with_end)) if with_end[i] in special)
+            ids = with_end[: next(ends, length) + 1]
         return TokenSequence(tuple(ids), max(1, start))
 
     # -- rendering ------------------------------------------------------------------------------
@@ -158,22 +158,17 @@ class ChatTemplate:
     def _fit(self, messages: Sequence[Message]) -> list[Message]:
         """``messages`` in a form that the template accepts, see ``system`` and ``alternates``."""
         fitted = list(messages)
-        system = "\n\n".join(m.content for m in messages if m.role == "system")
         if self.system == "folded":
-            fitted = [m for m in messages if m.role != "system"]
-            if system and fitted and fitted[0].role == "user":
-                system = f"{system}\n\n{fitted.pop(0).content}"
-            if system:
-                fitted.insert(0, Message("user", system))
+            fitted = _with_folded_system(messages)
         if not self.alternates:
             return fitted
         joined: list[Message] = []
         for message in fitted:
             if joined and joined[-1].role == message.role:
-                last = joined.pop()
-                message = Message(last.role, f"{last.content}\n{message.content}")
+                before = joined.pop()
+                message = replace(before, content=f"{before.content}\n{message.content}")
             joined.append(message)
-        spoken = [i for i, m in enumerate(joined) if m.role != "system"]
+        spoken = [i for i, message in enumerate(joined) if message.role != "system"]
         if spoken and joined[spoken[0]].role == "assistant":
             joined.insert(spoken[0], Message("user", ""))
         return joined
@@ -186,8 +181,8 @@ class ChatTemplate:
             return None
 
     def _apply(self, messages: Sequence[Message], **settings: Any) -> str:
-        plain = self.marks.broken_up
-        chat = [{"role": m.role, "content": plain(m.content)} for m in messages]
+        broken_up = self.marks.broken_up
+        chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
     def _tokens(self, text: str) -> list[int]:
@@ -206,6 +201,17 @@ class ChatTemplate:
         text there, so later text does not change the ids before."""
         at = max((head.rfind(token) for token in self.tokenizer.all_special_tokens), default=0)
         return ([], head) if at <= 0 else (self._encode(head[:at]), head[at:])
+
+
+def _with_folded_system(messages: Sequence[Message]) -> list[Message]:
+    """Returns ``messages`` with those of the system in the first user turn."""
+    texts = [message.content for message in messages if message.role == "system"]
+    folded = [message for message in messages if message.role != "system"]
+    if any(texts):
+        if folded and folded[0].role == "user":
+            texts.append(folded.pop(0).content)
+        folded.insert(0, Message("user", "\n\n".join(texts)))
+    return folded
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
@@ -249,16 +255,16 @@ class Thinking:
 
     def __init__(self, template: ChatTemplate, budget: int | None = None) -> None:
         self.template = template
-        known = [block for block in BLOCKS if block.sign in (template.source or "")]
-        if budget and not known:
+        blocks = [block for block in BLOCKS if block.sign in (template.source or "")]
+        if budget and not blocks:
             raise ConfigError(
                 f"llm.thinking: {budget}, but the model's chat template has no block to think in",
                 hint="leave llm.thinking out",
             )
-        self.block = known[0] if known else Block("", "", "", "")
+        self.block = blocks[0] if blocks else Block("", "", "", "")
         if budget is None:
             budget = 0
-            if known and self._is_open(template.asked((Message("user", "a"),))):
+            if blocks and self._is_open(template.asked((Message("user", "a"),))):
                 budget = BUDGET
         self.budget = budget
 
@@ -331,11 +337,7 @@ class TokenModel(LanguageModel):
     def sequence(self, continuation: Continuation) -> TokenSequence:
         """The ids of a continuation. Raises ConfigError if they do not fit."""
         sequence = self.template.sequence(continuation)
-        if len(sequence.ids) > self.context:
-            raise ConfigError(
-                f"{len(sequence.ids)} tokens do not fit the {self.context} tokens of {self.name}",
-                hint="drop the oldest turns first (a judge does)",
-            )
+        self.require_room(len(sequence.ids))
         return sequence
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
@@ -343,7 +345,9 @@ class TokenModel(LanguageModel):
         with self.computing:
             thoughts = self._thoughts(requests)
             fits = self._fitting([ids for ids, _ in thoughts], requests)
-            done = self._complete([thoughts[i][0] for i in fits], [requests[i] for i in fits])
+            completions = self._complete(
+                [thoughts[i][0] for i in fits], [requests[i] for i in fits]
+            )
         seconds = (time.perf_counter() - start) / max(1, len(fits))
         answers = [
             failed(
@@ -352,7 +356,7 @@ class TokenModel(LanguageModel):
             )
             for (ids, _), request in zip(thoughts, requests, strict=True)
         ]
-        for i, completion in zip(fits, done, strict=True):
+        for i, completion in zip(fits, completions, strict=True):
             usage, thought = completion.usage, thoughts[i][1]
             answers[i] = completion.with_usage(
                 input=usage.input - thought,

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from medal_judges.errors import ConfigError
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostEstimate, CostLimiter, Count, Usage
 from medal_judges.records.dialogue import Dialogue
@@ -195,6 +196,14 @@ class LanguageModel(ABC):
     def count_tokens(self, messages: Sequence[Message]) -> int:
         """Tokens of ``messages`` as a prompt (for remote models an upper bound)."""
 
+    def require_room(self, tokens: int) -> None:
+        """Raises ConfigError if ``tokens`` do not fit ``context``."""
+        if tokens > self.context:
+            raise ConfigError(
+                f"{tokens} tokens do not fit the {self.context} tokens of {self.name}",
+                hint="drop the oldest turns first (a judge does)",
+            )
+
     @abstractmethod
     def fingerprint(self) -> Mapping[str, str]:
         """What else the numbers depend on (weights, chat template, dtype, ...); it goes into the
@@ -303,13 +312,13 @@ def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -
     if completion.finish == "failed" or usage.input or usage.output:
         return usage
     read = llm.count_tokens(request.messages)
-    both = llm.count_tokens((*request.messages, Message("assistant", completion.text)))
-    return replace(usage, input=read, output=max(0, both - read))
+    total = llm.count_tokens((*request.messages, Message("assistant", completion.text)))
+    return replace(usage, input=read, output=max(0, total - read))
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
-    return Usage(input=prompt + sum(len(each.logprobs) for each in likelihoods))
+    return Usage(input=prompt + sum(len(likelihood.logprobs) for likelihood in likelihoods))
 
 
 def scored_by_owner(

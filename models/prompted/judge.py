@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -27,6 +27,7 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
+    failed,
     likelihood_usage,
     oldest_kept,
     scored_by_owner,
@@ -388,14 +389,15 @@ class PromptedConfig(BasePromptedConfig):
 
 @dataclass(slots=True)
 class _Asked:
-    """One chat request with its answers; ``owner`` is the index of the dialogue's score request."""
+    """One chat request with its answers, once it is sent; ``owner`` is the index of the dialogue's
+    score request."""
 
     owner: int
     question: PromptQuestion
     chat: ChatRequest
-    completion: Completion
-    answers: dict[str, Answer]
-    usages: list[Usage]
+    completion: Completion = field(default_factory=lambda: failed("not asked"))
+    answers: dict[str, Answer] = field(default_factory=dict)
+    usages: list[Usage] = field(default_factory=list)
 
 
 class PromptedJudge(BasePromptedJudge):
@@ -457,8 +459,7 @@ class PromptedJudge(BasePromptedJudge):
     def _answers(self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]) -> list[_Asked]:
         """Asks the questions about each request, and returns them with their answers."""
         config = self.config
-        questions: list[tuple[int, PromptQuestion]] = []
-        chats: list[ChatRequest] = []
+        asked = []
         for owner, request in enumerate(requests):
             builder = self.builder(request)
             has_schema = builder.resolved.answer.format == "json" and config.enforce
@@ -475,47 +476,48 @@ class PromptedJudge(BasePromptedJudge):
                 if config.expected == "alternatives":
                     chat = replace(chat, top_logprobs=ALTERNATIVES)
                 for repeat in range(config.repeats):
-                    questions.append((owner, question))
-                    chats.append(replace(chat, seed=config.seed + repeat))
-        asked = []
-        for (owner, question), chat, (completion, usage) in zip(
-            questions, chats, self.chat(chats), strict=True
-        ):
-            answers = self._read(requests[owner], question, completion)
-            asked.append(_Asked(owner, question, chat, completion, answers, [usage]))
+                    repeated = replace(chat, seed=config.seed + repeat)
+                    asked.append(_Asked(owner, question, repeated))
+        self._send(requests, asked)
         return asked
 
-    def _read(
-        self, request: ScoreRequest, question: PromptQuestion, completion: Completion
-    ) -> dict[str, Answer]:
-        material = [turn.content for turn in request.dialogue.turns]
-        shape = self.builder(request).resolved.answer
-        return read_answers(completion, question.fields, shape, material)
+    def _send(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
+        """Sends the chat of each question and reads its answers."""
+        completions = self.chat([question.chat for question in asked])
+        for question, (completion, usage) in zip(asked, completions, strict=True):
+            request = requests[question.owner]
+            question.completion = completion
+            question.usages.append(usage)
+            question.answers = read_answers(
+                completion,
+                question.question.fields,
+                self.builder(request).resolved.answer,
+                [turn.content for turn in request.dialogue.turns],
+            )
 
     def _ask_again(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
         """Asks once more about single dimensions whose answer has no readable number."""
         unread: list[_Asked] = []
-        chats: list[ChatRequest] = []
-        for first in asked:
-            has_number = any(answer.value is not None for answer in first.answers.values())
-            template = self.builder(requests[first.owner]).resolved.parts.get(AGAIN)
-            is_single = len(first.question.fields) == 1
-            if template and is_single and not has_number and not first.completion.failed:
-                unread.append(first)
-                chats.append(self._second_request(template, first))
-        for first, chat, (completion, usage) in zip(unread, chats, self.chat(chats), strict=True):
-            second = self._read(requests[first.owner], first.question, completion)
-            spoken = after_thinking(completion.text)
+        for question in asked:
+            has_number = any(answer.value is not None for answer in question.answers.values())
+            template = self.builder(requests[question.owner]).resolved.parts.get(AGAIN)
+            is_single = len(question.answers) == 1
+            if template and is_single and not has_number and not question.completion.failed:
+                question.chat = self._second_request(template, question)
+                unread.append(question)
+        first_answers = [question.answers for question in unread]
+        self._send(requests, unread)
+        for question, before in zip(unread, first_answers, strict=True):
+            ((name, first),) = before.items()
+            second = question.answers[name]
+            spoken = after_thinking(question.completion.text)
             is_number_alone = spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
-            for name, answer in second.items():
-                before = first.answers[name]
-                if answer.value is not None and is_number_alone:
-                    second[name] = replace(answer, step="again", comment=before.comment)
-                else:
-                    reason = answer.reason or "an answer that is more than a number"
-                    second[name] = replace(before, reason=f"{before.reason}; asked again: {reason}")
-            first.chat, first.completion, first.answers = chat, completion, second
-            first.usages.append(usage)
+            if second.value is not None and is_number_alone:
+                answer = replace(second, step="again", comment=first.comment)
+            else:
+                reason = second.reason or "an answer that is more than a number"
+                answer = replace(first, reason=f"{first.reason}; asked again: {reason}")
+            question.answers = {name: answer}
 
     def _second_request(self, template: str, first: _Asked) -> ChatRequest:
         """Returns a chat with the first question, its answer (if it fits the window) and the second

@@ -74,19 +74,13 @@ def load_checkpoint(
     short = model.rstrip("/").rsplit("/", 1)[-1]
     folder = folder_of(model, config.revision)
     if not any(folder.glob("*.safetensors")):
-        commands = []
-        for name in (network_class, "AutoTokenizer"):
-            commands.append(
-                f'python -c "from transformers import {name} as M; '
-                f"M.from_pretrained('{model}').save_pretrained('{short}-safetensors')\""
-            )
-        convert = " && ".join(commands)
         raise JudgeLoadError(
             f"{model}: there is no safetensors file, and other files of weights are not "
             "loaded (a pickle can run code)",
-            hint=f"if you trust the model, convert it once:\n  {convert}\n"
-            f"  and then: model={short}-safetensors; or, if the Hub has a pull request with "
-            "converted weights: revision=refs/pr/N",
+            hint=f"if you trust the model, load its {network_class} and AutoTokenizer once with "
+            f"transformers, write both with save_pretrained('{short}-safetensors'), and then: "
+            f"model={short}-safetensors; or, if the Hub has a pull request with converted "
+            "weights: revision=refs/pr/N",
         )
     words = folder_of(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)
@@ -160,16 +154,7 @@ class TurnMetric(Judge, Generic[C]):
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
         """Returns a judge from the settings of a file of configs/judges/. Raises JudgeLoadError."""
         config: Any = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
-        judge = cls(config, *load_checkpoint(config, cls.network_class))
-        try:  # finds a wrong config now, and not in the first dialogue
-            list(judge.score([Dialogue("", (Turn("user", "?"), Turn("assistant", "Yes.")))]))
-        except Exception as error:
-            why = f"{type(error).__name__}: {error}"[:500]
-            raise JudgeLoadError(
-                f"{config.model}: its network does not answer: {why}",
-                hint="copy or download the whole folder again",
-            ) from error
-        return judge
+        return cls(config, *load_checkpoint(config, cls.network_class))
 
     def signature(self) -> Signature:
         model = self.config.model  # of a folder the name without its path

@@ -43,8 +43,8 @@ def test_a_judge_with_a_model_of_its_own_obeys() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"llm": "openai:gpt-4.1-mini", "device": "cuda"}, "gpt-4.1-mini chooses its own device"),
-        ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "chooses its own dtype"),
+        ({"llm": "openai:gpt-4.1-mini", "device": "cuda"}, "has no weights, so --device"),
+        ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "has no weights, so --dtype"),
     ],
 )
 def test_a_model_elsewhere_refuses(options: dict[str, Any], told: str) -> None:

@@ -100,7 +100,7 @@ class EncoderDecoderModel(LanguageModel):
                     messages = tuple(continuation.messages)
                     if messages not in read:
                         ids = self._read(messages)
-                        self._require_room(ids)
+                        self.require_room(len(ids))
                         encoded = torch.tensor([ids], device=self.model.device)
                         read[messages] = ids, self.model.get_encoder()(input_ids=encoded)
                     ids, states = read[messages]
@@ -125,20 +125,13 @@ class EncoderDecoderModel(LanguageModel):
             ids.pop()
         return ids, start
 
-    def _require_room(self, ids: Sequence[int]) -> None:
-        if len(ids) > self.context:
-            raise ConfigError(
-                f"{len(ids)} tokens do not fit the {self.context} tokens of {self.name}",
-                hint="drop the oldest turns first (a judge does)",
-            )
-
     def _scored(self, states: Any, continuation: Continuation) -> list[float]:
         """Log-probabilities of the scored tokens, given the encoder's ``states``. Continuations are
         read one by one: decoders mask padding in different ways."""
         import torch
 
         target, start = self._target(continuation)
-        self._require_room(target)
+        self.require_room(len(target))
         device, begin = self.model.device, self.model.config.decoder_start_token_id
         before = torch.tensor([[begin, *target[:-1]]], device=device)
         out = self.model(encoder_outputs=states, decoder_input_ids=before, use_cache=False)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -53,19 +54,22 @@ def batches(
 ) -> Iterator[list[int]]:
     """Indices of prompts for batches of at most ``budget`` padded tokens. The number of
     alternatives is a setting of the batch, so requests that differ in it are in different ones."""
-    for kind in sorted({request.top_logprobs for request in requests}):
-        members = [i for i, request in enumerate(requests) if request.top_logprobs == kind]
-        order = sorted(members, key=lambda i: -len(prompts[i]))
+    for top_logprobs in sorted({request.top_logprobs for request in requests}):
+        indices = [i for i, r in enumerate(requests) if r.top_logprobs == top_logprobs]
         if batching == "shared":
-            groups = [[members[k] for k in g] for g in _alike([prompts[i] for i in members])]
+            groups = _alike(prompts, indices)
             groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
-            order = [i for group in groups for i in group]
+            indices = list(chain.from_iterable(groups))
+        else:
+            indices.sort(key=lambda i: -len(prompts[i]))
         batch: list[int] = []
-        for i in order:
-            longest = max(len(prompts[k]) + requests[k].max_tokens for k in (*batch, i))
+        longest = 0
+        for i in indices:
+            length = len(prompts[i]) + requests[i].max_tokens
+            longest = max(longest, length)
             if batch and (batching == "alone" or (len(batch) + 1) * longest > budget):
                 yield batch
-                batch = []
+                batch, longest = [], length
             batch.append(i)
         if batch:
             yield batch
@@ -83,24 +87,13 @@ def write(
     """Generates the rows of one batch; with ``stop`` a row also ends after that text."""
     pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
     inputs = read_inputs(model, prompts, int(pad or 0), shared=shared)
-    begin = inputs.ids.shape[1]
-    shaped = LogitsProcessorList()
-    if any(r.schema is not None for r in requests):
-        shaped.append(GrammarMask(tokenizer, [r.schema for r in requests]))
-    if any(r.presence_penalty or r.frequency_penalty for r in requests):
-        shaped.append(Penalties(requests, begin))
-    if any(r.temperature > 0 for r in requests):
-        shaped.append(SeededSampling(requests))
-    if stop:
-        shaped.append(StopAfter(stop, begin, tokenizer))
-    shaped.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
+    shaped = _processors(tokenizer, requests, inputs.ids.shape[1], stop)
     tokens, top = max(r.max_tokens for r in requests), requests[0].top_logprobs
     written, recorder = greedy(
         model, inputs, pad=int(pad or 0), shaped=shaped, tokens=tokens, top=top
     )
     logprobs = recorder.rows() if top else [[]] * len(prompts)
-    own: Any = model.generation_config.eos_token_id
-    ends = {*(own if isinstance(own, list) else [own]), tokenizer.eos_token_id}
+    ends = {tokenizer.eos_token_id, *end_ids(model)}
     rows = []
     for index, (ids, request) in enumerate(zip(written.tolist(), requests, strict=True)):
         limit = min(len(ids), request.max_tokens)
@@ -108,6 +101,31 @@ def write(
         row = Row(ids[:length], length < limit, logprobs[index][:length], inputs.cached[index])
         rows.append(row)
     return rows
+
+
+def end_ids(model: PreTrainedModel) -> list[int | None]:
+    """The tokens at which the model's own settings end an answer."""
+    ids: Any = model.generation_config.eos_token_id
+    return ids if isinstance(ids, list) else [ids]
+
+
+def _processors(
+    tokenizer: PreTrainedTokenizerBase, requests: Sequence[ChatRequest], begin: int, stop: str
+) -> LogitsProcessorList:
+    """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
+    shaped = LogitsProcessorList()
+    schemas = [request.schema for request in requests]
+    if any(schema is not None for schema in schemas):
+        shaped.append(GrammarMask(tokenizer, schemas))
+    if any(request.presence_penalty or request.frequency_penalty for request in requests):
+        shaped.append(Penalties(requests, begin))
+    if any(request.temperature > 0 for request in requests):
+        shaped.append(SeededSampling(requests))
+    if stop:
+        shaped.append(StopAfter(stop, begin, tokenizer))
+    limits = [request.max_tokens for request in requests]
+    shaped.append(MaxTokens(limits, begin, tokenizer.eos_token_id))
+    return shaped
 
 
 def greedy(
@@ -124,6 +142,7 @@ def greedy(
     recorder = LogprobRecorder(top)
     extra = {} if inputs.cache is None else {cache_name(model): inputs.cache}
     hook = model.register_forward_hook(recorder.read) if top else None
+    criteria = [recorder] if top else []
     generator: Any = model  # its annotations know no ``generate``
     try:
         with torch.inference_mode():
@@ -141,7 +160,7 @@ def greedy(
                 min_length=0,
                 pad_token_id=pad,
                 logits_processor=shaped,
-                stopping_criteria=StoppingCriteriaList([recorder] if top else []),
+                stopping_criteria=StoppingCriteriaList(criteria),
                 return_dict_in_generate=True,
                 **extra,
             )
@@ -162,7 +181,7 @@ class LogprobRecorder(StoppingCriteria):
     def __init__(self, count: int) -> None:
         self.count = count
         self._logprobs = torch.empty(0)  # of the newest step, [rows, words]
-        self._own: list[torch.Tensor] = []  # [rows] a step
+        self._written: list[torch.Tensor] = []  # [rows] a step
         self._top: list[tuple[torch.Tensor, torch.Tensor]] = []  # each [rows, count] a step
 
     def read(self, _: nn.Module, __: object, output: Any) -> None:
@@ -171,20 +190,20 @@ class LogprobRecorder(StoppingCriteria):
     def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
         """Records the step that wrote the last of ``input_ids`` [rows, tokens]."""
         chosen = input_ids[:, -1:].to(self._logprobs.device)
-        self._own.append(self._logprobs.gather(1, chosen)[:, 0])
+        self._written.append(self._logprobs.gather(1, chosen)[:, 0])
         values, ids = self._logprobs.topk(min(self.count, self._logprobs.shape[-1]))
         self._top.append((ids, values))
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
 
-    def own(self) -> torch.Tensor:
+    def written(self) -> torch.Tensor:
         """Log-probabilities of the written tokens, [rows, steps]."""
-        return torch.stack(self._own, dim=1)
+        return torch.stack(self._written, dim=1)
 
     def rows(self) -> list[list[tuple[float, list[int], list[float]]]]:
         """The steps of each row."""
-        own = self.own().tolist()
-        ids, logprobs = (torch.stack(each, dim=1).tolist() for each in zip(*self._top, strict=True))
-        return [list(zip(*row, strict=True)) for row in zip(own, ids, logprobs, strict=True)]
+        ids, logprobs = (torch.stack(steps, dim=1) for steps in zip(*self._top, strict=True))
+        columns = (self.written().tolist(), ids.tolist(), logprobs.tolist())
+        return [list(zip(*row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 # -- shared beginnings -----------------------------------------------------------------------------
@@ -206,30 +225,30 @@ def read_inputs(
     pad: int,
     *,
     shared: bool,
-    least: int = SHARED_TOKENS,
+    shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """``prompts`` padded at the left. With ``shared`` every beginning of at least ``least`` tokens
-    that several prompts share is read once: the columns are then the left-padded beginnings, which
-    are in the cache, and the left-padded rests."""
-    groups = _alike(prompts, least) if shared else []
-    if not any(len(group) > 1 for group in groups):
+    """``prompts`` padded at the left. With ``shared`` every beginning of at least ``shortest``
+    tokens that several prompts share is read once: the columns are then the left-padded beginnings,
+    which are in the cache, and the left-padded rests."""
+    groups = _alike(prompts, range(len(prompts)), shortest) if shared else []
+    if all(len(group) == 1 for group in groups):
         ids, mask = _padded(model, prompts, pad)
         return Inputs(ids, mask, None, [0] * len(prompts))
     lengths = [common_length([prompts[i] for i in group]) for group in groups]
-    rest = max(
-        len(prompts[i]) - length
-        for group, length in zip(groups, lengths, strict=True)
-        for i in group
-        if len(group) > 1
-    )
+    longest_tail = 0  # of the prompts that share a beginning
+    for group, length in zip(groups, lengths, strict=True):
+        if len(group) > 1:
+            longest_tail = max(longest_tail, *(len(prompts[i]) - length for i in group))
     heads, cached = [0] * len(prompts), [0] * len(prompts)
     rows, begun = [0] * len(prompts), []
     for row, (group, length) in enumerate(zip(groups, lengths, strict=True)):
+        first = group[0]
         if len(group) == 1:  # only its end has to go through the pass of all
-            length = max(1, len(prompts[group[0]]) - rest)
-        begun.append(prompts[group[0]][:length])
-        for k, i in enumerate(group):
-            rows[i], heads[i], cached[i] = row, length, length if k else 0
+            length = max(1, len(prompts[first]) - longest_tail)
+        begun.append(prompts[first][:length])
+        for i in group:
+            rows[i], heads[i], cached[i] = row, length, length
+        cached[first] = 0
     ids, mask = _padded(model, begun, pad)
     extra: dict[str, Any] = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
     if takes(model, "position_ids"):
@@ -239,19 +258,21 @@ def read_inputs(
         chosen = torch.tensor(rows, device=model.device)
         cache = getattr(out, cache_name(model))
         cache.batch_select_indices(chosen)
-    rests = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
-    rest_ids, rest_mask = _padded(model, rests, pad)
-    whole = torch.cat([ids[chosen], rest_ids], 1), torch.cat([mask[chosen], rest_mask], 1)
-    return Inputs(*whole, cache, cached)
+    tails = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
+    tail_ids, tail_mask = _padded(model, tails, pad)
+    ids = torch.cat([ids[chosen], tail_ids], 1)
+    return Inputs(ids, torch.cat([mask[chosen], tail_mask], 1), cache, cached)
 
 
-def _alike(prompts: Prompts, least: int = SHARED_TOKENS) -> list[list[int]]:
-    """Groups the indices of ``prompts``. In the order of their tokens, two neighbours are in one
-    group if they share at least half of the shorter prompt as their beginning."""
+def _alike(
+    prompts: Prompts, indices: Iterable[int], shortest: int = SHARED_TOKENS
+) -> list[list[int]]:
+    """Groups ``indices`` of prompts. In the order of their tokens, two neighbours are in one group
+    if they share at least half of the shorter prompt as their beginning."""
     groups: list[list[int]] = []
-    for i in sorted(range(len(prompts)), key=lambda i: tuple(prompts[i])):
+    for i in sorted(indices, key=lambda i: tuple(prompts[i])):
         before = prompts[groups[-1][-1]] if groups else ()
-        enough = max(least, min(len(before), len(prompts[i])) // 2)
+        enough = max(shortest, min(len(before), len(prompts[i])) // 2)
         if groups and common_length([before, prompts[i]]) >= enough:
             groups[-1].append(i)
         else:
@@ -350,9 +371,9 @@ class MaxTokens(LogitsProcessor):
         self.limits, self.prompt, self.end = list(limits), prompt, end
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        done = input_ids.shape[1] - self.prompt
+        written = input_ids.shape[1] - self.prompt
         for row, limit in enumerate(self.limits):
-            if done >= limit:
+            if written >= limit:
                 scores[row] = float("-inf")
                 scores[row, self.end] = 0
         return scores
@@ -390,9 +411,7 @@ class GrammarMask(LogitsProcessor):
 
         texts = [None if schema is None else json.dumps(dict(schema)) for schema in schemas]
         grammars: dict[str, str] = {}  # rows mostly share a few schemas
-        for text in texts:
-            if text is None or text in grammars:
-                continue
+        for text in filter(None, dict.fromkeys(texts)):
             try:
                 grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=JSON_LAYOUT)
                 problem = LLMatcher.validate_grammar(grammars[text])
@@ -406,35 +425,22 @@ class GrammarMask(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         from llguidance import LLMatcher
-        from llguidance.hf import from_tokenizer
 
         words, end = scores.shape[1], self.tokenizer.eos_token_id
+        for index, (token, matcher) in enumerate(
+            zip(input_ids[:, -1].tolist(), self.matchers, strict=False)
+        ):
+            if matcher is None or matcher.is_stopped():
+                continue  # the object is complete; the end and padding follow
+            if token == end:
+                self.matchers[index] = None  # cut at its token limit; padding follows
+            elif not matcher.consume_token(token):
+                problem = matcher.get_error()
+                raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
         if not self.matchers:
-            by_size = _WRAPPED.setdefault(self.tokenizer, {})
-            if words not in by_size:
-                # Some tokenizers have a token more than the network has vectors (Gemma 3's for
-                # images).
-                size = max(words, len(self.tokenizer))
-                try:
-                    by_size[words] = from_tokenizer(self.tokenizer, n_vocab=size)  # type: ignore[arg-type]
-                except ValueError as error:
-                    raise ConfigError(
-                        f"no grammar works with this tokenizer: {error}",
-                        hint="use a model with a fast tokenizer; else set enforce: false in a "
-                        "judge's file, model.head: scoring in a LoRA training",
-                    ) from error
-            first = {g: LLMatcher(by_size[words], g) for g in {*self.grammars} if g is not None}
+            view = self._wrapped(words)
+            first = {g: LLMatcher(view, g) for g in {*self.grammars} if g is not None}
             self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]
-        else:
-            for i, token in enumerate(input_ids[:, -1].tolist()):
-                matcher = self.matchers[i]
-                if matcher is None or matcher.is_stopped():
-                    continue  # the object is complete; the end and padding follow
-                if token == end:
-                    self.matchers[i] = None  # cut at its token limit; padding follows
-                elif not matcher.consume_token(token):
-                    problem = matcher.get_error()
-                    raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
         allowed = np.zeros((len(self.matchers), words), dtype=bool)
         for row, matcher in zip(allowed, self.matchers, strict=True):
             if matcher is None:
@@ -447,3 +453,21 @@ class GrammarMask(LogitsProcessor):
                 row[: len(next_words)] = next_words
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
+
+    def _wrapped(self, words: int) -> Any:
+        """Returns llguidance's view of the tokenizer for a network with ``words`` logits."""
+        from llguidance.hf import from_tokenizer
+
+        by_size = _WRAPPED.setdefault(self.tokenizer, {})
+        if words not in by_size:
+            # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).
+            size = max(words, len(self.tokenizer))
+            try:
+                by_size[words] = from_tokenizer(self.tokenizer, n_vocab=size)  # type: ignore[arg-type]
+            except ValueError as error:
+                raise ConfigError(
+                    f"no grammar works with this tokenizer: {error}",
+                    hint="use a model with a fast tokenizer; else set enforce: false in a "
+                    "judge's file, model.head: scoring in a LoRA training",
+                ) from error
+        return by_size[words]

@@ -12,8 +12,10 @@ such a mask; trial.py tests that.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,7 +87,8 @@ def passes(tree: Tree, limit: int = PASS_TOKENS) -> Iterator[list[int]]:
     root: list[int] = []
     subtrees: dict[int, list[int]] = {}
     for i, parent in enumerate(tree.parents):
-        root.append(i if parent < base else root[parent - base])
+        is_root = parent < base
+        root.append(i if is_root else root[parent - base])
         subtrees.setdefault(root[i], []).append(i)
     current: list[int] = []
     for members in subtrees.values():
@@ -107,60 +110,77 @@ def tree_logprobs(
     """Log-probabilities [scored tokens] of each sequence, and the sum over its prefix: None unless
     ``joint``, and without the first token, which nothing precedes."""
     tree = build_tree(sequences)
-    base, pairs = len(tree.spine), list(zip(tree.paths, sequences, strict=True))
-    nodes = {node for path, s in pairs for node in path[1 if joint else s.start :]}
-    wanted: dict[int, list[int]] = {}  # parent -> its scored children
-    for node in sorted(nodes):
-        parent = node - 1 if node < base else tree.parents[node - base]
-        wanted.setdefault(parent, []).append(node)
+    base = len(tree.spine)
+    scored_children = _scored_children(tree, sequences, joint=joint)
     values: dict[int, float] = {}
     # A cache made by the model drops what its windows have passed, which branches still see.
     cache: Any = DynamicCache()
     with torch.inference_mode():
         # The spine in parts with at most LOGIT_ROWS rows of logits.
-        ends = [node for node in range(base) if node in wanted][LOGIT_ROWS::LOGIT_ROWS]
-        for start, end in zip([0, *ends], [*ends, base], strict=True):
-            part = range(start, end)
-            read, cache = _read(model, part, tree, wanted, cache)
+        ends = [node for node in range(base) if node in scored_children][LOGIT_ROWS::LOGIT_ROWS]
+        for start, end in pairwise([0, *ends, base]):
+            read, cache = _read(model, range(start, end), tree, scored_children, cache)
             values |= read
         for members in passes(tree, limit):
-            nodes_read = [base + i for i in members]
-            if not any(node in wanted for node in nodes_read):
+            nodes = [base + i for i in members]
+            if scored_children.keys().isdisjoint(nodes):
                 continue  # last tokens only: their parents' logits score them
             depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
             masks = _masks(tree, members, model)
-            placed = {"position_ids": depths, "attention_mask": masks}
-            read, cache = _read(model, nodes_read, tree, wanted, cache, **placed)
+            inputs = {"position_ids": depths, "attention_mask": masks}
+            read, cache = _read(model, nodes, tree, scored_children, cache, **inputs)
             values |= read
             cache.crop(-len(members))
-    scored = [np.array([values[node] for node in path[s.start :]]) for path, s in pairs]
-    prefix: list[float | None] = [None] * len(pairs)
-    if joint:
-        prefix = [float(sum(values[node] for node in path[1 : s.start])) for path, s in pairs]
+    scored: list[np.ndarray] = []
+    prefix: list[float | None] = []
+    for path, sequence in zip(tree.paths, sequences, strict=True):
+        scored.append(np.array([values[node] for node in path[sequence.start :]]))
+        before = path[1 : sequence.start]
+        prefix.append(float(sum(values[node] for node in before)) if joint else None)
     return scored, prefix
+
+
+def _scored_children(
+    tree: Tree, sequences: Sequence[TokenSequence], *, joint: bool
+) -> dict[int, list[int]]:
+    """Returns parent -> those of its children whose log-probability is needed."""
+    base = len(tree.spine)
+    nodes: set[int] = set()
+    for path, sequence in zip(tree.paths, sequences, strict=True):
+        nodes.update(path[1 if joint else sequence.start :])
+    children: dict[int, list[int]] = {}
+    for node in sorted(nodes):
+        parent = node - 1 if node < base else tree.parents[node - base]
+        children.setdefault(parent, []).append(node)
+    return children
 
 
 def _read(
     model: PreTrainedModel,
     nodes: Sequence[int],
     tree: Tree,
-    wanted: dict[int, list[int]],
+    scored_children: Mapping[int, Sequence[int]],
     cache: Any,
-    **placed: Any,
+    **inputs: Any,
 ) -> tuple[dict[int, float], Any]:
     """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
     and the extended cache."""
     all_ids = (*tree.spine, *tree.tokens)
     tokens = torch.tensor([[all_ids[node] for node in nodes]], device=model.device)
-    rows = [row for row, node in enumerate(nodes) if node in wanted]
+    rows: list[int] = []  # the nodes with scored children
+    children: list[int] = []
+    row_of_child: list[int] = []
+    for position, node in enumerate(nodes):
+        if node in scored_children:
+            children += scored_children[node]
+            row_of_child += [len(rows)] * len(scored_children[node])
+            rows.append(position)
     name = cache_name(model)
-    logits, out = logits_at(model, tokens, rows, use_cache=True, **placed, **{name: cache})
-    below = [wanted[nodes[row]] for row in rows]
-    at = torch.tensor([k for k, each in enumerate(below) for _ in each], device=logits.device)
-    flat = [node for each in below for node in each]
-    ids = torch.tensor([all_ids[node] for node in flat], device=logits.device)
+    logits, out = logits_at(model, tokens, rows, use_cache=True, **inputs, **{name: cache})
+    at = torch.tensor(row_of_child, device=logits.device)
+    ids = torch.tensor([all_ids[child] for child in children], device=logits.device)
     logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
-    return dict(zip(flat, logprobs.tolist(), strict=True)), getattr(out, name)
+    return dict(zip(children, logprobs.tolist(), strict=True)), getattr(out, name)
 
 
 def _masks(
@@ -170,21 +190,21 @@ def _masks(
     layer's window. One mask per kind of layer if a model has several kinds."""
     base, n = len(tree.spine), len(members)
     row_of = {base + i: row for row, i in enumerate(members)}
-    own = np.zeros((n, n), dtype=bool)
+    ancestors = np.zeros((n, n), dtype=bool)
     for row, i in enumerate(members):
         above = row_of.get(tree.parents[i])
         if above is not None:
-            own[row] = own[above]
-        own[row, row] = True
+            ancestors[row] = ancestors[above]
+        ancestors[row, row] = True
     attach = np.array([tree.attach[i] for i in members])
-    seen = np.concatenate([np.arange(base)[None, :] < attach[:, None], own], axis=1)
+    visible = np.concatenate([np.arange(base)[None, :] < attach[:, None], ancestors], axis=1)
     # A token's depth is its position in the text, which windows are measured by.
     depths = np.array([tree.depths[i] for i in members])
     distance = depths[:, None] - np.concatenate([np.arange(base), depths])[None, :]
     lowest = torch.finfo(model.dtype).min
     masks = {}
     for kind, window in (layer_windows(model.config)[1] or {"": None}).items():
-        near = seen if window is None else seen & (distance < window)
+        near = visible if window is None else visible & (distance < window)
         mask = torch.full(near.shape, lowest, dtype=model.dtype)
         mask[torch.from_numpy(near)] = 0
         masks[kind] = mask[None, None].to(model.device)
@@ -251,9 +271,14 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 def context_of(config: PreTrainedConfig) -> int | None:
     """The number of positions that the model has; None if its config sets no bound."""
-    own = config.get_text_config(decoder=True)
-    sizes = (getattr(own, name, None) for name in _CONTEXTS)
-    return next((int(n) for n in sizes if isinstance(n, int) and n > 0), None)
+    return min(_sizes(config, _CONTEXTS)[:1], default=None)
+
+
+def _sizes(config: PreTrainedConfig, names: Sequence[str]) -> list[int]:
+    """The positive numbers among the fields ``names`` of the decoder's config."""
+    decoder = config.get_text_config(decoder=True)
+    values = [getattr(decoder, name, None) for name in names]
+    return [value for value in values if isinstance(value, int) and value > 0]
 
 
 def layer_windows(
@@ -262,23 +287,24 @@ def layer_windows(
     """(the shortest window of any layer in tokens, None if every layer sees all tokens before;
     the window of each kind of layer, None if a layer sees in a way that no mask expresses, such as
     chunks or a recurrent state)."""
-    own = config.get_text_config(decoder=True)
+    decoder = config.get_text_config(decoder=True)
     # GPT-Neo has another name for the list.
-    kinds = getattr(own, "layer_types", None) or getattr(own, "attention_layers", None)
-    sizes = (getattr(own, name, None) for name in _WINDOWS)
-    window = min((n for n in sizes if isinstance(n, int) and n > 0), default=None)
-    if kinds is None:
-        window = window if getattr(own, "use_sliding_window", True) else None
+    layer_types = getattr(decoder, "layer_types", None) or getattr(decoder, "attention_layers", ())
+    kinds = {*map(str, layer_types or ())}
+    window = min(_sizes(config, _WINDOWS), default=None)
+    if kinds:
+        limited = re.compile("sliding|chunked|local|window")
+        is_limited = any(map(limited.search, kinds))
     else:
-        kinds, limited = {*map(str, kinds)}, ("sliding", "chunked", "local", "window")
-        if not any(word in kind for kind in kinds for word in limited):
-            window = None
-    if any(word in own.model_type for word in _RECURRENT):
+        is_limited = getattr(decoder, "use_sliding_window", True)
+    if not is_limited:
+        window = None
+    if any(word in decoder.model_type for word in _RECURRENT):
         return window, None
     if window is None:
-        return None, {_FULL: None} if (kinds or set()) <= {_FULL, "global"} else None
-    known = {_FULL: None, _SLIDING: window}
+        return None, {_FULL: None} if kinds <= {_FULL, "global"} else None
+    windows = {_FULL: None, _SLIDING: window}
     kinds = kinds or {_SLIDING}
-    if window != getattr(own, "sliding_window", None) or not kinds <= {*known}:
+    if window != getattr(decoder, "sliding_window", None) or not kinds <= windows.keys():
         return window, None
-    return window, {kind: size for kind, size in known.items() if kind in kinds}
+    return window, {kind: size for kind, size in windows.items() if kind in kinds}

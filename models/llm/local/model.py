@@ -108,8 +108,9 @@ class LocalModel(TokenModel):
         thinking: int | None = None,
         weights: str | None = None,
     ) -> None:
-        own = context_of(model.config) or 1_000_000
-        super().__init__(tokenizer, name=name, window=min(own, context or own), thinking=thinking)
+        positions = context_of(model.config) or 1_000_000
+        window = min(positions, context or positions)
+        super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.model, self.token_budget, self._shared = model, token_budget, shared
         self._weights = weights
 
@@ -161,16 +162,22 @@ class LocalModel(TokenModel):
 
     def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = "") -> list[Row]:
         """Generates a row for each prompt, independent of its batch; see ``write``."""
-        batching, done = self.paths.batching, dict[int, Row]()
+        batching = self.paths.batching
 
-        def rows(batch: Sequence[int]) -> list[Row]:
-            own, asked = [prompts[i] for i in batch], [requests[i] for i in batch]
-            shared = batching == "shared"
-            return write(self.model, self.tokenizer, own, asked, shared=shared, stop=stop)
+        def written(batch: Sequence[int]) -> list[Row]:
+            return write(
+                self.model,
+                self.tokenizer,
+                [prompts[i] for i in batch],
+                [requests[i] for i in batch],
+                shared=batching == "shared",
+                stop=stop,
+            )
 
+        rows: dict[int, Row] = {}
         for batch in batches(prompts, requests, self.token_budget, batching):
-            done |= zip(batch, retry_on_oom(rows, batch), strict=True)
-        return [done[i] for i in range(len(prompts))]
+            rows |= zip(batch, retry_on_oom(written, batch), strict=True)
+        return [rows[i] for i in range(len(prompts))]
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False

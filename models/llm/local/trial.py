@@ -23,7 +23,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local import likelihood
-from medal_judges.models.llm.local.generation import Batching, greedy, read_inputs
+from medal_judges.models.llm.local.generation import Batching, end_ids, greedy, read_inputs
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_write, cache_folder
@@ -107,13 +107,13 @@ def try_paths(model: PreTrainedModel) -> Paths:
             _, windows = likelihood.layer_windows(config)
             rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
             ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]
-            shared = None
+            tree, shared = "a layer sees in a way that no mask expresses", None
             if windows is None or {*windows.values()} != {None}:
                 shared = "not every layer sees all tokens before"
-            if any(each.get("rope_type") in ("dynamic", "longrope") for each in ropes):
+            if any(rope.get("rope_type") in ("dynamic", "longrope") for rope in ropes):
                 shared = "its positions depend on the length of the whole text"
             return Paths(
-                tree=trial.tree() if windows else "a layer sees in a way that no mask expresses",
+                tree=trial.tree() if windows else tree,
                 alone=trial.answers([2]),
                 left=trial.answers(range(4)),
                 shared=shared or trial.answers(range(5), shared=True),
@@ -126,15 +126,15 @@ def try_paths(model: PreTrainedModel) -> Paths:
 def _narrowed(config: PreTrainedConfig) -> Iterator[None]:
     """Limits the sliding window to NARROWED tokens inside the context, so that a short text fills
     it: masks and caches read the config at each pass."""
-    own = config.get_text_config(decoder=True)
-    size = getattr(own, "sliding_window", None)
+    decoder = config.get_text_config(decoder=True)
+    size = getattr(decoder, "sliding_window", None)
     if isinstance(size, int) and size > NARROWED:
-        own.sliding_window = NARROWED
+        decoder.sliding_window = NARROWED
     try:
         yield
     finally:
         if size is not None:
-            own.sliding_window = size
+            decoder.sliding_window = size
 
 
 class Trial:
@@ -145,15 +145,14 @@ class Trial:
         self.model = model
         rng = np.random.default_rng(seed)
         config = model.config.get_text_config(decoder=True)
-        ends = model.generation_config.eos_token_id
-        special = {*(ends if isinstance(ends, list) else [ends])}
+        special = {*end_ids(model)}
         special |= {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
         first = min(1000, config.vocab_size // 10)  # the low ids are marks and single bytes
         words = np.array([i for i in range(first, config.vocab_size) if i not in special])
         start = rng.choice(words, common)
-        own = [(*start, *rng.choice(words, n)) for n in OWN] + [rng.choice(words, OTHER)]
-        self.prompts = [tuple(map(int, prompt)) for prompt in own]
-        self.texts = [tuple(map(int, rng.choice(words, STEPS))) for _ in own]
+        prompts = [(*start, *rng.choice(words, n)) for n in OWN] + [rng.choice(words, OTHER)]
+        self.prompts = [tuple(map(int, prompt)) for prompt in prompts]
+        self.texts = [tuple(map(int, rng.choice(words, STEPS))) for _ in prompts]
         pairs = zip(self.prompts, self.texts, strict=True)
         self.sequences = [TokenSequence((*p, *text), len(p)) for p, text in pairs]
         self.wanted, _ = plain_logprobs(model, self.sequences)
@@ -195,11 +194,11 @@ class Trial:
     def _written(self, rows: Sequence[int], *, shared: bool = False) -> list[np.ndarray]:
         """Log-probabilities of the texts of ``rows``, written after their prompts in one batch."""
         prompts = [self.prompts[row] for row in rows]
-        inputs = read_inputs(self.model, prompts, 0, shared=shared, least=8)
+        inputs = read_inputs(self.model, prompts, 0, shared=shared, shortest=8)
         forced = _Forced([self.texts[row] for row in rows], inputs.ids.shape[1])
         shaped = LogitsProcessorList([forced])
         _, recorder = greedy(self.model, inputs, pad=0, shaped=shaped, tokens=STEPS, top=1)
-        return list(recorder.own().cpu().numpy().astype(float))
+        return list(recorder.written().cpu().numpy().astype(float))
 
 
 class _Forced(LogitsProcessor):

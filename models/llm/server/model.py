@@ -10,12 +10,13 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import ValidationError
-
 from medal_judges.errors import ConfigError, MedalError
+from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.cost import (
     BudgetExceeded,
     CostEstimate,
@@ -38,13 +39,13 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.server.access import ServerAccess
 from medal_judges.models.llm.server.wire import (
-    Echo,
     RequestError,
     ServerError,
     chat_body,
     map_error,
     priced,
     read_answer,
+    read_echo,
     refused_field,
     stop_error,
 )
@@ -105,12 +106,12 @@ class RemoteModel(LanguageModel):
         return self.access.open(self.config.api_key_env, self.config.timeout)
 
     def fingerprint(self) -> Mapping[str, str]:
-        own = {"backend": "openai", "reasoning": str(self.config.thinks)}
+        fingerprint = {"backend": "openai", "reasoning": str(self.config.thinks)}
         if self.config.reasoning_effort is not None:
-            own["reasoning_effort"] = self.config.reasoning_effort
+            fingerprint["reasoning_effort"] = self.config.reasoning_effort
         if self.template is None:  # no likelihoods; the word is part of the keys of old answers
-            return own | {"likelihood": "transcript"}
-        return own | {"likelihood": "template", **self.template.fingerprint()}
+            return fingerprint | {"likelihood": "transcript"}
+        return fingerprint | {"likelihood": "template", **self.template.fingerprint()}
 
     def served_identity(self) -> str | None:
         """See LanguageModel. A provider is not asked: its models' names include their version."""
@@ -121,8 +122,8 @@ class RemoteModel(LanguageModel):
 
         async with self.open() as client:
             try:
-                listed = client.models.with_raw_response.list()
-                raw = await asyncio.wait_for(listed, PATIENCE)
+                listing_call = client.models.with_raw_response.list()
+                raw = await asyncio.wait_for(listing_call, PATIENCE)
                 listing = raw.http_response.json()
             except ValueError:
                 return None  # it has no such list
@@ -193,12 +194,12 @@ class RemoteModel(LanguageModel):
     ) -> None:
         """Calls ``on_answer`` with ``ask`` of each item; after an error no further item starts."""
         waiting = iter(enumerate(items))
-        done = 0
+        answered = 0
         stopped: list[Exception] = []
         async with self.open() as client:
 
             async def worker() -> None:
-                nonlocal done
+                nonlocal answered
                 for i, item in waiting:
                     if stopped:
                         return
@@ -208,16 +209,16 @@ class RemoteModel(LanguageModel):
                         stopped.append(error)  # the others' running requests are paid: finish them
                         return
                     on_answer(i, answer)
-                    done += 1
+                    answered += 1
 
             workers = [asyncio.create_task(worker()) for _ in range(self.config.max_in_flight)]
             try:
                 await asyncio.gather(*workers)
             finally:
-                for each in workers:
-                    each.cancel()
+                for task in workers:
+                    task.cancel()
         if stopped and isinstance(stopped[0], BudgetExceeded):
-            raise self.limiter.error(done, len(items))
+            raise self.limiter.error(answered, len(items))
         if stopped:
             raise stopped[0]
 
@@ -231,12 +232,12 @@ class RemoteModel(LanguageModel):
         ``used`` tokens, or the highest price if an answer may have been written but did not arrive.
         Raises the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
         """
-        most = self.cost(highest) or 0.0
+        reserved = self.cost(highest) or 0.0
         for tried in range(self.config.attempts):
             while (left := self._opens - time.monotonic()) > 0:
                 await asyncio.sleep(left)
-            await self._limiter.take(most)
-            price: float | None = most  # until the real one is known
+            await self._limiter.take(reserved)
+            price: float | None = reserved  # until the real one is known
             try:
                 answer = await asyncio.wait_for(send(), self.config.timeout)
                 price = used(answer).money
@@ -249,7 +250,7 @@ class RemoteModel(LanguageModel):
                 if last or not isinstance(failure, RequestError) or not failure.transient:
                     raise failure from None  # its cause may quote the request's headers
             finally:
-                self._limiter.pay(most, price)
+                self._limiter.pay(reserved, price)
             logger.debug("try %d failed: %s", tried + 1, failure)
             if failure.after is not None:  # a rate limit holds for all requests
                 self._opens = max(self._opens, time.monotonic() + failure.after)
@@ -275,31 +276,34 @@ class RemoteModel(LanguageModel):
                 )
 
             try:
-                done = await self._call(send, highest, lambda answer: answer.usage)
+                completion = await self._call(send, highest, lambda answer: answer.usage)
                 self._answered = True
                 break
             except RequestError as failure:
                 self._answered |= failure.action != "connect"
                 refused = refused_field(failure, body)
                 if refused is None:
-                    stopped = stop_error(
-                        failure, self.name, self.access.address, self.config.api_key_env
-                    )
+                    stopped = self._stop_error(failure)
                     if stopped and not (self._answered and failure.action == "connect"):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
-                    done = failed(str(failure), free, transient=failure.transient)
+                    completion = failed(str(failure), free, transient=failure.transient)
                     break
                 # Other requests, sent at the same time, may have been refused for the same reason.
                 if refused not in self.dropped:
                     self.dropped |= {refused}
                     logger.warning("%s refuses %s, left out from now on", self.name, refused)
-        if done.finish == "length" and highest.output > SHORT and not request.accept_truncated:
+        is_short = highest.output <= SHORT or request.accept_truncated
+        if completion.finish == "length" and not is_short:
             reason = f"the answer was truncated at its limit of {highest.output} tokens"
-            done = replace(done, failure=reason)
-            if not done.text.strip():
-                done = replace(done, finish="failed", failure=f"{reason}, before its first word")
-        return done.with_usage(seconds=time.perf_counter() - start)
+            completion = replace(completion, failure=reason)
+            if not completion.text.strip():
+                reason += ", before its first word"
+                completion = replace(completion, finish="failed", failure=reason)
+        return completion.with_usage(seconds=time.perf_counter() - start)
+
+    def _stop_error(self, failure: RequestError) -> MedalError | None:
+        return stop_error(failure, self.name, self.access.address, self.config.api_key_env)
 
     # -- likelihoods --------------------------------------------------------------------------
 
@@ -311,69 +315,58 @@ class RemoteModel(LanguageModel):
 
         Raises ConfigError if the server returns none, ServerError if it fails for now.
         """
-        template, limit, name = self.template, self.config.context, self.name
-
-        def without(reason: str) -> ConfigError:
-            return ConfigError(
-                f"{name} does not return log-probabilities: {reason}",
-                hint="use a server with echo and logprobs (vLLM), or a local model",
-            )
-
         if self.config.base_url is None or "api.openai.com" in self.config.base_url:
-            raise without("the provider's own server does not echo a prompt")
-        if template is None:
+            raise self._no_likelihoods("the provider's own server does not echo a prompt")
+        if self.template is None:
             raise ConfigError(
-                f"{name}: likelihoods from a server need the model's tokenizer",
+                f"{self.name}: likelihoods from a server need the model's tokenizer",
                 hint="llm.tokenizer=HUB_ID or a folder",
             )
+        sequences = list(map(self.template.sequence, chain.from_iterable(groups)))
+        for sequence in sequences:
+            self.require_room(len(sequence.ids) + 1)  # the server also writes a token
+        likelihoods: dict[int, Likelihood] = {}
+        score = partial(self._likelihood, joint=joint)
+        run(self._all(sequences, score, likelihoods.__setitem__))
+        ordered = (likelihoods[index] for index in range(len(sequences)))
+        return [list(islice(ordered, len(group))) for group in groups]
 
-        async def ask(client: AsyncOpenAI, continuation: Continuation) -> Likelihood:
-            sequence = template.sequence(continuation)
-            start, length = sequence.start, len(sequence.ids)
-            if length >= limit:
-                raise ConfigError(f"{length} tokens do not fit the {limit} of {name}")
-            highest = Usage(input=length, output=1)
+    def _no_likelihoods(self, reason: str) -> ConfigError:
+        return ConfigError(
+            f"{self.name} does not return log-probabilities: {reason}",
+            hint="use a server with echo and logprobs (vLLM), or a local model",
+        )
 
-            async def send() -> tuple[Likelihood, Usage]:
-                raw = await client.completions.with_raw_response.create(
-                    model=self.config.model,
-                    prompt=list(sequence.ids),
-                    max_tokens=1,
-                    temperature=0,
-                    echo=True,
-                    logprobs=1,
-                )
-                try:
-                    echo = Echo.model_validate(raw.http_response.json())
-                except ValidationError as error:
-                    if "token_logprobs" in {part for e in error.errors() for part in e["loc"][:-1]}:
-                        reason = "the echo has a number that is no log-probability"
-                        raise RequestError(reason, "retry", billed=True) from None
-                    raise RequestError("the server echoes no log-probabilities") from None
-                echoed = echo.choices[0].logprobs.token_logprobs[:length]
-                values = [min(p, 0.0) for p in echoed[1:] if p is not None]
-                if len(values) < length - 1:
-                    raise RequestError("the server does not echo a log-probability for each token")
-                before = sum(values[: start - 1]) if joint else None
-                likelihood = Likelihood(tuple(values[start - 1 :]), before, start - 1)
-                return likelihood, priced(echo.usage, highest, self.cost)
+    async def _likelihood(
+        self, client: AsyncOpenAI, sequence: TokenSequence, *, joint: bool
+    ) -> Likelihood:
+        highest = Usage(input=len(sequence.ids), output=1)
 
-            try:
-                return (await self._call(send, highest, lambda pair: pair[1]))[0]
-            except RequestError as error:
-                if error.transient:
-                    hint = "run the same command again to resume"
-                    raise ServerError(f"{name}: {error}", hint=hint) from None
-                if error.action == "model":  # 404: no such endpoint; it may know the model
-                    raise without(str(error)) from None
-                stopped = stop_error(error, name, self.access.address, self.config.api_key_env)
-                raise stopped or without(str(error)) from None
+        async def send() -> tuple[list[float], Usage]:
+            raw = await client.completions.with_raw_response.create(
+                model=self.config.model,
+                prompt=list(sequence.ids),
+                max_tokens=1,
+                temperature=0,
+                echo=True,
+                logprobs=1,
+            )
+            logprobs, reported = read_echo(raw.http_response.json(), len(sequence.ids))
+            return logprobs, priced(reported, highest, self.cost)
 
-        found: dict[int, Likelihood] = {}
-        flat = [continuation for group in groups for continuation in group]
-        run(self._all(flat, ask, found.__setitem__))
-        ordered = iter(range(len(flat)))
-        return [[found[next(ordered)] for _ in group] for group in groups]
+        try:
+            logprobs, _ = await self._call(send, highest, lambda answer: answer[1])
+        except RequestError as error:
+            if error.transient:
+                hint = "run the same command again to resume"
+                raise ServerError(f"{self.name}: {error}", hint=hint) from None
+            stopped = None
+            if error.action != "model":  # 404: no such endpoint; the server may know the model
+                stopped = self._stop_error(error)
+            raise stopped or self._no_likelihoods(str(error)) from None
+        first = sequence.start - 1  # the first token has no log-probability
+        prefix = sum(logprobs[:first]) if joint else None
+        return Likelihood(tuple(logprobs[first:]), prefix, first)
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:

@@ -14,15 +14,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import Count, Usage
-from medal_judges.models.llm.protocol import ChatRequest, Completion, TokenChoice, failed
+from medal_judges.models.llm.protocol import ChatRequest, Completion, Finish, TokenChoice, failed
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.secrets import without_secrets
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
 
 logger = logging.getLogger(__name__)
 
@@ -128,6 +131,10 @@ def map_error(error: Exception, address: str) -> Exception:
         return RequestError("the answer's body is not valid JSON", "retry", billed=True)
     if not isinstance(error, openai.APIStatusError):
         return error
+    return _status_error(error)
+
+
+def _status_error(error: APIStatusError) -> RequestError:
     body = error.body if isinstance(error.body, dict) else {}
     status, headers, after = error.status_code, error.response.headers, None
     reason = f"HTTP {status}: {words(body.get('message') or error.message)}"
@@ -140,8 +147,10 @@ def map_error(error: Exception, address: str) -> Exception:
         action = "account"
     elif status == 403 and "flagged_input" in str(body.get("metadata")):
         action = "refuse"  # a gateway's moderation is about the text of this request (OpenRouter)
-    elif action == "retry" and (after := retry_after(headers)) is not None and after > LONGEST:
-        action, reason = "wait", f"{reason}; the server asks to wait {after:.0f} s"
+    elif action == "retry":
+        after = retry_after(headers)
+        if after is not None and after > LONGEST:
+            action, reason = "wait", f"{reason}; the server asks to wait {after:.0f} s"
     field = error.param if isinstance(error.param, str) else None
     return RequestError(reason, action, status=status, field=field, after=after)
 
@@ -192,9 +201,11 @@ def chat_body(
     body: dict[str, Any] = {
         "model": config.model,
         "messages": [{"role": m.role, "content": m.content} for m in request.messages],
-        next((name for name in names if name not in dropped), ""): None
-        if request.unlimited
-        else limit,
+    }
+    allowed = [name for name in names if name not in dropped]
+    if allowed and not request.unlimited:
+        body[allowed[0]] = limit
+    body |= {
         "temperature": request.temperature,
         "top_p": request.top_p,
         "reasoning_effort": config.reasoning_effort,
@@ -207,24 +218,25 @@ def chat_body(
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     if request.top_logprobs and "logprobs" not in dropped:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
-    return {k: v for k, v in body.items() if k and k not in dropped and v is not None}
+    return {k: v for k, v in body.items() if k not in dropped and v is not None}
 
 
 def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | None:
     """The field of ``body`` that a refusal complains about and that can be left out."""
     if failure.status not in (400, 422):
         return None
-    reason, named = str(failure).partition(": ")[2], re.split(r"[.\[]", failure.field or "")[0]
-    if "logprobs" in body and re.search(r"\b(top_)?logprobs\b", f"{named} {reason}"):
+    reason, blamed = str(failure).partition(": ")[2], re.split(r"[.\[]", failure.field or "")[0]
+    if "logprobs" in body and re.search(r"\b(top_)?logprobs\b", f"{blamed} {reason}"):
         return "logprobs"
     fields = [name for name in (*_LIMITS, *_OPTIONAL) if name in body]
-    about = named if named in fields else None
-    if about is None and _UNKNOWN.search(reason):
-        about = next((name for name in fields if re.search(rf"\b{name}\b", reason)), None)
+    if blamed not in fields and _UNKNOWN.search(reason):
         if "json_schema" in reason and "response_format" in body:
-            about = "response_format"
+            return "response_format"
+        blamed = next((name for name in fields if re.search(rf"\b{name}\b", reason)), "")
     # A limit of tokens that is only too high stays: it bounds the cost.
-    return None if about in _LIMITS and _TOO_MUCH.search(reason) else about
+    if blamed not in fields or (blamed in _LIMITS and _TOO_MUCH.search(reason)):
+        return None
+    return blamed
 
 
 # -- answers --------------------------------------------------------------------------------------
@@ -313,9 +325,10 @@ def read_answer(
 
     Raises RequestError if the body is not a chat completion: servers under load send such bodies.
     """
-    if isinstance(answer, dict) and (inside := answer.get("error")):  # some gateways answer 200
-        message = (inside.get("message") if isinstance(inside, dict) else None) or inside
-        raise RequestError(f"an error instead of an answer: {words(message)}", "retry")
+    if isinstance(answer, dict) and (problem := answer.get("error")):  # some gateways answer 200
+        if isinstance(problem, dict):
+            problem = problem.get("message") or problem
+        raise RequestError(f"an error instead of an answer: {words(problem)}", "retry")
     try:
         read = _Answer.model_validate(answer)
     except (ValidationError, RecursionError):
@@ -330,16 +343,35 @@ def read_answer(
         return failed("the answer contains the key or the password of the server", usage)
     if choice.finish_reason == "content_filter":
         return failed("the server's content filter stopped the answer", usage)
-    finish: Any = "length" if choice.finish_reason == "length" else "stop"
+    finish: Finish = "length" if choice.finish_reason == "length" else "stop"
     if finish == "stop" and not text.strip() and not request.accept_truncated:
         return failed("an empty answer", usage)
-    tokens: list[TokenChoice] = []
-    for each in (choice.logprobs and request.top_logprobs and choice.logprobs.content) or ():
-        others = {a.token: min(a.logprob, 0.0) for a in each.top_logprobs or ()}
-        others[each.token] = own = min(each.logprob, 0.0)
-        # A token that is its own only alternative would pass for certain.
-        tokens.append(TokenChoice(each.token, own, others if len(others) > 1 else {}))
-    return Completion(text, finish, enforced=enforced, tokens=tuple(tokens), usage=usage)
+    tokens: tuple[TokenChoice, ...] = ()
+    if request.top_logprobs and choice.logprobs:
+        tokens = tuple(map(_token_choice, choice.logprobs.content or ()))
+    return Completion(text, finish, enforced=enforced, tokens=tokens, usage=usage)
+
+
+def _token_choice(token: _Token) -> TokenChoice:
+    alternatives = {a.token: min(a.logprob, 0.0) for a in token.top_logprobs or ()}
+    alternatives[token.token] = logprob = min(token.logprob, 0.0)
+    if len(alternatives) == 1:  # a token that is its own only alternative would pass for certain
+        alternatives = {}
+    return TokenChoice(token.token, logprob, alternatives)
+
+
+def read_echo(answer: object, length: int) -> tuple[list[float], WireUsage | None]:
+    """The log-probabilities of all but the first of a prompt's ``length`` tokens, and the reported
+    usage. Raises RequestError."""
+    try:
+        echo = Echo.model_validate(answer)
+    except ValidationError:
+        raise RequestError("the server echoes no log-probabilities") from None
+    echoed = echo.choices[0].logprobs.token_logprobs[1:length]
+    logprobs = [min(logprob, 0.0) for logprob in echoed if logprob is not None]
+    if len(logprobs) < length - 1:
+        raise RequestError("the server does not echo a log-probability for each token")
+    return logprobs, echo.usage
 
 
 def priced(
@@ -356,16 +388,17 @@ def priced(
         cached = (reported.prompt_tokens_details or _Details()).cached_tokens or 0
         reasoning = (reported.completion_tokens_details or _Details()).reasoning_tokens or 0
         # Some servers count the reasoning in the total only; it is billed as output.
-        rest = (reported.total_tokens or 0) - reported.prompt_tokens
-        output = max(reported.completion_tokens, rest, reasoning)
+        beyond_prompt = (reported.total_tokens or 0) - reported.prompt_tokens
+        output = max(reported.completion_tokens, beyond_prompt, reasoning)
         if cached <= reported.prompt_tokens and (output or not wrote):
             usage = Usage(reported.prompt_tokens, cached, output, reasoning)
             return replace(usage, money=price(usage))
     money = price(highest)
-    _warn_once("" if money is None else ": answers count at their highest price")
+    consequence = "" if money is None else ": answers count at their highest price"
+    _warn_once(consequence)
     return Usage(money=money)
 
 
 @cache
-def _warn_once(counted: str) -> None:
-    logger.warning("the server reports no plausible number of tokens%s", counted)
+def _warn_once(consequence: str) -> None:
+    logger.warning("the server reports no plausible number of tokens%s", consequence)

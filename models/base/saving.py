@@ -424,26 +424,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         raise JudgeLoadError(f"{path}: a damaged safetensors file: {error}") from error
 
 
-def load_weights(module: nn.Module, path: Path, *, besides: str = "") -> None:
-    """Loads the weights in ``path`` into ``module``. Weights whose names begin with ``besides`` (if
-    it is not empty) are in ``module`` already and not in the file.
-
-    Raises JudgeLoadError that names missing, unexpected and misshapen keys: a head with random
-    weights would return wrong scores.
-    """
-    state, expected, module_weights = read_weights(path), module.state_dict(), {}
-    for name in list(expected):
-        if besides and name.startswith(besides):
-            module_weights[name] = expected.pop(name)
-    require_same_keys(expected, state, path)
-    module.load_state_dict(module_weights | state)
-
-
 def require_same_keys(
     expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path
 ) -> None:
     """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing
-    compared with ``expected``, unexpected, or of another shape."""
+    compared with ``expected``, unexpected, or of another shape: a head with random weights would
+    return wrong scores."""
     misshapen = []
     for key in expected.keys() & state.keys():
         shape, right = list(state[key].shape), list(expected[key].shape)

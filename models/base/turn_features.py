@@ -13,11 +13,9 @@ import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import numpy as np
-from pydantic import AfterValidator
 
 from medal_judges.records.dialogue import Dialogue
 
@@ -62,18 +60,6 @@ USUAL_FEATURES = tuple(
 )
 ROLE_INDEX = {"user": 0, "assistant": 1}
 
-
-def _known(names: tuple[str, ...], features: Sequence[str]) -> tuple[str, ...]:
-    if unknown := [name for name in names if name not in features]:
-        raise ValueError(f"no feature {unknown}; there are {', '.join(features)}")
-    return names
-
-
-# Fields of configs.
-SurfaceFeatures = Annotated[
-    tuple[str, ...], AfterValidator(partial(_known, features=FEATURE_NAMES))
-]
-TurnFeatures = Annotated[tuple[str, ...], AfterValidator(partial(_known, features=ALL_FEATURES))]
 
 # Scripts without spaces are cut into pieces about as long as a word: with single characters, three
 # of which are one word of Japanese, an answer that repeats the user's word would echo a phrase.

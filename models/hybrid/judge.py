@@ -254,9 +254,7 @@ class HybridJudge(Judge):
         self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
             for key, (member, own_name) in combination.asked(dimension.name, members).items():
-                # ``judge:own`` is fitted with its sign.
-                is_same_kind = key == member
-                _require_dimension(members[member], own_name, dimension, is_same_kind)
+                _check_dimension(members[member], own_name, dimension, key)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
@@ -408,11 +406,9 @@ class HybridJudge(Judge):
         )
 
 
-def _require_dimension(
-    member: Member, own_name: str, dimension: Dimension, is_same_kind: bool
-) -> None:
-    """Raises ConfigError if the member lacks its dimension ``own_name`` for the hybrid's
-    ``dimension``, or, with ``is_same_kind``, if their good ends differ."""
+def _check_dimension(member: Member, own_name: str, dimension: Dimension, key: str) -> None:
+    """Raises ConfigError if the member cannot answer the hybrid's ``dimension`` with its
+    ``own_name``. ``key``: see Combination."""
     name, names = member.name, [d.name for d in member.judge.dimensions]
     hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
     if own_name not in names:
@@ -421,7 +417,7 @@ def _require_dimension(
             hint=f"it has: {', '.join(names)}; {hint}",
         )
     good = member.judge.dimension(own_name).good
-    if is_same_kind and good != dimension.good:
+    if key == name and good != dimension.good:  # ``judge:own`` is fitted with its sign
         raise ConfigError(
             f"member {name}: the good end of {own_name!r} is {good!r}, that of "
             f"{dimension.name!r} is {dimension.good!r}",

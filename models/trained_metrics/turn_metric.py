@@ -24,7 +24,7 @@ from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
 from medal_judges.models.llm.protocol import oldest_kept
 from medal_judges.models.model_files import network_hash, tokenizer_hash
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
@@ -74,13 +74,18 @@ def load_checkpoint(
     short = model.rstrip("/").rsplit("/", 1)[-1]
     folder = folder_of(model, config.revision)
     if not any(folder.glob("*.safetensors")):
+        commands = []
+        for name in (network_class, "AutoTokenizer"):
+            commands.append(
+                f'python -c "from transformers import {name} as M; '
+                f"M.from_pretrained('{model}').save_pretrained('{short}-safetensors')\""
+            )
         raise JudgeLoadError(
             f"{model}: there is no safetensors file, and other files of weights are not "
             "loaded (a pickle can run code)",
-            hint=f"if you trust the model, load its {network_class} and AutoTokenizer once with "
-            f"transformers, write both with save_pretrained('{short}-safetensors'), and then: "
-            f"model={short}-safetensors; or, if the Hub has a pull request with converted "
-            "weights: revision=refs/pr/N",
+            hint=f"if you trust the model, convert it once:\n  {' && '.join(commands)}\n"
+            f"  and then: model={short}-safetensors; or, if the Hub has a pull request with "
+            "converted weights: revision=refs/pr/N",
         )
     words = folder_of(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)

@@ -114,17 +114,15 @@ def _processors(
 ) -> LogitsProcessorList:
     """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
     shaped = LogitsProcessorList()
-    schemas = [request.schema for request in requests]
-    if any(schema is not None for schema in schemas):
-        shaped.append(GrammarMask(tokenizer, schemas))
+    if any(request.schema is not None for request in requests):
+        shaped.append(GrammarMask(tokenizer, [request.schema for request in requests]))
     if any(request.presence_penalty or request.frequency_penalty for request in requests):
         shaped.append(Penalties(requests, begin))
     if any(request.temperature > 0 for request in requests):
         shaped.append(SeededSampling(requests))
     if stop:
         shaped.append(StopAfter(stop, begin, tokenizer))
-    limits = [request.max_tokens for request in requests]
-    shaped.append(MaxTokens(limits, begin, tokenizer.eos_token_id))
+    shaped.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
     return shaped
 
 

@@ -87,8 +87,7 @@ def passes(tree: Tree, limit: int = PASS_TOKENS) -> Iterator[list[int]]:
     root: list[int] = []
     subtrees: dict[int, list[int]] = {}
     for i, parent in enumerate(tree.parents):
-        is_root = parent < base
-        root.append(i if is_root else root[parent - base])
+        root.append(i if parent < base else root[parent - base])
         subtrees.setdefault(root[i], []).append(i)
     current: list[int] = []
     for members in subtrees.values():

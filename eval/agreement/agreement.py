@@ -8,6 +8,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
@@ -21,10 +22,10 @@ from medal_judges.eval.metaeval.ceiling import (
 from medal_judges.eval.metaeval.metaeval import kind_of
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
-from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.console import print_tables, rich_table, wide_console
-from medal_judges.report.page import Section, counted, facts_section, write_page
-from medal_judges.report.table import Figured, Row, Table, slug
+from medal_judges.records.labelled import LabelledDialogue, Scale
+from medal_judges.report.console import Printout, rich_table
+from medal_judges.report.page import Block, Page, Section, counted, facts_section
+from medal_judges.report.table import Cell, Figured, Row, Table, slug
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
@@ -32,6 +33,7 @@ from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import (
     BESIDE,
     WHOM,
+    Clusters,
     Lead,
     choose_clusters,
     estimated,
@@ -39,7 +41,6 @@ from medal_judges.stats.intervals import (
     too_few,
     wilson,
 )
-from medal_judges.storage.files import write_json
 
 ALL = "all"  # every language together
 PEOPLE, POSITIONS = "people", "positions"
@@ -48,6 +49,12 @@ _POSITIONS_NOTE = (
     "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
     "depend on it."
 )
+
+
+_GRIDS = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
+# Columns of the table of figures in the terminal.
+_PRINTED = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
+Numbers = npt.NDArray[np.intp]
 
 
 class AgreementOptions(Config):
@@ -104,220 +111,277 @@ def agreements(
 
     Raises MedalError for a dimension that no row has, and if rows state different scales for one.
     """
-    known = dict.fromkeys(name for row in rows for name in row.labels)
-    ordered = sorted(known, key=lambda name: name == "overall")
+    labelled = dict.fromkeys(name for row in rows for name in row.labels)
+    names = sorted(labelled, key=lambda name: name == "overall")
     langs = sorted({row.dialogue.lang for row in rows})
-    found = []
-    for name in dimensions or ordered:
-        if name not in known:
-            raise MedalError(
-                f"no row has the dimension {name!r}", hint=f"there: {', '.join(ordered)}"
-            )
-        scales = {scale for row in rows if (scale := row.scales.get(name)) is not None}
-        if len(scales) > 1:
-            two = " and ".join(f"{low:g} to {high:g}" for low, high in sorted(scales)[:2])
-            raise MedalError(
-                f"answers to {name!r} are on several scales: {two}",
-                hint="convert them to one scale, or split the file by scale",
-            )
+    if len(langs) > 1:
+        langs.append(ALL)
+    measured = []
+    for name in dimensions or names:
+        if name not in labelled:
+            hint = f"there: {', '.join(names)}"
+            raise MedalError(f"no row has the dimension {name!r}", hint=hint)
+        scale = _common_scale(rows, name)
         kind = kind_of(rows, name)
-        answered = [row for row in rows if row.has_label(name)]
-        for lang in [*langs, *([ALL] if len(langs) > 1 else [])]:
-            chosen = [row for row in answered if lang in (ALL, row.dialogue.lang)]
-            values = answer_matrix(chosen, name)
-            by_person, named, annotators = answers_by_annotator(chosen, name, values)
-            given = np.isfinite(values)
-            answers = given.sum(axis=1)
-            released = any(row.aggregated for row in chosen)
-            ceiling: dict[str, Estimate] = {}
-            if released or not (answers > 1).any():
-                reason = "no row has answers of two annotators"
-                if released:
-                    reason = "released as means or votes, without single answers"
-                graded = ("adjacent",) if kind == "ordinal" else ()
-                figures = undefined(("exact", *graded, "alpha", "spearman"), reason)
-            else:
-                tolerance = tolerance_of(next(iter(scales), None), values)
-                answers_of = Values(values, tolerance), Values(by_person, tolerance)
-                figures, ceiling = _figures(chosen, kind, *answers_of, lead)
-            found.append(
-                Agreement(
-                    dimension=name,
-                    kind=kind,
-                    lang=lang,
-                    rows=len(chosen),
-                    shared=int((answers > 1).sum()),
-                    pairs=int((answers * (answers - 1) // 2).sum()),
-                    annotators=annotators,
-                    columns=PEOPLE if named else POSITIONS,
-                    mean=float(values[given].mean()) if given.any() else None,
-                    measurement=MEASUREMENT[kind],
-                    figures=figures,
-                    ceiling=ceiling,
-                    clusters=choose_clusters(*_named(chosen), lead).unit,
-                )
-            )
-    return found
+        for lang in langs:
+            of_lang = [row for row in rows if lang in (ALL, row.dialogue.lang)]
+            answered = [row for row in of_lang if row.has_label(name)]
+            measured.append(_agreement(answered, name, kind, lang, scale, lead))
+    return measured
+
+
+def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | None:
+    """Returns the scale that rows state, if any. Raises MedalError if they state several."""
+    scales: set[Scale] = set()
+    for row in rows:
+        if (scale := row.scales.get(dimension)) is not None:
+            scales.add(scale)
+    if len(scales) > 1:
+        texts = [f"{low:g} to {high:g}" for low, high in sorted(scales)]
+        raise MedalError(
+            f"answers to {dimension!r} are on several scales: {' and '.join(texts[:2])}",
+            hint="convert them to one scale, or split the file by scale",
+        )
+    return next(iter(scales), None)
+
+
+def _agreement(
+    rows: Sequence[LabelledDialogue],
+    dimension: str,
+    kind: Kind,
+    lang: str,
+    scale: Scale | None,
+    lead: Lead,
+) -> Agreement:
+    """Returns the agreement on one dimension of rows that all have an answer."""
+    answers = answer_matrix(rows, dimension)
+    by_person, is_named, annotators = answers_by_annotator(rows, dimension, answers)
+    counts = np.isfinite(answers).sum(axis=1)
+    ceiling: dict[str, Estimate] = {}
+    is_aggregated = any(row.aggregated for row in rows)
+    if is_aggregated or not (counts > 1).any():
+        reason = "no row has answers of two annotators"
+        if is_aggregated:
+            reason = "released as means or votes, without single answers"
+        names = ["exact", "alpha", "spearman"]
+        if kind == "ordinal":
+            names.insert(1, "adjacent")
+        figures = undefined(names, reason)
+    else:
+        tolerance = tolerance_of(scale, answers)
+        people = Values(by_person, tolerance)
+        figures, ceiling = _figures(rows, kind, Values(answers, tolerance), people, lead)
+    return Agreement(
+        dimension=dimension,
+        kind=kind,
+        lang=lang,
+        rows=len(rows),
+        shared=int((counts > 1).sum()),
+        pairs=int((counts * (counts - 1) // 2).sum()),
+        annotators=annotators,
+        columns=PEOPLE if is_named else POSITIONS,
+        mean=float(answers[np.isfinite(answers)].mean()) if counts.any() else None,
+        measurement=MEASUREMENT[kind],
+        figures=figures,
+        ceiling=ceiling,
+        clusters=_clusters(rows, lead).unit,
+    )
+
+
+def _clusters(rows: Sequence[LabelledDialogue], lead: Lead) -> Clusters:
+    chatbots = [row.dialogue.chatbot for row in rows]
+    return choose_clusters(chatbots, [row.group for row in rows], lead)
 
 
 def _figures(
-    rows: Sequence[LabelledDialogue],
-    kind: Kind,
-    answers: Values,
-    people: Values,
-    lead: Lead,
+    rows: Sequence[LabelledDialogue], kind: Kind, answers: Values, people: Values, lead: Lead
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Returns the figures and the ceiling. ``people`` has the ``answers`` by annotator if
     annotators are named. Spearman's correlation is averaged over pairs of annotators, weighted by
     the rows that both answered."""
-    paired = np.isfinite(answers.numbers).sum(axis=1) > 1
+    is_shared = np.isfinite(answers.numbers).sum(axis=1) > 1
     # A row with one answer takes no part, so it must not count towards an interval either.
-    rows = [row for row, has in zip(rows, paired, strict=True) if has]
-    answers, people = answers[paired], people[paired]
-    values, given = answers.numbers, np.isfinite(people.numbers)
-    clusters = choose_clusters(*_named(rows), lead)
+    rows = [row for row, shared in zip(rows, is_shared, strict=True) if shared]
+    answers, people = answers[is_shared], people[is_shared]
+    clusters = _clusters(rows, lead)
     measurement = MEASUREMENT[kind]
-    alpha_of = alpha_statistic(values, measurement)
-    in_order = [np.sort(row[np.isfinite(row)]) for row in values]
-    sizes = np.array([len(row) for row in in_order])
-    pairs = sizes * (sizes - 1) / 2
-    close = {}  # of each row the number of pairs of answers at most a distance apart
-    for key, distance in {"exact": 0.0, "adjacent": 1.0}.items():
-        far = distance + answers.tolerance
-        upto = [np.searchsorted(row, row + far, side="right").sum() for row in in_order]
-        if key == "exact" or kind == "ordinal":
-            close[key] = np.array(upto) - sizes * (sizes + 1) / 2
-    both = []  # pairs of annotators, with the rows that both answered
-    for a, b in combinations(busiest(people.numbers), 2):
-        shared = np.flatnonzero(given[:, a] & given[:, b])
-        if len(shared) >= MIN_ROWS:
-            both.append((shared, people[shared, a], people[shared, b]))
+    alpha_of = alpha_statistic(answers.numbers, measurement)
+    pairs, close = _close_pairs(answers, kind)
+    annotator_pairs = _annotator_pairs(people)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         figures = {key: ratio(weights @ count, weights @ pairs) for key, count in close.items()}
         total, size = np.zeros(len(weights)), np.zeros(len(weights))
-        for shared, one, other in both:
-            mine = weights[:, shared]
-            rho = weighted_spearman(one, other, mine)  # NaN if a side is constant
-            total += np.where(np.isfinite(rho), rho * mine.sum(axis=1), 0.0)
-            size += np.where(np.isfinite(rho), mine.sum(axis=1), 0.0)
+        for shared_rows, first, second in annotator_pairs:
+            part = weights[:, shared_rows]
+            rho = weighted_spearman(first, second, part)  # NaN if a side is constant
+            weight = np.where(np.isfinite(rho), part.sum(axis=1), 0.0)
+            total += np.nan_to_num(rho) * weight
+            size += weight
         return figures | {"alpha": alpha_of(weights), "spearman": ratio(total, size)}
 
-    none = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = estimated(statistic, clusters, none)
+    undefined_reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
+    estimates = estimated(statistic, clusters, undefined_reason)
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")
-    elif why := no_interval(values, measurement):
-        estimates["alpha"] = Estimate(alpha, reason=why)
-    for key in ("exact", "adjacent"):
+    elif reason := no_interval(answers.numbers, measurement):
+        estimates["alpha"] = Estimate(alpha, reason=reason)
+    for key in close:
         # The jackknife sees no spread at 0 or 1: Wilson's interval, one trial a cluster.
-        if key in estimates and estimates[key].value in (0, 1) and not too_few(clusters):
-            share = estimates[key].value or 0.0
+        share = estimates[key].value
+        if share in (0, 1) and not too_few(clusters):
             low, high = wilson(share * clusters.count, clusters.count)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
     return estimates, human_ceiling(answers, kind, clusters)
 
 
-def _named(rows: Sequence[LabelledDialogue]) -> tuple[list[str | None], list[str]]:
-    return [row.dialogue.chatbot for row in rows], [row.group for row in rows]
+def _close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
+    """Returns for each row the number of pairs of answers, and of those that are equal and (graded
+    dimensions only) at most 1 apart."""
+    distances = {"exact": 0.0}
+    if kind == "ordinal":
+        distances["adjacent"] = 1.0
+    pairs = np.zeros(len(answers))
+    close = {key: np.zeros(len(answers)) for key in distances}
+    for first, second in combinations(answers.numbers.T, 2):
+        gap = np.abs(first - second)  # NaN if one of them gave no answer
+        pairs += np.isfinite(gap)
+        for key, distance in distances.items():
+            close[key] += gap <= distance + answers.tolerance
+    return pairs, close
 
 
-def write_agreement(
-    agreements: Sequence[Agreement], heading: str, facts: Sequence[tuple[str, str]], folder: Path
-) -> Path:
-    """Writes agreement.html, agreement.json and tables/ (CSV and LaTeX): of languages by dimensions
-    percent (MEDAL, Table 4; ±1 in a head: within one step), alpha (Table 5) and spearman, and all
-    figures; returns the page's path."""
-    record = {"facts": dict(facts), "agreement": [asdict(one) for one in agreements]}
-    write_json(folder / "agreement.json", record)
-    names = list(dict.fromkeys(one.dimension for one in agreements))
-    langs = list(dict.fromkeys(one.lang for one in agreements))
-    sections, tables = [], {"figures": _figure_table(agreements)}
-    titles = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
-    for anchor, title in titles.items():
-        heads = {name: name for name in names}
-        at = {}
-        for one in agreements:
-            graded = anchor == "percent" and one.kind == "ordinal"
-            key = "adjacent" if graded else "exact" if anchor == "percent" else anchor
-            at[one.lang, one.dimension] = one.figures[key]
-            heads[one.dimension] += " ±1" if graded and one.lang == langs[0] else ""
-        shown = (head.replace("_", " ") for head in heads.values())
-        rows: list[Row] = [(lang, *(at[lang, name] for name in names)) for lang in langs]
-        grid = tables[anchor] = Table(f"{title} by language", ("Language", *shown), rows)
-        unnamed = anchor == "spearman" and any(one.columns == POSITIONS for one in agreements)
-        sections.append(Section(anchor, title, [*[_POSITIONS_NOTE] * unnamed, grid]))
-    ceilings = _ceiling_tables(agreements)
+def _annotator_pairs(people: Values) -> list[tuple[Numbers, Values, Values]]:
+    """Returns the pairs of annotators that share enough rows: these rows, and both's answers."""
+    is_given = np.isfinite(people.numbers)
+    pairs = []
+    for first, second in combinations(busiest(people.numbers), 2):
+        rows = np.flatnonzero(is_given[:, first] & is_given[:, second])
+        if len(rows) >= MIN_ROWS:
+            pairs.append((rows, people[rows, first], people[rows, second]))
+    return pairs
+
+
+def agreement_page(
+    agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
+) -> Page:
+    """Returns agreement.html, agreement.json and tables of languages by dimensions: percent (MEDAL,
+    Table 4; ±1 in a head: within one step), alpha (Table 5) and spearman, and all figures."""
+    figures, ceilings = _figure_table(agreements), _ceiling_tables(agreements)
+    tables = {"figures": figures}
+    sections = []
+    for anchor, heading in _GRIDS.items():
+        tables[anchor] = _grid(agreements, anchor, heading)
+        blocks: list[Block] = [tables[anchor]]
+        if anchor == "spearman" and _has_positions(agreements):
+            blocks.insert(0, _POSITIONS_NOTE)
+        sections.append(Section(anchor, heading, blocks))
     sections += [
-        Section("figures", "All figures", [tables["figures"]]),
+        Section("figures", "All figures", [figures]),
         Section("ceilings", "Human ceilings", ceilings),
         facts_section(facts),
     ]
     tables |= {slug(table.title): table for table in ceilings}
-    subtitle = counted([(len(names), "dimension"), (len({*langs} - {ALL}), "language")])
-    path = folder / "agreement.html"
-    return write_page(path, heading, subtitle, sections, leads=__package__, tables=tables)
+    dimensions = {agreement.dimension for agreement in agreements}
+    langs = {agreement.lang for agreement in agreements} - {ALL}
+    return Page(
+        name="agreement",
+        title=title,
+        subtitle=counted([(len(dimensions), "dimension"), (len(langs), "language")]),
+        sections=sections,
+        leads=__package__,
+        tables=tables,
+        record={"facts": dict(facts), "agreement": [asdict(part) for part in agreements]},
+        printout=Printout(
+            tables=[rich_table(figures, _PRINTED, ("α",)), *map(rich_table, ceilings)],
+            notes=_notes(agreements),
+        ),
+    )
+
+
+def _has_positions(agreements: Sequence[Agreement]) -> bool:
+    return any(agreement.columns == POSITIONS for agreement in agreements)
+
+
+def _notes(agreements: Sequence[Agreement]) -> list[str]:
+    """Says what ρ mixes, and why α has no interval or no value."""
+    notes = [_POSITIONS_NOTE] * _has_positions(agreements)
+    names_by_reason: dict[str, list[str]] = {}
+    for agreement in agreements:
+        if reason := agreement.figures["alpha"].reason:
+            name = f"{agreement.dimension} ({agreement.lang})"
+            names_by_reason.setdefault(reason, []).append(name)
+    return notes + [f"α: {reason}: {', '.join(names)}" for reason, names in names_by_reason.items()]
+
+
+def _grid(agreements: Sequence[Agreement], metric: str, heading: str) -> Table:
+    """Returns the table of languages by dimensions of one metric."""
+    columns: dict[str, str] = {}
+    cells: dict[str, dict[str, Estimate]] = {}
+    for agreement in agreements:
+        name, key = agreement.dimension.replace("_", " "), metric
+        if metric == "percent":
+            key = "adjacent" if agreement.kind == "ordinal" else "exact"
+        if key == "adjacent":
+            name += " ±1"
+        columns[agreement.dimension] = name
+        cells.setdefault(agreement.lang, {})[agreement.dimension] = agreement.figures[key]
+    rows: list[Row] = [
+        [lang, *(figures[name] for name in columns)] for lang, figures in cells.items()
+    ]
+    return Table(f"{heading} by language", ("Language", *columns.values()), rows)
 
 
 def _figure_table(agreements: Sequence[Agreement]) -> Table:
-    """Every figure with its counts, by language."""
+    """Returns every figure with its counts, by language."""
+    lead = leading(agreement.clusters for agreement in agreements)
+    has_beside = any(agreement.figures["alpha"].beside for agreement in agreements)
     rows: list[Row] = []
     headings: dict[int, str] = {}
-    lead = leading(one.clusters for one in agreements)
-    other = (
-        [f"α, {BESIDE[lead].lower()}"] if any(o.figures["alpha"].beside for o in agreements) else []
-    )
-    for one in sorted(agreements, key=lambda one: (one.lang == ALL, one.lang)):
-        if one.lang not in headings.values():
-            headings[len(rows)] = one.lang
-        rows.append((
-            one.dimension.replace("_", " "),
-            one.rows,
-            one.shared,
-            one.pairs,
-            f"{one.annotators} {one.columns}",
-            Estimate(one.mean, reason=None if one.mean is not None else "no answer"),
-            one.figures["exact"],
-            one.figures.get("adjacent", Estimate(None, reason="not a graded dimension")),
-            one.measurement,
-            one.figures["alpha"],
-            *[Figured(one.figures["alpha"].beside, bare=True) for _ in other],
-            one.figures["spearman"],
-        ))  # fmt: skip
+    for part in sorted(agreements, key=lambda part: (part.lang == ALL, part.lang)):
+        if part.lang not in headings.values():
+            headings[len(rows)] = part.lang
+        alpha = part.figures["alpha"]
+        not_graded = Estimate(None, reason="not a graded dimension")
+        cells: list[Cell] = [
+            part.dimension.replace("_", " "),
+            part.rows,
+            part.shared,
+            part.pairs,
+            f"{part.annotators} {part.columns}",
+            Estimate(part.mean, reason="no answer" if part.mean is None else None),
+            part.figures["exact"],
+            part.figures.get("adjacent", not_graded),
+            part.measurement,
+            alpha,
+        ]
+        if has_beside:
+            cells.append(Figured(alpha.beside, bare=True))
+        rows.append([*cells, part.figures["spearman"]])
+    beside = [f"α, {BESIDE[lead].lower()}"] * has_beside
     columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
-               "exact", "±1", "α is", "α", *other, "ρ")  # fmt: skip
-    note = f"95% intervals are for {WHOM[lead]}. The mean answer of an issue is the share of "
-    note += "answers that mark it."
+               "exact", "±1", "α is", "α", *beside, "ρ")  # fmt: skip
+    note = (
+        f"95% intervals are for {WHOM[lead]}. The mean answer of an issue is the share of answers "
+        "that mark it."
+    )
     return Table("Figures by language and dimension", columns, rows, note, headings)
 
 
 def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
-    """The human ceilings by language, of graded dimensions and of issues."""
+    """Returns the human ceilings by language, of graded dimensions and of issues."""
     tables = []
-    for title, binary, metrics in (
+    for title, is_issue, metrics in (
         ("Graded dimensions", False, ("spearman", "pearson", "kendall")),
         ("Issues", True, METRICS),
     ):
-        rows: list[Row] = [
-            (one.lang, one.dimension.replace("_", " "), *(one.ceiling[m] for m in metrics))
-            for one in agreements
-            if one.ceiling and (one.kind == "binary") == binary
-        ]
+        rows: list[Row] = []
+        for part in agreements:
+            if part.ceiling and (part.kind == "binary") == is_issue:
+                ceilings = [part.ceiling[metric] for metric in metrics]
+                rows.append([part.lang, part.dimension.replace("_", " "), *ceilings])
         if rows:
             columns = ("Language", "Dimension", *map(label, metrics))
             tables.append(Table(f"Human ceilings: {title}", columns, rows))
     return tables
-
-
-def print_agreement(agreements: Sequence[Agreement]) -> None:
-    """Prints the page's tables, α with its interval, and notes on them."""
-    printed = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
-    wide_console().print(rich_table(_figure_table(agreements), printed, intervals=("α",)))
-    notes = [_POSITIONS_NOTE] * any(one.columns == POSITIONS for one in agreements)
-    reasons: dict[str, list[str]] = {}
-    for one in agreements:
-        if reason := one.figures["alpha"].reason:
-            reasons.setdefault(reason, []).append(f"{one.dimension} ({one.lang})")
-    notes += [f"α: {why}: {', '.join(where)}" for why, where in reasons.items()]
-    print_tables(_ceiling_tables(agreements), notes)

@@ -18,8 +18,8 @@ from medal_judges.eval.agreement.agreement import (
     ALL,
     PEOPLE,
     POSITIONS,
+    agreement_page,
     agreements,
-    write_agreement,
 )
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.stats.alpha import alpha_statistic
@@ -154,7 +154,7 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
         for i in range(30)
     ]
     found = agreements(rows)
-    path = write_agreement(found, "<b>mine</b>", [("Rows", "30")], tmp_path)
+    path = agreement_page(found, "<b>mine</b>", [("Rows", "30")]).write(tmp_path)
     text = path.read_text(encoding="utf-8")
     assert "&lt;b&gt;mine" in text and "<b>mine" not in text
     assert 'id="ceilings"' in text

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import typer
-
 from medal_judges import __version__
 from medal_judges.cli import options as opt
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement.agreement import AgreementOptions
 from medal_judges.reading.dialogues import reading_report
+from medal_judges.report.page import publish
 
 
 @opt.from_options
@@ -19,7 +18,7 @@ def agreement(options: AgreementOptions) -> None:
     """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
     dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX)."""
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.eval.agreement.agreement import agreements, print_agreement, write_agreement
+    from medal_judges.eval.agreement.agreement import agreement_page, agreements
     from medal_judges.eval.benchmark.sets import data_hash
     from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, WHOM
@@ -36,10 +35,7 @@ def agreement(options: AgreementOptions) -> None:
         raise MedalError(f"{source}: no row has labels", hint=hint)
     name = Path(source).name
     figures = agreements(rows, options.dimension, lead=options.interval_for)
-    print_agreement(figures)
     reading.show()
-    if out is None:
-        return
     facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
     facts += [("Conversations", str(len({row.group for row in rows})))]
     if labellers := sorted({str(r.extra["labels_by"]) for r in rows if "labels_by" in r.extra}):
@@ -47,4 +43,4 @@ def agreement(options: AgreementOptions) -> None:
         facts.append(("Answers", what))
     facts += [("Intervals", METHOD), ("Intervals are for", WHOM[options.interval_for])]
     facts += [EQUAL_FACT, ("medal-judges", __version__)]
-    typer.echo(write_agreement(figures, f"Agreement: {name}", facts, out))
+    publish(agreement_page(figures, f"Agreement: {name}", facts), out)

@@ -33,25 +33,29 @@ def boxed_folder(name: str | Path = BOXED) -> Path | None:
     return Path(str(files("medal_judges.models") / str(name)))
 
 
-def _is_saved_here(name: str, other: str) -> bool:
-    """Whether a judge is saved in the folder ``name``; if so, logs that ``other`` is not used."""
+def _is_saved_here(name: str, unused: str) -> bool:
+    """Whether a judge is saved in the folder ``name``; if so, logs that ``unused`` is not used."""
     if not (Path(name) / "judge.json").is_file():
         return False
-    if other:
-        logger.warning("%s: using the judge saved in the folder %s/, not %s", name, name, other)
+    if unused:
+        logger.warning("%s: using the judge saved in the folder %s/, not %s", name, name, unused)
     return True
 
 
 def shipped_names(folder: str) -> list[str]:
     """Returns the sorted names of the files in configs/FOLDER; YAML files without their ending."""
-    place = CONFIGS / folder
-    names = [each.name for each in place.iterdir()] if place.is_dir() else []
-    return sorted(n.removesuffix(".yaml") for n in names if n.endswith((".yaml", ".json")))
+    names = []
+    for file in (CONFIGS / folder).glob("*"):
+        if file.suffix in (".yaml", ".json"):
+            names.append(file.name.removesuffix(".yaml"))
+    return sorted(names)
 
 
 def shipped_file(name: str) -> Path:
     """Returns the path of ``FOLDER/NAME`` in configs/, NAME as in ``shipped_names``."""
-    return CONFIGS / (name if name.endswith(".json") else f"{name}.yaml")
+    if not name.endswith(".json"):
+        name += ".yaml"
+    return CONFIGS / name
 
 
 def about(folder: str, name: str) -> str:
@@ -73,7 +77,9 @@ def judge_file(name: str | Path) -> str | None:
     """
     text = str(name)
     short = text.removeprefix("configs/").removeprefix("judges/").removesuffix(".yaml")
-    shipped = f"configs/judges/{short}.yaml" if short in shipped_names(JUDGES) else None
+    shipped = None
+    if short in shipped_names(JUDGES):
+        shipped = f"configs/judges/{short}.yaml"
     if _is_saved_here(text, shipped or ""):
         return None
     if text.endswith((".yaml", ".yml")) and (Path(text).is_file() or shipped is None):
@@ -134,34 +140,45 @@ def overridden(
             raise ConfigError(f"override {override!r} is not of the form field=value")
         *groups, last = key.strip().split(".")
         group: Any = data
-        fields = kind.model_fields if kind else {}
+        fields: Mapping[str, Any] = {}
+        if kind:
+            fields = kind.model_fields
         for name in groups:
-            place = _place(group, name, override)
-            inner = group[place] if isinstance(group, list) else group.get(place)
+            key_or_index = _key_or_index(group, name, override)
+            if isinstance(group, list):
+                subgroup = group[key_or_index]
+            else:
+                subgroup = group.get(key_or_index)
             default: Any = None
             if name in fields:
                 default = fields[name].get_default(call_default_factory=True)
             is_group = isinstance(default, Config)
-            fields = type(default).model_fields if is_group else {}
-            if inner is None:  # absent, or an empty group in the YAML
-                inner = default.model_dump(exclude_unset=True) if is_group else {}
-            elif name == "llm" and isinstance(inner, str):  # short for {model: ...}
-                inner = {"model": inner}
-            elif not isinstance(inner, dict | list):
+            fields = {}
+            if is_group:
+                fields = type(default).model_fields
+            if subgroup is None:  # absent, or an empty group in the YAML
+                subgroup = {}
+                if is_group:
+                    subgroup = default.model_dump(exclude_unset=True)
+            elif name == "llm" and isinstance(subgroup, str):  # short for {model: ...}
+                subgroup = {"model": subgroup}
+            elif not isinstance(subgroup, dict | list):
                 raise ConfigError(f"override {key.strip()}: {name!r} is not a group of settings")
-            group[place] = inner
-            group = inner
-        group[_place(group, last, override)] = parse_yaml(value, f"override {override!r}")
+            group[key_or_index] = subgroup
+            group = subgroup
+        group[_key_or_index(group, last, override)] = parse_yaml(value, f"override {override!r}")
     return data
 
 
-def _place(group: object, name: str, override: str) -> Any:
+def _key_or_index(group: object, name: str, override: str) -> Any:
     """Returns ``name``, or the index of an element if ``group`` is a list. Raises ConfigError."""
     if not isinstance(group, list):
         return name
     if name.isdecimal() and int(name) < len(group):
         return int(name)
-    hint = f"its elements are 0 to {len(group) - 1}" if group else "it is empty"
+    hint = "it is empty"
+    if group:
+        hint = f"its elements are 0 to {len(group) - 1}"
     raise ConfigError(f"override {override!r}: {name!r} is no element of that list", hint=hint)
 
 
@@ -171,22 +188,24 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
         return kind.model_validate(data)
     except ValidationError as error:
         schema = kind.model_json_schema()
-        groups = [schema, *schema.get("$defs", {}).values()]
-        known = {name for group in groups for name in group.get("properties", ())}
+        keys: set[str] = set()
+        for group in (schema, *schema.get("$defs", {}).values()):
+            keys.update(group.get("properties", ()))
         problems = [f"{where}:"]
         for problem in error.errors():
             name, got = _typed_key(problem["loc"], data), problem.get("input")
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
-                guess = did_you_mean(str(problem["loc"][-1]), sorted(known))
-                if problem["loc"][-1] in known:
+                guess = did_you_mean(str(problem["loc"][-1]), sorted(keys))
+                if problem["loc"][-1] in keys:
                     guess = "it is a key of another group: GROUP.KEY=VALUE"
                 message = f"unknown key {name!r}; {guess}".rstrip("; ")
             elif name:  # for a whole config the value would be too long
                 message = f"{name}: {message} (got {got!r:.80})"
             # YAML does not read no, on, yes and 4 as text, and "no" is a language.
-            unquoted = problem["type"] == "string_type" and isinstance(got, bool | int | float)
-            problems.append(f"{message}; write it in quotes" if unquoted else message)
+            if problem["type"] == "string_type" and isinstance(got, bool | int | float):
+                message += "; write it in quotes"
+            problems.append(message)
         raise ConfigError("\n  ".join(problems)) from error
 
 
@@ -194,8 +213,8 @@ def _typed_key(location: Sequence[str | int], data: object) -> str:
     """Returns the key at ``location`` in ``data`` as a user types it: ``model.width``. Pydantic
     also puts the names of alternatives into a location: ``model.encoder.width``."""
     parts: list[str] = []
-    for place, part in enumerate(location):
-        is_last = place + 1 == len(location)
+    for number, part in enumerate(location, 1):
+        is_last = number == len(location)
         if isinstance(data, Mapping) and (part in data or is_last):
             parts.append(str(part))
             data = data.get(part)
@@ -261,12 +280,19 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
         except UnicodeDecodeError as error:
             raise ConfigError(f"{path}: not UTF-8 text") from error
     name = str(path).removeprefix("configs/").removesuffix(".yaml")
-    for shipped in (f"{folder}/{name}", name) if folder else (name,):
+    names_to_try = [name]
+    inside = name.split("/")[0]
+    if folder is not None:
+        names_to_try.insert(0, f"{folder}/{name}")
+        if "/" not in name:
+            inside = folder
+    for shipped in names_to_try:
         file = shipped_file(shipped)
         if file.is_file():
             return file.read_text(encoding="utf-8")
-    inside = name.split("/")[0] if "/" in name or folder is None else folder
-    known = shipped_names(inside)
-    near = did_you_mean(name.split("/")[-1], known)
-    hint = f"{near}shipped in configs/{inside}: {', '.join(known)}" if known else None
+    names = shipped_names(inside)
+    guess = did_you_mean(name.split("/")[-1], names)
+    hint = None
+    if names:
+        hint = f"{guess}shipped in configs/{inside}: {', '.join(names)}"
     raise ConfigError(f"no config file {path}", hint=hint)

@@ -31,7 +31,9 @@ def plain_cell(cell: object) -> object:
     try:
         float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        return f"'{cell}" if isinstance(cell, str) and cell.startswith(FORMULA) else cell
+        if isinstance(cell, str) and cell.startswith(FORMULA):
+            return f"'{cell}"
+        return cell
     return cell
 
 
@@ -51,7 +53,10 @@ class MedalError(Exception):
         self.message, self.hint = message, hint
 
     def __str__(self) -> str:
-        return visible(f"{self.message}\n  {self.hint}" if self.hint else self.message)
+        text = self.message
+        if self.hint:
+            text += f"\n  {self.hint}"
+        return visible(text)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without calling ``__init__``, whose arguments differ between subclasses."""
@@ -63,11 +68,12 @@ class RecordError(MedalError):
 
     def __init__(self, field: str, expected: str, got: object, row: object = None) -> None:
         try:
-            shown = repr(got)
+            got_text = repr(got)
         except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
-            shown = f"a {type(got).__name__}"
-        shown = shown if len(shown) <= 80 else shown[:77] + "..."
-        super().__init__(f"field {field!r}: expected {expected}, got {shown}")
+            got_text = f"a {type(got).__name__}"
+        if len(got_text) > 80:
+            got_text = got_text[:77] + "..."
+        super().__init__(f"field {field!r}: expected {expected}, got {got_text}")
         self.field, self.expected, self.row = field, expected, row
 
 
@@ -77,7 +83,10 @@ class DataError(MedalError):
     def __init__(
         self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None
     ):
-        at = f"{path}:{line}" if line is not None else str(path)
+        if line is not None:
+            at = f"{path}:{line}"
+        else:
+            at = str(path)
         super().__init__(f"{at}: {problem}", hint=hint)
         self.path, self.line, self.problem = str(path), line, problem
 
@@ -131,9 +140,11 @@ class MissingExtraError(MedalError):
         )
 
 
-def did_you_mean(name: str, known: Iterable[str], most: int = 1) -> str:
+def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
     """Returns ``did you mean 'turn'? `` with a space at its end if ``name`` may be a typo of one
-    (or of up to ``most``) of ``known``, else an empty text."""
+    (or of up to ``limit``) of ``names``, else an empty text."""
     # A swapped letter passes the cutoff (trun, turn: 0.75).
-    names = difflib.get_close_matches(name, list(known), n=most, cutoff=0.7)
-    return f"did you mean {' or '.join(map(repr, names))}? " if names else ""
+    matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)
+    if matches:
+        return f"did you mean {' or '.join(map(repr, matches))}? "
+    return ""

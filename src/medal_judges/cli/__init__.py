@@ -163,10 +163,11 @@ class PlainCommand(_PlainHelp, TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         pieces = []
-        for piece in super().collect_usage_pieces(ctx):
+        for usage in super().collect_usage_pieces(ctx):
             # Newer versions of Typer mark names, and put brackets around brackets.
-            piece = re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", re.sub(r"[{](.+)[}]", r"\1", piece))
-            pieces.append(re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), piece))
+            usage = re.sub(r"[{](.+)[}]", r"\1", usage)
+            usage = re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", usage)
+            pieces.append(re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), usage))
         return pieces
 
 
@@ -178,14 +179,21 @@ class PlainTyper(typer.Typer):
     """A Typer whose commands have plain help."""
 
     def __init__(self, **named: Any) -> None:
-        plain = {"cls": PlainGroup, "rich_markup_mode": None, "add_completion": False}
-        super().__init__(**{**plain, "pretty_exceptions_enable": False, **named})
+        defaults: dict[str, Any] = {
+            "cls": PlainGroup,
+            "rich_markup_mode": None,
+            "add_completion": False,
+            "pretty_exceptions_enable": False,
+        }
+        super().__init__(**{**defaults, **named})
 
     def command(
         self, name: str | None = None, *, example: str | None = None, **named: Any
     ) -> Callable[[Any], Any]:
         """Like Typer's method; ``example`` is printed below the help."""
-        epilog = f"Example: {example}" if example else None
+        epilog = None
+        if example:
+            epilog = f"Example: {example}"
         return super().command(name, cls=PlainCommand, epilog=epilog, **named)
 
 
@@ -214,9 +222,15 @@ class _Commands(PlainGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
         for job, commands in JOBS.items():
-            if command := commands.get(cmd_name):
-                shown: dict[str, Any] = {"rich_help_panel": job, "rich_markup_mode": None}
-                return PlainCommand(cmd_name, callback=None, help=command.purpose, **shown)
+            command = commands.get(cmd_name)
+            if command is not None:
+                return PlainCommand(
+                    cmd_name,
+                    callback=None,
+                    help=command.purpose,
+                    rich_help_panel=job,
+                    rich_markup_mode=None,
+                )
         return None
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
@@ -256,7 +270,10 @@ def before_commands(
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
     handler.addFilter(SecretFilter())
-    logging.basicConfig(level=logging.DEBUG if debug else logging.WARNING, handlers=[handler])
+    level = logging.WARNING
+    if debug:
+        level = logging.DEBUG
+    logging.basicConfig(level=level, handlers=[handler])
     if not debug:
         quiet_foreign_logs()
 
@@ -264,12 +281,14 @@ def before_commands(
 def _is_memory_error(error: BaseException) -> bool:
     """Whether the error says that memory is exhausted, as Python or a library reports it. Errors
     that servers report do not count."""
-    parts = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
-    known = isinstance(error, OSError | ImportError | RuntimeError)
-    known = known or type(error).__name__ == "SafetensorError"
-    return isinstance(error, MemoryError) or (
-        known and any(part in str(error).lower() for part in parts)
-    )
+    if isinstance(error, MemoryError):
+        return True
+    is_of_library = type(error).__name__ == "SafetensorError"
+    if not is_of_library and not isinstance(error, OSError | ImportError | RuntimeError):
+        return False
+    message = str(error).lower()
+    phrases = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
+    return any(phrase in message for phrase in phrases)
 
 
 def _with_causes(error: BaseException) -> list[BaseException]:
@@ -288,16 +307,17 @@ def _message(error: Exception) -> tuple[str, int] | None:
     for cause in _with_causes(error):
         if _is_memory_error(cause):
             hint = "raise the limit (ulimit -v), or use a smaller judge; the same command resumes"
-            said = str(cause) or type(cause).__name__
-            return f"out of memory: {said}\n  {hint}", 2
+            return f"out of memory: {str(cause) or type(cause).__name__}\n  {hint}", 2
     if isinstance(error, MedalError):
         return str(error), getattr(error, "exit_code", 2)
     if isinstance(error, OSError):
         path = error.filename2 or error.filename  # a failed write does not always name its file
         if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
             hint = "finished work is saved: make space and run the same command again"
-            at = f" {path}" if path else ""
-            return f"no space left to write{at}: {error.strerror}\n  {hint}", 2
+            problem = "no space left to write"
+            if path:
+                problem += f" {path}"
+            return f"{problem}: {error.strerror}\n  {hint}", 2
         if path is not None:
             hint = "give another path, or --debug to see where it was used"
             return f"{error.filename}: {error.strerror}\n  {hint}", 2
@@ -316,11 +336,12 @@ def main() -> None:
     try:
         app()
     except Exception as error:
-        shown = None if debug else _message(error)
-        if shown is None:
+        message_and_status = _message(error)
+        if debug or message_and_status is None:
             raise
-        typer.echo(f"error: {shown[0]}", err=True)
-        sys.exit(shown[1])
+        message, status = message_and_status
+        typer.echo(f"error: {message}", err=True)
+        sys.exit(status)
     except (KeyboardInterrupt, SystemExit) as ended:  # newer typers turn the first into the second
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise

@@ -24,7 +24,10 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.stats.intervals import METHOD, WHOM
 
     source, out = options.source, options.out
-    skipped = None if out is None else out / "skipped.jsonl"
+    if out is None:
+        skipped = None
+    else:
+        skipped = out / "skipped.jsonl"
     reading = reading_report(options.reading, skipped, [source])
     offline = options.offline or None
     rows = load_spec(source, offline=offline, reading=reading, options=options.reading)
@@ -38,9 +41,11 @@ def agreement(options: AgreementOptions) -> None:
     reading.show()
     facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
     facts += [("Conversations", str(len({row.group for row in rows})))]
-    if labellers := sorted({str(r.extra["labels_by"]) for r in rows if "labels_by" in r.extra}):
-        what = f"several answers of one labeller ({'; '.join(labellers)}), not of several people"
-        facts.append(("Answers", what))
+    labellers = sorted({str(row.extra["labels_by"]) for row in rows if "labels_by" in row.extra})
+    if labellers:
+        names = "; ".join(labellers)
+        text = f"several answers of one labeller ({names}), not of several people"
+        facts.append(("Answers", text))
     facts += [("Intervals", METHOD), ("Intervals are for", WHOM[options.interval_for])]
     facts += [EQUAL_FACT, ("medal-judges", __version__)]
     publish(agreement_page(figures, f"Agreement: {name}", facts), out)

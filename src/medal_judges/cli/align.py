@@ -35,15 +35,23 @@ def align(options: AlignOptions) -> None:
     choice = choose_judge(options.judge, options.settings, device=options.device)
     if options.max_cost is not None:  # a fifth is for the judge as it is
         choice = choice.spending(options.max_cost / 5)
-    named = dict.fromkeys(dimension for dimension, _ in options.reading.column_map.labels.values())
-    same = ("keep_anyway", "max_calls", "max_cost", "reflect_with")
-    given = {key: getattr(options, key) for key in same} | choice.options
-    result = run(choice.source, rows, out, dimensions=tuple(named), **given)
+    names = dict.fromkeys(dimension for dimension, _ in options.reading.column_map.labels.values())
+    result = run(
+        choice.source,
+        rows,
+        out,
+        dimensions=tuple(names),
+        keep_anyway=options.keep_anyway,
+        max_calls=options.max_calls,
+        max_cost=options.max_cost,
+        reflect_with=options.reflect_with,
+        **choice.options,
+    )
     if options.as_json:
         typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
     else:
-        said = [*result.sentences(), str(result.facts.get("notes", ""))]
-        print_tables([proof_table(result, name) for name in result.proofs], said)
+        lines = [*result.sentences(), str(result.facts.get("notes", ""))]
+        print_tables([proof_table(result, name) for name in result.proofs], lines)
         typer.echo(str(out / PAGE_NAME))
         if result.judge is not None:
             typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")

@@ -29,14 +29,14 @@ def export_project(options: ExportOptions) -> None:
     from medal_judges.data_prep.annotation.questions import dimensions_to_ask, load_guidelines
     from medal_judges.data_prep.sources.registry import load_spec
 
-    asked = dimensions_to_ask(options.rubric, human_likeness=options.human_likeness)
+    dimensions = dimensions_to_ask(options.rubric, human_likeness=options.human_likeness)
     reading = reading_report(options.reading)
     rows = load_spec(
         options.source, offline=options.offline or None, reading=reading, options=options.reading
     )
     reading.show()
     reading.require_rest()
-    project = new_project(rows, asked, options.annotator, options.per_dialogue, options.seed)
+    project = new_project(rows, dimensions, options.annotator, options.per_dialogue, options.seed)
     out = options.out
     written = export(project, load_guidelines(options.guidelines), out, options.form)
     for name, keys in project.assignments.items():
@@ -97,21 +97,20 @@ def import_answers(options: ImportOptions) -> None:
             answers += read_spreadsheet(path, [d.name for d in project.dimensions])
         else:
             raise DataError(path, None, "expected a file .json or .xlsx")
-    answers = [
-        replace(one, annotator=names.get(one.annotator.removeprefix(ACCOUNT), one.annotator))
-        for one in answers
-    ]
+    for index, answer in enumerate(answers):
+        name = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
+        answers[index] = replace(answer, annotator=name)
     checked, problems = check(answers, project)
-    listed = "\n    ".join([f"{len(problems)} problems in the answers:", *problems])
+    problem_list = "\n    ".join([f"{len(problems)} problems in the answers:", *problems])
     if problems and options.strict:
         hint = "fix the files and import again, or drop --strict to import the rest"
-        raise MedalError(listed, hint=hint)
+        raise MedalError(problem_list, hint=hint)
     if problems:
-        typer.echo(listed, err=True)
+        typer.echo(problem_list, err=True)
     if not checked:
         raise MedalError("there is no valid answer", hint="give the files that annotators filled")
     count = write_records(options.out, merge(checked, project))
-    people = len({one.annotator for one in checked})
+    people = len({answer.annotator for answer in checked})
     typer.echo(
         f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {options.out}"
     )

@@ -24,19 +24,25 @@ def compare(options: CompareOptions) -> None:
     --fail-if-worse is a gate with the exit codes of medal report. With
     --out: compare.html, compare.json, tables/, figures/."""
     out = options.out
-    reading = reading_report(options.reading, None if out is None else out / "skipped.jsonl")
+    skipped = None
+    if out is not None:
+        skipped = out / "skipped.jsonl"
+    reading = reading_report(options.reading, skipped)
     reading.copied = [options.by or ""]
     with ProgressBar("judging") as bar:
-        found = compared(options, reading=reading, progress=bar.advance)
+        comparison = compared(options, reading=reading, progress=bar.advance)
     reading.show()
-    publish(comparison_page(found), out)
+    publish(comparison_page(comparison), out)
     if options.fail_if_worse is None:
         return
-    gates = check_worse(found, options.fail_if_worse, options.min_coverage)
+    gates = check_worse(comparison, options.fail_if_worse, options.min_coverage)
     for name, _, text in gates:
         typer.echo(f"gate {name}: {text}")
     if options.junit is not None:
         write_junit(options.junit, "medal compare", gates)
-    failing = {"failed", "undecided"} if options.fail_undecided else {"failed"}
+    if options.fail_undecided:
+        failing = {"failed", "undecided"}
+    else:
+        failing = {"failed"}
     if any(verdict in failing for _, verdict, _ in gates):
         raise typer.Exit(1)

@@ -66,7 +66,9 @@ def copy(
     """Copy a file, so that you can change it."""
     shipped = _shipped(name)
     short = shipped.split("/", 1)[1]
-    target = out or Path(short if short.endswith(".json") else f"{short}.yaml")
+    if not short.endswith(".json"):
+        short += ".yaml"
+    target = out or Path(short)
     if target.exists():
         raise ConfigError(f"{target} already exists", hint="give another --out")
     typer.echo(atomic_write(target, config_text(shipped)))
@@ -75,13 +77,19 @@ def copy(
 def _shipped(name: str) -> str:
     """Returns ``folder/name`` of a shipped file, also of ``name`` if only one folder has it. Raises
     ConfigError with the nearest names."""
-    known = [f"{folder}/{each}" for folder in CONFIGS.values() for each in shipped_names(folder)]
-    short = name.removeprefix("configs/").removesuffix(".yaml")
-    fits = [each for each in known if short in (each, each.split("/", 1)[1])]
+    wanted_name = name.removeprefix("configs/").removesuffix(".yaml")
+    all_names: set[str] = set()
+    fits = []
+    for folder in CONFIGS.values():
+        for short in shipped_names(folder):
+            long = f"{folder}/{short}"
+            all_names |= {short, long}
+            if wanted_name in (short, long):
+                fits.append(long)
     if len(fits) > 1:
         raise ConfigError(f"{name!r} names several files", hint=f"one of {', '.join(fits)}")
     if not fits:
-        guess = did_you_mean(short, {*known, *(each.split("/", 1)[1] for each in known)})
+        guess = did_you_mean(wanted_name, sorted(all_names))
         hint = f"{guess}medal configs lists all"
         raise ConfigError(f"no shipped file has the name {name!r}", hint=hint)
     return fits[0]

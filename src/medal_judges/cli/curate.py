@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 import typer
 
 from medal_judges.cli.options import from_options, writes
@@ -25,7 +27,7 @@ def curate(options: CurateOptions) -> None:
     curation.html.
     """
     out = options.out
-    inputs = [path for text in options.files for path in files_of(text)]
+    inputs = [*chain.from_iterable(map(files_of, options.files))]
     for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):
         require_other_file(out / name, inputs, option=f"--out: its {name}")
     if (out / SELECTION).exists() and not options.overwrite:

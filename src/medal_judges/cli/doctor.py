@@ -39,9 +39,9 @@ def doctor(options: DoctorOptions) -> None:
         from medal_judges.data_prep.sources.registry import sources_here
 
         sources = sources_here()
-        here = [name for name, found in sources.items() if found]
-        listed = f"{len(here)} of {len(sources)} sources here: {', '.join(here) or 'none'}"
-        data = f"{listed}; the others, for benchmarks and training: medal data list"
+        names = [name for name, is_here in sources.items() if is_here]
+        counts = f"{len(names)} of {len(sources)} sources here: {', '.join(names) or 'none'}"
+        data = f"{counts}; the others, for benchmarks and training: medal data list"
         _show([*machine_facts(), ("data", data)])
         return
     judge, *settings = options.words

@@ -85,7 +85,9 @@ def generate(options: GenerateOptions) -> None:
 
 def _show(run: GenerationRun, before: int) -> None:
     counts, console = run.counts, wide_console(stderr=True)
-    earlier = f" ({before} resumed)" if before else ""
+    earlier = ""
+    if before:
+        earlier = f" ({before} resumed)"
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
     console.print(f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}")
     turns = counts.user_turns
@@ -99,7 +101,9 @@ def _show(run: GenerationRun, before: int) -> None:
         console.print(f"{counts.failed_openers} first messages had no accepted try: no dialogues")
     table = Table("agent", "answers", "tokens in", "tokens out", "dollars")
     for agent, usage in sorted(counts.usage.items()):
-        money = f"{usage['money']:.4f}" if "money" in usage else "–"
+        money = "–"
+        if "money" in usage:
+            money = f"{usage['money']:.4f}"
         read, written = int(usage["input_tokens"]), int(usage["output_tokens"])
         table.add_row(agent, str(usage["requests"]), str(read), str(written), money)
     console.print(table)
@@ -118,14 +122,19 @@ def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
     typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
     table = Table("agent", "requests", "tokens in", "tokens out", "dollars")
     for agent, cost in costs.items():
-        money = "no price known" if cost.money is None else f"{cost.money:.2f}"
+        if cost.money is None:
+            money = "no price prices"
+        else:
+            money = f"{cost.money:.2f}"
         table.add_row(agent, str(cost.requests), str(cost.input), str(cost.output), money)
     wide_console().print(table)
-    known = [cost.money for cost in costs.values() if cost.money is not None]
-    unknown = len(costs) - len(known)
-    more = f", and the cost of {unknown} agents without a known price" if unknown else ""
+    prices = [cost.money for cost in costs.values() if cost.money is not None]
+    unknown = len(costs) - len(prices)
+    unknown_text = ""
+    if unknown:
+        unknown_text = f", and the cost of {unknown} agents without a prices price"
     typer.echo(
-        f"at most about ${sum(known):.2f}{more}; nothing was sent. Assumed: "
+        f"at most about ${sum(prices):.2f}{unknown_text}; nothing was sent. Assumed: "
         f"{ACCEPTANCE:.0%} of tries accepted, {WORDS['say']} words a user message, "
         f"{WORDS['reply']} a chatbot's, no dialogue ends early; tokens are upper bounds, "
         "without the reasoning of a model; what OUT already holds is not subtracted"

@@ -21,8 +21,8 @@ def init(
         raise ConfigError(f"{folder} already exists", hint="give the name of a new folder")
     with atomic_path(folder) as partial:
         partial.mkdir()
-        for each in (CONFIGS / "project").iterdir():
-            if each.is_file():
-                (partial / each.name).write_bytes(each.read_bytes())
-    typer.echo(f"{folder}: {', '.join(sorted(each.name for each in folder.iterdir()))}")
+        for file in (CONFIGS / "project").iterdir():
+            if file.is_file():
+                (partial / file.name).write_bytes(file.read_bytes())
+    typer.echo(f"{folder}: {', '.join(sorted(file.name for file in folder.iterdir()))}")
     typer.echo(f"next: cd {folder}, then make (or the commands in README.md)")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic.fields import FieldInfo
 
 from medal_judges.config import Config, build_config, option, read_yaml
 from medal_judges.errors import MedalError
@@ -38,7 +39,9 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
     def run(**values: Any) -> None:
         outputs = {name: values[name] for name in OUTPUTS if values.get(name)}
         read = {name: value for name, value in values.items() if name not in outputs}
-        inputs = [*_files_in(read)] if outputs else []
+        inputs = []
+        if outputs:
+            inputs = [*_files_in(read)]
         for name, output in outputs.items():
             require_other_file(output, inputs, option=f"--{name}")
         with protected_inputs(inputs):
@@ -46,7 +49,7 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
 
     parameters = [*_parameters(kind)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
@@ -58,43 +61,55 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
             yield from _parameters(annotation)
         if not isinstance(extra, dict) or "flag" not in extra:
             continue  # set in Python only
-        default = ... if field.is_required() else field.get_default(call_default_factory=True)
-        shown: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"]}
-        for limit in field.metadata:
-            for word, short in (("min", "ge"), ("max", "le")):
-                if hasattr(limit, short):
-                    shown[word] = getattr(limit, short)
+        default: Any = inspect.Parameter.empty
+        if not field.is_required():
+            default = field.get_default(call_default_factory=True)
         if get_origin(annotation) is tuple:  # repeated on the command line
-            each = get_args(annotation)[0]
-            if get_origin(each) is Literal:  # typer accepts no list of literals
-                each = _make_enum(name, {value: value for value in get_args(each)}, type=str)
-            annotation = list[each]  # type: ignore[valid-type]
-            default = default if default is ... else list(default)
+            annotation = list[_element_type(name, annotation)]  # type: ignore[misc]
+            if default is not inspect.Parameter.empty:
+                default = list(default)
         elif Path in get_args(annotation):
             annotation = Path | None  # in Python also the content of the file
-        if extra["argument"]:
-            mark: Any = typer.Argument(**shown)
-        else:
-            flag = extra["flag"] or "--" + name.replace("_", "-")
-            if annotation == bool | None:
-                flag = f"{flag}/--no-{flag[2:]}"
-            mark = typer.Option(flag, rich_help_panel=extra["panel"], **shown)
         yield inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
-            default=inspect.Parameter.empty if default is ... else default,
-            annotation=Annotated[annotation, mark],
+            default=default,
+            annotation=Annotated[annotation, _mark(name, field, annotation)],
         )
 
 
-def _built(kind: type[Config], given: Mapping[str, Any]) -> Config:
+def _element_type(name: str, annotation: Any) -> Any:
+    element = get_args(annotation)[0]
+    if get_origin(element) is Literal:  # typer accepts no list of literals
+        return _make_enum(name, {value: value for value in get_args(element)}, type=str)
+    return element
+
+
+def _mark(name: str, field: FieldInfo, annotation: Any) -> Any:
+    """Returns Typer's description of an argument or of an option."""
+    extra: Any = field.json_schema_extra
+    settings: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"]}
+    for limit in field.metadata:
+        if hasattr(limit, "ge"):
+            settings["min"] = limit.ge
+        if hasattr(limit, "le"):
+            settings["max"] = limit.le
+    if extra["argument"]:
+        return typer.Argument(**settings)
+    flag = extra["flag"] or "--" + name.replace("_", "-")
+    if annotation == bool | None:
+        flag = f"{flag}/--no-{flag[2:]}"
+    return typer.Option(flag, rich_help_panel=extra["panel"], **settings)
+
+
+def _built(kind: type[Config], options: Mapping[str, Any]) -> Config:
     values: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Config):
-            values[name] = _built(annotation, given)
-        elif name in given:
-            values[name] = given[name]
+            values[name] = _built(annotation, options)
+        elif name in options:
+            values[name] = options[name]
     return build_config(kind, values, where="command line")
 
 
@@ -105,7 +120,9 @@ def writes(*, folder: bool = False) -> Callable[[Callable[[Any], None]], Callabl
     def decorate(command: Callable[[Any], None]) -> Callable[[Any], None]:
         @wraps(command)
         def run(options: Any) -> None:
-            lock = nullcontext() if options.out is None else only_run(options.out, folder=folder)
+            lock: AbstractContextManager[None] = nullcontext()
+            if options.out is not None:
+                lock = only_run(options.out, folder=folder)
             with lock:
                 command(options)
 

@@ -13,10 +13,14 @@ def push(options: PushOptions) -> None:
     """Check a judge, write its card, and upload it. The folder must contain a trial of the judge
     (medal trial FOLDER --save), unless --no-trial is given."""
     pushed = push_judge(options)
-    who = "public" if options.public else "private"
+    who = "private"
+    if options.public:
+        who = "public"
     if options.dry_run:
         typer.echo(f"nothing is uploaded; to {options.repo_id} ({who}) would go:\n{pushed}")
         return
     typer.echo(f"{who}: {pushed}")
-    at = f" --revision {options.revision}" if options.revision else ""
+    at = ""
+    if options.revision:
+        at = f" --revision {options.revision}"
     typer.echo(f"to check it on any machine: medal doctor {options.repo_id}{at}")

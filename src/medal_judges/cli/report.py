@@ -26,12 +26,18 @@ def report(options: ReportOptions) -> None:
     dimensions for the judge's errors (prediction-powered inference), also for the gates.
     """
     out = options.out
-    reading = reading_report(options.reading, None if out is None else out / "skipped.jsonl")
+    skipped = None
+    if out is not None:
+        skipped = out / "skipped.jsonl"
+    reading = reading_report(options.reading, skipped)
     reading.copied = options.by
     with ProgressBar("reading", unit="rows") as bar:
-        found = make_report(options, reading, bar)
+        report_values = make_report(options, reading, bar)
     reading.show()
-    print_report(found)
-    failing = {"failed", "undecided"} if options.fail_undecided else {"failed"}
-    if any(gate.verdict in failing for gate in found.gates):
+    print_report(report_values)
+    if options.fail_undecided:
+        failing = {"failed", "undecided"}
+    else:
+        failing = {"failed"}
+    if any(gate.verdict in failing for gate in report_values.gates):
         raise typer.Exit(1)

@@ -36,50 +36,60 @@ def trial(options: TrialOptions) -> None:
 
     out, data = options.out, options.data
     named, settings = split_settings(options.judges)
-    folders = [Path(name) for name, _ in named] if options.save else []
-    if others := [str(folder) for folder in folders if not folder.is_dir()]:
-        raise ConfigError(
-            f"--save writes into the folder of a judge; {others[0]} is not a folder",
-            hint=f"leave out --save: the trial is also written to {out}/judgements/",
-        )
-    judges, known = list[TrialJudge](), dict[str, str]()
-    for path, own in named:
+    folders = []
+    if options.save:
+        folders = [Path(name) for name, _ in named]
+    for folder in folders:
+        if not folder.is_dir():
+            raise ConfigError(
+                f"--save writes into the folder of a judge; {folder} is not a folder",
+                hint=f"leave out --save: the trial is also written to {out}/judgements/",
+            )
+    judges: list[TrialJudge] = []
+    name_by_signature: dict[str, str] = {}
+    for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
         choice = choose_judge(
-            path, own, device=options.device, dtype=options.dtype, strict=len(named) == 1
+            path, judge_settings, device=options.device, dtype=options.dtype, strict=len(named) == 1
         )
         if choice.pays:
             choice = choice.spending(options.max_cost)
         judge = choice.load()
-        fresh = choice.spending(no_cache=True).load if choice.speaks else None
+        fresh = None
+        if choice.speaks:
+            fresh = choice.spending(no_cache=True).load
         # The settings are part of the name: medal trial geval geval fence=false shows both.
-        name = slug(" ".join([judge.signature().judge, *own]))
+        name = slug(" ".join([judge.signature().judge, *judge_settings]))
         judges.append(TrialJudge(name, judge, fresh))
-        if (first := known.setdefault(str(judge.signature()), name)) != name:
+        first_name = name_by_signature.setdefault(str(judge.signature()), name)
+        if first_name != name:
             # fence=false against itself would say that a fence does nothing
             raise ConfigError(
-                f"{first} and {name} are the same judge",
+                f"{first_name} and {name} are the same judge",
                 hint="give both the setting to compare, such as fence=true and fence=false",
             )
-    reading = reading_report(options.reading, out / "skipped.jsonl", [data] if data else [])
+    inputs = []
+    if data is not None:
+        inputs.append(data)
+    reading = reading_report(options.reading, out / "skipped.jsonl", inputs)
     config = load_config(TrialConfig, options.config, settings, folder="trial")
     with ProgressBar("on trial") as bar:
-        done = run_trial(
+        trial_result = run_trial(
             judges,
             out,
             config,
             data=data,
             reading=reading,
             options=options.reading,
-            progress=lambda what, count: bar.advance(count, note=what),
+            progress=lambda note, count: bar.advance(count, note=note),
         )
-    write_trial(done, out)
-    for result, folder in zip(done.results, folders, strict=False):  # none without --save
+    write_trial(trial_result, out)
+    for result, folder in zip(trial_result.results, folders, strict=False):  # none without --save
         try:
             typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:
             raise JudgeLoadError(f"{folder}: {error}") from error
-    print_trial(done)
+    print_trial(trial_result)
     if data is not None:
         reading.show()
     typer.echo(str(out / PAGE_NAME))

@@ -53,9 +53,7 @@ def transcript_rows(stream: IO[str], roles: Mapping[str, str] = {}) -> Iterator[
             if rule and rule["heading"]:
                 heading = {"heading": rule["heading"]}
         elif chat or line.strip():
-            if chat:
-                first = first
-            else:
+            if not chat:
                 first = number
             chat += f"{line}\n"
     if chat:

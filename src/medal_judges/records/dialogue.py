@@ -97,9 +97,7 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 def parse_id(value: object) -> str:
     """Returns a text or a number as text. Raises RecordError for others and blank text."""
-    if isinstance(value, bool):
-        value = value
-    else:
+    if not isinstance(value, bool):
         value = as_text(value)
     if not isinstance(value, str) or not value.strip():
         raise RecordError("id", "a non-empty text", value)

@@ -56,6 +56,7 @@ def bases(
         "jhu-clsp/mmBERT-base": tiny_modernbert,
         "answerdotai/ModernBERT-large": tiny_modernbert,
         "embedded:smollm2": tiny_llama,
+        "embedded:gemma3": tiny_llama,
         **dict.fromkeys(("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B"), qwen),
     }
 
@@ -68,13 +69,17 @@ def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
     if "args" in settings:  # one epoch, and a batch that one small set fills
         settings["args"] |= {"num_train_epochs": 1, "per_device_train_batch_size": 4}
         settings["args"] |= {"eval_strategy": "epoch", "gradient_accumulation_steps": 1}
-        settings["args"].pop("eval_steps", None)
+        settings["args"] |= {"save_strategy": "epoch"}
+        for name_of_steps in ("eval_steps", "save_steps"):
+            settings["args"].pop(name_of_steps, None)
     model = settings["model"]
     if model["family"] == "hybrid":
         model["members"]["trained"] = {"path": "configs/judges/length.yaml"}
         model["members"]["reactions"]["options"]["llm"] |= {"model": str(bases["embedded:smollm2"])}
     elif "base" in model or model["family"] != "linear":
         model["base"] = str(bases[model["base"]])
+    if "depth" in model:
+        model["depth"] = 1
     if model.get("head") == "generative":
         model["answer_tokens"] = 48
     rubric = {d.name: d for d in load_rubric(settings["rubric"])}

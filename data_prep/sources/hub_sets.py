@@ -30,15 +30,18 @@ def read_medal(
     yield from medal_rows(folder_records(hub_folder(REPOSITORY, offline)), reading)
 
 
-def hub_folder(repository: str, offline: bool | None) -> str:
-    """The folder of a data set of the Hub, downloaded first unless offline. Raises SourceError if
-    it is not available."""
+def hub_folder(repository: str, offline: bool | None, patterns: list[str] | None = None) -> str:
+    """The folder of a data set of the Hub, downloaded first unless offline; with ``patterns`` only
+    these files. Raises SourceError if it is not available."""
     # Download the folder first: datasets has no offline switch for a single call.
     from huggingface_hub import snapshot_download
 
     try:
         return snapshot_download(
-            repository, repo_type="dataset", local_files_only=is_offline(offline)
+            repository,
+            repo_type="dataset",
+            local_files_only=is_offline(offline),
+            allow_patterns=patterns,
         )
     except Exception as error:  # many kinds, all mean that it is not available
         problem = str(error).strip().partition("\n")[0]

@@ -14,6 +14,7 @@ from typing import Any
 
 from medal_judges.config import read_yaml
 from medal_judges.data_prep.sources import dstc12, hub_sets, public
+from medal_judges.data_prep.sources.dstc11 import read_dstc11
 from medal_judges.data_prep.sources.source import Source, SourceFile, fetch
 from medal_judges.errors import SourceError, did_you_mean
 from medal_judges.reading.containers import ENDINGS, HUB
@@ -43,6 +44,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Iterator[LabelledDialogue]]] = {
     "chitchat": lambda offline, reading: public.read_chitchat(),
     "medal": hub_sets.read_medal,
     "soda_eval": hub_sets.read_soda_eval,
+    "dstc11": read_dstc11,
 }
 
 

@@ -143,7 +143,8 @@ def _print_report(report: ScoreReport, judge: Judge, options: ScoreCommand) -> N
         table.add_row(title, f"{mean:.3f}", str(count))
     console.print(table)
     if options.out != "-" and console.is_terminal:
-        command = f"next: medal report {quote(options.out)}"
-        if options.file != "-":
-            command += f" --chats {quote(options.file)}"
-        console.print(f"{command} --out report", soft_wrap=True, highlight=False)
+        out, file = quote(options.out), quote(options.file)
+        command = f"next: medal report {out} --chats {file} --out report"
+        if options.file == "-":
+            command = f"next: medal report {out} --out report"
+        console.print(command, soft_wrap=True, highlight=False)

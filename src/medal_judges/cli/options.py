@@ -65,7 +65,11 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
         if not field.is_required():
             default = field.get_default(call_default_factory=True)
         if get_origin(annotation) is tuple:  # repeated on the command line
-            annotation = list[_element_type(name, annotation)]  # type: ignore[misc]
+            element: Any = get_args(annotation)[0]
+            if get_origin(element) is Literal:  # typer accepts no list of literals
+                choices = {value: value for value in get_args(element)}
+                element = _make_enum(name, choices, type=str)
+            annotation = list[element]
             if default is not inspect.Parameter.empty:
                 default = list(default)
         elif Path in get_args(annotation):
@@ -76,13 +80,6 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
             default=default,
             annotation=Annotated[annotation, _mark(name, field, annotation)],
         )
-
-
-def _element_type(name: str, annotation: Any) -> Any:
-    element = get_args(annotation)[0]
-    if get_origin(element) is Literal:  # typer accepts no list of literals
-        return _make_enum(name, {value: value for value in get_args(element)}, type=str)
-    return element
 
 
 def _mark(name: str, field: FieldInfo, annotation: Any) -> Any:

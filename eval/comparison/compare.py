@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -91,10 +91,7 @@ def compare(
     overall: new is better than old by 1.72 [1.50, 1.94], p < 0.001 (by the judge alone).
     """
     systems = read_systems(options, judge, reading, progress)
-    for name in options.dimensions:
-        if name not in systems.dimensions:
-            available = ", ".join(systems.dimensions)
-            raise MedalError(f"no row has the dimension {name!r}", hint=f"there: {available}")
+    scored = _scored_dimensions(systems, options.dimensions)
     labels, notes = None, [_ALONE + HINT]
     if options.human:
         labels, notes = _read_labels(systems, options, reading)
@@ -103,18 +100,15 @@ def compare(
     clusters = None
     if options.cluster is not None:
         clusters = _codes(systems.grouped(options.cluster, "cluster"))
-    scored = _scored_dimensions(systems, options.dimensions)
     scales = checked_dimensions(scored, systems.stated, options.rubric)
-    results = []
-    for dimension in scored:
-        for lang in _languages(systems):
-            rows = _SystemsOn(systems, labels, contexts, clusters, scales[dimension], lang)
-            if rows.by_system:
-                results.append(rows.compared())
-    results, comparisons = _corrected_for_all(results, scales)
+    compared = []
+    for dimension, lang in product(scored, _languages(systems)):
+        rows = _SystemsOn(systems, labels, contexts, clusters, scales[dimension], lang)
+        if rows.by_system:
+            compared.append(rows.compared())
+    results, comparisons = _corrected_for_all(compared, scales)
     for result in results:
-        if result.lang == ALL:
-            notes += _notes_on(result)
+        notes += _notes_on(result)
     if context_note:
         notes.append(context_note)
     if systems.without:
@@ -146,9 +140,13 @@ def compare(
 
 
 def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Floats]:
-    """Returns the scores of each dimension that has some, ``overall`` first."""
+    """Returns the scores of each dimension that has some, ``overall`` first. Raises MedalError for
+    a chosen one that no row has."""
     scored = {}
     for name in chosen or sorted(systems.dimensions, key=lambda name: name != "overall"):
+        if name not in systems.dimensions:
+            hint = f"there: {', '.join(systems.dimensions)}"
+            raise MedalError(f"no row has the dimension {name!r}", hint=hint)
         scores = systems.scores(name)
         if np.isfinite(scores).any():
             scored[name] = scores
@@ -178,7 +176,9 @@ def _corrected_for_all(
 
 
 def _notes_on(result: ComparedOn) -> list[str]:
-    """Says what is missing from a result."""
+    """Says what is missing from a result on all languages together."""
+    if result.lang != ALL:
+        return []
     notes = []
     if result.uncorrected:
         notes.append(f"not corrected by human labels: {result.uncorrected}.")

@@ -106,19 +106,19 @@ class ComparedOn:
 
     def words(self) -> tuple[str, str]:
         """Returns the result in a few words, and by how much (not of more than two systems)."""
-        first, *others = [result.system for result in self.systems]
+        first, *rivals = [result.system for result in self.systems]
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
-        if len(others) == 1:
+        if len(rivals) == 1:
             return pair_words(self.pairs[0], self.good)
         worse: set[str] = set()
         for pair in self.pairs:
             if pair.apart and first in (pair.first, pair.second):
                 worse |= {pair.first, pair.second}
-        peers = [system for system in others if system not in worse]
+        peers = [system for system in rivals if system not in worse]
         if not peers:
             return f"{first} is better than every other system", ""
-        if len(peers) == len(others):
+        if len(peers) == len(rivals):
             return f"{first} cannot be told apart from any other system", ""
         return f"the best cannot be told apart: {', '.join((first, *peers))}", ""
 

@@ -348,12 +348,12 @@ def _rows(system: str, frame: DataFrame, texts: _Texts) -> DataFrame:
         columns["asked", name] = True
     for name, column in frame.attrs["meta"].items():
         columns["meta", name] = last[column].astype(object)
-    stated = columns.get(("meta", "lang"), blank)
+    of_files = columns.get(("meta", "lang"), blank)
     detected = blank
     if "detected_language" in frame:
         detected = grouped["detected_language"].first()
     langs = []
-    for of_file, of_text, dialogue in zip(stated, detected, dialogues, strict=True):
+    for of_file, of_text, dialogue in zip(of_files, detected, dialogues, strict=True):
         lang = value_as_text(of_file)
         if lang is None and dialogue is not None:
             lang = value_as_text(of_text) or dialogue.lang
@@ -368,27 +368,23 @@ def turns_of(systems: Systems, options: CompareOptions, rows: Sequence[int]) -> 
     """Returns the turns of these rows, shortened, from a second pass over the chats. Rows of score
     files have turns only if ``options.chats`` has their id and no other row has it."""
     ids, sources = systems.row("id"), systems.row("source")
-    rows_by_path: dict[Path, list[int]] = {}
-    with_chats: set[int] = set()
-    for name, path in options.sources.items():
-        if path.is_file() and not holds_judgements(path):
-            rows_by_path[path] = [row for row in rows if sources[row] == name]
-            with_chats.update(rows_by_path[path])
     is_repeated = ids.duplicated(keep=False)
-    of_scores = [row for row in rows if row not in with_chats and not is_repeated[row]]
-    for text in options.chats:
-        rows_by_path.setdefault(Path(text), []).extend(of_scores)
+    rows_by_path: dict[Path, list[int]] = {}
+    for row in rows:
+        path = options.sources[sources[row]]
+        if path.is_file() and not holds_judgements(path):
+            rows_by_path.setdefault(path, []).append(row)
+        elif not is_repeated[row]:
+            for chats in options.chats:
+                rows_by_path.setdefault(Path(chats), []).append(row)
     turns: dict[int, Turns] = {}
     for path, path_rows in rows_by_path.items():
-        rows_by_id: dict[str, list[int]] = {}
-        for row in path_rows:
-            rows_by_id.setdefault(ids[row], []).append(row)
-        if not rows_by_id:
-            continue
+        chosen_ids = ids[path_rows]
         for dialogue in dialogues_of(path, options.reading, ReadingReport(keep=0)):
-            if dialogue.id in rows_by_id:
+            of_dialogue = chosen_ids.index[chosen_ids == dialogue.id]
+            if len(of_dialogue):
                 short, _ = shortened([(turn.role, turn.content) for turn in dialogue.turns])
-                turns |= dict.fromkeys(rows_by_id[dialogue.id], short)
+                turns |= dict.fromkeys(of_dialogue.tolist(), short)
     return turns
 
 

@@ -35,9 +35,9 @@ def select(scores: Scores, limit: int, seed: int = 0) -> Codes:
         worst = _highest(bad, limit // 2)
         uncertain = _highest(scores.uncertainty, limit // 20)
         certain_choice = np.union1d(worst, uncertain)
-        others = np.setdiff1d(chosen, certain_choice, assume_unique=True)
+        remaining = np.setdiff1d(chosen, certain_choice, assume_unique=True)
         generator = np.random.default_rng(seed)
-        sample = generator.choice(others, limit - len(certain_choice), replace=False)
+        sample = generator.choice(remaining, limit - len(certain_choice), replace=False)
         chosen = np.concatenate([certain_choice, sample])
     order = np.argsort(np.nan_to_num(bad[chosen], nan=-math.inf), kind="stable")[::-1]
     return np.asarray(chosen[order])
@@ -128,7 +128,7 @@ def collect(
             judgement = conversation.judgement
             if ScoreKey(dialogue.id, judgement.turn, judgement.chat).is_of(dialogue):
                 conversation.turns, conversation.cut = turns, cut
-    return {row: found for row, found in conversations.items() if found is not None}
+    return {row: part for row, part in conversations.items() if part is not None}
 
 
 def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
@@ -174,7 +174,7 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
     """Returns what the page searches, filters and sorts by."""
     import pandas
 
-    rows, listed = list(conversations), list(conversations.values())
+    rows = list(conversations)
     columns = {}
     for name, column in scores.columns.items():
         if 1 < len(column.categories) <= _MOST_VALUES:
@@ -192,14 +192,14 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
         "unit": scores.unit,
         "headline": scores.headline,
         "dimensions": dimensions,
-        "id": [conversation.judgement.id for conversation in listed],
-        "turn": [conversation.judgement.turn for conversation in listed],
+        "id": [conversation.judgement.id for conversation in conversations.values()],
+        "turn": [conversation.judgement.turn for conversation in conversations.values()],
         "time": times,
         "scores": {name: _rounded(column[rows]) for name, column in scores.scores.items()},
         "uncertainty": _rounded(scores.uncertainty[rows]),
         "columns": columns,
-        "snippet": [conversation.snippet for conversation in listed],
-        "length": [len(conversation.turns) for conversation in listed],
+        "snippet": [conversation.snippet for conversation in conversations.values()],
+        "length": [len(conversation.turns) for conversation in conversations.values()],
     }
 
 

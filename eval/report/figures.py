@@ -41,10 +41,10 @@ Mask = npt.NDArray[np.bool_]
 Verdict = Literal["passed", "failed", "undecided"]
 
 
-def _first(corrected: Estimate | None, judged: Estimate) -> Estimate:
+def _first(corrected: Estimate | None, by_judge: Estimate) -> Estimate:
     """Returns the corrected figure if it has a value, or else the judge's."""
     if corrected is None or corrected.value is None:
-        return judged
+        return by_judge
     return corrected
 
 

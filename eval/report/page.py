@@ -182,7 +182,7 @@ def _conversations(scores: Scores, conversations: Mapping[int, Conversation]) ->
         )
     if not any(conversation.turns for conversation in conversations.values()):
         yield "The texts are not here: give the scored chats with --chats."
-    elif any(each.judgement.contributions for each in conversations.values()):
+    elif any(part.judgement.contributions for part in conversations.values()):
         yield TURN_KEY
     yield Markup(_LIST)
     yield pack(scores, conversations)

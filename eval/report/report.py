@@ -128,8 +128,8 @@ def print_report(report: Report) -> None:
     tables = [summary_table(scores, figures)]
     for column, groups in figures.groups.items():
         table = group_table(scores, figures, column, groups[:_MOST_ROWS])
-        more = f" ({_MOST_ROWS} of {len(groups)})" if len(groups) > _MOST_ROWS else ""
-        tables.append(_printed_groups(table, table.title + more))
+        cut = f" ({_MOST_ROWS} of {len(groups)})" if len(groups) > _MOST_ROWS else ""
+        tables.append(_printed_groups(table, table.title + cut))
     foot = [f"{_MARKS[tone]} {text}" for tone, text in findings(scores, figures)]
     foot += [f"gate {result.text}" for result in report.gates]
     if report.page is not None:

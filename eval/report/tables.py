@@ -152,8 +152,10 @@ def findings(scores: Scores, figures: ReportFigures) -> list[tuple[Tone, str]]:
     sentences = [sentence for sentence in changes if sentence[0] == "worse"]
     groups = sorted(_worse_groups(scores, figures), key=lambda group: -group[0])
     sentences += [("worse", text) for _, text in groups[:_MOST_GROUPS]]
-    if more := len(groups[_MOST_GROUPS:]):
-        sentences.append(("worse", f"{more} more differences between groups are in their tables."))
+    if further := len(groups[_MOST_GROUPS:]):
+        sentences.append(
+            ("worse", f"{further} more differences between groups are in their tables.")
+        )
     sentences += [sentence for sentence in changes if sentence[0] == "better"]
     return sentences + [("note", f"{note}.") for note in _gaps(scores, figures)]
 
@@ -231,10 +233,13 @@ def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
     groups: list[Row] = []
     for column, members in figures.groups.items():
         for group in members:
-            for what, estimates in (("figure", group.figures), ("difference", group.differences)):
+            for quantity, estimates in (
+                ("figure", group.figures),
+                ("difference", group.differences),
+            ):
                 for name, estimate in estimates.items():
-                    place = (column, group.name, group.rows, what, name)
-                    groups.append([*place, *_fields(estimate)])
+                    about = (column, group.name, group.rows, quantity, name)
+                    groups.append([*about, *_fields(estimate)])
     contents = {
         "summary": _sheet("dimension kind scored corrected", summary),
         "groups": _sheet("column value rows what dimension", groups),

@@ -75,24 +75,24 @@ def _join(
     keys = row_keys(scores.frame.iloc[candidates])
     joined = join_labels(labels, keys, lambda label, score: label.turn == score.turn)
     label_by_row = {}
-    for label, places in zip(labels, joined.score_rows, strict=True):
-        for place in places:
-            label_by_row[candidates[place]] = label
+    for label, indices in zip(labels, joined.score_rows, strict=True):
+        for index in indices:
+            label_by_row[candidates[index]] = label
     return joined, label_by_row
 
 
 def _require_common_dimension(
-    file: str, labelled: Iterable[str], judged: Mapping[str, Dimension]
+    file: str, labelled: Iterable[str], dimensions: Mapping[str, Dimension]
 ) -> None:
     names = list(labelled)
-    if any(name in judged for name in names):
+    if any(name in dimensions for name in names):
         return
-    near = did_you_mean((*names, "")[0], judged)
+    near = did_you_mean((*names, "")[0], dimensions)
     raise DataError(
         file,
         None,
         f"its labels are of {', '.join(names) or 'nothing'}, which was not judged",
-        hint=f"{near}the scores have: {', '.join(judged)}",
+        hint=f"{near}the scores have: {', '.join(dimensions)}",
     )
 
 

@@ -127,10 +127,10 @@ def load_scores(
     several judges.
     """
     _refuse_several_judges(frame)
-    judged = _judged_columns(frame, options.dimensions)
-    scores = {name: column for name, column in judged.items() if np.isfinite(column).any()}
-    stated = [(", ".join(options.scores), stated_dimensions(frame))]
-    dimensions = checked_dimensions(scores, stated, options.rubric)
+    scores_of_all = _judged_columns(frame, options.dimensions)
+    scores = {name: column for name, column in scores_of_all.items() if np.isfinite(column).any()}
+    by_file = [(", ".join(options.scores), stated_dimensions(frame))]
+    dimensions = checked_dimensions(scores, by_file, options.rubric)
     time_column = None
     if options.period is not None:
         time_column = options.period[0]
@@ -147,8 +147,8 @@ def load_scores(
         _require_values(columns, categories, options.group_columns, time_column)
     clusters, cluster_name = _clusters(frame, categories, options.cluster)
     binary = [scores[name] for name, d in dimensions.items() if d.kind == "binary"]
-    is_scored = np.full(len(frame), bool(judged))
-    for column in judged.values():
+    is_scored = np.full(len(frame), bool(scores_of_all))
+    for column in scores_of_all.values():
         is_scored &= np.isfinite(column)
     return Scores(
         frame=frame,
@@ -156,7 +156,7 @@ def load_scores(
         scores=scores,
         clusters=clusters,
         cluster_name=cluster_name,
-        uncertainty=_uncertainty(frame, list(judged), binary),
+        uncertainty=_uncertainty(frame, list(scores_of_all), binary),
         is_scored=is_scored,
         columns=categories,
         times=times,
@@ -177,14 +177,14 @@ def _judged_columns(frame: DataFrame, chosen: Iterable[str]) -> dict[str, Floats
     """Returns the scores of the ``chosen`` dimensions (default: all), NaN if unscored."""
     column_of = frame.attrs["dimensions"]
     names = list(chosen) or list(column_of)
-    judged = {}
+    columns = {}
     for name in names:
         if name in column_of:
-            judged[name] = frame[column_of[name]].to_numpy(np.float64)
+            columns[name] = frame[column_of[name]].to_numpy(np.float64)
         elif len(frame):
             hint = f"{did_you_mean(name, column_of)}they have: {', '.join(column_of)}"
             raise ConfigError(f"the scores have no dimension {name!r}", hint=hint)
-    return judged
+    return columns
 
 
 def _categories(columns: RowColumns, names: Iterable[str]) -> dict[str, Categorical]:
@@ -224,7 +224,7 @@ def _require_values(
         missing.append(time_column)
     for name in missing:
         names = list(dict.fromkeys((*categories, *columns.names)))
-        names = [other for other in names if other != name]
+        names = [column for column in names if column != name]
         available = "there are none"
         if names:
             available = f"there are: {', '.join(names)}"

@@ -66,14 +66,14 @@ def _texts_as_seconds(values: Series) -> Floats:
     day_first = pandas.to_numeric(dates["first"]).gt(12).any() or dates["mark"].eq(".").any()
     month_first = pandas.to_numeric(dates["second"]).gt(12).any()
     if day_first != month_first:
-        others = pandas.to_datetime(
+        dated = pandas.to_datetime(
             texts.where(dates["first"].notna()),
             format="mixed",
             dayfirst=bool(day_first),
             utc=True,
             errors="coerce",
         )
-        moments = moments.fillna(others)
+        moments = moments.fillna(dated)
     since = (moments - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)
     return np.asarray(since.to_numpy())
 

@@ -141,15 +141,20 @@ def cell_text(cell: object, brief: bool = False) -> str:
         return _share_text(cell, brief)
     if isinstance(cell, Estimate):
         return _estimate_text(cell, brief)
+    return _plain_text(cell)
+
+
+def _plain_text(cell: object) -> str:
+    """Returns a cell without interval as text."""
     if isinstance(cell, Light):
         colour = "" if cell.colour == "none" else f"{cell.colour} "
-        return f"{cell.sign} {colour}{cell.shown}".rstrip()
+        return f"{cell.sign} {colour}{cell.text}".rstrip()
     if isinstance(cell, Percent):
         return f"{cell.value:.1%}"
     if isinstance(cell, PValue):
         return p_value_text(cell.value)
     if isinstance(cell, Heat):
-        return cell.shown
+        return cell.text
     if isinstance(cell, float):
         return _fixed(cell)
     return visible(str(cell))

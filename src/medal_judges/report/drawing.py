@@ -12,10 +12,12 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 from rich.cells import cell_len
 
+from medal_judges.report import table as texts
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import Bars, Plot, thinned
 from medal_judges.report.table import IntervalBar, Table, number
 
+_TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_interval", "points")
 _CHARACTER = 6  # pixels of an average character
 _CELL_BAR, _FILE_BAR = 132, 260  # pixels of an interval in a cell of the page, and in a file
 
@@ -90,20 +92,25 @@ def _axis_text(cells: Sequence[object]) -> str:
 
 
 def _drawing(name: str, *values: object) -> Markup:
-    macro: Callable[..., Markup] = getattr(_drawings(), name)
-    return macro(*values).replace("\n", "")
+    macros: Any = environment("medal_judges.report").get_template("drawings.svg").module
+    drawing: Markup = getattr(macros, name)(*values)
+    return drawing.replace("\n", "")
 
 
 @cache
-def _drawings() -> Any:
-    """Returns the module of the templates' macros."""
-    loader = PackageLoader("medal_judges.report")
-    environment = Environment(loader=loader, autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
+def environment(package: str) -> Environment:
+    """Returns the templates of a package, which escape everything except Markup, with their
+    filters."""
+    templates = Environment(
+        loader=PackageLoader(package), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    templates.filters |= {name: getattr(texts, name) for name in _TEXTS}
+    templates.filters |= {
         "kind": lambda value: type(value).__name__,
         "pairwise": pairwise,
-        "px": lambda value: f"{value:.1f}",
+        "px": "{:.1f}".format,
+        "svg": svg,
         "thinned": thinned,
         "to_pixels": _interval_pixels,
     }
-    return environment.get_template("drawings.svg").module
+    return templates

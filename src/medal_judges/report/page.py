@@ -11,19 +11,16 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import typer
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from medal_judges.records.judgement import Contributions, Unit
-from medal_judges.report import table as texts
 from medal_judges.report.console import Printout, cell_text
-from medal_judges.report.drawing import svg
+from medal_judges.report.drawing import environment
 from medal_judges.report.figure import Figure
 from medal_judges.report.figure_files import write_figures
 from medal_judges.report.table import Figured, Table, number, write_csv
@@ -40,7 +37,6 @@ _SIGNS = str.maketrans(
 _TURNS = 6  # of a chat; the rest is folded
 LONGEST = 20_000  # characters of a chat on a page; the rest is counted
 Turns = Sequence[tuple[str, str]]  # (role, text)
-_TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_interval", "points")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +132,7 @@ class Page:
         digest = hashlib.sha256(script.encode()).digest()
         leads: dict[str, object] = {}
         if self.leads:
-            leads = vars(_environment(self.leads).get_template("leads.html").module)
+            leads = vars(environment(self.leads).get_template("leads.html").module)
         foot = self.foot
         if foot is not None and not foot.blocks:
             foot = None
@@ -191,7 +187,7 @@ def _latex(table: Table) -> str:
 
 def fragment(package: str, template: str, **values: object) -> Markup:
     """HTML of a template in the ``templates`` folder of a package."""
-    return Markup(_environment(package).get_template(template).render(**values))
+    return Markup(environment(package).get_template(template).render(**values))
 
 
 def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
@@ -215,10 +211,10 @@ def shortened(turns: Turns, limit: int = LONGEST) -> tuple[Turns, int]:
     cut = 0
     short: list[tuple[str, str]] = []
     for role, text in turns:
-        rest = len(text) - share
-        if rest > 0:
-            cut += rest
-            text = f"{text[:share]} … ({rest:,} more)"
+        excess = len(text) - share
+        if excess > 0:
+            cut += excess
+            text = f"{text[:share]} … ({excess:,} more)"
         short.append((role, text))
     return short, cut
 
@@ -242,17 +238,6 @@ def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
     """The first ``in_sight`` tables as they are, and each of the others in a fold."""
     folds = [Fold(table.title, [table]) for table in tables[in_sight:]]
     return [*tables[:in_sight], *folds]
-
-
-@cache
-def _environment(package: str) -> Environment:
-    environment = Environment(
-        loader=PackageLoader(package), autoescape=True, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters |= {name: getattr(texts, name) for name in _TEXTS}
-    environment.filters["kind"] = lambda block: type(block).__name__
-    environment.filters["svg"] = svg
-    return environment
 
 
 def _asset(name: str) -> str:

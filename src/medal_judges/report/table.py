@@ -64,10 +64,10 @@ class Figured:
 
 @dataclass(frozen=True, slots=True)
 class Heat:
-    """A coloured cell with the text ``shown``. ``pos`` is blue, ``neg`` orange; ``strength`` is
+    """A coloured cell with the text ``text``. ``pos`` is blue, ``neg`` orange; ``strength`` is
     from 0 to 1. The interval of ``below`` is shown below the text. Files have ``value``."""
 
-    shown: str
+    text: str
     strength: float
     sign: Literal["pos", "neg"] = "pos"
     tooltip: str = ""
@@ -92,11 +92,11 @@ class IntervalBar:
 
 @dataclass(frozen=True, slots=True)
 class Light:
-    """A traffic light: colour and sign show the verdict, ``shown`` is its text. Files have
+    """A traffic light: colour and sign show the verdict, ``text`` says it. Files have
     ``value``, which also sorts the rows."""
 
     colour: Literal["green", "amber", "red", "none"]
-    shown: str
+    text: str
     tooltip: str = ""
     value: float | None = None
 

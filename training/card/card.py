@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -22,6 +23,9 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import atomic_write
 from medal_judges.training.agreement import METRICS, read_agreement
 from medal_judges.training.card.plain import LIBRARIES, plain_use
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
@@ -82,19 +86,22 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
     config, golden = read_config(folder), read_golden(folder)
     settings = read("train_config.json", {})
     signature = Signature.parse(golden["signature"])
-    base = signature.base
-    if base and _has_model(config):
+    base = None
+    if signature.base and _has_model(config):
         # A run writes the name of a base's folder there, not its path.
-        base_model = _base_model((settings.get("model") or {}).get("base") or base)
-    else:
-        base_model = None
+        base = _base_model((settings.get("model") or {}).get("base") or signature.base)
     data = [_data_source(record) for record in read("data.json", [])]
     sources: dict[str, dict[str, Any]] = {}
+    languages: set[str] = set()
     for entry in data:
         if entry["part"] == "train":
             sources.setdefault(source_of(entry["source"]), entry)
+            languages |= set(entry["languages"])
     agreement = read_agreement(folder)
-    languages = {lang for d in data if d["part"] == "train" for lang in d["languages"]}
+    at_chance = []
+    for row in agreement:
+        if row.low is not None and row.low <= _CHANCE[row.metric]:
+            at_chance.append(row)
     calibration = config.get("calibration") or {}
     aligned = read("align.json", None)
     if aligned is not None and not (isinstance(aligned, dict) and "dimensions" in aligned):
@@ -105,16 +112,16 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "name": config.get("name", folder.name),
         "family": config["family"],
         "plain": plain_use(folder, config),
-        "dimensions": [Dimension(**d) for d in config["dimensions"]],
+        "dimensions": [Dimension(**record) for record in config["dimensions"]],
         "signature": signature,
-        "base": base_model,
+        "base": base,
         "data": data,
         "sources": sources,  # the first training entry of each
         "languages": sorted(languages - {"unknown"}),
         "figures": read("validation.json", {}),
         "agreement": agreement,
-        "at_chance": [r for r in agreement if r.low is not None and r.low <= _CHANCE[r.metric]],
-        "calibrated": {name: c.get("rows", 0) for name, c in calibration.items()},
+        "at_chance": at_chance,
+        "calibrated": {name: fitted.get("rows", 0) for name, fitted in calibration.items()},
         "golden": golden,
         "run": config.get("facts") or {},
         "benchmark": [] if results is None else _benchmark_figures(results, signature),
@@ -133,7 +140,7 @@ def _has_model(config: Mapping[str, Any]) -> bool:
     return bool(config["family"] != "hybrid")
 
 
-def _same_judge(a: Signature, b: Signature) -> bool:
+def _is_same_judge(a: Signature, b: Signature) -> bool:
     return (a.revision, a.base, a.rubric) == (b.revision, b.base, b.rubric)
 
 
@@ -161,114 +168,112 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
     one of data_prep, not a file. ``labelled_by``: the model that labelled it, empty for people and
     for injected rows."""
     name = str(record["source"])
-    try:
+    source = None
+    with suppress(SourceError):
         spec = parse_spec(name)
-    except SourceError:
-        spec = None
-    source = None if spec is None or spec.is_file else SOURCES[spec.name]
-    injected = bool(record.get("injected"))
-    signatures = map(Signature.parse, record.get("labels_by", ()))  # or the labeller's name alone
-    by = ", ".join(
-        (f"judge {s.judge} at revision {s.revision}, " if s.revision else "") + (s.base or s.judge)
-        for s in signatures
-    )
-    return {
+        if not spec.is_file:
+            source = SOURCES[spec.name]
+    facts: dict[str, Any] = {
         "part": record["part"],
-        "source": name if source else Path(name).name,  # the name of a file, not its folder
         "rows": record["rows"],
         "revision": record["hash"],
-        "languages": record.get("languages") or (source.languages if source else ()),
-        "licence": source.licence if source else "a file of the maker's own: not stated",
-        "citation": source.citation if source else "",
-        "labelled_by": None if injected else by or (source and source.labelled_by),
         "annotators": record.get("annotators", 0),
-        "injected": injected,
+        "injected": bool(record.get("injected")),
         "known": source is not None,
     }
+    labeller = ", ".join(map(_labeller, record.get("labels_by", ())))
+    if source is None:
+        facts["source"] = Path(name).name  # the name of a file, not its folder
+        facts["languages"] = record.get("languages", ())
+        facts["licence"] = "a file of the maker's own: not stated"
+        facts["citation"] = ""
+    else:
+        facts["source"] = name
+        facts["languages"] = record.get("languages") or source.languages
+        facts["licence"], facts["citation"] = source.licence, source.citation
+        labeller = labeller or source.labelled_by or ""
+    facts["labelled_by"] = None if facts["injected"] else labeller or None
+    return facts
+
+
+def _labeller(text: str) -> str:
+    """Returns who labelled rows in words: ``text`` is a signature, or the labeller's name alone."""
+    signature = Signature.parse(text)
+    model = signature.base or signature.judge
+    if not signature.revision:
+        return model
+    return f"judge {signature.judge} at revision {signature.revision}, {model}"
 
 
 def _benchmark_figures(results: Path, signature: Signature) -> list[dict[str, Any]]:
-    """Returns this judge's figures in results.json. A whole set has the like-for-like figure and
-    the human ceiling beside it; a set with several languages also has a figure for each."""
+    """Returns this judge's figures in results.json. A set has the like-for-like figure and the
+    human ceiling beside it; a set with several languages also has a figure for each."""
     if not results.is_file():
         raise ConfigError(f"no results of a benchmark at {results}", hint="medal benchmark ...")
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
-    own = [row for row in rows if _same_judge(Signature.parse(row["signature"]), signature)]
-    if not own:
-        others = sorted({row["judge"] for row in rows})
+    of_judge = []
+    for row in rows:
+        if _is_same_judge(Signature.parse(row["signature"]), signature):
+            of_judge.append(row)
+    if not of_judge:
+        judges = ", ".join(sorted({row["judge"] for row in rows}))
         raise ConfigError(
-            f"{results}: no row is of this judge at revision {signature.revision}; "
-            f"it has {', '.join(others)}",
+            f"{results}: no row is of this judge at revision {signature.revision}; it has {judges}",
             hint="run medal benchmark with --judge NAME=FOLDER of this folder first",
         )
+    return [figure for row in of_judge for figure in _row_figures(row)]
+
+
+def _row_figures(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Returns the figures of one row of results.json: of the set, then of its languages."""
+    facts = {name: row[name] for name in ("set_name", "level", "dimension", "scored")}
+    # A set may have another name for it: the card is about what the judge says.
+    facts["judge_dimension"] = row["judge_dimension"] or row["dimension"]
+    facts |= {"lang": None, "rows": row["n"]}
+    facts |= {"estimate": None, "like_for_like": None, "ceiling": None}
+    if row["scored"] < row["min_coverage"] * row["n"]:
+        return [facts | {"metric": "none: too few rows scored"}]
     figures = []
-    for row in own:
-        whole = {name: row[name] for name in ("set_name", "level", "dimension", "scored")}
-        # A set may have another name for it: the card is about what the judge says.
-        whole |= {"judge_dimension": row["judge_dimension"] or row["dimension"]}
-        whole |= {"lang": None, "rows": row["n"], "estimate": None}
-        whole |= {"like_for_like": None, "ceiling": None}
-        if row["scored"] < row["min_coverage"] * row["n"]:
-            figures.append(whole | {"metric": "none: too few rows scored"})
+    for metric in _SHOWN:
+        if metric not in row["metrics"]:
             continue
+        figure = facts | {"metric": metric, "estimate": Estimate(**row["metrics"][metric])}
+        for name in ("like_for_like", "ceiling"):
+            if metric in row[name]:
+                figure[name] = Estimate(**row[name][metric])
+        figures.append(figure)
+    slices = [name for name in row["slices"] if name.startswith("lang:")]
+    if len(slices) < 2:
+        return figures
+    for name in slices:
+        size = {"lang": name.removeprefix("lang:"), "rows": row["slice_sizes"].get(name, "")}
         for metric in _SHOWN:
-            estimates = {
-                side: Estimate(**row[source][metric]) if metric in row[source] else None
-                for side, source in (
-                    ("estimate", "metrics"),
-                    ("like_for_like", "like_for_like"),
-                    ("ceiling", "ceiling"),
+            if metric in row["slices"][name]:
+                estimate = Estimate(**row["slices"][name][metric])
+                figures.append(
+                    facts | size | {"scored": "", "metric": metric, "estimate": estimate}
                 )
-            }
-            if estimates["estimate"] is not None:
-                figures.append(whole | {"metric": metric} | estimates)
-        parts = {k[5:]: v for k, v in row["slices"].items() if k.startswith("lang:")}
-        for lang, metrics in parts.items() if len(parts) > 1 else ():
-            size = {"lang": lang, "rows": row["slice_sizes"].get(f"lang:{lang}", ""), "scored": ""}
-            figures += [
-                whole | size | {"metric": metric, "estimate": Estimate(**metrics[metric])}
-                for metric in _SHOWN
-                if metric in metrics
-            ]
     return figures
 
 
 def _hub_metadata(judge: Mapping[str, Any]) -> str:
-    """The YAML head of the card, with the figures that are defined. The Hub has one entry for all
-    metrics of a set and language, so that the dimension has to be in the metric's name."""
-    from huggingface_hub import EvalResult, ModelCardData
+    """Returns the YAML head of the card, with the figures that are defined. The Hub has one entry
+    for all metrics of a set and language, so that the dimension has to be in the metric's name."""
+    from huggingface_hub import ModelCardData
 
-    found: list[tuple[str, str, str, str, Estimate, Any, str | None]] = []
-    for r in judge["agreement"]:
-        name = f"{METRICS[r.metric]}, {r.dimension}"
-        found.append((r.source, r.part, r.metric, name, r.estimate, r.n, r.lang))
-    for f in judge["benchmark"]:
-        if f["metric"] in _ON_THE_HUB and f["lang"] is None:
-            name = f"{f['metric']}, {f['judge_dimension']} ({f['level']})"
-            metric = _ON_THE_HUB[f["metric"]]
-            found.append((f["set_name"], "test", metric, name, f["estimate"], f["scored"], None))
     results = []
-    for source, part, metric, name, estimate, rows, lang in found:
-        if estimate.value is None:
-            continue
-        counted: dict[str, Any] = {"n": rows}
-        if estimate.low is not None and estimate.high is not None:
-            interval = [round(estimate.low, 4), round(estimate.high, 4)]
-            counted = {"interval_95": interval, "n": rows}
-        results.append(
-            EvalResult(
-                task_type="text-classification",
-                task_name="dialogue evaluation",
-                dataset_type=source,
-                dataset_name=source,
-                dataset_config=lang,
-                dataset_split=part,
-                metric_type=metric,
-                metric_name=name,
-                metric_value=round(estimate.value, 4),
-                metric_args=counted,
+    for row in judge["agreement"]:
+        name = f"{METRICS[row.metric]}, {row.dimension}"
+        of_set = {"source": row.source, "part": row.part, "lang": row.lang}
+        results += _hub_result(row.estimate, row.n, metric=row.metric, name=name, **of_set)
+    for figure in judge["benchmark"]:
+        if figure["metric"] in _ON_THE_HUB and figure["lang"] is None:
+            name = f"{figure['metric']}, {figure['judge_dimension']} ({figure['level']})"
+            of_set = {"source": figure["set_name"], "part": "test", "lang": None}
+            metric = _ON_THE_HUB[figure["metric"]]
+            results += _hub_result(
+                figure["estimate"], figure["scored"], metric=metric, name=name, **of_set
             )
-        )
     is_generative = judge["plain"] is not None and judge["plain"].kind == "generative"
     data = ModelCardData(
         language=judge["languages"] or None,
@@ -283,6 +288,41 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
         eval_results=results or None,
     )
     return str(data.to_yaml())
+
+
+def _hub_result(
+    estimate: Estimate,
+    rows: Any,
+    *,
+    source: str,
+    part: str,
+    lang: str | None,
+    metric: str,
+    name: str,
+) -> list[EvalResult]:
+    """Returns the Hub's form of one estimate; nothing for one that is undefined."""
+    from huggingface_hub import EvalResult
+
+    if estimate.value is None:
+        return []
+    arguments: dict[str, Any] = {}
+    if estimate.low is not None and estimate.high is not None:
+        arguments["interval_95"] = [round(estimate.low, 4), round(estimate.high, 4)]
+    arguments["n"] = rows
+    return [
+        EvalResult(
+            task_type="text-classification",
+            task_name="dialogue evaluation",
+            dataset_type=source,
+            dataset_name=source,
+            dataset_config=lang,
+            dataset_split=part,
+            metric_type=metric,
+            metric_name=name,
+            metric_value=round(estimate.value, 4),
+            metric_args=arguments,
+        )
+    ]
 
 
 def _figure(estimate: Estimate | None) -> str:
@@ -316,17 +356,20 @@ def trial_of(folder: Path) -> Mapping[str, Any] | None:
         raise DataError(
             path, None, f"not the trial of a judge: {error}", hint="medal trial JUDGE writes one"
         ) from error
-    same = _same_judge(tried, Signature.parse(read_golden(folder)["signature"]))
-    return record | {"verdicts": verdicts} if same else None
+    if not _is_same_judge(tried, Signature.parse(read_golden(folder)["signature"])):
+        return None
+    trial: dict[str, Any] = record | {"verdicts": verdicts}
+    return trial
 
 
 def require_trial(folder: Path) -> None:
     """Raises ConfigError if ``folder`` has no trial of the judge that is in it."""
     if trial_of(folder) is not None:
         return
-    old = (folder / TRIAL_NAME).is_file()
-    what = "has the trial of another judge or revision" if old else "has no trial.json"
+    problem = "has no trial.json"
+    if (folder / TRIAL_NAME).is_file():
+        problem = "has the trial of another judge or revision"
     raise ConfigError(
-        f"{folder} {what}: users of the judge could not see its weaknesses",
+        f"{folder} {problem}: users of the judge could not see its weaknesses",
         hint=f"medal trial {folder} --out trial --save; or medal push ... --no-trial",
     )

@@ -48,19 +48,21 @@ def fit_reactions(
         getattr(reactions, name).copy_(torch.from_numpy(encoder.embed(pieces, budget)))
     texts = np.concatenate([reading.texts for reading in readings])
     _, numbers = np.unique(texts, axis=0, return_inverse=True)
-    starts = np.cumsum([0, *(len(reading.roles) for reading in readings)])
-    halves = [half_of(example.group, seed) for example in examples]
+    ends = np.cumsum([len(reading.roles) for reading in readings])
+    numbers_of_reading = np.split(numbers.reshape(-1), ends[:-1])
     for half, model in enumerate(reactions.models):
-        own = [row for row, other in enumerate(halves) if other == half]
-        pairs = [
-            _pairs(reader, readings[row], numbers[starts[row] : starts[row + 1]]) for row in own
-        ]
+        pairs = []
+        for example, reading, text_numbers in zip(
+            examples, readings, numbers_of_reading, strict=True
+        ):
+            if half_of(example.group, seed) == half:
+                pairs.append(_pairs(reader, reading, text_numbers))
         columns = [torch.cat(column) for column in zip(*pairs, strict=True)]
         count = len(columns[0]) if columns else 0
         if count < _LEAST:
             raise ConfigError(
                 f"the reply models learn from two halves of the conversations, and one of them has "
-                f"{count} answers that a user replied to (in {len(own)} dialogues): "
+                f"{count} answers that a user replied to (in {len(pairs)} dialogues): "
                 f"{_LEAST} or more are needed",
                 hint="train on more conversations of several turns, or without: model.reply=null",
             )
@@ -75,8 +77,9 @@ def _pairs(reader: DialogueReader, reading: TurnReading, numbers: np.ndarray) ->
     """Returns (turn, before, earlier, measures, next turn, number of its text) of every assistant
     turn that a user answered, without the opening turn. ``numbers`` are equal for equal texts."""
     roles = reading.roles
-    inner = np.arange(1, max(1, len(roles) - 1))
-    answered = inner[(roles[inner] == 1) & (roles[inner + 1] == 0) & (inner < _MOST_TURNS)]
+    # Neither the opening turn nor the last one.
+    turns = np.arange(1, max(1, min(len(roles) - 1, _MOST_TURNS)))
+    answered = turns[(roles[turns] == 1) & (roles[turns + 1] == 0)]
     unit = torch.from_numpy(reading.texts).float()
     measures = reader.scale.standardised(reading.measures, roles, reader.config.limit)
     context = [vectors[answered] for vectors in context_of(unit)]
@@ -84,7 +87,7 @@ def _pairs(reader: DialogueReader, reading: TurnReading, numbers: np.ndarray) ->
         *context,
         torch.from_numpy(measures[answered]).float(),
         unit[answered + 1],
-        torch.from_numpy(numbers.reshape(-1)[answered + 1]),
+        torch.from_numpy(numbers[answered + 1]),
     ]
 
 
@@ -105,11 +108,11 @@ def train_reply(
         order = torch.randperm(count, generator=generator)
         for start in range(0, count - size // 2, size):
             rows = order[start : start + size]
-            now, before, earlier, measures, following, number = (part[rows] for part in pairs)
-            expected = model.expect(noisy(now), noisy(before), noisy(earlier), measures)
+            turn, before, earlier, measures, following, number = (part[rows] for part in pairs)
+            expected = model.expect(noisy(turn), noisy(before), noisy(earlier), measures)
             scores = expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
-            same = (number[:, None] == number[None, :]) & ~torch.eye(len(rows), dtype=torch.bool)
-            scores = scores.masked_fill(same, -1e4)
+            is_equal = (number[:, None] == number[None, :]).fill_diagonal_(False)
+            scores = scores.masked_fill(is_equal, -1e4)
             target = torch.arange(len(rows))
             loss = functional.cross_entropy(scores, target)
             loss = (loss + functional.cross_entropy(scores.T, target)) / 2

@@ -75,8 +75,8 @@ class Labelled:
         """Returns the weighted mean of ``values`` [n, ...] of each source."""
         means = []
         for source in np.unique(self.sources):
-            own = self.sources == source
-            means.append(np.average(values[own], axis=0, weights=self.weights[own]))
+            rows = self.sources == source
+            means.append(np.average(values[rows], axis=0, weights=self.weights[rows]))
         return np.array(means)
 
     def centred(self, values: Floats) -> Floats:
@@ -141,7 +141,9 @@ def _ridge(
 
     def unit(direction: Floats) -> Floats:
         spread = float(labelled.deviation(x @ direction))
-        return direction / spread if spread > 0 else direction
+        if spread == 0:
+            return direction
+        return direction / spread
 
     if stretch:
         weights = unit(weights)
@@ -160,9 +162,8 @@ def _logistic(
     if labels.all() or not labels.any():
         raise ConfigError(f"all training labels of {name!r} are the same")
     middle = labelled.source_means(labelled.x).mean(axis=0)
-    solver = LogisticRegression(
-        C=1 / alpha, class_weight="balanced" if config.balanced else None, max_iter=1000
-    )
+    class_weight = "balanced" if config.balanced else None
+    solver = LogisticRegression(C=1 / alpha, class_weight=class_weight, max_iter=1000)
     solver.fit((labelled.x - middle) * scale, labels, sample_weight=labelled.weights)
     weights = solver.coef_[0] * scale
     return weights, float(solver.intercept_[0] - middle @ weights)

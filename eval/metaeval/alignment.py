@@ -8,7 +8,7 @@ Figures of verdicts are computed against each annotator and then averaged, as in
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
@@ -21,7 +21,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.stats.correlation import Floats, Statistic, ratio
 from medal_judges.stats.equal import Values, present, tolerance_of
-from medal_judges.stats.estimate import Estimate, undefined
+from medal_judges.stats.estimate import Estimate, defined, undefined
 from medal_judges.stats.intervals import Clusters, Lead, choose_clusters
 
 Key = tuple[str, int | None]
@@ -67,9 +67,9 @@ class Aligned:
     def clusters(self) -> Clusters:
         return choose_clusters(self.chatbots, [row.group for row in self.rows], self.lead)
 
-    def part(self, chosen: Iterable[int]) -> Aligned:
+    def part(self, indices: Iterable[int]) -> Aligned:
         """Returns a selection of the rows; ``total`` becomes their number."""
-        index = [int(i) for i in chosen]
+        index = list(map(int, indices))
         return replace(
             self,
             rows=tuple(self.rows[i] for i in index),
@@ -83,10 +83,16 @@ class Aligned:
     def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
         """Returns the rows that both have, in this order: first with this judge's scores, then with
         those of ``other``."""
-        at = {(row.id, row.turn): j for j, row in enumerate(other.rows)}
-        keys = [(row.id, row.turn) for row in self.rows]
-        mine = self.part(i for i, key in enumerate(keys) if key in at)
-        return mine, other.part(at[key] for key in keys if key in at)
+        columns = {_key(row): i for i, row in enumerate(other.rows)}
+        pairs = []
+        for i, row in enumerate(self.rows):
+            if _key(row) in columns:
+                pairs.append((i, columns[_key(row)]))
+        return self.part(i for i, _ in pairs), other.part(i for _, i in pairs)
+
+
+def _key(row: LabelledDialogue | Judgement) -> Key:
+    return row.id, row.turn
 
 
 def align(
@@ -107,27 +113,72 @@ def align(
     set. ``judge_scale``: the lowest and highest score of the judge. Raises MedalError for
     judgements of other rows, and for two rows or judgements of one (id, turn).
     """
-    listed = list(rows)
-    judgements, joined = own_judgements(listed, list(judgements))
-    notes = joined.notes("the set")
-    other = {(row.id, row.turn) for row in joined.of_other_chats}
-    keys = Counter((row.id, row.turn) for row in listed)
-    if twice := [key for key, count in keys.items() if count > 1]:
-        raise MedalError(f"rows that occur twice in the set: {_names(twice)}")
-    ignored = {(row.id, row.turn) for row in left_out}
-    turn_of = {row.id: row.turn for row in listed}
-    judged: dict[Key, Judgement] = {}
+    rows = list(rows)
+    judgements, joined = own_judgements(rows, list(judgements))
+    repeated = [key for key, count in Counter(map(_key, rows)).items() if count > 1]
+    if repeated:
+        raise MedalError(f"rows that occur twice in the set: {_names(repeated)}")
+    judgement_of = _by_row(rows, judgements, set(map(_key, left_out)))
+    of_other_chats = set(map(_key, joined.of_other_chats))
+    scored_rows: list[LabelledDialogue] = []
+    scored_judgements: list[Judgement] = []
+    labels: list[float] = []
+    scores: list[float] = []
+    total = 0
+    for row in rows:
+        rating = row.rating(dimension)
+        if rating is None or _key(row) in of_other_chats:
+            continue
+        label = mean(rating)
+        if label is None:
+            continue
+        total += 1
+        judgement = judgement_of.get(_key(row))
+        if judgement is None:
+            continue
+        score = judgement.scores.get(judge_dimension or dimension)
+        if score is not None:
+            scored_rows.append(row)
+            scored_judgements.append(judgement)
+            labels.append(label)
+            scores.append(score)
+    human, judge = np.array(labels, dtype=np.float64), np.array(scores, dtype=np.float64)
+    return Aligned(
+        tuple(scored_rows),
+        tuple(scored_judgements),
+        answer_matrix(scored_rows, dimension),
+        human,
+        judge,
+        total,
+        lead,
+        human_tolerance=tolerance_of(common_scale(scored_rows, dimension), human),
+        score_tolerance=tolerance_of(judge_scale, judge),
+        notes=joined.notes("the set"),
+    )
+
+
+def _is_scored(judgement: Judgement) -> bool:
+    return any(score is not None for score in judgement.scores.values())
+
+
+def _by_row(
+    rows: Sequence[LabelledDialogue], judgements: Sequence[Judgement], ignored: Container[Key]
+) -> dict[Key, Judgement]:
+    """Returns the judgement of each row, without those of ``ignored`` rows. Raises MedalError for
+    judgements of other rows, and for two judgements of a row."""
+    turn_of = {row.id: row.turn for row in rows}
+    keys = set(map(_key, rows))
+    judgement_of: dict[Key, Judgement] = {}
     unknown: list[Key] = []
     for judgement in judgements:
-        key = (judgement.id, judgement.turn)
-        unscored = all(value is None for value in judgement.scores.values())
-        if key not in keys and judgement.turn is None and unscored:
+        key = _key(judgement)
+        if key not in keys and judgement.turn is None and not _is_scored(judgement):
             # A row of level turn without an assistant turn is unscored, without a turn.
             key = (judgement.id, turn_of.get(judgement.id))
-        if key in judged:
+        if key in judgement_of:
             raise MedalError(f"two judgements of {_names([key])}")
         if key in keys:
-            judged[key] = judgement
+            judgement_of[key] = judgement
         elif key not in ignored:
             unknown.append(key)
     if unknown:
@@ -136,40 +187,15 @@ def align(
             hint="was another file judged, or another level? (turn-level sets: medal score --level "
             "last)",
         )
-    scored: list[LabelledDialogue] = []
-    found: list[tuple[Judgement, float, float]] = []
-    total = 0
-    for row in listed:
-        rating = row.rating(dimension)
-        human = None if rating is None else mean(rating)
-        if human is None or (row.id, row.turn) in other:
-            continue
-        total += 1
-        if (one := judged.get((row.id, row.turn))) is not None:
-            score = one.scores.get(judge_dimension or dimension)
-            if score is not None:
-                scored.append(row)
-                found.append((one, human, float(score)))
-    labels = np.array([human for _, human, _ in found], dtype=np.float64)
-    scores = np.array([score for *_, score in found], dtype=np.float64)
-    return Aligned(
-        tuple(scored),
-        tuple(judgement for judgement, *_ in found),
-        answer_matrix(scored, dimension),
-        labels,
-        scores,
-        total,
-        lead,
-        human_tolerance=tolerance_of(common_scale(scored, dimension), labels),
-        score_tolerance=tolerance_of(judge_scale, scores),
-        notes=notes,
-    )
+    return judgement_of
 
 
 def common_scale(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
     """Returns the scale of the labels of ``dimension``; None if rows state several, or none."""
     scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
-    return scales.pop() if len(scales) == 1 else None
+    if len(scales) == 1:
+        return scales.pop()
+    return None
 
 
 def own_judgements(
@@ -179,17 +205,17 @@ def own_judgements(
     rows of their ids, and how they were joined."""
     keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in judgements]
     joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
-    row_of = {}
-    for row, places in zip(rows, joined.score_rows, strict=True):
-        row_of.update(dict.fromkeys(places, row))
-    in_set = {(row.id, row.turn) for row in rows}
-    own = []
-    for place, judgement in enumerate(judgements):
-        if place in row_of:
-            own.append(replace(judgement, id=row_of[place].id))
-        elif (judgement.id, judgement.turn) not in in_set:
-            own.append(judgement)
-    return own, joined
+    row_of: dict[int, LabelledDialogue] = {}
+    for row, indices in zip(rows, joined.score_rows, strict=True):
+        row_of |= dict.fromkeys(indices, row)
+    in_set = set(map(_key, rows))
+    of_rows = []
+    for i, judgement in enumerate(judgements):
+        if i in row_of:
+            of_rows.append(replace(judgement, id=row_of[i].id))
+        elif _key(judgement) not in in_set:
+            of_rows.append(judgement)
+    return of_rows, joined
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
@@ -202,8 +228,15 @@ def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
 
 
 def _names(keys: Sequence[Key]) -> str:
-    shown = [id if turn is None else f"{id} (turn {turn})" for id, turn in keys[:5]]
-    return ", ".join(shown) + (", ..." if len(keys) > 5 else "")
+    names = []
+    for id, turn in keys[:5]:
+        name = id
+        if turn is not None:
+            name += f" (turn {turn})"
+        names.append(name)
+    if len(keys) > 5:
+        names.append("...")
+    return ", ".join(names)
 
 
 _REASONS = {
@@ -214,8 +247,6 @@ _REASONS = {
     "accuracy": "no labels",
 }
 METRICS = tuple(_REASONS)
-
-
 _LABELS = {
     "spearman": "Spearman ρ",
     "pearson": "Pearson r",
@@ -243,15 +274,14 @@ def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
     annotators), NaN if not given; a released vote or mean is present from 0.5 on. The mean skips
     annotators against whom a figure is 0/0; it is None if that holds for all of them.
     """
-    if reason := not_classifiable(score, labels):
+    reason = not_classifiable(score, labels)
+    if reason is not None:
         return undefined(METRICS, reason)
     values = classification_statistic(score, labels)(np.ones((1, len(score))))
-    return {
-        name: Estimate(float(values[name][0]))
-        if np.isfinite(values[name][0])
-        else Estimate(None, reason=_REASONS[name])
-        for name in METRICS
-    }
+    estimates = {}
+    for name, reason in _REASONS.items():
+        estimates[name] = defined(float(values[name][0]), reason)
+    return estimates
 
 
 def not_classifiable(score: Floats, labels: Floats) -> str | None:
@@ -276,10 +306,11 @@ def classification_statistic(score: Floats, labels: Floats) -> Statistic:
             "recall": ratio(tp, tp + fn),
             "accuracy": ratio(tp + tn, tp + fp + fn + tn),
         }
-        return {
-            name: ratio(np.where(np.isfinite(v), v, 0.0).sum(axis=1), np.isfinite(v).sum(axis=1))
-            for name, v in metrics.items()
-        }
+        means = {}
+        for name, by_annotator in metrics.items():
+            count = np.isfinite(by_annotator).sum(axis=1)
+            means[name] = ratio(np.nansum(by_annotator, axis=1), count)
+        return means
 
     return statistic
 
@@ -288,7 +319,7 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
     """Returns 0/1 indicators of tp, fp, fn and tn, shape (rows, annotators). Annotators without an
     answer are left out."""
     labels = labels[:, np.isfinite(labels).any(axis=0)]
-    given = np.isfinite(labels)
+    is_answered = np.isfinite(labels)
     people, judge = present(labels), present(score)[:, None]
     cells = {
         "tp": people & judge,
@@ -296,4 +327,4 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
         "fn": people & ~judge,
         "tn": ~people & ~judge,
     }
-    return {name: (cell & given).astype(np.float64) for name, cell in cells.items()}
+    return {name: (cell & is_answered).astype(np.float64) for name, cell in cells.items()}

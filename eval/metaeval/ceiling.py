@@ -7,13 +7,15 @@ others. That mean is noisier, so an annotator seems worse than a judge who is no
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import (
     METRICS,
@@ -44,57 +46,88 @@ _RELEASED = "the set was released as means or votes, without single answers"
 MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 
 
-def against_ceiling(
-    aligned: Aligned, kind: Kind, headline: str, *, whole: bool = True
-) -> dict[str, Any]:
-    """Returns fields of a ResultRow: ``ceiling``, ``like_for_like``, ``ceiling_rows`` and
-    ``ceiling_difference`` of the ``headline``, on the scored rows with two or more answers. A slice
-    (not ``whole``) has the headline only."""
-    binary = kind == "binary"
-    names = ("f1_present", "f1_absent") if binary else CORRELATIONS[:5]
-    twice = np.isfinite(aligned.values).sum(axis=1) > 1
-    released = any(row.aggregated for row in aligned.rows)
-    if released or not twice.any():
-        reason = _RELEASED if released else "one annotator per row"
-        none = undefined(names if whole else (headline,), reason)
-        return {"ceiling": none, "like_for_like": none}
-    shared = aligned.part(np.flatnonzero(twice))
-    values, score, clusters = shared.values, shared.score, shared.clusters
-    bots = [] if binary else shared.chatbots
-    only = None if whole or binary else headline
-    answers = Values(values, shared.human_tolerance)
-    person = human_ceiling(answers, kind, clusters, bots, only=only)
-    why = undefined_reason(shared.people, shared.judge)
-    if binary:
-        why = not_classifiable(score, values)
-    if why:
-        judge = undefined(METRICS if binary else CORRELATIONS, why)
-    else:
-        judge = human_ceiling(answers, kind, clusters, bots, judge=shared.judge, only=only)
-    if not whole:
-        return {
-            "ceiling": {headline: person[headline]},
-            "like_for_like": {headline: judge[headline]},
-        }
-    undefined_sides = [s for s in (judge[headline], person[headline]) if s.value is None]
-    if undefined_sides:
-        difference = Difference(None, reason=undefined_sides[0].reason)
-    else:
-        one, two = (
-            ceiling_statistic(answers, kind, judge=by, only=headline) for by in (shared.judge, None)
-        )
-        assert one is not None and two is not None  # their figures are defined
-        difference = paired_difference(one, two, headline, clusters)
+@dataclass(frozen=True, slots=True)
+class CeilingFigures:
+    """One annotator against the others (``ceiling``), the judge in the annotator's place
+    (``like_for_like``), and the ``difference`` of their headline figures, on ``rows`` rows. See
+    ResultRow."""
+
+    ceiling: dict[str, Estimate]
+    like_for_like: dict[str, Estimate]
+    rows: int = 0
+    difference: Difference | None = None
+
+    @property
+    def difference_estimate(self) -> Estimate | None:
+        if self.difference is None:
+            return None
+        return self.difference.estimate
+
+
+def against_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigures:
+    """Returns the ceiling of all figures, on the scored rows with two answers or more."""
+    names: Sequence[str] = CORRELATIONS[:5]
+    if kind == "binary":
+        names = METRICS[:2]
+    ceiling = _ceiling(aligned, kind, names)
+    if not ceiling.rows:
+        return ceiling
+    shared = _with_two_answers(aligned)
+    answers = Values(shared.values, shared.human_tolerance)
     alpha = Estimate(None, reason="all answers are equal")
-    if np.nanmax(values) - np.nanmin(values) > answers.tolerance:
-        every = np.ones((1, len(values)))
-        alpha = Estimate(float(alpha_statistic(values, MEASUREMENT[kind])(every)[0]))
-    return {
-        "ceiling": person | {"alpha": alpha},
-        "like_for_like": judge,
-        "ceiling_rows": len(shared.rows),
-        "ceiling_difference": difference,
-    }
+    if np.nanmax(shared.values) - np.nanmin(shared.values) > answers.tolerance:
+        all_rows = np.ones((1, len(shared.rows)))
+        alpha = Estimate(float(alpha_statistic(shared.values, MEASUREMENT[kind])(all_rows)[0]))
+    for figures in (ceiling.like_for_like, ceiling.ceiling):
+        if figures[headline].value is None:
+            difference = Difference(None, reason=figures[headline].reason)
+            break
+    else:
+        judge = ceiling_statistic(answers, kind, judge=shared.judge, only=headline)
+        person = ceiling_statistic(answers, kind, only=headline)
+        assert judge is not None and person is not None  # their figures are defined
+        difference = paired_difference(judge, person, headline, shared.clusters)
+    return replace(ceiling, ceiling=ceiling.ceiling | {"alpha": alpha}, difference=difference)
+
+
+def headline_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigures:
+    """Returns the ceiling of the ``headline`` figure alone, for a slice."""
+    ceiling = _ceiling(aligned, kind, (headline,), only=headline)
+    return CeilingFigures(
+        {headline: ceiling.ceiling[headline]}, {headline: ceiling.like_for_like[headline]}
+    )
+
+
+def _with_two_answers(aligned: Aligned) -> Aligned:
+    return aligned.part(np.flatnonzero(np.isfinite(aligned.values).sum(axis=1) > 1))
+
+
+def _ceiling(
+    aligned: Aligned, kind: Kind, names: Sequence[str], only: str | None = None
+) -> CeilingFigures:
+    """Returns all figures, or the figure ``only`` of a graded dimension; ``names`` are those that
+    are undefined if no row has two answers."""
+    shared = _with_two_answers(aligned)
+    reason = None
+    if any(row.aggregated for row in aligned.rows):
+        reason = _RELEASED
+    elif not shared.rows:
+        reason = "one annotator per row"
+    if reason is not None:
+        none = undefined(names, reason)
+        return CeilingFigures(none, none)
+    answers = Values(shared.values, shared.human_tolerance)
+    chatbots = shared.chatbots
+    metrics: Sequence[str] = CORRELATIONS
+    why = undefined_reason(shared.people, shared.judge)
+    if kind == "binary":
+        chatbots, only, metrics = [], None, METRICS
+        why = not_classifiable(shared.score, shared.values)
+    ceiling_of = partial(human_ceiling, answers, kind, shared.clusters, chatbots, only=only)
+    like_for_like = undefined(metrics, why or "")
+    if why is None:
+        like_for_like = ceiling_of(judge=shared.judge)
+    return CeilingFigures(ceiling_of(), like_for_like, len(shared.rows))
 
 
 def human_ceiling(
@@ -114,8 +147,13 @@ def human_ceiling(
     by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
     precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
     """
-    names = METRICS if kind == "binary" else CORRELATIONS[: 7 if chatbots else 5]
-    names = names if only is None else (only,)
+    names: Sequence[str] = CORRELATIONS[:5]
+    if only is not None:
+        names = (only,)
+    elif kind == "binary":
+        names = METRICS
+    elif chatbots:
+        names = CORRELATIONS
     statistic = ceiling_statistic(answers, kind, chatbots, judge, only)
     if statistic is None:
         reason = "no row has answers of two annotators"
@@ -135,48 +173,72 @@ def ceiling_statistic(
 ) -> Statistic | None:
     """Returns a function of row weights that computes the figures of ``human_ceiling``; None if
     there is no position or pair to compare."""
-    values = answers.numbers
-    given = np.isfinite(values)
-    parts: list[tuple[npt.NDArray[np.intp], Statistic]] = []
     if kind == "binary":
-        for one, other in permutations(busiest(values), 2):
-            rows = np.flatnonzero(given[:, one] & given[:, other])
-            if len(rows):
-                side = values[rows, one] if judge is None else judge.numbers[rows]
-                parts.append((rows, classification_statistic(side, values[rows][:, [other]])))
+        parts = list(_pairs_of_positions(answers.numbers, judge))
     else:
-        for position in busiest(values):
-            others = np.delete(values, position, axis=1)
-            rows = np.flatnonzero(given[:, position] & np.isfinite(others).any(axis=1))
-            if len(rows) < MIN_ROWS:
-                continue
-            person = answers[rows, position]
-            mean = Values(np.nanmean(others[rows], axis=1), answers.tolerance)
-            if not (person.constant or mean.constant):
-                bots = [chatbots[i] for i in rows.tolist()] if chatbots else []
-                side = person if judge is None else judge[rows]
-                parts.append((rows, correlation_statistic(mean, side, bots, only)))
+        parts = list(_positions(answers, chatbots, judge, only))
+    if not parts:
+        return None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         """The mean over the parts that have a figure, weighted by their rows."""
         sizes = np.array([weights[:, rows].sum(axis=1) for rows, _ in parts])
-        each = [part(weights[:, rows]) for rows, part in parts]
+        figures_of_parts = [figures_of(weights[:, rows]) for rows, figures_of in parts]
         means = {}
-        for name in each[0]:
-            values = np.array([one[name] for one in each])
-            defined = np.where(np.isfinite(values), sizes, 0.0)
-            total = (defined * np.where(defined > 0, values, 0.0)).sum(axis=0)
-            means[name] = ratio(total, defined.sum(axis=0))
+        for name in figures_of_parts[0]:
+            values = np.array([figures[name] for figures in figures_of_parts])
+            weight = np.where(np.isfinite(values), sizes, 0.0)
+            means[name] = ratio(np.nansum(weight * values, axis=0), weight.sum(axis=0))
         return means
 
-    return statistic if parts else None
+    return statistic
+
+
+# Some rows, and their figures as a function of their weights.
+_Part = tuple[npt.NDArray[np.intp], Statistic]
+
+
+def _pairs_of_positions(values: Floats, judge: Values | None) -> Iterator[_Part]:
+    """Yields each ordered pair of positions on the rows with both: the first position, or the
+    judge, against the second."""
+    is_answered = np.isfinite(values)
+    for position, other_position in permutations(busiest(values), 2):
+        rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
+        if len(rows):
+            scores = values[rows, position]
+            if judge is not None:
+                scores = judge.numbers[rows]
+            labels = values[rows][:, [other_position]]
+            yield rows, classification_statistic(scores, labels)
+
+
+def _positions(
+    answers: Values, chatbots: Sequence[str | None], judge: Values | None, only: str | None
+) -> Iterator[_Part]:
+    """Yields each position, or the judge on its rows, against the mean of the other positions."""
+    values = answers.numbers
+    for position in busiest(values):
+        others = np.delete(values, position, axis=1)
+        is_shared = np.isfinite(values[:, position]) & np.isfinite(others).any(axis=1)
+        rows = np.flatnonzero(is_shared)
+        if len(rows) < MIN_ROWS:
+            continue
+        person = answers[rows, position]
+        mean = Values(np.nanmean(others[rows], axis=1), answers.tolerance)
+        if person.constant or mean.constant:
+            continue
+        scores = person
+        if judge is not None:
+            scores = judge[rows]
+        chatbots_of_rows = [chatbots[i] for i in rows.tolist() if chatbots]
+        yield rows, correlation_statistic(mean, scores, chatbots_of_rows, only)
 
 
 def busiest(values: Floats) -> list[int]:
     """Returns the MOST_COLUMNS columns of ``values`` with the most answers. Pairs of columns are
     compared, so that their number would grow with the square."""
-    answers = np.isfinite(values).sum(axis=0)
-    return sorted(np.argsort(-answers, kind="stable")[:MOST_COLUMNS].tolist())
+    counts = np.isfinite(values).sum(axis=0)
+    return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
 
 
 def answers_by_annotator(
@@ -189,21 +251,29 @@ def answers_by_annotator(
     (``labels_by``), the answers are ``values``, shape (rows, positions in the label list): a
     position may be another person in another row.
     """
-    given = np.isfinite(values)
-    answers = Counter[str]()
-    for row, row_given in zip(rows, given, strict=True):
-        people: Any = None if row.extra.get("labels_by") else row.extra.get("annotators")
-        known = isinstance(people, list) and len(people) == len(row.labels[name])
-        texts = ["" if person is None else str(person) for person in people] if known else []
-        # Annotators without a name are not one person.
-        if not texts or len(set(texts)) < len(texts) or not all(text.strip() for text in texts):
-            return values, False, int(given.any(axis=0).sum())
-        answers.update(text for text, one in zip(texts, row_given, strict=False) if one)
-    most = sorted(answers, key=lambda person: (-answers[person], person))[:MOST_COLUMNS]
-    column = {person: k for k, person in enumerate(sorted(most))}
-    out = np.full((len(rows), len(column)), np.nan)
-    for i, row in enumerate(rows):
-        for k, person in enumerate(map(str, row.extra["annotators"])):
-            if person in column:
-                out[i, column[person]] = values[i, k]
-    return out, True, len(answers)
+    answers = []
+    for row, row_values in zip(rows, values, strict=True):
+        annotators = _annotators(row, name)
+        if annotators is None:
+            return values, False, int(np.isfinite(values).any(axis=0).sum())
+        answers.append(dict(zip(annotators, row_values, strict=False)))
+    table = pd.DataFrame(answers)
+    counts = table.count()
+    counts = counts[counts > 0]
+    most = sorted(counts.index, key=lambda annotator: (-counts[annotator], annotator))
+    busiest_columns = sorted(most[:MOST_COLUMNS])
+    return table[busiest_columns].to_numpy(dtype=np.float64), True, len(counts)
+
+
+def _annotators(row: LabelledDialogue, name: str) -> list[str] | None:
+    """Returns the names of the annotators of the labels ``name``; None if one has no name: several
+    annotators without a name are not one person."""
+    people: Any = row.extra.get("annotators")
+    if row.extra.get("labels_by") or not isinstance(people, list):
+        return None
+    if not people or len(people) != len(row.labels[name]):
+        return None
+    names = ["" if person is None else str(person) for person in people]
+    if len(set(names)) < len(names) or not all(map(str.strip, names)):
+        return None
+    return names

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import (
     METRICS,
@@ -19,7 +21,7 @@ from medal_judges.eval.metaeval.alignment import (
     confusion_cells,
     not_classifiable,
 )
-from medal_judges.eval.metaeval.ceiling import against_ceiling
+from medal_judges.eval.metaeval.ceiling import against_ceiling, headline_ceiling
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
@@ -159,10 +161,14 @@ def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
     """Returns ``binary`` for a scale from 0 to 1 with answers of 0 or 1, ``ordinal`` for whole
     numbers that are no means, or else ``continuous``."""
     ratings = [rating for row in rows if (rating := row.rating(dimension)) is not None]
-    whole = all(float(value).is_integer() for rating in ratings for value in rating.without_nulls)
-    if whole and {rating.scale for rating in ratings} == {(0.0, 1.0)}:
+    values = chain.from_iterable(rating.without_nulls for rating in ratings)
+    if not all(float(value).is_integer() for value in values):
+        return "continuous"
+    if {rating.scale for rating in ratings} == {(0.0, 1.0)}:
         return "binary"
-    return "ordinal" if whole and not any(r.aggregated for r in ratings) else "continuous"
+    if any(rating.aggregated for rating in ratings):
+        return "continuous"
+    return "ordinal"
 
 
 def evaluate(
@@ -193,79 +199,93 @@ def evaluate(
         lead=lead,
         judge_scale=about.get("judge_scale"),
     )
-    score, values = aligned.score, aligned.values
     kind = kind_of(rows, dimension)
-    headline = METRICS[0] if kind == "binary" else headline
-    parts: dict[str, list[int]] = {}
-    for i, row in enumerate(aligned.rows):
-        parts.setdefault(f"lang:{row.dialogue.lang}", []).append(i)
-        if row.dialogue.chatbot is not None:
-            parts.setdefault(f"chatbot:{row.dialogue.chatbot}", []).append(i)
-    slices = {name: aligned.part(parts[name]) for name in sorted(parts)}
-    sliced = {
-        name: against_ceiling(part, kind, headline, whole=False) for name, part in slices.items()
-    }
-    counts = {}
-    if kind == "binary" and aligned.rows and not not_classifiable(score, values):
-        cells = confusion_cells(score, values)  # summed over annotators
-        counts = {name: int(cell.sum()) for name, cell in cells.items()}
-        counts["judge_present"] = int(present(score).sum())
-    with_people = against_ceiling(aligned, kind, headline)
-    apart = with_people.pop("ceiling_difference", None)
-    named = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
+    if kind == "binary":
+        headline = METRICS[0]
+    slices = _slices(aligned)
+    ceilings = {name: headline_ceiling(part, kind, headline) for name, part in slices.items()}
+    ceiling = against_ceiling(aligned, kind, headline)
+    points = []
+    for row, label, score in zip(aligned.rows, aligned.human, aligned.score, strict=True):
+        lang, chatbot = row.dialogue.lang, row.dialogue.chatbot
+        points.append(Point(row.id, row.turn, float(label), float(score), lang, chatbot, row.group))
+    defaults = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
     result = ResultRow(
-        **named | about,
+        **defaults | about,
         dimension=dimension,
         judge_dimension=judge_dimension or dimension,
         kind=kind,
         n=aligned.total,
         scored=len(aligned.rows),
         metrics=figures(aligned, kind),
-        **with_people,
-        ceiling_difference=None if apart is None else apart.estimate,
-        slices={
-            name: {
-                metric: estimate
-                for metric, estimate in figures(part, kind).items()
-                if len(set(part.chatbots)) > 1 or metric not in ("within_system", "centred")
-            }
-            for name, part in slices.items()
-        },
-        slice_ceilings={name: one["ceiling"] for name, one in sliced.items()},
-        slice_like_for_like={name: one["like_for_like"] for name, one in sliced.items()},
+        ceiling=ceiling.ceiling,
+        like_for_like=ceiling.like_for_like,
+        ceiling_rows=ceiling.rows,
+        ceiling_difference=ceiling.difference_estimate,
+        slices={name: _slice_figures(part, kind) for name, part in slices.items()},
+        slice_ceilings={name: part.ceiling for name, part in ceilings.items()},
+        slice_like_for_like={name: part.like_for_like for name, part in ceilings.items()},
         slice_sizes={name: len(part.rows) for name, part in slices.items()},
-        counts=counts,
-        points=[
-            Point(r.id, r.turn, float(h), float(s), r.dialogue.lang, r.dialogue.chatbot, r.group)
-            for r, h, s in zip(aligned.rows, aligned.human, score, strict=True)
-        ],
+        counts=_counts(aligned, kind),
+        points=points,
         clusters=aligned.clusters.unit,
         headline=headline,
         human_scale=common_scale(rows, dimension),
     )
-    return JudgedRows(result, aligned, apart)
+    return JudgedRows(result, aligned, ceiling.difference)
+
+
+def _slices(aligned: Aligned) -> dict[str, Aligned]:
+    """Returns the rows of each language and chatbot, sorted by name."""
+    indices: dict[str, list[int]] = {}
+    for i, row in enumerate(aligned.rows):
+        indices.setdefault(f"lang:{row.dialogue.lang}", []).append(i)
+        if row.dialogue.chatbot is not None:
+            indices.setdefault(f"chatbot:{row.dialogue.chatbot}", []).append(i)
+    return {name: aligned.part(indices[name]) for name in sorted(indices)}
+
+
+def _slice_figures(part: Aligned, kind: Kind) -> dict[str, Estimate]:
+    estimates = figures(part, kind)
+    if len(set(part.chatbots)) < 2:
+        for name in ("within_system", "centred"):
+            estimates.pop(name, None)
+    return estimates
+
+
+def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:
+    """Returns the cells of the confusion matrix of an issue, summed over annotators, and the number
+    of rows on which the judge says present."""
+    if kind != "binary" or not aligned.rows or not_classifiable(aligned.score, aligned.values):
+        return {}
+    cells = confusion_cells(aligned.score, aligned.values)
+    counts = {name: int(cell.sum()) for name, cell in cells.items()}
+    return counts | {"judge_present": int(present(aligned.score).sum())}
 
 
 def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     """Returns correlations, and F1+, F1-, precision, recall and accuracy of a binary dimension."""
-    binary = kind == "binary"
     people, judge = aligned.people, aligned.judge
-    score, values = aligned.score, aligned.values
-    if not len(aligned.rows):
-        names = (*(METRICS if binary else ()), *CORRELATIONS[:6])
-        reason = "no row was scored" if aligned.total else "no row has a label"
+    score, values, clusters = aligned.score, aligned.values, aligned.clusters
+    estimates: dict[str, Estimate] = {}
+    if not aligned.rows:
+        names: Sequence[str] = CORRELATIONS[:6]
+        if kind == "binary":
+            names = (*METRICS, *names)
+        reason = "no row has a label"
+        if aligned.total:
+            reason = "no row was scored"
         return undefined(names, reason)
-    clusters = aligned.clusters
-    found: dict[str, Estimate] = {}
-    if binary:
-        found = classification(score, values)
+    if kind == "binary":
+        estimates = classification(score, values)
         if not not_classifiable(score, values):
-            found = with_intervals(found, classification_statistic(score, values), clusters)
+            statistic = classification_statistic(score, values)
+            estimates = with_intervals(estimates, statistic, clusters)
     graded = correlations(people, judge, aligned.chatbots)
     if undefined_reason(people, judge) is None:
         statistic = correlation_statistic(people, judge, aligned.chatbots)
         graded = with_intervals(graded, statistic, clusters)
-    return found | graded
+    return estimates | graded
 
 
 def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
@@ -276,44 +296,55 @@ def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> lis
     if undefined_reason(people, judge) is not None:
         return []
     count = len(aligned.rows)
-    alike = np.ones((1, count))
-    human, score = ((side.ranks(alike)[0] - 1) / (count - 1) for side in (people, judge))
+    all_rows = np.ones((1, count))
+    human = (people.ranks(all_rows)[0] - 1) / (count - 1)
+    score = (judge.ranks(all_rows)[0] - 1) / (count - 1)
     ids = np.array([row.id for row in aligned.rows])
     order = np.lexsort((ids, -np.abs(human - score)))
-    row = judged.row
-    return [
-        Disagreement(
-            *(row.judge, row.set_name, row.dimension, aligned.rows[i].id),
+    result = judged.row
+    items = []
+    for i in order[:top].tolist():
+        row = aligned.rows[i]
+        item = Disagreement(
+            *(result.judge, result.set_name, result.dimension, row.id),
             human=float(aligned.human[i]),
             score=float(aligned.score[i]),
             human_rank=float(human[i]),
             score_rank=float(score[i]),
-            turns=[(turn.role, turn.content) for turn in aligned.rows[i].dialogue.turns],
+            turns=[(turn.role, turn.content) for turn in row.dialogue.turns],
             contributions=aligned.judgements[i].contributions.get(judge_dimension),
         )
-        for i in map(int, order[:top])
-    ]
+        items.append(item)
+    return items
 
 
 def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
     """Returns a record for each judge, set and dimension with enough chatbots and rows."""
     halves: dict[tuple[str, str, str, int], Mapping[str, float]] = {}
-    found = []
-    for one in judged:
-        row, bots = one.row, one.aligned.chatbots
-        sizes = Counter(bot for bot in bots if bot is not None)
-        names = sorted(bot for bot, size in sizes.items() if size >= MIN_ROWS)
-        if len(names) < MIN_SYSTEMS or row.under_floor:
+    agreements = []
+    for judged_rows in judged:
+        row = judged_rows.row
+        chosen, systems, count = _systems(judged_rows.aligned)
+        if count < MIN_SYSTEMS or row.under_floor:
             continue
-        chosen = one.aligned.part(i for i, bot in enumerate(bots) if bot in names)
-        systems = np.array([names.index(bot or "") for bot in chosen.chatbots])
-        groups = [each.group for each in chosen.rows]
-        people, judge = (
-            system_means(side, systems, groups) for side in (chosen.people, chosen.judge)
-        )
+        groups = [labelled.group for labelled in chosen.rows]
+        people = system_means(chosen.people, systems, groups)
+        judge = system_means(chosen.judge, systems, groups)
         key = (row.set_name, row.level, row.dimension, len(chosen.rows))
         if key not in halves:  # depends on the rows, not on the judge
             halves[key] = split_half(chosen.people, systems, groups)
-        about = (row.judge, row.set_name, row.level, row.dimension, len(names), len(chosen.rows))
-        found.append(SystemAgreement(*about, system_agreement(people, judge), halves[key]))
-    return found
+        about = (row.judge, row.set_name, row.level, row.dimension, count, len(chosen.rows))
+        agreement = SystemAgreement(*about, system_agreement(people, judge), halves[key])
+        agreements.append(agreement)
+    return agreements
+
+
+def _systems(aligned: Aligned) -> tuple[Aligned, npt.NDArray[np.intp], int]:
+    """Returns the rows of chatbots with MIN_ROWS rows or more, the number of the chatbot of each
+    row (in the order of their names), and the number of chatbots."""
+    chatbots = pd.Series(aligned.chatbots, dtype=object)
+    sizes = chatbots.value_counts()
+    names = sorted(sizes.index[sizes >= MIN_ROWS])
+    systems = pd.Index(names).get_indexer(chatbots)
+    indices = np.flatnonzero(systems >= 0)
+    return aligned.part(indices), systems[indices], len(names)

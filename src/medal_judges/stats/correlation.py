@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from medal_judges.stats.equal import Floats as Floats
 from medal_judges.stats.equal import Values, signs
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.estimate import Estimate, defined, undefined
 
 Rows = npt.NDArray[np.intp]
 # Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
@@ -42,7 +42,7 @@ def correlations(
     names = CORRELATIONS if chatbots else CORRELATIONS[:5]
     reason = undefined_reason(human, score)
     if reason is not None:
-        return {name: Estimate(None, reason=reason) for name in names}
+        return undefined(names, reason)
     reasons = {
         "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
         "centred": "nothing varies within chatbots",
@@ -53,10 +53,7 @@ def correlations(
     figures = correlation_statistic(human, score, chatbots)(np.ones((1, len(human))))
     estimates = {}
     for name in names:
-        value = float(figures[name][0])
-        estimates[name] = Estimate(value)
-        if not np.isfinite(value):
-            estimates[name] = Estimate(None, reason=reasons[name])
+        estimates[name] = defined(float(figures[name][0]), reasons.get(name, ""))
     return estimates
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,3 +26,11 @@ class Estimate:
 def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:
     """Returns an undefined Estimate with the same reason for each of ``names``."""
     return {name: Estimate(None, reason=reason) for name in names}
+
+
+def defined(value: float, reason: str) -> Estimate:
+    """Returns an Estimate of ``value``; if that is no finite number, an undefined one with the
+    ``reason``."""
+    if math.isfinite(value):
+        return Estimate(value)
+    return Estimate(None, reason=reason)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats, Statistic
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.estimate import Estimate, defined
 
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or covers too rarely
 MIN_CLUSTERS = 3
@@ -142,21 +142,23 @@ def with_intervals(
     clusters, undefined without one of the clusters, or at the end of its range. ``scale`` returns
     the scale of a figure.
     """
-    if reason := too_few(clusters):
-        found = {name: _without(estimate, reason) for name, estimate in estimates.items()}
-    else:
+    reason = too_few(clusters)
+    intervals = {}
+    if reason is None:
         spreads = jackknife(statistic, clusters)
-        found = {
-            name: spanned(estimate, spreads[name], scale(name), tested=name in _CORRELATIONS)
-            for name, estimate in estimates.items()
-        }
+        for name, estimate in estimates.items():
+            is_tested = name in _CORRELATIONS
+            intervals[name] = spanned(estimate, spreads[name], scale(name), tested=is_tested)
+    else:
+        for name, estimate in estimates.items():
+            intervals[name] = _without(estimate, reason)
     if clusters.beside is None:
-        return found
+        return intervals
     beside = with_intervals(estimates, statistic, clusters.beside, scale)
-    return {
-        name: one if one.value is None else replace(one, beside=beside[name])
-        for name, one in found.items()
-    }
+    for name, estimate in intervals.items():
+        if estimate.value is not None:
+            intervals[name] = replace(estimate, beside=beside[name])
+    return intervals
 
 
 def estimated(
@@ -168,13 +170,8 @@ def estimated(
 ) -> dict[str, Estimate]:
     """Returns the figures of ``statistic`` with 95% intervals; undefined ones get ``reason``."""
     values = statistic(np.ones((1, len(clusters.names))))
-    plain = {
-        name: Estimate(float(values[name][0]))
-        if np.isfinite(values[name][0])
-        else Estimate(None, reason=reason)
-        for name in names or values
-    }
-    return with_intervals(plain, statistic, clusters, scale)
+    estimates = {name: defined(float(values[name][0]), reason) for name in names or values}
+    return with_intervals(estimates, statistic, clusters, scale)
 
 
 @dataclass(frozen=True, slots=True)

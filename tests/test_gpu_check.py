@@ -11,8 +11,8 @@ import pytest
 import torch
 from gpu import encoder, language
 from gpu.checks import CHECKS
-from gpu.driver import SCRIPT, Outcome, device_name, outcome, run_all, run_check, versions
-from gpu.measure import Agreement, Row, Setting, attempt, forward_flops
+from gpu.driver import SCRIPT, device_name, run_all, run_check, versions
+from gpu.measure import Agreement, Outcome, Row, Setting, attempt, forward_flops, outcome
 from gpu.models import ARCHITECTURES, dialogues, layers_that_fit
 from gpu.report import tables
 

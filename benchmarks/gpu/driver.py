@@ -10,18 +10,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from medal_judges.storage.jsonl import Journal
 
 from .checks import CHECKS, command, work
-from .measure import Row, Setting, State
+from .measure import Outcome, Row, Setting, State, outcome
 from .report import into_documents, show
 
 SCRIPT = Path(__file__).with_name("check.py")
@@ -33,35 +31,6 @@ PACKAGES = (
 LEAST_SECONDS = 20  # with less left no check is begun
 SMALL_TIMES = 6  # the small form on a busy CPU may take so many times a check's limit
 NO_GPU, TIME_UP = 2, 3
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A line of the journal: what a check gave, on which ``device`` with which ``versions``."""
-
-    check: str
-    form: str
-    device: str
-    versions: Mapping[str, str]
-    date: str
-    seconds: float
-    state: State
-    said: str = ""
-    rows: list[Row] = field(default_factory=list)
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """What a run again would be told by."""
-        return self.check, self.form, self.device, json.dumps(dict(self.versions), sort_keys=True)
-
-    def to_record(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def outcome(record: object) -> Outcome:
-    """The outcome of a journal's line."""
-    assert isinstance(record, dict)
-    return Outcome(**{**record, "rows": [Row(**row) for row in record["rows"]]})
 
 
 def device_name() -> str:

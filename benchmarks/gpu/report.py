@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .checks import Check
-    from .driver import Outcome
-    from .measure import Row
+    from .measure import Outcome, Row
 
 COLUMNS = ("check", "what", "tokens/s", "of the matrix peak", "memory, GiB", "result")
 

@@ -39,7 +39,6 @@ from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.alignment import label, own_judgements
 from medal_judges.eval.metaeval.comparison import (
     ANNOTATORS,
-    CEILING,
     GRADED,
     ISSUES,
     MCNEMAR,
@@ -64,7 +63,6 @@ _PRINTED: dict[str, Sequence[str]] = {
     GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p", "n"),
     ISSUES: (*_WHO, "Difference in F1+", "p", "n"),
     MCNEMAR: (*_WHO, "Right alone: better", "Right alone: other", "p, Holm", "n"),
-    CEILING: ("Set", "Dimension", "Judge", "Like for like", "One annotator", "p", "n"),
     ANNOTATORS: (*_WHO[:2], "Judge", "Annotator", "F1+ judge", "F1+ annotator", "McNemar p, Holm"),
 }
 _LINES = 30  # of a long table; the page and the CSV files have all

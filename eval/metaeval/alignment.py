@@ -157,10 +157,6 @@ def align(
     )
 
 
-def _is_scored(judgement: Judgement) -> bool:
-    return any(score is not None for score in judgement.scores.values())
-
-
 def _by_row(
     rows: Sequence[LabelledDialogue], judgements: Sequence[Judgement], ignored: Container[Key]
 ) -> dict[Key, Judgement]:
@@ -172,7 +168,8 @@ def _by_row(
     unknown: list[Key] = []
     for judgement in judgements:
         key = _key(judgement)
-        if key not in keys and judgement.turn is None and not _is_scored(judgement):
+        is_unscored = all(score is None for score in judgement.scores.values())
+        if key not in keys and judgement.turn is None and is_unscored:
             # A row of level turn without an assistant turn is unscored, without a turn.
             key = (judgement.id, turn_of.get(judgement.id))
         if key in judgement_of:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, product
+from itertools import chain, combinations, product
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from medal_judges.report.table import Cell, Figured, PValue, Table
 from medal_judges.stats.correlation import Floats, weighted_spearman
 from medal_judges.stats.difference import Difference, holm, holm_corrected
 from medal_judges.stats.equal import present
-from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, WHOM, leading
 from medal_judges.stats.significance import (
     correlation_difference,
@@ -32,7 +31,7 @@ from medal_judges.stats.significance import (
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 WILLIAMS, MCNEMAR = "Williams' test between judges", "McNemar's test between judges on issues"
-CEILING, MEANS = "Judges against one annotator", "Means over dimensions"
+MEANS = "Means over dimensions"
 ANNOTATORS = "Judges against each annotator on issues"
 _PAIRS_NOTE = (
     "Every pair of judges, on the rows that both scored. Intervals and p-values come from one "
@@ -45,10 +44,6 @@ _TESTS_NOTE = (
     "Williams' test is of two correlations with the same labels. For McNemar's (MEDAL, Figure 5) a "
     "judge is right on a row if most annotators agree with it; rows on which they are split evenly "
     "count for neither."
-)
-_CEILING_NOTE = (
-    "The judge, like for like, minus one annotator, both against the same others on the same rows "
-    "(the figure that ranks judges, F1+ for issues); p-values as of pairs of judges."
 )
 _ANNOTATORS_NOTE = (
     "McNemar's test of the judge against an annotator (MEDAL, Figure 5).\n\nEach is right on a row "
@@ -66,7 +61,6 @@ _DIFFERENCE = {
     "pairwise": "Difference in pairs right",
     "f1_present": "Difference in F1+",
 }
-_AGAINST = ("Set", "Dimension", "Judge", "Like for like", "One annotator", "Difference", "n")
 _EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
          "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
          "n")  # fmt: skip
@@ -86,25 +80,27 @@ class JudgePair:
 
 def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     """Returns tables of the differences between judges (graded dimensions and issues, each over all
-    rows and by language), of classical tests between them, and of judges against one annotator. A
+    rows and by language), of classical tests between them, and of judges against each annotator. A
     table may have no rows."""
-    accepted = corrected_ceilings([rows for rows in judged if not rows.row.under_floor])
-    graded = [rows for rows in accepted if rows.row.kind != "binary"]
-    issues = [rows for rows in accepted if rows.row.kind == "binary"]
+    graded: list[JudgedRows] = []
+    issues: list[JudgedRows] = []
     metric = "spearman"
-    if any(rows.row.headline == "pairwise" for rows in accepted):
-        metric = "pairwise"
-    tables = [*_pair_tables(GRADED, graded, metric), *_pair_tables(ISSUES, issues, "f1_present")]
-    against: list[Line] = []
-    for rows in accepted:
-        row, difference = rows.row, rows.row.ceiling_difference
-        if difference is not None and difference.value is not None:
-            figures = row.like_for_like[row.headline], row.ceiling[row.headline]
-            about = row.set_name, row.dimension, row.judge
-            against.append((*about, *figures, difference, row.ceiling_rows))
-    tables.append(_difference_table(CEILING, _AGAINST, against, _CEILING_NOTE, accepted))
-    lines = [line for rows in issues for line in _annotators(rows)]
-    return [*tables, Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE)]
+    for judged_rows in judged:
+        row = judged_rows.row
+        if row.under_floor:
+            continue
+        if row.headline == "pairwise":
+            metric = "pairwise"
+        if row.kind == "binary":
+            issues.append(judged_rows)
+        else:
+            graded.append(judged_rows)
+    lines = list(chain.from_iterable(map(_annotators, issues)))
+    return [
+        *_pair_tables(GRADED, graded, metric),
+        *_pair_tables(ISSUES, issues, "f1_present"),
+        Table(ANNOTATORS, _EACH, _corrected(_EACH, lines), _ANNOTATORS_NOTE),
+    ]
 
 
 def corrected_ceilings(judged: Sequence[JudgedRows]) -> list[JudgedRows]:
@@ -125,36 +121,36 @@ def _pair_tables(title: str, judged: Sequence[JudgedRows], metric: str) -> Itera
     """Yields the differences of all pairs of judges and the test of ``metric`` beside them, first
     over all rows, then by language."""
     for by_language in (False, True):
-        where = ("Set", "Dimension", *["Language"] * by_language, "Better", "Other")
-        more = ", by language" * by_language
+        columns = ["Set", "Dimension", "Better", "Other"]
+        suffix = ""
+        if by_language:
+            columns.insert(2, "Language")
+            suffix = ", by language"
         pairs = _pairs(judged, metric, by_language=by_language)
-        differences = holm_corrected([pair.difference for pair in pairs])
-        lines: list[Line] = []
-        for pair, difference in zip(pairs, differences, strict=True):
-            lines.append((*pair.about, difference.estimate, len(pair.better.rows)))
-        heads = (*where, _DIFFERENCE[metric], "n")
-        yield _difference_table(title + more, heads, lines, _PAIRS_NOTE, judged)
+        yield _difference_table(title + suffix, [*columns, _DIFFERENCE[metric]], pairs)
         if metric in _TESTS:
-            name, columns, test = _TESTS[metric]
+            name, test_columns, test = _TESTS[metric]
             lines = [(*pair.about, *test(pair)) for pair in pairs if pair.better.rows]
-            heads = (*where, *columns)
-            yield Table(name + more, heads, _corrected(heads, lines), _TESTS_NOTE)
+            heads = (*columns, *test_columns)
+            yield Table(name + suffix, heads, _corrected(heads, lines), _TESTS_NOTE)
 
 
-def _difference_table(
-    title: str, heads: Sequence[str], lines: Sequence[Line], note: str, judged: Sequence[JudgedRows]
-) -> Table:
-    """A table of lines that end in a difference and the number of rows; between them come its
-    interval for the others and its p-value."""
-    lead = leading(rows.row.clusters for rows in judged)
-    differences = [line[-2] for line in lines if isinstance(line[-2], Estimate)]
-    has_others = any(difference.beside for difference in differences)
-    shown: list[Line] = []
-    for line, difference in zip(lines, differences, strict=True):
-        beside = [Figured(difference.beside, bare=True)] * has_others
-        shown.append((*line[:-1], *beside, _p(difference.p_value), line[-1]))
-    heads = (*heads[:-1], *[BESIDE[lead]] * has_others, "p", heads[-1])
-    return Table(title, heads, shown, f"95% intervals and p-values are for {WHOM[lead]}.\n\n{note}")
+def _difference_table(title: str, heads: Sequence[str], pairs: Sequence[JudgePair]) -> Table:
+    """A table of the differences of pairs, with the interval for the others beside it, the p-value
+    and the number of rows."""
+    lead = leading(pair.better.clusters.unit for pair in pairs)
+    differences = holm_corrected([pair.difference for pair in pairs])
+    estimates = [difference.estimate for difference in differences]
+    beside = []
+    if any(estimate.beside for estimate in estimates):
+        beside = [BESIDE[lead]]
+    lines: list[Line] = []
+    for pair, estimate in zip(pairs, estimates, strict=True):
+        others = [Figured(estimate.beside, bare=True) for _ in beside]
+        count = len(pair.better.rows)
+        lines.append((*pair.about, estimate, *others, _p(estimate.p_value), count))
+    note = f"95% intervals and p-values are for {WHOM[lead]}.\n\n{_PAIRS_NOTE}"
+    return Table(title, (*heads, *beside, "p", "n"), lines, note)
 
 
 def _annotators(judged: JudgedRows) -> Iterator[Line]:
@@ -164,14 +160,16 @@ def _annotators(judged: JudgedRows) -> Iterator[Line]:
     if not len(values) or not_classifiable(aligned.score, values):
         return
     for k in range(values.shape[1]):
-        rest = np.delete(values, k, axis=1)
-        both = np.isfinite(values[:, k]) & np.isfinite(rest).any(axis=1)
-        if both.any():
-            sides, others = (aligned.score[both], values[both, k]), rest[both]
-            f1 = (classification(side, others)["f1_present"] for side in sides)
+        others = np.delete(values, k, axis=1)
+        is_shared = np.isfinite(values[:, k]) & np.isfinite(others).any(axis=1)
+        if is_shared.any():
+            sides = aligned.score[is_shared], values[is_shared, k]
+            others = others[is_shared]
+            f1 = [classification(side, others)["f1_present"] for side in sides]
             alone = right_alone(*sides, others)
             about = row.set_name, row.dimension, row.judge, k + 1
-            yield *about, *f1, *alone, _p(mcnemar(*alone).p_value), None, int(both.sum())
+            p_value = _p(mcnemar(*alone).p_value)
+            yield *about, *f1, *alone, p_value, None, int(is_shared.sum())
 
 
 def _pairs(
@@ -183,14 +181,18 @@ def _pairs(
         groups.setdefault((rows.row.set_name, rows.row.dimension), []).append(rows)
     pairs: list[JudgePair] = []
     for about, group in groups.items():
-        parts: list[tuple[str, ...]] = [()]
+        languages: Sequence[str | None] = [None]
         if by_language:
-            langs = sorted({row.dialogue.lang for rows in group for row in rows.aligned.rows})
-            parts = [(lang,) for lang in langs] if len(langs) > 1 else []
-        for part, (first, second) in product(parts, combinations(group, 2)):
+            rows_of_group = chain.from_iterable(rows.aligned.rows for rows in group)
+            languages = sorted({row.dialogue.lang for row in rows_of_group})
+            if len(languages) < 2:
+                continue
+        for language, (first, second) in product(languages, combinations(group, 2)):
             better, other = first.aligned.shared(second.aligned)
-            if part:
-                chosen = [i for i, row in enumerate(better.rows) if row.dialogue.lang == part[0]]
+            part: tuple[str, ...] = ()
+            if language is not None:
+                part = (language,)
+                chosen = [i for i, row in enumerate(better.rows) if row.dialogue.lang == language]
                 better, other = better.part(chosen), other.part(chosen)
             names = first.row.judge, second.row.judge
             difference = _difference(better, other, metric)
@@ -209,7 +211,8 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
     if not first.rows:
         return Difference(None, reason="no common row")
     for side in (first, second):
-        if reason := not_classifiable(side.score, side.values):
+        reason = not_classifiable(side.score, side.values)
+        if reason is not None:
             return Difference(None, reason=reason)
     statistics = [classification_statistic(side.score, side.values) for side in (first, second)]
     return paired_difference(statistics[0], statistics[1], metric, first.clusters)
@@ -220,9 +223,9 @@ def _williams(pair: JudgePair) -> Line:
     count = len(people)
     if pair.difference.value is None:
         return None, None, None, None, None, count
-    alike = np.ones((1, count))
+    all_rows = np.ones((1, count))
     sides = ((people, better), (people, other), (better, other))
-    rhos = [float(weighted_spearman(x, y, alike)[0]) for x, y in sides]
+    rhos = [float(weighted_spearman(x, y, all_rows)[0]) for x, y in sides]
     return *rhos, _p(williams(rhos[0], rhos[1], rhos[2], count).p_value), None, count
 
 
@@ -256,15 +259,19 @@ def right_alone(first: Floats, second: Floats, people: Floats) -> tuple[int, int
     ``first`` and ``second``: probabilities of label 1, shape (rows,). ``people``: labels of shape
     (rows, annotators), NaN if not given; a released mean is 1 from 0.5 on.
     """
-    given = np.isfinite(people)
-    lead = 2 * (given & present(people)).sum(axis=1) - given.sum(axis=1)
-    one, two = (present(score) == (lead > 0) for score in (first, second))
-    decided = lead != 0
-    return int((decided & one & ~two).sum()), int((decided & two & ~one).sum())
+    is_answered = np.isfinite(people)
+    lead = 2 * (is_answered & present(people)).sum(axis=1) - is_answered.sum(axis=1)
+    majority = lead > 0
+    first_right, second_right = present(first) == majority, present(second) == majority
+    first_alone = (lead != 0) & first_right & ~second_right
+    second_alone = (lead != 0) & second_right & ~first_right
+    return int(first_alone.sum()), int(second_alone.sum())
 
 
 def _p(value: float | None) -> PValue | None:
-    return None if value is None else PValue(value)
+    if value is None:
+        return None
+    return PValue(value)
 
 
 def _corrected(heads: Sequence[str], lines: Sequence[Line]) -> list[Line]:
@@ -273,7 +280,7 @@ def _corrected(heads: Sequence[str], lines: Sequence[Line]) -> list[Line]:
     columns = [list(column) for column in zip(*lines, strict=True)]
     for i, head in enumerate(heads):
         if columns and head.endswith(", Holm"):
-            raw = [cell.value if isinstance(cell, PValue) else None for cell in columns[i - 1]]
+            raw = [getattr(cell, "value", None) for cell in columns[i - 1]]
             columns[i] = [_p(value) for value in holm(raw)]
     return list(zip(*columns, strict=True))
 
@@ -283,14 +290,19 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
     values_of: dict[tuple[str, str], list[float | None]] = {}
     for row in rows:
         if row.kind != "binary":
-            figure = None if row.under_floor else row.metrics["spearman"].value
-            values_of.setdefault((row.set_name, row.judge), []).append(figure)
-    cells: list[Line] = []
-    for place, values in values_of.items():
-        known = [value for value in values if value is not None]
-        kinds = [abs(v) for v in known], [max(v, 0.0) for v in known], known
-        means = [sum(each) / len(each) if each else None for each in kinds]
-        if len(values) > 1:
-            cells.append((*place, *means, f"{len(known)} of {len(values)}"))
+            rho = row.metrics["spearman"].value
+            if row.under_floor:
+                rho = None
+            values_of.setdefault((row.set_name, row.judge), []).append(rho)
+    lines: list[Line] = []
+    for about, values in values_of.items():
+        if len(values) < 2:
+            continue
+        rhos = [rho for rho in values if rho is not None]
+        means: list[float | None] = [None, None, None]
+        if rhos:
+            variants = np.abs(rhos), np.maximum(rhos, 0.0), np.array(rhos)
+            means = [float(variant.mean()) for variant in variants]
+        lines.append((*about, *means, f"{len(rhos)} of {len(values)}"))
     columns = ("Set", "Judge", "Mean absolute ρ", "Mean positive ρ", "Mean ρ", "Dimensions")
-    return Table(MEANS, columns, cells, _MEANS_NOTE)
+    return Table(MEANS, columns, lines, _MEANS_NOTE)

@@ -61,16 +61,18 @@ def no_interval(values: Floats, measurement: str) -> str | None:
     if counts.shape[1] < 2:
         return None
     rarest = counts[:, counts.sum(axis=0).argmin()]
-    return None if (rarest > 1).any() else "no interval: no row has the rarest answer twice"
+    if (rarest > 1).any():
+        return None
+    return "no interval: no row has the rarest answer twice"
 
 
 def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
     """Returns the indices of the rows with two or more answers, the levels in them, and the count
     of each level by row, shape (rows, levels)."""
     rows = np.flatnonzero(np.isfinite(values).sum(axis=1) > 1)
-    kept = values[rows]
-    levels = np.unique(kept[np.isfinite(kept)])
-    counts = (kept[:, :, None] == levels).sum(axis=1).astype(np.float64)
+    answers = values[rows]
+    levels = np.unique(answers[np.isfinite(answers)])
+    counts = (answers[:, :, None] == levels).sum(axis=1).astype(np.float64)
     return rows, levels, counts
 
 
@@ -85,18 +87,20 @@ def _coincidences(counts: Floats) -> Any:
     pairs[np.arange(len(row)), first] -= counts[row, first]
     pairs /= counts.sum(axis=1)[row, None] - 1
     columns = first[:, None] * size + np.arange(size)
-    places = (np.repeat(row, size), columns.ravel())
-    return sparse.csr_matrix((pairs.ravel(), places), shape=(len(counts), size * size))
+    indices = (np.repeat(row, size), columns.ravel())
+    return sparse.csr_matrix((pairs.ravel(), indices), shape=(len(counts), size * size))
 
 
 def _interval(values: Floats) -> Alpha:
-    given = np.isfinite(values)
-    answers = given.sum(axis=1)
-    rows = np.flatnonzero(answers > 1)
-    size = answers[rows].astype(np.float64)
-    shown = np.where(given, values, 0.0)[rows]
-    shown -= np.where(given[rows], shown.sum() / max(size.sum(), 1), 0.0)  # squares stay small
-    total, squares = shown.sum(axis=1), (shown * shown).sum(axis=1)
+    is_answered = np.isfinite(values)
+    answer_counts = is_answered.sum(axis=1)
+    rows = np.flatnonzero(answer_counts > 1)
+    size = answer_counts[rows].astype(np.float64)
+    numbers = np.where(is_answered, values, 0.0)[rows]
+    numbers -= np.where(
+        is_answered[rows], numbers.sum() / max(size.sum(), 1), 0.0
+    )  # squares stay small
+    total, squares = numbers.sum(axis=1), (numbers * numbers).sum(axis=1)
     within = 2 * (size * squares - total * total) / np.maximum(size - 1, 1)
 
     def alpha(weights: Floats) -> Floats:

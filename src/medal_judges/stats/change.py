@@ -93,21 +93,20 @@ def _searched(sizes: Floats, sums: Floats, start: int, seed: int) -> tuple[float
     squares = float((sizes * (sums / sizes - sums.sum() / total) ** 2).sum())
     degrees = len(sizes) - 2
 
-    def rest(step: Floats) -> Floats:
+    def variance_beside(step: Floats) -> Floats:
         """The variance between periods beside the step."""
         return np.maximum(squares - step**2, squares * _ROUNDING + TINY) / degrees
 
-    largest = list[Floats]()
-    left = _PERMUTATIONS
-    while left:
-        orders: npt.NDArray[np.int64] = np.tile(
-            np.arange(len(sizes)), (min(left, max(1, _CHUNK // len(sizes))), 1)
-        )
+    largest: list[Floats] = []
+    remaining = _PERMUTATIONS
+    while remaining:
+        count = min(remaining, max(1, _CHUNK // len(sizes)))
+        orders: npt.NDArray[np.int64] = np.tile(np.arange(len(sizes)), (count, 1))
         orders = rng.permuted(orders, axis=1)
         largest.append(_steps(sizes[orders], sums[orders]).max(axis=1))
-        left -= len(orders)
+        remaining -= count
     steps = np.concatenate(largest)
     observed = _steps(sizes[None], sums[None])[0, start - 1]
     before = sizes[:start].sum()
-    error = math.sqrt(float(rest(observed)) * (1 / before + 1 / (total - before)))
-    return error, Orders(np.sort(steps / np.sqrt(rest(steps))))
+    error = math.sqrt(float(variance_beside(observed)) * (1 / before + 1 / (total - before)))
+    return error, Orders(np.sort(steps / np.sqrt(variance_beside(steps))))

@@ -78,15 +78,16 @@ def correlation_statistic(
     pairs = pairs_statistic(human, score)
     if only is not None:
         return pairs
-    within = within_system_statistic(human, score, chatbots) if chatbots else None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         spearman = weighted_spearman(human, score, weights)
         pearson = weighted_pearson(human.numbers, score.numbers, weights)
         # Where a side is constant there are no ranks, and only rounding to correlate.
         pearson[np.isnan(spearman)] = np.nan
-        figures = {"pearson": pearson, "spearman": spearman}
-        return figures | pairs(weights) | (within(weights) if within is not None else {})
+        figures = {"pearson": pearson, "spearman": spearman, **pairs(weights)}
+        if chatbots:
+            figures |= within_system_statistic(human, score, chatbots)(weights)
+        return figures
 
     return statistic
 
@@ -108,11 +109,11 @@ def within_system_statistic(
     def within(weights: Floats) -> Floats:
         total, size = np.zeros(len(weights)), np.zeros(len(weights))
         for rows in parts:
-            mine = weights[:, rows]
-            rho = weighted_spearman(human[rows], score[rows], mine)
-            counts = np.isfinite(rho) & ((mine > 0).sum(axis=1) >= MIN_WITHIN)
-            total += np.where(counts, rho * mine.sum(axis=1), 0.0)
-            size += np.where(counts, mine.sum(axis=1), 0.0)
+            drawn = weights[:, rows]
+            rho = weighted_spearman(human[rows], score[rows], drawn)
+            counts = np.isfinite(rho) & ((drawn > 0).sum(axis=1) >= MIN_WITHIN)
+            total += np.where(counts, rho * drawn.sum(axis=1), 0.0)
+            size += np.where(counts, drawn.sum(axis=1), 0.0)
         return ratio(total, size, size > 0)
 
     def centred(weights: Floats) -> Floats:
@@ -123,11 +124,12 @@ def within_system_statistic(
         sides = [side[named].ranks(weights) for side in (human, score)]
         start = 0
         for rows in parts:
-            mine = slice(start, start + len(rows))
+            columns = slice(start, start + len(rows))
             start += len(rows)
-            drawn = _not_zero(weights[:, mine].sum(axis=1))
+            size = _not_zero(weights[:, columns].sum(axis=1))
             for side in sides:
-                side[:, mine] -= ((side[:, mine] * weights[:, mine]).sum(axis=1) / drawn)[:, None]
+                total = (side[:, columns] * weights[:, columns]).sum(axis=1)
+                side[:, columns] -= (total / size)[:, None]
         return weighted_pearson(sides[0], sides[1], weights)
 
     return lambda weights: {"within_system": within(weights), "centred": centred(weights)}
@@ -225,21 +227,22 @@ def tie_distance(human: Values, score: Values) -> float:
     """Returns the distance up to which two scores are a tie: the one with which most pairs of rows
     are ordered or tied as by ``human``; of many rows, the pairs of a random part of them."""
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
-    one, two = np.triu_indices(len(rows), 1)
-    people = signs(human.numbers[rows[one]] - human.numbers[rows[two]], human.tolerance)
-    apart = score.numbers[rows[one]] - score.numbers[rows[two]]
-    judge = signs(apart, score.tolerance)
+    first, second = np.triu_indices(len(rows), 1)
+    people = signs(human.numbers[rows[first]] - human.numbers[rows[second]], human.tolerance)
+    differences = score.numbers[rows[first]] - score.numbers[rows[second]]
+    judge = signs(differences, score.tolerance)
     # What a tie gains over the judge's order; scores that are equal are a tie anyway.
     gain = (people == 0).astype(int) - (people == judge)
     gain[judge == 0] = 0
-    order = np.argsort(np.abs(apart))
-    distance = np.abs(apart)[order]
+    order = np.argsort(np.abs(differences))
+    distance = np.abs(differences)[order]
     # Pairs of one distance are ties together.
     end = np.searchsorted(distance, distance + score.tolerance, side="right")
     gained = np.cumsum(gain[order])[end - 1]
     best = int(gained.argmax())
-    farthest = float(distance[best]) if gained[best] > 0 else 0.0
-    return farthest + score.tolerance
+    if gained[best] <= 0:
+        return score.tolerance
+    return float(distance[best]) + score.tolerance
 
 
 def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
@@ -256,10 +259,12 @@ def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
 
 
 def ratio(
-    top: Floats, bottom: npt.NDArray[Any], defined: npt.NDArray[np.bool_] | None = None
+    top: Floats, bottom: npt.NDArray[Any], is_defined: npt.NDArray[np.bool_] | None = None
 ) -> Floats:
-    """Returns ``top / bottom``, NaN where it is not ``defined`` (by default: where ``bottom`` is
+    """Returns ``top / bottom``, NaN where it is not ``is_defined`` (by default: where ``bottom`` is
     not above 0)."""
-    out: Floats = np.full(np.shape(top), np.nan)
-    np.divide(top, bottom, out=out, where=bottom > 0 if defined is None else defined)
-    return out
+    if is_defined is None:
+        is_defined = bottom > 0
+    quotient: Floats = np.full(np.shape(top), np.nan)
+    np.divide(top, bottom, out=quotient, where=is_defined)
+    return quotient

@@ -59,7 +59,9 @@ class Orders:
         few orders to reach it."""
         allowed = round(level * (1 + len(self.largest)), 6)  # orders, this one included
         beyond = math.ceil(allowed) - 1
-        return float(self.largest[-beyond]) * (1 + 1e-9) if beyond > 0 else math.inf
+        if beyond <= 0:
+            return math.inf
+        return float(self.largest[-beyond]) * (1 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,9 @@ class Difference:
         beyond = max(abs(self.value) - self.tolerance, 0.0)
         if not beyond:
             return 1.0
-        distance = beyond / self.error if self.error else math.inf
+        distance = math.inf
+        if self.error:
+            distance = beyond / self.error
         return min(1.0, self.comparisons * self.reference.p_value(distance))
 
     @property
@@ -103,7 +107,9 @@ class Difference:
         if self.reference is None:
             return None
         critical = self.reference.critical(LEVEL / self.comparisons)
-        return self.error * critical + self.tolerance if math.isfinite(critical) else None
+        if not math.isfinite(critical):
+            return None
+        return self.error * critical + self.tolerance
 
     @property
     def smallest(self) -> float | None:
@@ -129,42 +135,46 @@ class Difference:
 
     def __neg__(self) -> Difference:
         """The other figure minus this one."""
-        value = None if self.value is None else -self.value
+        value, beside = self.value, self.beside
+        if value is not None:
+            value = -value
+        if beside is not None:
+            beside = -beside
         span = -self.span[1], -self.span[0]
-        beside = None if self.beside is None else -self.beside
         return replace(self, value=value, span=span, beside=beside)
 
     def corrected(self, comparisons: float) -> Difference:
         """Returns the difference corrected for a number of comparisons."""
-        beside = None if self.beside is None else self.beside.corrected(comparisons)
+        beside = self.beside and self.beside.corrected(comparisons)
         return replace(self, comparisons=comparisons, beside=beside)
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
     """Returns the factor by which Holm's correction (1979) raises each p-value; 1 for None, which
     is no comparison."""
-    known = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
+    tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0
-    for rank, (p, i) in enumerate(known):
-        largest = max(largest, p * (len(known) - rank))
-        factors[i] = largest / p if p else float(len(known) - rank)
+    for rank, (p, i) in enumerate(tested):
+        factors[i] = float(len(tested) - rank)
+        largest = max(largest, p * factors[i])
+        if p:
+            factors[i] = largest / p
     return factors
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """Returns p-values after Holm's correction over all that are not None."""
-    factors = holm_factors(p_values)
-    return [
-        None if p is None else min(1.0, p * factor)
-        for p, factor in zip(p_values, factors, strict=True)
-    ]
+    corrected: list[float | None] = []
+    for p, factor in zip(p_values, holm_factors(p_values), strict=True):
+        if p is not None:
+            p = min(1.0, p * factor)
+        corrected.append(p)
+    return corrected
 
 
 def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
     """Returns the differences, corrected by Holm over all that have a p-value."""
     factors = holm_factors([difference.p_value for difference in differences])
-    return [
-        difference.corrected(factor)
-        for difference, factor in zip(differences, factors, strict=True)
-    ]
+    pairs = zip(differences, factors, strict=True)
+    return [difference.corrected(factor) for difference, factor in pairs]

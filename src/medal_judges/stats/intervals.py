@@ -78,7 +78,9 @@ def scale_of(metric: str) -> Scale:
     logit for shares, F1 and areas under the ROC curve, no transformation for others (means)."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
-    return LOGIT if metric.startswith(_SHARES) else PLAIN
+    if metric.startswith(_SHARES):
+        return LOGIT
+    return PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +111,21 @@ def choose_clusters(
     bots, names = tuple(bot for bot in chatbots if bot is not None), tuple(groups)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", names)
-    shared = len(set(zip(names, bots, strict=True))) > len(set(names))
-    these = Clusters("context", names) if shared else Clusters("conversation", names, strata=bots)
-    others = Clusters("chatbot", bots, names if shared else ())
-    first, second = (these, others) if lead == "these" else (others, these)
-    return replace(first, beside=second) if len(set(bots)) >= MIN_OTHERS else first
+    if len(set(zip(names, bots, strict=True))) > len(set(names)):  # chatbots share contexts
+        these, others = Clusters("context", names), Clusters("chatbot", bots, names)
+    else:
+        these, others = Clusters("conversation", names, strata=bots), Clusters("chatbot", bots)
+    leading_clusters, beside = these, others
+    if lead == "others":
+        leading_clusters, beside = others, these
+    if len(set(bots)) < MIN_OTHERS:
+        return leading_clusters
+    return replace(leading_clusters, beside=beside)
 
 
 def leading(units: Iterable[str]) -> Lead:
-    """Returns whom intervals over these kinds of clusters are for."""
+    """Says what an interval over these clusters generalises to: these chatbots, or other
+    chatbots."""
     return "others" if "chatbot" in units else "these"
 
 
@@ -204,13 +212,13 @@ def t_quantile(degrees: float | Floats) -> Floats:
     return quantile
 
 
-def variance(left: Floats, whole: Floats, strata: Strata | None = None) -> Floats:
-    """Returns the jackknife variance of figures ``whole``, shape (...), given the figures without
+def variance(left: Floats, figures: Floats, strata: Strata | None = None) -> Floats:
+    """Returns the jackknife variance of figures ``figures``, shape (...), given the figures without
     each cluster ``left``, shape (..., clusters); within ``strata``, numbers of shape (clusters,),
     only the distances of clusters of one stratum count."""
     count = left.shape[-1]
     if strata is None:
-        spread: Floats = (count - 1) / count * ((left - whole[..., None]) ** 2).sum(axis=-1)
+        spread: Floats = (count - 1) / count * ((left - figures[..., None]) ** 2).sum(axis=-1)
         return spread
     sizes = np.bincount(strata)[strata]
     squares = sizes / (sizes - 1) * _away(left, strata) ** 2
@@ -231,18 +239,21 @@ def _away(left: Floats, strata: Strata | None) -> Floats:
 def degrees(left: Floats, evenness: float, strata: Strata | None = None) -> Floats:
     """Returns degrees of freedom, shape (...), between a third of clusters - strata and all: fewer
     if few clusters carry most of the variance. ``evenness`` is FIGURE or DIFFERENCE."""
-    most = left.shape[-1] - (1 if strata is None else int(strata.max()) + 1)
+    stratum_count = 1
+    if strata is not None:
+        stratum_count = int(strata.max()) + 1
+    highest = left.shape[-1] - stratum_count
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
-    return evenness_degrees(_away(left, strata), evenness, max(1.0, most / 3), most)
+    return evenness_degrees(_away(left, strata), evenness, max(1.0, highest / 3), highest)
 
 
-def evenness_degrees(away: Floats, evenness: float, least: float, most: float) -> Floats:
+def evenness_degrees(away: Floats, evenness: float, lowest: float, highest: float) -> Floats:
     """Returns degrees of freedom, shape (...), given how far each cluster moves a figure, ``away``,
     shape (..., clusters)."""
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
     share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
-    bounded: Floats = np.clip(evenness / share - evenness, least, most)
+    bounded: Floats = np.clip(evenness / share - evenness, lowest, highest)
     return bounded
 
 
@@ -250,19 +261,26 @@ def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
     """Returns the spread of each figure of ``statistic``, by leaving out each cluster in turn."""
-    whole = statistic(np.ones((1, len(clusters.names))))
+    figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _left_out(statistic, clusters.names, clusters.strata)
-    variances = {n: variance(left[n], value, strata).item() for n, value in whole.items()}
+    variances = {n: variance(left[n], value, strata).item() for n, value in figures.items()}
     if clusters.crossed:
         pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
-        _, contexts, _ = _left_out(statistic, clusters.crossed)
-        _, both, _ = _left_out(statistic, pairs)
-        for name, value in whole.items():
+        _, without_context, _ = _left_out(statistic, clusters.crossed)
+        _, without_pair, _ = _left_out(statistic, pairs)
+        for name, value in figures.items():
             # Cameron, Gelbach and Miller 2011: what chatbots and contexts share counts once.
-            more = float((variance(contexts[name], value) - variance(both[name], value))[0])
-            variances[name] += max(0.0, more) if math.isfinite(more) else more
-    unit = clusters.unit
-    return {n: spread_of(left[n], variances[n], labels, unit, evenness, strata) for n in whole}
+            of_contexts = variance(without_context[name], value)
+            addition = float((of_contexts - variance(without_pair[name], value))[0])
+            # NaN stays: the figure is undefined without one of them.
+            if not addition < 0:
+                variances[name] += addition
+    spreads = {}
+    for name in figures:
+        spreads[name] = spread_of(
+            left[name], variances[name], labels, clusters.unit, evenness, strata
+        )
+    return spreads
 
 
 def spread_of(
@@ -277,9 +295,10 @@ def spread_of(
     (clusters,)."""
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
-        named = unit == "chatbot" and len(missing)
-        which = f"the chatbot {labels[missing[0]]}" if named else f"one {unit}"
-        return Spread(math.nan, 0, f"no interval: undefined without {which}")
+        cluster = f"one {unit}"
+        if unit == "chatbot" and len(missing):
+            cluster = f"the chatbot {labels[missing[0]]}"
+        return Spread(math.nan, 0, f"no interval: undefined without {cluster}")
     if np.ptp(left) < _ROUNDING or math.sqrt(variance) < _ROUNDING:
         return Spread(0.0, 0, f"no interval: the same whichever {unit} is left out")
     return Spread(math.sqrt(variance), float(degrees(left, evenness, strata)))
@@ -293,26 +312,45 @@ def _left_out(
     labels, first, member = np.unique(np.asarray(names), return_index=True, return_inverse=True)
     strata = np.zeros(len(labels), dtype=np.intp)
     if chatbots:
-        strata = np.unique(np.asarray(chatbots)[first], return_inverse=True)[1]
-        single = np.bincount(strata)[strata] == 1
-        strata[single] = strata[single][0] if single.sum() > 1 else np.bincount(strata).argmax()
-        strata = np.unique(strata, return_inverse=True)[1]
+        strata = _strata(np.asarray(chatbots)[first])
     if len(labels) > MAX_PARTS:  # numbered by name: the order of the rows changes nothing
-        rng, part = np.random.default_rng(0), np.empty_like(strata)
-        of = list[int]()
-        for stratum, size in enumerate(np.bincount(strata)):
-            parts = max(2, round(MAX_PARTS * size / len(labels)))
-            part[strata == stratum] = len(of) + rng.permutation(size) % parts
-            of += [stratum] * parts
-        member, strata, labels = part[member], np.array(of), np.arange(len(of))
+        part_of_label, strata = _random_parts(strata)
+        member, labels = part_of_label[member], np.arange(len(strata))
     size = max(1, _CHUNK // len(member))
     turns = np.arange(len(labels))[:, None]
-    blocks = [
-        statistic((member != turns[start : start + size]).astype(np.float64))
-        for start in range(0, len(labels), size)
-    ]
-    left = {k: np.concatenate([b[k] for b in blocks]) for k in blocks[0]}
-    return list(map(str, labels)), left, strata if chatbots else None
+    blocks: dict[str, list[Floats]] = {}
+    for start in range(0, len(labels), size):
+        weights = (member != turns[start : start + size]).astype(np.float64)
+        for name, values in statistic(weights).items():
+            blocks.setdefault(name, []).append(values)
+    left = {name: np.concatenate(values) for name, values in blocks.items()}
+    if not chatbots:
+        return list(map(str, labels)), left, None
+    return list(map(str, labels)), left, strata
+
+
+def _strata(chatbots: npt.NDArray[np.str_]) -> Strata:
+    """Returns the number of the stratum of each conversation, given its chatbot. Chatbots with one
+    conversation share a stratum; if there is one such chatbot, it joins the largest."""
+    strata: Strata = np.unique(chatbots, return_inverse=True)[1]
+    is_single = np.bincount(strata)[strata] == 1
+    if is_single.sum() > 1:
+        strata[is_single] = strata[is_single][0]
+    elif is_single.any():
+        strata[is_single] = np.bincount(strata).argmax()
+    return np.unique(strata, return_inverse=True)[1]
+
+
+def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
+    """Returns the part of each cluster, about MAX_PARTS in all, and the stratum of each part."""
+    rng = np.random.default_rng(0)
+    part_of_cluster = np.empty_like(strata)
+    stratum_of_part: list[int] = []
+    for stratum, size in enumerate(np.bincount(strata)):
+        count = max(2, round(MAX_PARTS * size / len(strata)))
+        part_of_cluster[strata == stratum] = len(stratum_of_part) + rng.permutation(size) % count
+        stratum_of_part += [stratum] * count
+    return part_of_cluster, np.array(stratum_of_part)
 
 
 def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:
@@ -324,15 +362,19 @@ def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = 
         return _without(estimate, spread.reason)
     if not scale.inside(estimate.value):
         return _without(estimate, "no interval: the figure is at the end of its range")
-    here = scale.to(estimate.value)
+    position = scale.to(estimate.value)
     on_scale = replace(spread, error=spread.error * scale.slope(estimate.value))
-    low, high = scale.back(here - on_scale.half), scale.back(here + on_scale.half)
-    p_value = on_scale.p_value(here) if tested else None
+    low, high = scale.back(position - on_scale.half), scale.back(position + on_scale.half)
+    p_value = None
+    if tested:
+        p_value = on_scale.p_value(position)
     return replace(estimate, low=low, high=high, p_value=p_value)
 
 
 def _without(estimate: Estimate, reason: str) -> Estimate:
-    return estimate if estimate.value is None else replace(estimate, reason=reason)
+    if estimate.value is None:
+        return estimate
+    return replace(estimate, reason=reason)
 
 
 def wilson(successes: float, n: float) -> tuple[float, float]:

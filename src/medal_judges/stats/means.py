@@ -66,16 +66,16 @@ class Jackknifed:
     """A figure, and the figure without each cluster, shape (clusters,).
 
     ``share``: the weight of each cluster's squared deviation ((n - 1) / n for a sample of n
-    clusters). ``least`` and ``most`` are the bounds of the degrees of freedom. ``away``: how far
-    each cluster's own figure is from this one (of a difference: the sum of both). ``tolerance``:
-    the distance up to which two such figures are equal.
+    clusters). ``fewest_degrees`` and ``most_degrees`` are the bounds of the degrees of freedom.
+    ``away``: how far each cluster's own figure is from this one (of a difference: the sum of
+    both). ``tolerance``: the distance up to which two such figures are equal.
     """
 
     value: float
     left: Floats
     share: Floats
-    least: float
-    most: float
+    fewest_degrees: float
+    most_degrees: float
     away: Floats
     tolerance: float
 
@@ -88,14 +88,14 @@ class Jackknifed:
         clusters."""
         return self._combined(other, share, 1 - share)
 
-    def _combined(self, other: Jackknifed, mine: float, others: float) -> Jackknifed:
+    def _combined(self, other: Jackknifed, weight: float, other_weight: float) -> Jackknifed:
         return Jackknifed(
-            mine * self.value + others * other.value,
-            mine * self.left + others * other.left,
+            weight * self.value + other_weight * other.value,
+            weight * self.left + other_weight * other.left,
             np.maximum(self.share, other.share),
-            min(self.least, other.least),
-            self.most + other.most,
-            self.away + math.copysign(1.0, others) * other.away,
+            min(self.fewest_degrees, other.fewest_degrees),
+            self.most_degrees + other.most_degrees,
+            self.away + math.copysign(1.0, other_weight) * other.away,
             max(self.tolerance, other.tolerance),
         )
 
@@ -117,7 +117,8 @@ class Jackknifed:
     @property
     def degrees(self) -> float:
         """The degrees of freedom of Student's t."""
-        return float(evenness_degrees(self.left - self.value, DIFFERENCE, self.least, self.most))
+        bounds = self.fewest_degrees, self.most_degrees
+        return float(evenness_degrees(self.left - self.value, DIFFERENCE, *bounds))
 
 
 def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
@@ -125,7 +126,7 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
     clusters or equal scores there is no interval, but a reason."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
-    return interval_of(left_out_means([sample])[0], _few(sample), span)
+    return interval_of(left_out_means([sample])[0], few_clusters(sample), span)
 
 
 def share_of(sample: Sample) -> Estimate:
@@ -137,7 +138,7 @@ def share_of(sample: Sample) -> Estimate:
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = left_out_means([sample])[0], cluster_count(sample)
-    return share_interval(figure, clusters, len(sample.scores), _few(sample))
+    return share_interval(figure, clusters, len(sample.scores), few_clusters(sample))
 
 
 def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Difference:
@@ -150,8 +151,9 @@ def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Di
     """
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
-    one, two = left_out_means([first, second])
-    return difference_from(one - two, _few(first) or _few(second), span)
+    first_mean, second_mean = left_out_means([first, second])
+    reason = few_clusters(first) or few_clusters(second)
+    return difference_from(first_mean - second_mean, reason, span)
 
 
 def cluster_count(sample: Sample) -> int:
@@ -189,14 +191,16 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
     for sample, member in zip(samples, members, strict=True):
         weights = sample.row_weights
         value = float(np.average(sample.scores, weights=weights))
-        off = weights * (sample.scores - value)  # centred: sums of large numbers lose digits
-        rest = weights.sum() - np.bincount(member, weights, size)
+        # Centred, because sums of large numbers lose digits.
+        sums = np.bincount(member, weights * (sample.scores - value), size)
+        sizes = np.bincount(member, weights, size)
+        remaining = weights.sum() - sizes
         with np.errstate(divide="ignore", invalid="ignore"):
-            left = value - np.bincount(member, off, size) / np.where(rest > 1e-9, rest, np.nan)
-        away = np.bincount(member, off, size) / np.maximum(np.bincount(member, weights, size), TINY)
+            left = value - sums / np.where(remaining > 1e-9, remaining, np.nan)
+        away = sums / np.maximum(sizes, TINY)
         share, count = cluster_shares(member, size)
-        least, tolerance = max(1.0, (count - 1) / 3), sample.values.tolerance
-        figures.append(Jackknifed(value, left, share, least, count - 1, away, tolerance))
+        fewest, tolerance = max(1.0, (count - 1) / 3), sample.values.tolerance
+        figures.append(Jackknifed(value, left, share, fewest, count - 1, away, tolerance))
     return figures
 
 
@@ -232,7 +236,9 @@ def _spread(figure: Jackknifed, reason: str | None, extra: float) -> Difference:
     if not figure.varies and not extra:
         equal = abs(figure.value) <= figure.finest
         return Difference(figure.value, reason="no interval: nothing varies", equal=equal)
-    degrees = figure.degrees if variance > 0 else figure.most
+    degrees = figure.most_degrees
+    if variance > 0:
+        degrees = figure.degrees
     error = math.sqrt(variance + (extra / float(t_quantile(degrees))) ** 2)
     return Difference(figure.value, error, Student(degrees), tolerance=figure.tolerance)
 
@@ -249,17 +255,31 @@ def share_interval(
     if not math.isfinite(variance):
         return Estimate(value, reason="no interval: it depends on a single cluster")
     base = value * (1 - value)
-    plain = base <= 0 or variance <= 1e-15
-    quantile = float(t_quantile(max(1.0, clusters - 1.0) if plain else figure.degrees))
-    variance += (extra / quantile) ** 2
-    size = float(clusters) if plain and not extra else min(base / variance, rows)
+    size = float(clusters)
+    is_plain = base <= 0 or variance <= 1e-15
+    if is_plain:
+        degrees = max(1.0, clusters - 1.0)
+    else:
+        degrees = figure.degrees
+    quantile = float(t_quantile(degrees))
+    if extra or not is_plain:
+        size = min(base / (variance + (extra / quantile) ** 2), rows)
     low, high = wilson_at(value, max(size, 1.0), quantile)
     return Estimate(value, min(value, low), max(value, high))
 
 
-def _few(sample: Sample) -> str | None:
+def few_clusters(
+    sample: Sample,
+    units: tuple[str, str] = ("row", "cluster"),
+    owner: str = "",
+    prefix: str = "no interval: ",
+) -> str | None:
+    """Returns why there is no interval if the sample has fewer than 5 clusters, else None.
+    ``units`` are the words for a row and for a cluster of several rows."""
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None
-    what = "row" if count == len(sample.scores) else "cluster"
-    return f"no interval: {count} {what}{'' if count == 1 else 's'}, fewer than {MIN_FOR_MEAN}"
+    unit = units[count < len(sample.scores)]
+    if count != 1:
+        unit += "s"
+    return f"{prefix}{count} {unit}{owner}, fewer than {MIN_FOR_MEAN}"

@@ -32,13 +32,13 @@ from medal_judges.stats.means import (
     cluster_members,
     cluster_shares,
     difference_from,
+    few_clusters,
     interval_of,
     mean_of,
     share_interval,
     share_of,
 )
 
-MIN_LABELLED = 5  # labelled clusters of a system; by simulation the intervals hold from here on
 _FLAT = 1e-12  # a variance below this share of the labels' squares is rounding
 # If judge and people never differ on n rows, their error rate may be 3.7 / n (Clopper and Pearson).
 _NEVER = 3.7
@@ -73,17 +73,22 @@ class LabelledSample:
     @property
     def people(self) -> Sample:
         """The labelled rows, with labels as scores."""
-        rows, clusters = self.labelled, self.sample.clusters
-        own = None if clusters is None else np.asarray(clusters)[rows]
+        clusters = self.sample.clusters
+        if clusters is not None:
+            clusters = np.asarray(clusters)[self.labelled]
         labels = Values(self.labels, tolerance_of(None, self.labels))
-        return Sample(labels[rows], own, self.weights_of_labels[rows])
+        return Sample(labels[self.labelled], clusters, self.weights_of_labels[self.labelled])
 
     @property
     def weights_of_labels(self) -> Floats:
         """The weights of the labelled rows (mean 1), 0 for the others."""
-        own = 1.0 if self.label_weights is None else self.label_weights
-        weights: Floats = np.where(self.labelled, self.sample.row_weights * own, 0.0)
-        return weights / weights[self.labelled].mean() if self.labelled.any() else weights
+        weights = self.sample.row_weights
+        if self.label_weights is not None:
+            weights = weights * self.label_weights
+        weights = np.where(self.labelled, weights, 0.0)
+        if self.labelled.any():
+            weights /= weights[self.labelled].mean()
+        return weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +126,18 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
 def corrected_share(rows: LabelledSample) -> Corrected:
     """Returns the estimated share of rows with label 1; scores are probabilities, or 0 and 1.
     Raises ValueError for labels outside 0 to 1."""
-    given = rows.labels[rows.labelled]
-    if ((given < 0) | (given > 1)).any():
+    labels = rows.labels[rows.labelled]
+    if ((labels < 0) | (labels > 1)).any():
         raise ValueError("a share is of labels from 0 to 1")
     judge, people = share_of(rows.sample), share_of(rows.people)
     if reason := too_few_labels(rows):
-        return Corrected(Estimate(None, reason=reason), judge, people, len(given), None)
-    if np.ptp(given) == 0:  # a slope of 0: the labels alone
-        return Corrected(people, judge, people, len(given), 0.0)
+        return Corrected(Estimate(None, reason=reason), judge, people, len(labels), None)
+    if np.ptp(labels) == 0:  # a slope of 0: the labels alone
+        return Corrected(people, judge, people, len(labels), 0.0)
     fit = correct([rows], (0.0, 1.0))
     clusters, size = cluster_count(rows.people), len(rows.sample.scores)
     estimate = share_interval(fit.figures[0], clusters, size, None, fit.hidden[0])
-    return Corrected(estimate, judge, people, len(given), fit.slope)
+    return Corrected(estimate, judge, people, len(labels), fit.slope)
 
 
 def corrected_difference(
@@ -168,29 +173,33 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
     Each system must have a labelled row."""
     members, size = cluster_members([rows.sample for rows in systems])
     sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
+    width = 1.0
+    if span is not None:
+        width = span[1] - span[0]
+    figures: list[Jackknifed] = []
+    hidden: list[float] = []
     with np.errstate(divide="ignore", invalid="ignore"):
         finest = max(rows.sample.values.tolerance for rows in systems)
         slopes = _slope([part for part, _ in sums], finest)
-        found = []
-        for part, label_centre in sums:
+        slope = float(slopes[0])
+        for rows, member, (part, label_centre) in zip(systems, members, sums, strict=True):
             # The label's mean, plus the slope times how far the judge's mean of all rows is above
             # its mean of the labelled ones.
-            every, score, weight, label, labelled_score = part.T[:5]
-            more = score / every - labelled_score / weight
-            found.append(label_centre + label / weight + slopes * more)
-    slope, figures, hidden = float(slopes[0]), [], []
-    width = 1.0 if span is None else span[1] - span[0]
-    for rows, member, values in zip(systems, members, found, strict=True):
-        share, _ = cluster_shares(member, size)
-        clusters = cluster_count(rows.people)
-        least = max(1.0, (clusters - 1) / 3)
-        tolerance = tolerance_of(span, rows.labels)
-        value, left = float(values[0]), values[1:]
-        away = (value - left) * clusters
-        figures.append(Jackknifed(value, left, share, least, size - 1.0, away, tolerance))
-        rest = (rows.labels - slope * rows.sample.scores)[rows.labelled]
-        follows = bool(np.ptp(rest) <= max(tolerance, slope * rows.sample.values.tolerance))
-        hidden.append(_NEVER * width / clusters if follows else 0.0)
+            all_rows, score, weight, label, labelled_score = part.T[:5]
+            surplus = score / all_rows - labelled_score / weight
+            values = label_centre + label / weight + slopes * surplus
+            share, _ = cluster_shares(member, size)
+            clusters = cluster_count(rows.people)
+            fewest = max(1.0, (clusters - 1) / 3)
+            tolerance = tolerance_of(span, rows.labels)
+            value, left = float(values[0]), values[1:]
+            away = (value - left) * clusters
+            figures.append(Jackknifed(value, left, share, fewest, size - 1.0, away, tolerance))
+            residuals = (rows.labels - slope * rows.sample.scores)[rows.labelled]
+            error = 0.0
+            if np.ptp(residuals) <= max(tolerance, slope * rows.sample.values.tolerance):
+                error = _NEVER * width / clusters
+            hidden.append(error)
     if span is not None or not any(hidden):
         return CorrectedFigures(figures, slope, hidden, None)
     reason = "no interval: the labels follow from the judge's scores in every row, as if copied"
@@ -204,18 +213,18 @@ def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> tupl
     The columns: weight and score of all rows; weight, label, score, label x score, and score
     squared of labelled rows. Labels and scores are centred.
     """
-    every, weights, labelled = rows.sample.row_weights, rows.weights_of_labels, rows.labelled
+    row_weights, weights, labelled = rows.sample.row_weights, rows.weights_of_labels, rows.labelled
     centre = float(np.average(rows.sample.scores[labelled], weights=weights[labelled]))
     middle = float(np.average(rows.labels[labelled], weights=weights[labelled]))
     score = rows.sample.scores - centre
     label = np.where(labelled, rows.labels - middle, 0.0)
-    columns = [every, every * score, weights, weights * label, weights * score]
+    columns = [row_weights, row_weights * score, weights, weights * label, weights * score]
     columns += [weights * label * score, weights * score * score]
     by_cluster = np.stack([np.bincount(member, column, size) for column in columns], axis=1)
     total = by_cluster.sum(axis=0)
     left = total - by_cluster
-    gone = np.bincount(member, labelled, size) == labelled.sum()
-    left[gone, 2] = np.nan  # no label remains
+    is_last = np.bincount(member, labelled, size) == labelled.sum()
+    left[is_last, 2] = np.nan  # no label remains
     return np.vstack([total, left]), middle
 
 
@@ -238,10 +247,6 @@ def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
 
 def too_few_labels(rows: LabelledSample) -> str | None:
     """Returns why the labels are too few for a correction, or None."""
-    count = cluster_count(rows.people)
-    if count >= MIN_LABELLED:
-        return None
-    if not count:
+    if not rows.labelled.any():
         return "no labelled rows"
-    what = "row" if count == int(rows.labelled.sum()) else "cluster"
-    return f"{count} labelled {what}{'' if count == 1 else 's'}, fewer than {MIN_LABELLED}"
+    return few_clusters(rows.people, ("labelled row", "labelled cluster"), prefix="")

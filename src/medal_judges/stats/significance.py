@@ -41,15 +41,15 @@ def paired_difference(
     if reason := too_few(clusters):
         return Difference(value, reason=reason, beside=beside)
     scale = scale_of(metric)
-    most = scale.high - scale.low  # no two figures are further apart
-    tolerance = EQUAL * most
+    width = scale.high - scale.low  # no two figures are further apart
+    tolerance = EQUAL * width
     spread = jackknife(difference, clusters, DIFFERENCE)[metric]
     if spread.reason:
         equal = abs(value) <= tolerance and spread.error == 0
         return Difference(value, reason=spread.reason, equal=equal, beside=beside)
     student = Student(spread.degrees)
     return Difference(
-        value, spread.error, student, tolerance=tolerance, span=(-most, most), beside=beside
+        value, spread.error, student, tolerance=tolerance, span=(-width, width), beside=beside
     )
 
 
@@ -61,8 +61,9 @@ def correlation_difference(
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Difference(None, reason=reason)
-    one, two = (correlation_statistic(human, score, only=metric) for score in (first, second))
-    return paired_difference(one, two, metric, clusters)
+    first_statistic = correlation_statistic(human, first, only=metric)
+    second_statistic = correlation_statistic(human, second, only=metric)
+    return paired_difference(first_statistic, second_statistic, metric, clusters)
 
 
 @dataclass(frozen=True, slots=True)

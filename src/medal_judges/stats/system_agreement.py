@@ -59,12 +59,12 @@ def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
     better = np.full((count, count), 0.5)
     for i in range(count):
         for j in range(i):
-            apart = figures[i] - figures[j]
-            if apart.varies:
-                spread = float(np.sqrt(apart.variance))
-                better[i, j] = float(t.sf(apart.value / spread, apart.degrees))
-            elif abs(apart.value) > apart.finest:
-                better[i, j] = float(apart.value < 0)
+            difference = figures[i] - figures[j]
+            if difference.varies:
+                spread = float(np.sqrt(difference.variance))
+                better[i, j] = float(t.sf(difference.value / spread, difference.degrees))
+            elif abs(difference.value) > difference.finest:
+                better[i, j] = float(difference.value < 0)
             better[j, i] = 1 - better[i, j]
     finest = max(figure.finest for figure in figures)
     return SystemMeans(np.array([figure.value for figure in figures]), better, finest)
@@ -89,11 +89,8 @@ def system_agreement(people: SystemMeans, judge: SystemMeans) -> dict[str, Estim
     """Returns ``pairwise_accuracy`` and ``soft_pairwise_accuracy`` with intervals about other
     systems like these (each system is left out in turn). Undefined for fewer than 3 systems."""
     return {
-        name: over_pairs(pairs(people, judge))
-        for name, pairs in (
-            ("pairwise_accuracy", pair_accuracy),
-            ("soft_pairwise_accuracy", soft_pair_accuracy),
-        )
+        "pairwise_accuracy": over_pairs(pair_accuracy(people, judge)),
+        "soft_pairwise_accuracy": over_pairs(soft_pair_accuracy(people, judge)),
     }
 
 
@@ -124,17 +121,16 @@ def split_half(
     is compared with means over all rows, which are less noisy."""
     rng = np.random.default_rng(0)
     names = np.asarray(groups)
-    found: dict[str, list[float]] = {}
+    values_of: dict[str, list[float]] = {}
     for _ in range(SPLITS):
         first = np.zeros(len(values), dtype=bool)
         for k in range(int(systems.max()) + 1):
             rows = rng.permutation(np.flatnonzero(systems == k))
             first[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
-        halves = [
-            system_means(values[half], systems[half], names[half].tolist())
-            for half in (first, ~first)
-        ]
+        halves = []
+        for half in (first, ~first):
+            halves.append(system_means(values[half], systems[half], names[half].tolist()))
         for name, estimate in system_agreement(*halves).items():
             if estimate.value is not None:
-                found.setdefault(name, []).append(estimate.value)
-    return {name: float(np.mean(each)) for name, each in found.items()}
+                values_of.setdefault(name, []).append(estimate.value)
+    return {name: float(np.mean(figures)) for name, figures in values_of.items()}

@@ -10,8 +10,9 @@ no new evidence about other contexts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -28,6 +29,7 @@ from medal_judges.stats.means import (
     Span,
     cluster_count,
     difference_from,
+    few_clusters,
     left_out_means,
 )
 from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
@@ -65,9 +67,12 @@ class SystemRows:
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
         """Returns the scores and labels of some of the rows."""
-        labels = np.full(len(self.scores), np.nan) if self.labels is None else self.labels
-        own = None if self.label_weights is None else self.label_weights[rows]
-        return LabelledSample(self.sample(rows, weights), labels[rows], own)
+        labels, label_weights = self.labels, self.label_weights
+        if labels is None:
+            labels = np.full(len(self.scores), np.nan)
+        if label_weights is not None:
+            label_weights = label_weights[rows]
+        return LabelledSample(self.sample(rows, weights), labels[rows], label_weights)
 
     def whole(self) -> LabelledSample:
         """Returns all rows, with equal weights."""
@@ -111,50 +116,55 @@ def system_difference(
     A difference without an interval has a ``reason``: fewer than 5 contexts, or equal scores. A
     correction needs 5 labelled contexts of each.
     """
-    both, sizes = (first, second), (len(first.scores), len(second.scores))
-    named = np.concatenate([np.asarray(system.contexts) for system in both])
-    labels, numbered = np.unique(named, return_inverse=True)
-    codes = np.split(numbered, [len(first.contexts)])
+    systems = (first, second)
+    names = np.concatenate([np.asarray(system.contexts) for system in systems])
+    labels, numbers = np.unique(names, return_inverse=True)
+    codes = np.split(numbers, [len(first.contexts)])
     counts = np.stack([np.bincount(part, minlength=len(labels)) for part in codes])
     shared: Mask = np.asarray((counts > 0).all(axis=0))
     inside = [shared[part] for part in codes]
-    is_shared = bool(shared.any())
     parts = _parts(codes, counts, inside)
-    judge = _judge(both, parts, span)
     corrected = None
     if first.labels is not None or second.labels is not None:
-        corrected = _corrected(both, parts, label_span)
-    by_context = is_shared and all(2 * rows.sum() >= len(rows) for rows in inside)
+        corrected = _corrected(systems, parts, label_span)
+    pairing: Pairing = "unpaired"
+    if shared.any():
+        pairing = "partly paired"
+        if all(rows.all() for rows in inside):
+            pairing = "paired"
+    by_context = bool(shared.any()) and all(2 * rows.sum() >= len(rows) for rows in inside)
     tolerance = max(first.values.tolerance, second.values.tolerance)
     if by_context:
-        means = [
-            np.bincount(codes[k], both[k].scores, len(labels))[shared] / counts[k][shared]
-            for k in (0, 1)
-        ]
+        means = []
+        for system, code, count in zip(systems, codes, counts, strict=True):
+            means.append(np.bincount(code, system.scores, len(labels))[shared] / count[shared])
         outcomes = signs(means[0] - means[1], tolerance)
         wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
         ties = len(outcomes) - wins - losses
-    else:  # all pairs of rows
-        ordered = np.sort(second.scores)
-        wins = int(np.searchsorted(ordered, first.scores - tolerance, side="left").sum())
-        upto = np.searchsorted(ordered, first.scores + tolerance, side="right")
-        losses = int((len(ordered) - upto).sum())
-        ties = sizes[0] * sizes[1] - wins - losses
-    used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
-    every = is_shared and all(rows.all() for rows in inside)
-    pairing: Pairing = "paired" if every else "partly paired" if is_shared else "unpaired"
+    else:
+        wins, ties, losses = _outcomes_of_pairs(first.scores, second.scores, tolerance)
+    first_count, second_count = (sum(len(rows[k]) for rows, _ in parts) for k in (0, 1))
     return SystemDifference(
-        judge,
+        _judge(systems, parts, span),
         corrected,
         pairing,
-        int(shared.sum()),
-        (used[0], used[1]),
-        (sizes[0] - used[0], sizes[1] - used[1]),
-        wins,
-        ties,
-        losses,
-        by_context,
+        shared=int(shared.sum()),
+        rows=(first_count, second_count),
+        left_out=(len(first.scores) - first_count, len(second.scores) - second_count),
+        wins=wins,
+        ties=ties,
+        losses=losses,
+        by_context=by_context,
     )
+
+
+def _outcomes_of_pairs(first: Floats, second: Floats, tolerance: float) -> tuple[int, int, int]:
+    """Returns the wins, ties and losses of the first system over all pairs of a row of each."""
+    ordered = np.sort(second)
+    wins = int(np.searchsorted(ordered, first - tolerance, side="left").sum())
+    upto = np.searchsorted(ordered, first + tolerance, side="right")
+    losses = int((len(ordered) - upto).sum())
+    return wins, len(first) * len(second) - wins - losses, losses
 
 
 # Rows of both systems and their weights: those of shared contexts, or the others.
@@ -167,56 +177,54 @@ def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
         return [_all_rows(codes)]
     paired = [np.flatnonzero(rows) for rows in inside]
-    # A context counts by its dialogues of both systems, and in each as one mean.
-    weights = [
-        (counts.sum(axis=0) / np.maximum(counts[k], 1))[codes[k][rows]]
-        for k, rows in enumerate(paired)
-    ]
+    weights = []
+    for code, count, rows in zip(codes, counts, paired, strict=True):
+        # A context counts by its dialogues of both systems, and in each as one mean.
+        weights.append((counts.sum(axis=0) / np.maximum(count, 1))[code[rows]])
     parts: list[_Part] = [(paired, weights)]
     outside = [np.flatnonzero(~rows) for rows in inside]
-    if min(len(np.unique(codes[k][rows])) for k, rows in enumerate(outside)) >= MIN_FOR_MEAN:
+    contexts = [len(np.unique(code[rows])) for code, rows in zip(codes, outside, strict=True)]
+    if min(contexts) >= MIN_FOR_MEAN:
         parts.append((outside, [np.ones(len(rows)) for rows in outside]))
     return parts
 
 
 def _all_rows(columns: Sequence[npt.NDArray[np.generic]]) -> _Part:
-    return [np.arange(len(each)) for each in columns], [np.ones(len(each)) for each in columns]
+    sizes = [len(column) for column in columns]
+    return [np.arange(size) for size in sizes], [np.ones(size) for size in sizes]
 
 
-def _judge(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Difference:
-    samples = [
-        system.sample(rows[k], weights[k])
-        for rows, weights in parts
-        for k, system in enumerate(both)
-    ]
+def _judge(systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Difference:
+    samples = []
+    for rows, weights in parts:
+        for k, system in enumerate(systems):
+            samples.append(system.sample(rows[k], weights[k]))
     if not all(len(sample.scores) for sample in samples):
         return Difference(None, reason="no scored rows of one of the two")
-    few = min(samples, key=cluster_count)
-    count = cluster_count(few)
-    reason = None
-    if count < MIN_FOR_MEAN:
-        what = "dialogue" if count == len(few.scores) else "context"
-        what += "" if count == 1 else "s"
-        reason = f"no interval: {count} {what} of one of the two, fewer than {MIN_FOR_MEAN}"
+    smallest = min(samples, key=cluster_count)
+    reason = few_clusters(smallest, ("dialogue", "context"), " of one of the two")
     return difference_from(_joined(left_out_means(samples)), reason, span)
 
 
-def _corrected(both: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Difference:
+def _corrected(
+    systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
+) -> Difference:
     """Does the same as ``_judge`` with labels; if a part has too few labels, all rows are one
     unpaired part."""
 
-    def labelled(chosen: Sequence[_Part]) -> list[LabelledSample]:
-        return [
-            system.labelled_sample(rows[k], weights[k])
-            for rows, weights in chosen
-            for k, system in enumerate(both)
-        ]
+    def labelled(parts: Sequence[_Part]) -> list[LabelledSample]:
+        samples = []
+        for rows, weights in parts:
+            for k, system in enumerate(systems):
+                samples.append(system.labelled_sample(rows[k], weights[k]))
+        return samples
 
     samples = labelled(parts)
     if any(too_few_labels(sample) for sample in samples):
-        samples = labelled([_all_rows([system.scores for system in both])])
+        samples = labelled([_all_rows([system.scores for system in systems])])
     for name, sample in zip(("first", "second"), samples, strict=False):
-        if reason := too_few_labels(sample):
+        reason = too_few_labels(sample)
+        if reason is not None:
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct(samples, span)
     return difference_from(_joined(fit.figures), fit.certain, span, math.hypot(*fit.hidden))
@@ -228,14 +236,15 @@ def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
     paired = figures[0] - figures[1]
     if len(figures) == 2:
         return paired
-    rest = figures[2] - figures[3]
-    one, two = paired.variance, rest.variance
-    if not (math.isfinite(one) and math.isfinite(two)):
+    unpaired = figures[2] - figures[3]
+    variance, unpaired_variance = paired.variance, unpaired.variance
+    if not (math.isfinite(variance) and math.isfinite(unpaired_variance)):
         return paired
-    if not (paired.varies and rest.varies):
+    if not (paired.varies and unpaired.varies):
         # A shared context counts one dialogue of each system, another one of one system.
-        one, two = 0.5 / np.count_nonzero(paired.share), 1 / np.count_nonzero(rest.share)
-    return paired.mixed(rest, float(two / (one + two)))
+        variance = 0.5 / np.count_nonzero(paired.share)
+        unpaired_variance = 1 / np.count_nonzero(unpaired.share)
+    return paired.mixed(unpaired, float(unpaired_variance / (variance + unpaired_variance)))
 
 
 # The p-value after correction of one system against another.
@@ -249,12 +258,15 @@ def rank_intervals(
     that differs from it at ``level`` is surely above or below. With p-values after Holm's
     correction all intervals hold together at 1 - ``level`` (Mogstad et al. 2024)."""
     count = len(values)
-    found = []
+    intervals = []
     for i in range(count):
-        sure = [j for j in range(count) if j != i and _differs(p_value(i, j), level)]
-        above = sum(values[j] > values[i] for j in sure)
-        found.append((1 + above, count - (len(sure) - above)))
-    return found
+        surely_above = surely_below = 0
+        for j in range(count):
+            if j != i and _differs(p_value(i, j), level):
+                surely_above += values[j] > values[i]
+                surely_below += values[j] <= values[i]
+        intervals.append((1 + surely_above, count - surely_below))
+    return intervals
 
 
 def indistinct_groups(
@@ -263,20 +275,29 @@ def indistinct_groups(
     """Returns the largest groups of systems of which no two differ at ``level``, the best group
     first. A system may be in several groups (the compact letter display of Piepho 2004)."""
     order = sorted(range(len(values)), key=lambda i: -values[i])
-    groups: list[set[int]] = [set(order)] if order else []
-    for i in order:
-        for j in order:
-            if i < j and _differs(p_value(i, j), level):
-                split = [g - {k} for g in groups if {i, j} <= g for k in (i, j)]
-                groups = [g for g in groups if not {i, j} <= g] + split
-                groups = [
-                    g
-                    for n, g in enumerate(groups)
-                    if g and not any(g < other for other in groups) and g not in groups[:n]
-                ]
-    place = {system: n for n, system in enumerate(order)}
-    listed = [tuple(sorted(group, key=place.__getitem__)) for group in groups]
-    return sorted(listed, key=lambda group: [place[i] for i in group])
+    alike: dict[int, set[int]] = {i: set() for i in order}
+    for i, j in combinations(range(len(values)), 2):
+        if not _differs(p_value(i, j), level):
+            alike[i].add(j)
+            alike[j].add(i)
+    rank = {system: n for n, system in enumerate(order)}
+    groups = []
+    for group in _cliques(set(), set(order), set(), alike):
+        groups.append(tuple(sorted(group, key=rank.__getitem__)))
+    return sorted(groups, key=lambda group: [rank[i] for i in group])
+
+
+def _cliques(
+    group: set[int], candidates: set[int], excluded: set[int], alike: Mapping[int, set[int]]
+) -> Iterator[set[int]]:
+    """Yields each largest group that has all of ``group``, others of the ``candidates``, and none
+    of the ``excluded`` (Bron and Kerbosch 1973)."""
+    if group and not candidates and not excluded:
+        yield group
+    for i in sorted(candidates):
+        yield from _cliques(group | {i}, candidates & alike[i], excluded & alike[i], alike)
+        candidates = candidates - {i}
+        excluded = excluded | {i}
 
 
 def _differs(p_value: float | None, level: float) -> bool:

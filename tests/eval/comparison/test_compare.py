@@ -218,6 +218,16 @@ def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -
     assert found.on("overall", "de").pairs[0].difference.shared == 12
 
 
+def test_a_column_of_whole_numbers_and_one_of_floats_name_the_same_contexts(write: Write) -> None:
+    files = []
+    for name, number in (("a", int), ("b", float)):
+        rows = scores([1 + i % 4 for i in range(24)], name)
+        for i, row in enumerate(rows):
+            row["meta"] = {"scene": number(i)}
+        files.append(write(f"{name}.jsonl", rows))
+    assert compare(files, context="scene").on("overall").pairs[0].difference.shared == 24
+
+
 def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) -> None:
     rng = np.random.default_rng(7)
     human = {s: np.clip(np.round(rng.normal(3, 1, 200)), 1, 5) for s in "ab"}

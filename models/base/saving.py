@@ -481,35 +481,35 @@ def placed(
     If the judge has no model on this machine, raises ConfigError, or without ``strict`` (for a
     member of a hybrid) leaves the options out.
     """
-    placement, rest = dict[str, object](), dict[str, object]()
+    placement, unplaced = dict[str, object](), dict[str, object]()
     for key, value in options.items():
         if key not in OPTIONS:
-            rest[key] = value
+            unplaced[key] = value
         elif value is not None:
             placement[key] = value
     family = settings.get("family")
     if not placement or family in _OWN_FIELDS:
-        return rest | placement
+        return unplaced | placement
     first = next(key for key in OPTIONS if key in placement)
     if family == "hybrid":
-        members = rest.get("members", settings.get("members"))
+        members = unplaced.get("members", settings.get("members"))
         if isinstance(members, Mapping):
             members = {key: _placed_member(member, placement) for key, member in members.items()}
-        return rest | {"members": members}
-    llm = rest.get("llm", settings.get("llm", _DEFAULT_LLM))
+        return unplaced | {"members": members}
+    llm = unplaced.get("llm", settings.get("llm", _DEFAULT_LLM))
     if isinstance(llm, str):
         llm = {"model": llm}
     if family in _LLM_FAMILIES and isinstance(llm, Mapping):
         config = llm_config(llm)
         takes_dtype = isinstance(config, VllmLLM) and first == "dtype"
         if isinstance(config, TransformersLLM) or takes_dtype:
-            return rest | {"llm": {**llm, **placement}}
+            return unplaced | {"llm": {**llm, **placement}}
     if strict:
         raise ConfigError(
             f"{name}: a judge of family {family!r} has no weights, so --{first} changes nothing",
             hint=f"leave --{first} out",
         )
-    return rest
+    return unplaced
 
 
 def _placed_member(member: object, placement: Mapping[str, object]) -> object:

@@ -129,12 +129,12 @@ class Stack:
     blends: Mapping[str, Blend]
 
     def asked(self, dimension: str, members: Members) -> dict[str, tuple[str, str]]:
-        blend, asked = self.blends[dimension], {}
+        blend, needed = self.blends[dimension], {}
         for key, weight in zip(blend.members, blend.weights, strict=True):
             if weight != 0:
                 name, _, own_name = key.partition(":")
-                asked[key] = name, own_name or members[name].own_name(dimension)
-        return asked
+                needed[key] = name, own_name or members[name].own_name(dimension)
+        return needed
 
     def record(self) -> dict[str, object]:
         return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
@@ -394,15 +394,15 @@ class HybridJudge(Judge):
             results[name] = self.combination.answer(
                 self.dimension(name), self.members, answers, request.dialogue.lang
             )
-        asked = answers.values()
+        judgements = answers.values()
         notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
         return judgement_of(
             results,
             explanation="; ".join(notes) or None,
-            usage=total_usage(judgement.usage for judgement in asked),
-            transient=any(judgement.transient for judgement in asked),
-            left_out_turns=max((j.left_out_turns for j in asked), default=0),
-            shortened_turns=max((j.shortened_turns for j in asked), default=0),
+            usage=total_usage(judgement.usage for judgement in judgements),
+            transient=any(judgement.transient for judgement in judgements),
+            left_out_turns=max((j.left_out_turns for j in judgements), default=0),
+            shortened_turns=max((j.shortened_turns for j in judgements), default=0),
         )
 
 

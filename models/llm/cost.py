@@ -40,14 +40,16 @@ class Usage:
     money: Amount | None = None
     from_cache: bool = False
 
-    def __add__(self, other: Usage) -> Usage:
-        money = None if self.money is None or other.money is None else self.money + other.money
+    def __add__(self, usage: Usage) -> Usage:
+        money = None
+        if self.money is not None and usage.money is not None:
+            money = self.money + usage.money
         return Usage(
-            self.input + other.input,
-            self.cached + other.cached,
-            self.output + other.output,
-            self.reasoning + other.reasoning,
-            self.seconds + other.seconds,
+            self.input + usage.input,
+            self.cached + usage.cached,
+            self.output + usage.output,
+            self.reasoning + usage.reasoning,
+            self.seconds + usage.seconds,
             money,
         )
 
@@ -188,13 +190,13 @@ class CostLimiter:
             self.under_way -= 1
             self.spent += price or 0.0
 
-    def error(self, answered: int, asked: int) -> CostLimitError:
+    def error(self, answered: int, requests: int) -> CostLimitError:
         """Returns the error that tells the user how to go on."""
         amount = self.limit or 0.0
         limit = f"{amount:.2f}" if amount >= 0.01 else f"{amount:g}"
         return CostLimitError(
             f"stopped before the limit of ${limit}: ${self.spent:.4f} spent, "
-            f"{answered} of {asked} requests answered and cached",
+            f"{answered} of {requests} requests answered and cached",
             hint="run the same command again with a higher --max-cost (in YAML: llm.max_cost): "
             "cached answers cost nothing",
         )

@@ -231,10 +231,10 @@ class LanguageModel(ABC):
     ) -> CostEstimate:
         """The most that ``requests``, and likelihoods that use ``likelihoods``, can take. Nothing
         is sent."""
-        more = likelihoods or Usage()
-        read = sum(self.count_tokens(request.messages) for request in requests)
-        written = sum(request.max_tokens for request in requests)
-        return CostEstimate(len(requests), input=read + more.input, output=written + more.output)
+        total = likelihoods or Usage()
+        for request in requests:
+            total += Usage(self.count_tokens(request.messages), output=request.max_tokens)
+        return CostEstimate(len(requests), input=total.input, output=total.output)
 
     def answer_counts(self) -> Counter[str]:
         """The number of answers so far from the cache (``kept``) and from the model (``asked``)."""
@@ -392,12 +392,12 @@ def tokens_above(text: str) -> int:
     sign and blank as one (the space before a word belongs to it), and every byte of other scripts.
     """
     total = 0
-    for piece in _PIECE.findall(text):
-        word = piece.removeprefix(" ")
-        if not piece.isascii():
-            total += len(piece.encode("utf-8", "surrogatepass"))
+    for token in _PIECE.findall(text):
+        word = token.removeprefix(" ")
+        if not token.isascii():
+            total += len(token.encode("utf-8", "surrogatepass"))
         elif not word.isalpha():
-            total += len(piece)
+            total += len(token)
         else:
             total += (len(word) + 1) // 2 if _VOWEL.search(word) else len(word)
     return total

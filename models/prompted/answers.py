@@ -109,8 +109,8 @@ def read_answers(
         else:
             is_schema = completion.enforced and not json_answer.is_fenced
             step: Step = "schema" if is_schema else "json"
-            single = len(fields) == 1
-            answers = {f.name: _from_json(json_answer, f, shape, step, single) for f in fields}
+            is_only = len(fields) == 1
+            answers = {f.name: _from_json(json_answer, f, shape, step, is_only) for f in fields}
     if was_cut:
         for name, answer in answers.items():
             if answer.value is None:
@@ -212,18 +212,19 @@ def _skip(text: str, position: int) -> int:
 
 
 def _from_json(
-    json_answer: JsonAnswer, field: AnswerField, shape: AnswerShape, step: Step, single: bool
+    json_answer: JsonAnswer, field: AnswerField, shape: AnswerShape, step: Step, is_only: bool
 ) -> Answer:
-    """Reads the score for ``field``, the only dimension if ``single``, from a JSON answer."""
+    """Reads the score for ``field``, the only dimension if ``is_only``, from a JSON answer."""
     value = json_answer.value
     if not isinstance(value, dict):
-        if single and _is_number(value):
+        if is_only and _is_number(value):
             return _scored(value, field, step, None, (json_answer.begin, json_answer.end))
         return Answer(reason=f"a JSON answer without the key {field.key!r}")
-    names = {_normal_key(field.key), _normal_key(field.label), _normal_key(field.name)}
-    if single:
-        names.add(_normal_key(shape.score))
-    entries = {key: entry for key, entry in value.items() if _normal_key(key) in names}
+    names = [field.key, field.label, field.name]
+    if is_only:
+        names.append(shape.score)
+    keys = set(map(_normal_key, names))
+    entries = {key: entry for key, entry in value.items() if _normal_key(key) in keys}
     if not entries:
         return Answer(reason=f"no key {field.key!r} in the JSON answer")
     first_key, number = next(iter(entries.items()))
@@ -235,10 +236,7 @@ def _from_json(
             return Answer(reason=f"no {shape.score!r} under {first_key!r} in the JSON answer")
         path, holder, number = [first_key, shape.score], number, number[shape.score]
     comment = holder.get(shape.comment)
-    if isinstance(comment, str):
-        comment = comment.strip() or None
-    else:
-        comment = None
+    comment = (comment.strip() or None) if isinstance(comment, str) else None
     if isinstance(number, bool) and field.binary:
         return _scored(number, field, step, comment, None)
     if isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
@@ -281,7 +279,7 @@ def _read_prose(
         feedback = feedback.strip().removeprefix("Feedback:").strip()
     answers: dict[str, Answer] = {}
     for field in fields:
-        line, answer = _read_line(completion, begin, field, shape, single=len(fields) == 1)
+        line, answer = _read_line(completion, begin, field, shape, is_only=len(fields) == 1)
         if feedback is not None:
             answer = replace(answer, comment=feedback)
         if answer.value is not None and _is_copy(line, material):
@@ -305,22 +303,22 @@ def _score_line(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[s
 
 
 def _read_line(
-    completion: str, begin: int, field: AnswerField, shape: AnswerShape, *, single: bool
+    completion: str, begin: int, field: AnswerField, shape: AnswerShape, *, is_only: bool
 ) -> tuple[str, Answer]:
     """Returns (the score line for ``field`` after ``begin``, its Answer). If it is the only
-    dimension (``single``), the line has to be the one that ``shape`` names, and its label may be
+    dimension (``is_only``), the line has to be the one that ``shape`` names, and its label may be
     missing or one of LABELS."""
     text = completion[begin:]
     names = tuple(name.replace("_", " ") for name in (field.key, field.label, field.name))
-    pattern = _score_line((*names, *LABELS) if single else names, single)
+    pattern = _score_line((*names, *LABELS) if is_only else names, is_only)
     lines = [line for line in _LINE.finditer(completion, begin) if line[0].strip()]
     matches = list(filter(None, (pattern.fullmatch(completion, *line.span()) for line in lines)))
     if len({match["number"] for match in matches}) > 1:
         return "", Answer(reason=f"several score lines that differ in {shown(text)}")
-    if single and shape.line != "any":
+    if is_only and shape.line != "any":
         matches = [match for match in matches if match.start() == lines[-1].start()]
     if not matches:
-        line_name = f"as {shape.line} line" if single else f"for {field.label!r}"
+        line_name = f"as {shape.line} line" if is_only else f"for {field.label!r}"
         return "", Answer(reason=f"no score line {line_name} in the answer {shown(text)}")
     match = matches[-1]
     top = match["top"]

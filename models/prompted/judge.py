@@ -320,13 +320,13 @@ def grouped_likelihoods(
 ) -> list[tuple[list[Likelihood], Usage]]:
     """The likelihoods of each of ``groups``, and their usage. The groups of one owner (their
     dialogue) are one call: the model reads shared beginnings once, and a prompt counts once."""
-    counted: set[object] = set()
+    counted_prompts: set[object] = set()
     answers: list[tuple[list[Likelihood], Usage]] = []
     scored = scored_by_owner(llm, groups, owners)
     for group, owner, likelihoods in zip(groups, owners, scored, strict=True):
         messages, prompt_tokens = group[0].messages, 0
-        if (owner, messages) not in counted:
-            counted.add((owner, messages))
+        if (owner, messages) not in counted_prompts:
+            counted_prompts.add((owner, messages))
             prompt_tokens = llm.count_tokens(messages)
         answers.append((likelihoods, likelihood_usage(prompt_tokens, likelihoods)))
     return answers
@@ -425,17 +425,17 @@ class PromptedJudge(BasePromptedJudge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        asked = self._answers(requests, dimensions)
+        questions = self._answers(requests, dimensions)
         if self.config.ask_again:
-            self._ask_again(requests, asked)
+            self._ask_again(requests, questions)
         if self.config.expected == "likelihood":
-            self._weigh_by_likelihood(requests, asked)
+            self._weigh_by_likelihood(requests, questions)
         judgements = []
         for owner, request in enumerate(requests):
             answers: dict[str, list[Answer]] = {name: [] for name in dimensions}
             usages: list[Usage] = []
             transient = False
-            for question in asked:
+            for question in questions:
                 if question.owner != owner:
                     continue
                 usages += question.usages
@@ -459,7 +459,7 @@ class PromptedJudge(BasePromptedJudge):
     def _answers(self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]) -> list[_Asked]:
         """Asks the questions about each request, and returns them with their answers."""
         config = self.config
-        asked = []
+        questions = []
         for owner, request in enumerate(requests):
             builder = self.builder(request)
             has_schema = builder.resolved.answer.format == "json" and config.enforce
@@ -477,14 +477,14 @@ class PromptedJudge(BasePromptedJudge):
                     chat = replace(chat, top_logprobs=ALTERNATIVES)
                 for repeat in range(config.repeats):
                     repeated = replace(chat, seed=config.seed + repeat)
-                    asked.append(_Asked(owner, question, repeated))
-        self._send(requests, asked)
-        return asked
+                    questions.append(_Asked(owner, question, repeated))
+        self._send(requests, questions)
+        return questions
 
-    def _send(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
+    def _send(self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]) -> None:
         """Sends the chat of each question and reads its answers."""
-        completions = self.chat([question.chat for question in asked])
-        for question, (completion, usage) in zip(asked, completions, strict=True):
+        completions = self.chat([question.chat for question in questions])
+        for question, (completion, usage) in zip(questions, completions, strict=True):
             request = requests[question.owner]
             question.completion = completion
             question.usages.append(usage)
@@ -495,10 +495,10 @@ class PromptedJudge(BasePromptedJudge):
                 [turn.content for turn in request.dialogue.turns],
             )
 
-    def _ask_again(self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]) -> None:
+    def _ask_again(self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]) -> None:
         """Asks once more about single dimensions whose answer has no readable number."""
         unread: list[_Asked] = []
-        for question in asked:
+        for question in questions:
             has_number = any(answer.value is not None for answer in question.answers.values())
             template = self.builder(requests[question.owner]).resolved.parts.get(AGAIN)
             is_single = len(question.answers) == 1
@@ -535,7 +535,7 @@ class PromptedJudge(BasePromptedJudge):
         return replace(first.chat, messages=(*earlier, both), schema=None)
 
     def _weigh_by_likelihood(
-        self, requests: Sequence[ScoreRequest], asked: Sequence[_Asked]
+        self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
         """Adds the distributions from the likelihood of every rating in the place of the number.
 
@@ -544,7 +544,7 @@ class PromptedJudge(BasePromptedJudge):
         """
         weighed: list[tuple[_Asked, str]] = []
         groups: list[list[Continuation]] = []
-        for question in asked:
+        for question in questions:
             shape = self.builder(requests[question.owner]).resolved.answer
             can_begin = shape.format == "number" and not question.completion.failed
             for name, answer in question.answers.items():

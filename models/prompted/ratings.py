@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, Literal
@@ -79,8 +79,9 @@ class Ratings:
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""
-        mean = sum(c * v for c, v in zip(chances, self.values, strict=True))
-        square = sum(c * (v - mean) ** 2 for c, v in zip(chances, self.values, strict=True))
+        pairs = list(zip(chances, self.values, strict=True))
+        mean = sum(chance * value for chance, value in pairs)
+        square = sum(chance * (value - mean) ** 2 for chance, value in pairs)
         # Rounding must not leave the scale.
         return min(max(mean, self.values[0]), self.values[-1]), math.sqrt(square)
 
@@ -186,7 +187,7 @@ def to_judgement(
         values = [builder.to_dimension(answer.value, dimension) for answer in repeats]
         numbers = [value for value in values if value is not None]
         value = statistics.fmean(numbers) if numbers else None
-        comment = next(filter(None, (answer.comment for answer in repeats)), None)
+        comment = _first(answer.comment for answer in repeats)
         details: dict[str, Any] = {"value": value, "comment": comment}
         details["parsed"] = tuple(answer.step for answer in repeats)
         chances = _add_distribution(details, repeats, ratings[name])
@@ -196,7 +197,7 @@ def to_judgement(
             value = details.get("expected")
         if value is None:
             fallback = "no probabilities of the ratings" if numbers else "no answer has a score"
-            reason = next(filter(None, (answer.reason for answer in repeats)), fallback)
+            reason = _first(answer.reason for answer in repeats) or fallback
             names_by_reason.setdefault(reason, []).append(name)
         if comment:
             comments.append(f"{name}: {comment}")
@@ -207,6 +208,10 @@ def to_judgement(
     return judgement_of(
         results, explanation="\n".join(comments) or None, failure="; ".join(failures) or None
     )
+
+
+def _first(texts: Iterable[str | None]) -> str | None:
+    return next(filter(None, texts), None)
 
 
 def _add_distribution(

@@ -60,8 +60,8 @@ def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
     without the package ``gguf``, ConfigError for another hash.
     """
     name = files[0].name.split(".gguf")[0]
-    place = f"{name}-{content_hash([files[0].name, sum(f.stat().st_size for f in files)])}"
-    folder = cache_folder() / "gguf" / place
+    sizes = sum(file.stat().st_size for file in files)
+    folder = cache_folder() / "gguf" / f"{name}-{content_hash([files[0].name, sizes])}"
     return build_once(folder, partial(_convert, files, sha256))
 
 
@@ -70,8 +70,8 @@ def _convert(files: Sequence[Path], sha256: str | None, folder: Path) -> None:
     if len(files) == 1:
         _from_gguf(files[0], folder)
         return
-    with TemporaryDirectory(dir=folder.parent) as whole:
-        path, digest = Path(whole) / f"{files[0].name.split('.gguf')[0]}.gguf", hashlib.sha256()
+    with TemporaryDirectory(dir=folder.parent) as parent:
+        path, digest = Path(parent) / f"{files[0].name.split('.gguf')[0]}.gguf", hashlib.sha256()
         with path.open("wb") as out:
             for file in files:
                 part = file.read_bytes()

@@ -328,8 +328,8 @@ class RemoteModel(LanguageModel):
         likelihoods: dict[int, Likelihood] = {}
         score = partial(self._likelihood, joint=joint)
         run(self._all(sequences, score, likelihoods.__setitem__))
-        ordered = (likelihoods[index] for index in range(len(sequences)))
-        return [list(islice(ordered, len(group))) for group in groups]
+        in_order = (likelihoods[index] for index in range(len(sequences)))
+        return [list(islice(in_order, len(group))) for group in groups]
 
     def _no_likelihoods(self, reason: str) -> ConfigError:
         return ConfigError(

@@ -265,7 +265,7 @@ class VllmModel(TokenModel):
         tokens = []
         # vLLM reports the token that ends an answer too, which is not in its text.
         for token_id, entry in zip(ids, logprobs, strict=False):
-            choices = {other: float(choice.logprob) for other, choice in entry.items()}
+            choices = {choice_id: float(choice.logprob) for choice_id, choice in entry.items()}
             tokens.append(self.token_choice(token_id, choices))
         return Completion(
             answer.text,

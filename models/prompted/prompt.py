@@ -247,20 +247,22 @@ def resolve(
         layers.append(named("language", prompt.languages, language))
         if language in style.languages:
             layers.append(style.languages[language])
-    parts, roles, speakers = dict[str, str](), dict[str, str](), dict[str, str]()
+    parts, roles = dict[str, str](), dict[str, str]()
+    user = assistant = ""
     texts: list[Prompt | Texts] = [prompt, *layers]
     for layer in texts:
         parts |= layer.parts
         roles |= layer.roles
-        speakers["user"] = layer.user or speakers.get("user", "")
-        speakers["assistant"] = layer.assistant or speakers.get("assistant", "")
+        user = layer.user or user
+        assistant = layer.assistant or assistant
     return ResolvedPrompt(
         layout=named("layout", prompt.layouts, layout or next(iter(prompt.layouts))),
         answer=prompt.answer.model_copy(update={"format": answer} if answer else {}),
         parts=parts,
         roles=roles,
         aspects=_resolved_aspects(prompt, style, layers),
-        **speakers,
+        user=user,
+        assistant=assistant,
         gap=prompt.gap,
         examples=style.examples,
     )

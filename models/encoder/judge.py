@@ -51,8 +51,10 @@ class EncoderJudge(SequenceJudge):
         name: str | None = None,
         device: str | torch.device | None = None,
     ) -> EncoderJudge:
-        """Returns a new judge on the pretrained ``config.base``, with a random head by torch's
-        seed. Raises ConfigError, and JudgeLoadError for a base that cannot be loaded."""
+        """Returns a new judge on the pretrained ``config.base``. Torch's seed sets its random head.
+
+        Raises ConfigError, and JudgeLoadError for a base that cannot be loaded.
+        """
         heads = output_heads(dimensions, config.heads)
 
         def change(settings: PretrainedConfig) -> None:
@@ -76,8 +78,11 @@ class EncoderJudge(SequenceJudge):
         return judge
 
     def to_scale(self) -> None:
-        """Changes the output layer so that a regression's logit is the raw score on the dimension's
-        scale: the judge scores as before, and plain transformers gives raw scores."""
+        """Changes the output layer of a regression, so that its logit is the raw score on the
+        dimension's scale.
+
+        The judge scores as before, and plain transformers gives raw scores.
+        """
         if self.on_scale:
             return
         factor, offset = self._scale_map()
@@ -85,7 +90,7 @@ class EncoderJudge(SequenceJudge):
         self.on_scale = True
 
     def to_units(self) -> None:
-        """Undoes ``to_scale``, so that training can go on."""
+        """Undoes ``to_scale``, so that training can continue."""
         factor, offset = self._scale_map()
         self._map_outputs(1 / factor, -offset / factor)
         self.on_scale = False

@@ -1,7 +1,6 @@
-"""The text of a dialogue as an encoder reads it.
+"""Turns a dialogue into the text that an encoder reads.
 
-The text is all that the network gets: ``tokenizer(text)`` of any copy of the tokenizer gives the
-same token ids.
+The network gets nothing else: every copy of the tokenizer gives the same token ids for this text.
 """
 
 from __future__ import annotations
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
 
 
 class DialogueText:
-    """Writes dialogues as ``user: ...`` and ``assistant: ...`` on lines, with the tokenizer's
-    separator at the end of each turn but the last, whose separator the tokenizer adds.
+    """Writes each turn as a line, ``user: ...`` or ``assistant: ...``.
 
-    A turn cannot end itself or begin another: special tokens within it are spelled out.
+    The tokenizer's separator ends each turn. The tokenizer itself adds the last one. Special tokens
+    within a turn are spelled out, so a turn cannot end itself or begin another.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, max_tokens: int) -> None:
@@ -56,8 +55,9 @@ class DialogueText:
         return self._tokenised([text])[0]
 
     def _shortened(self, lines: Sequence[str]) -> RenderedDialogue:
-        """Returns the text without the oldest turns that do not fit; a last turn that is too long
-        loses its end."""
+        """Returns the text without the oldest turns that do not fit. If the last turn alone is too
+        long, its end is cut.
+        """
 
         def fits(start: int) -> bool:
             return len(self._ids(self.separator.join(lines[start:]))) <= self.max_tokens

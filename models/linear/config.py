@@ -25,10 +25,12 @@ REACTION_NAMES = (
 
 
 class ReplyConfig(Config):
-    """Settings of the reply model. ``positive`` and ``negative`` are short reactions of users.
-    ``width``, ``epochs``, ``batch_size``, ``lr`` and ``noise`` are for its training. ``half``: its
-    weights are rounded to half precision before anything else is fitted, and saved in half
-    precision."""
+    """Settings of the reply model.
+
+    ``positive`` and ``negative`` are short reactions of users. ``width``, ``epochs``,
+    ``batch_size``, ``lr`` and ``noise`` set its training. ``half`` rounds its weights to half
+    precision before the heads are fitted, and saves them in half precision.
+    """
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
@@ -41,9 +43,12 @@ class ReplyConfig(Config):
 
 
 class LinearGrid(Config):
-    """The grid of ridge and logistic heads: penalties ``alphas`` (the rows of a source have a total
-    weight of 1), and ``shares``, the size of a vector's column relative to a feature's column (both
-    standardised first; 0 leaves vectors out)."""
+    """The grid of ridge and logistic heads.
+
+    ``alphas`` are penalties; the rows of a source have a total weight of 1. ``shares`` are sizes of
+    a vector's column relative to a feature's column, after both are standardised; 0 leaves vectors
+    out.
+    """
 
     alphas: tuple[Annotated[float, Field(gt=0)], ...] = Field(
         default=(1e-2, 0.1, 1.0, 10.0, 100.0, 1e3), min_length=1
@@ -54,9 +59,12 @@ class LinearGrid(Config):
 
 
 class MlpGrid(Config):
-    """The grid of MLP heads, in scikit-learn's terms (``hidden`` layers, ``learning_rate``,
-    ``alpha`` is the L2 penalty, ``epochs`` is max_iter). The search for the class range uses the
-    first value of each setting."""
+    """The grid of MLP heads, in scikit-learn's terms.
+
+    ``hidden`` are layer sizes, ``learning_rate`` is learning_rate_init, ``alpha`` is the L2
+    penalty, and ``epochs`` is max_iter. The search for the class range uses the first value of each
+    setting.
+    """
 
     hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
     alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
@@ -65,44 +73,46 @@ class MlpGrid(Config):
 
 
 class LinearConfig(TrainedConfig):
-    """The settings of a linear judge, stored whole in its judge.json.
+    """The settings of a linear judge. Its judge.json holds all of them.
 
-    ``base`` is a hub id, a folder or an ``embedded:`` name; it stays as it is. ``depth``: only so
-    many of its first layers. ``pooling``: the vector of a text is the mean of its token vectors, or
-    the first or the last one (None: as the base's files say, else the mean); it has length 1. A
-    text longer than ``max_tokens`` is read in pieces. The oldest turns beyond ``max_turns`` are
-    left out. ``save_base: false`` saves only what was fitted: the base is loaded again, and refused
-    if its weights have changed.
+    ``base`` is a hub id, a folder or an ``embedded:`` name. Its weights are frozen. ``depth`` keeps
+    only that many of its first layers. ``pooling`` makes the vector of a text from its token
+    vectors: their mean, or the first or the last one. None means the pooling that the base's files
+    state, else the mean. Vectors have length 1. A text longer than ``max_tokens`` is read in
+    pieces. A dialogue loses its oldest turns beyond ``max_turns``. ``save_base: false`` saves only
+    what was fitted. Loading then fetches the base again, and refuses a base whose weights have
+    changed.
 
     ``reading: turns`` reads the mean user turn and the mean assistant turn: their ``features``
-    (base/turn_features.py), then with ``vectors`` the vector of their text. A feature is ``name``,
-    or ``user.name`` or ``assistant.name`` for one side only. ``reading: dialogue`` reads one vector
-    of the whole text, as ORALIS does (section 4.4), and the features of both sides.
+    (base/turn_features.py) and, with ``vectors``, the vectors of their texts. A feature is ``name``
+    for both sides, or ``user.name`` or ``assistant.name`` for one side. ``reading: dialogue`` reads
+    one vector of the whole text, as ORALIS does (section 4.4), and the features of both sides.
 
-    With ``reading: answers`` the base, mostly a language model, reads the dialogue as one text,
-    without the oldest turns beyond ``max_tokens``. The vector is the mean state over the tokens of
-    each of the last ``answers`` answers (with ``next_turn`` the state at the place of the next user
-    turn), each with ``decay`` times the weight of the one after it. The features are those of the
-    same answers. What follows the last answer is not read. With ``each_answer`` a dialogue has the
-    score of its mean answer, or for an issue (a dimension whose good end is low) of its worst
-    answer. With ``learn_last`` the labels are of the last answer, and training reads no other.
+    With ``reading: answers`` the base, usually a language model, reads the dialogue as one text.
+    The text loses its oldest turns beyond ``max_tokens``. For each of the last ``answers`` answers,
+    the vector is the mean state over the tokens of the answer; with ``next_turn`` it is the state
+    at the place of the next user turn. An answer has ``decay`` times the weight of the answer after
+    it. The features are those of the same answers. Turns after the last answer are not read. With
+    ``each_answer`` a dialogue has the score of its mean answer, or of its worst answer if the
+    dimension is an issue (its good end is low). With ``learn_last`` the labels describe the last
+    answer, and training reads no other answer.
 
-    ``limit``: features are clipped at that many standard deviations. ``reply`` adds the features
+    ``limit`` clips features at that many standard deviations. ``reply`` adds the features
     ``reaction`` and ``expected_reaction`` (reply.py).
 
-    ``head`` (``heads`` for single dimensions) is ``ridge``, ``logistic`` or an MLP; the default is
-    logistic for a binary dimension, else ridge. ``grid`` is searched for ridge and logistic heads.
-    ``stretch``: the penalty shrinks a ridge's scores; they are stretched to the spread of the
-    labels. ``prior_weights``: dimension -> feature -> a weight, in standard deviations of the
-    score, that is added to a stretched ridge. ``balanced``: both labels of a logistic head count
-    the same, however rare one is.
+    ``head`` (``heads`` for single dimensions) is ``ridge``, ``logistic`` or an MLP. The default is
+    logistic for a binary dimension, else ridge. Training searches ``grid`` for ridge and logistic
+    heads. ``stretch`` widens the scores of a ridge to the spread of the labels, because the penalty
+    shrinks them. ``prior_weights`` maps dimension -> feature -> weight, in standard deviations of
+    the score; the weight is added to a stretched ridge. ``balanced`` gives both labels of a
+    logistic head the same total weight, however rare one is.
 
-    ``mlp`` is the grid of MLP heads. An MLP is over the classes 0 to k, to which Equation 1 of
-    ORALIS maps the scale. The k are searched in ``class_ranges``, for all dimensions together; a
-    binary dimension has the classes 0 and 1. ``decode``: a classifier's score is its expected
-    class, or its likeliest class as in the paper. Without validation rows, settings are chosen by
-    cross-validation with ``folds`` folds of dialogues, or by leaving out one chatbot at a time
-    (``fold_by: chatbot``).
+    ``mlp`` is the grid of MLP heads. An MLP classifies into the classes 0 to k, to which Equation 1
+    of ORALIS maps the scale. Training searches k in ``class_ranges``, for all dimensions together;
+    a binary dimension has the classes 0 and 1. ``decode`` says whether a classifier's score is its
+    expected class, or its likeliest class as in the paper. Without validation rows,
+    cross-validation chooses the settings, with ``folds`` folds of dialogues, or with one chatbot
+    left out at a time (``fold_by: chatbot``).
     """
 
     family: Literal["linear"] = "linear"
@@ -177,7 +187,7 @@ class LinearConfig(TrainedConfig):
 
     @property
     def columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
-        """Every way to name a feature that is read, and the columns (side, feature) it names."""
+        """Maps each name of a feature that is read to its columns (side, feature)."""
         read: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
             side, _, name = feature.rpartition(".")

@@ -143,9 +143,11 @@ class TextEncoder:
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
-        """Returns the vector, of length 1, of each text [texts, width] in ``pieces``: the mean over
-        its pieces, weighted by their tokens. ``budget`` is the maximum number of padded tokens in a
-        batch."""
+        """Returns the vector [texts, width] of each text in ``pieces``, of length 1.
+
+        It is the mean over the text's pieces, weighted by their tokens. ``budget`` is the maximum
+        number of padded tokens in a batch.
+        """
         packing = self.pooling == "mean" and can_pack(self.body)
         flat: list[tuple[int, list[int]]] = []
         for row, pieces in enumerate(texts):
@@ -181,9 +183,11 @@ class TextEncoder:
 
     @torch.inference_mode()
     def in_context(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[Floats, bool]:
-        """Returns the mean token state [spans, width] of each span (start, end) of characters in
-        the last tokens of ``text`` that fit the window, 0 for a span without tokens; and whether
-        ``text`` has more tokens."""
+        """Returns the mean token state [spans, width] of each span, and whether ``text`` was cut.
+
+        A span is (start, end) in characters. The base reads the last tokens of ``text`` that fit
+        the window. A span without such tokens has the state 0.
+        """
         inputs = self.tokenizer(
             text, return_offsets_mapping=True, return_tensors="pt", verbose=False
         )
@@ -205,8 +209,11 @@ def _unchanged(states: Tensor) -> Tensor:
 
 
 def _check_base(config: LinearConfig, settings: PretrainedConfig) -> None:
-    """Sets the depth of a base, and its attention dropout to 0: with it, attention on a CPU is 4
-    times slower. Raises ConfigError for settings that it does not have."""
+    """Sets the base's depth, and sets its attention dropout to 0, because attention with dropout is
+    4 times slower on a CPU.
+
+    Raises ConfigError for settings that the base does not have.
+    """
     check_window(config, settings)
     if config.depth is not None:
         layers = settings.num_hidden_layers

@@ -19,12 +19,12 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class FittedHead:
-    """``layers`` are (weight [in, out], bias [out]) with ReLU between them, over columns [n, C].
+    """A fitted head over columns [n, C].
 
-    ``top`` is the highest class of an MLP (1 for other heads, whose output is on [0, 1] or a
-    logit); ``classes`` are the classes in a classifier's training rows, empty for other heads.
-    ``averages``: what an average user turn and an average assistant turn add to the output of a
-    linear head.
+    ``layers`` are (weight [in, out], bias [out]), with ReLU between them. ``top`` is the highest
+    class of an MLP; other heads have 1, and their output is on [0, 1] or a logit. ``classes`` are
+    the classes in a classifier's training rows, empty for other heads. ``averages`` are what an
+    average user turn and an average assistant turn add to the output of a linear head.
     """
 
     kind: HeadName
@@ -72,8 +72,11 @@ class FittedHead:
         return chances
 
     def units(self, columns: Floats, decode: str, temperature: float = 1.0) -> Floats:
-        """Returns scores [n] on [0, 1]: of an MLP by the inverse of Equation 1, of a logistic head
-        the probability with the logit divided by ``temperature``."""
+        """Returns scores [n] on [0, 1].
+
+        An MLP's score is the inverse of Equation 1. A logistic head's score is the probability,
+        after its logit is divided by ``temperature``.
+        """
         if self.kind == "logistic":
             chances: Floats = expit(self.raw(columns)[:, 0] / temperature)
             return chances

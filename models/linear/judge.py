@@ -45,12 +45,14 @@ _UNITS: dict[str, Unit] = {"ridge": "score", "logistic": "logit"}
 class LinearJudge(LearnedJudge):
     """Scores the columns that its ``reader`` makes of a dialogue.
 
-    Distributions are an MLP classifier's class probabilities on the dimension's levels, for other
-    heads a normal with the calibrated spread; of a binary dimension they are the calibrated
-    probability. A linear head that tells turns apart has contributions, relative to average turns:
-    in units of the raw score, or in logits. The interval of a score holds nine in ten ratings, or
-    for a binary dimension is the range of the calibrations without one fold. ``search`` is the
-    table of settings that training has tried.
+    The distribution of an MLP classifier is its class probabilities, mapped to the dimension's
+    levels. Other heads have a normal distribution with the calibrated spread. A binary dimension
+    has the calibrated probability.
+
+    A linear head that reads turns separately has contributions, relative to average turns, in units
+    of the raw score or in logits. The interval of a score covers nine in ten ratings. For a binary
+    dimension it is the range of the scores by calibrations that leave out one fold. ``search`` is
+    the table of settings that training has tried.
     """
 
     family = "linear"
@@ -104,11 +106,12 @@ class LinearJudge(LearnedJudge):
     def from_settings(
         cls, settings: Mapping[str, Any], dimensions: Sequence[Dimension] | None = None
     ) -> LinearJudge:
-        """Returns a judge of configs/judges/ with nothing fitted: on each dimension the sigmoid of
-        the sum of z-scores of its answers' mean features.
+        """Returns a judge of configs/judges/ that needs no training.
 
-        ``settings``: ``name``, ``rubric``, and ``features``: name -> {mean, std, good}; good is 1
-        if a higher value is better, else -1. ``dimensions`` replace those of the rubric.
+        Its score on each dimension is the sigmoid of a sum: the z-scores of the mean features of
+        the answers. ``settings`` has ``name``, ``rubric``, and ``features``: name -> {mean, std,
+        good}. ``good`` is 1 if a higher value is better, else -1. ``dimensions`` replace those of
+        the rubric.
         """
         features = settings["features"]
         config = LinearConfig(
@@ -276,11 +279,11 @@ class LinearJudge(LearnedJudge):
         )
 
     def units(self, name: str, columns: Floats) -> Floats:
-        """Returns scores [n] of ``columns`` [n, C] on [0, 1], before a map of calibration."""
+        """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""
         return self.heads[name].units(columns, self.config.decode, self.fitted(name).temperature)
 
     def _weights(self, request: ScoreRequest, rows: Floats, dimension: Dimension) -> Floats:
-        """Returns the weight of each turn in what the dimension's head reads."""
+        """Returns the weight of each turn in the columns that the dimension's head reads."""
         reading: TurnReading = request.payload
         if not self.config.each_answer or request.turn is not None:
             return reading.weights

@@ -1,4 +1,4 @@
-"""From a dialogue to the columns that a linear judge's heads read."""
+"""Makes the columns that a linear judge's heads read from a dialogue."""
 
 from __future__ import annotations
 
@@ -30,14 +30,16 @@ Vectors = npt.NDArray[np.float32]
 
 @dataclass(slots=True)
 class TurnReading:
-    """What a judge reads of the turns of a dialogue, before anything is subtracted from it.
+    """The features and vectors of a dialogue's turns, not standardised.
 
-    ``roles`` [T] (1 = assistant), ``measures`` [T, F], the unit vectors of their ``texts`` [T, H]
-    (no columns if turns are not compared), the ``vectors`` [T, W] that are columns (no columns
-    without such), and each turn's weight in the mean of its side, ``weights`` [T]. ``whole`` [W] is
-    the vector of the whole text (``reading: dialogue``). ``skipped``: the number of oldest turns
-    that are not in these arrays; ``dropped``: the number of those that do not count; ``cut``: the
-    number of turns of which a part does not fit. ``tokens`` are those of all turns.
+    ``roles`` [T] is 1 for the assistant. ``measures`` [T, F] are features. ``texts`` [T, H] are
+    unit vectors of the texts, without columns if turns are not compared. ``vectors`` [T, W] become
+    columns of the heads, and may have none. ``weights`` [T] is each turn's weight in the mean of
+    its side. ``whole`` [W] is the vector of the whole text (``reading: dialogue``).
+
+    ``skipped`` counts the oldest turns that are not in these arrays, ``dropped`` those that do not
+    count, and ``cut`` the turns of which a part does not fit. ``tokens`` counts the tokens of all
+    turns.
     """
 
     roles: npt.NDArray[np.int64]
@@ -65,8 +67,10 @@ class TurnReading:
 
 
 class TurnStates(NamedTuple):
-    """The ``states`` [T, W] of a dialogue's turns (0 for those that are not read), and the numbers
-    of oldest turns that are ``dropped`` and of turns that are ``cut``."""
+    """The ``states`` [T, W] of a dialogue's turns, 0 for turns that are not read.
+
+    ``dropped`` counts the oldest turns that are left out, ``cut`` the turns that are cut.
+    """
 
     states: Vectors
     dropped: int = 0
@@ -75,10 +79,11 @@ class TurnStates(NamedTuple):
 
 @dataclass(slots=True)
 class TurnScale:
-    """What is subtracted from a turn's features and vector, and what its features are divided by,
-    by role: a side without turns then adds nothing, and a new domain is not centred on itself.
+    """Standardises the features and vectors of turns, by role.
 
-    ``mean`` [2, F], ``deviation`` [2, F], ``centre`` [2, W]; the defaults change nothing.
+    It subtracts ``mean`` [2, F] from features and divides them by ``deviation`` [2, F], and
+    subtracts ``centre`` [2, W] from vectors. So a side without turns adds nothing. The scale comes
+    from the training data, and a new domain is not centred on itself. The defaults change nothing.
     """
 
     mean: Floats
@@ -105,11 +110,11 @@ class TurnScale:
 
 
 class DialogueReader:
-    """Reads dialogues in two steps: ``read`` computes features and vectors of turns, ``rows`` and
-    ``pool`` make columns of them.
+    """Reads dialogues in two steps.
 
-    ``encoder`` is None if only features of texts are read. ``known`` (None: nothing is kept) has
-    the vectors of texts that were read before.
+    ``read`` computes features and vectors of turns. ``rows`` and ``pool`` make columns of them.
+    ``encoder`` is None if only features of texts are read. ``known`` caches the vectors of texts;
+    None caches nothing.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -125,7 +130,7 @@ class DialogueReader:
 
     @property
     def is_vector(self) -> npt.NDArray[np.bool_]:
-        """Which columns [C] are of vectors; the others are features."""
+        """Says which columns [C] belong to vectors; the others are features."""
         block = [False] * len(self.config.names) + [True] * self.turn_width
         whole = [True] * self.width if self.config.reading == "dialogue" else []
         return np.array(whole + block * len(self.sides))
@@ -180,7 +185,7 @@ class DialogueReader:
         return readings
 
     def _skipped(self, dialogue: Dialogue) -> int:
-        """Returns the number of oldest turns that are not read; the last answer always is."""
+        """Returns the number of oldest turns that are not read. The last answer is always read."""
         if self.encoder is None:
             return 0
         last = dialogue.assistant_turns[-1]
@@ -219,8 +224,11 @@ class DialogueReader:
         )
 
     def _weights(self, reading: TurnReading) -> Floats:
-        """Returns the weight of each turn: the turns of a side count the same; of answers the last
-        ones, each less than the one after it."""
+        """Returns the weight of each turn.
+
+        With ``reading: answers`` only the last answers count, and an answer weighs less than the
+        one after it. Otherwise all turns of a side weigh the same.
+        """
         roles, weights = reading.roles, np.zeros(len(reading.roles))
         if self.config.reading == "answers":
             answers = self.answers_read(reading)[-self.config.answers :]
@@ -259,8 +267,11 @@ class DialogueReader:
         skipped: Sequence[int],
         pieces: Mapping[str, Pieces],
     ) -> list[TurnStates]:
-        """Returns the states of the turns of each dialogue. A causal base reads a dialogue and the
-        dialogues that are its beginnings, as at level turn, once."""
+        """Returns the states of the turns of each dialogue.
+
+        At level turn, one dialogue can be the beginning of another. A causal base reads both in one
+        pass.
+        """
         assert self.encoder is not None
         states: dict[int, TurnStates] = {}
         beginnings: dict[tuple[Turn, ...], Vectors] = {}
@@ -286,8 +297,9 @@ class DialogueReader:
         return [states[row] for row in range(len(dialogues))]
 
     def _first_that_fits(self, turns: Sequence[Turn], pieces: Mapping[str, Pieces]) -> int:
-        """Returns the first turn from which on the dialogue fits the window; at least the last
-        turn is read."""
+        """Returns the index of the oldest turn that is read: it and all later turns fit into the
+        window. The last turn is always read.
+        """
         assert self.encoder is not None
         mark = len(self.encoder.token_ids(["\nAssistant: "])[0])
         marks = len(self.encoder.prefix) + len(self.encoder.suffix)

@@ -1,10 +1,10 @@
-"""Reactions: how the user reacts to an answer, and how a user would be expected to.
+"""Scores how the user reacts to an answer, and how a user is expected to react.
 
 An answer is good if "Tell me more about that." is a likelier next turn than "That makes no sense."
-This is DIET's idea of follow-ups on turn vectors instead of a language model: user turns are
-compared with positive and negative reactions, and for assistant turns a small model predicts the
-next user turn. It learns from dialogues alone, without ratings, and is cross-fitted over two halves
-of the training groups.
+This is DIET's idea of follow-ups, with turn vectors instead of a language model. User turns are
+compared with positive and negative reactions. For assistant turns, a small model predicts the
+vector of the next user turn. The model learns from dialogues alone, without ratings, and is
+cross-fitted over two halves of the training groups.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a simi
 
 
 class ReplyModel(nn.Module):
-    """Maps an assistant turn, the two turns before it and its features to a unit vector, which is
-    trained to be near the user's next turn."""
+    """Predicts the vector of the user's next turn.
+
+    It maps an assistant turn, the two turns before it and its features to a unit vector.
+    """
 
     def __init__(self, hidden: int, features: int, width: int) -> None:
         super().__init__()
@@ -125,7 +127,7 @@ class Reactions(nn.Module):
         return columns
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns what is saved, with the models in half precision if they were rounded to it."""
+        """Returns the arrays to save. Models rounded to half precision are saved in it."""
         state = self.state_dict()
         if self.is_half:
             state |= {k: v.half() for k, v in state.items() if k.startswith("models.")}

@@ -36,21 +36,24 @@ RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 
 
 class LoraConfig(HeadedConfig):
-    """A causal language model with low-rank adapters (PEFT); stored whole in judge.json.
+    """A causal language model with low-rank adapters (PEFT). The judge.json holds all settings.
 
-    ``base`` is a hub id or ``embedded:smollm2``. With ``head: scoring`` the judge reads the
-    dialogue as a chat up to the point where the speaker ``speaks`` would begin the next turn, and
-    transformers' classification head reads the state of the last token (for the user, it encodes
-    the expected reaction); ``heads`` says how a dimension is learned, as for an encoder. With
-    ``head: generative`` the model is trained to write the answer to ``prompt`` (with comments, if
-    the labels have some) and asked like a prompted judge. ``layout`` is the prompt's, such as
-    ``together`` for all dimensions in one question. ``answer_tokens`` bounds an answer in tokens,
-    ``comment_chars`` a comment in characters.
+    ``base`` is a hub id or ``embedded:smollm2``.
 
-    ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``)
-    are PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024).
-    ``quantize`` loads the base in 4 or 8 bits (QLoRA; needs bitsandbytes, and is slow on a CPU).
-    Dialogues longer than ``max_tokens`` lose whole oldest turns.
+    With ``head: scoring`` the judge reads the dialogue as a chat, up to the point where the speaker
+    ``speaks`` would begin the next turn. transformers' classification head reads the state of the
+    last token. If ``speaks`` is the user, this state encodes the expected reaction. ``heads`` says
+    how a dimension is learned, as for an encoder.
+
+    With ``head: generative`` training teaches the model to write the answer to ``prompt``, with
+    comments if the labels have some. The judge then works like a prompted judge. ``layout`` is the
+    prompt's, such as ``together`` for all dimensions in one question. ``answer_tokens`` limits an
+    answer in tokens, ``comment_chars`` a comment in characters.
+
+    ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``) are
+    PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024). ``quantize``
+    loads the base in 4 or 8 bits (QLoRA; it needs bitsandbytes, and is slow on a CPU). Dialogues
+    longer than ``max_tokens`` lose whole oldest turns.
     """
 
     family: Literal["lora"] = "lora"
@@ -80,8 +83,9 @@ class LoraConfig(HeadedConfig):
 
 
 def named_base(config: LoraConfig) -> LoraConfig:
-    """Returns the settings with a base in a folder named by its whole path, which another working
-    folder finds too."""
+    """Returns the settings with the absolute path of a base in a folder, which holds in any working
+    directory.
+    """
     if not Path(config.base).is_dir():
         return config
     return config.model_copy(update={"base": str(Path(config.base).resolve())})
@@ -95,12 +99,12 @@ def load_adapted(
     labels: Mapping[str, Any] | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Any, Any]:
-    """Loads (model with adapters, tokenizer) of ``config.base``: with new adapters, which change
-    nothing before training, or with the adapters of the judge ``saved`` in a folder.
+    """Loads (model with adapters, tokenizer) of ``config.base``.
 
-    ``labels`` are the settings of a classification head (head: scoring). The base is quantised or
-    in ``dtype``; new adapters are in fp32. Raises ConfigError, and JudgeLoadError for saved
-    adapters that do not fit.
+    The adapters are those of the judge in the folder ``saved``, or new ones, which change nothing
+    before training. ``labels`` are the settings of a classification head (head: scoring). The base
+    is quantised or in ``dtype``; new adapters are in fp32. Raises ConfigError, and JudgeLoadError
+    for saved adapters that do not fit.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -148,8 +152,10 @@ def network_with(
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
-    """Returns a network of ``config``, loaded anew, with what ``state`` has of adapters and head:
-    training may have rounded the base."""
+    """Returns a newly loaded network of ``config`` with the adapters and the head in ``state``.
+
+    The base is loaded again, because training may have rounded it.
+    """
     network, _ = load_adapted(config, device, labels=labels)
     marks = ("lora_", "modules_to_save")
     learned = {name: value for name, value in state.items() if any(map(name.__contains__, marks))}
@@ -158,7 +164,10 @@ def network_with(
 
 
 def placed(network: Any, config: LoraConfig, device: str | torch.device | None, dtype: str) -> Any:
-    """Returns the ``network`` on ``device`` in ``dtype``; one that is quantised cannot be moved."""
+    """Returns the ``network`` on ``device`` in ``dtype``.
+
+    A quantised network keeps its device and its dtype.
+    """
     precision = "bf16" if dtype == MIXED else dtype
     if config.quantize is None:
         network = network.to(torch_device(device))
@@ -208,8 +217,11 @@ def _load_base(
 
 
 def _saved_tokenizer(saved: Path, of_base: Any, base: str) -> Any:
-    """Returns the tokenizer saved with a judge. Raises JudgeLoadError if its chat template, which
-    is a program and need not end, is not that of the base."""
+    """Returns the tokenizer saved with a judge.
+
+    Raises JudgeLoadError if its chat template is not that of the base. A chat template is a program
+    that may never end.
+    """
     from transformers import AutoTokenizer
 
     try:
@@ -243,8 +255,10 @@ def _peft_config(config: LoraConfig) -> Any:
 
 
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:
-    """Writes the adapters in PEFT's format, and the tokenizer, at the top of ``folder``. The base
-    is named as another machine knows it (see hub_name)."""
+    """Writes the adapters in PEFT's format, and the tokenizer, into ``folder``.
+
+    The saved name of the base is one that works on other machines (see hub_name).
+    """
     tokenizer.save_pretrained(folder)
     model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
     path = folder / ADAPTER_CONFIG

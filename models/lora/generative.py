@@ -1,4 +1,4 @@
-"""The LoRA judge that writes: trained on answers to a prompt, then asked like a prompted judge."""
+"""The generative LoRA judge: trained to answer a prompt, and used like a prompted judge."""
 
 from __future__ import annotations
 
@@ -93,9 +93,11 @@ class GenerativeLoraJudge(PromptedJudge):
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
-        """Returns a new judge on ``config.base``, with random adapters by torch's seed. The base is
-        in ``dtype``, what learns in fp32. Raises ConfigError for a tokenizer whose answers no
-        grammar can hold to JSON."""
+        """Returns a new judge on ``config.base``. Torch's seed sets its random adapters.
+
+        The base is in ``dtype``, the trained weights are in fp32. Raises ConfigError if no grammar
+        can hold the tokenizer's answers to JSON.
+        """
         config = named_base(config)
         prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
         adapted = load_adapted(config, device, dtype=dtype)
@@ -110,7 +112,7 @@ class GenerativeLoraJudge(PromptedJudge):
         return network_with(self.lora, self.device, state)
 
     def with_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
-        """Returns the judge with the network that training has left, in ``dtype``."""
+        """Returns the judge with the trained network, in ``dtype``."""
         return type(self)(
             network, self.tokenizer, self.lora, self.prompted, device=self.device, dtype=dtype
         )
@@ -146,7 +148,9 @@ class GenerativeLoraJudge(PromptedJudge):
     # -- what training uses --------------------------------------------------------------------
 
     def request(self, dialogue: Dialogue) -> ScoreRequest:
-        """Returns a dialogue as a prompt shows it: ``payload.failure`` says why none can."""
+        """Returns a dialogue as the prompt shows it. If the prompt cannot show it,
+        ``payload.failure`` has the reason.
+        """
         request = ScoreRequest(dialogue, None)
         self._prepare([request])
         return request

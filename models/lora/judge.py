@@ -38,10 +38,10 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """Reads a dialogue as a chat and scores it from the state in which the next speaker begins.
+    """Reads a dialogue as a chat, and scores it from the state at which the next speaker begins.
 
-    The classification head of a causal model has no bias: a regression's logit is relative to the
-    middle of the scale.
+    The classification head of a causal model has no bias, so a regression's logit is relative to
+    the middle of the scale.
     """
 
     family = "lora"
@@ -67,8 +67,10 @@ class LoraJudge(SequenceJudge):
         device: str | torch.device | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
-        """Returns a new judge on ``config.base``; adapters and head are random by torch's seed. The
-        base is in ``dtype``, what learns in fp32."""
+        """Returns a new judge on ``config.base``. Torch's seed sets its random adapters and head.
+
+        The base is in ``dtype``, the trained weights are in fp32.
+        """
         config = named_base(config)
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
@@ -119,8 +121,9 @@ class LoraJudge(SequenceJudge):
         return [self._rendered(dialogue) for dialogue in dialogues]
 
     def _rendered(self, dialogue: Dialogue) -> RenderedDialogue:
-        """Returns the chat of the newest turns that fit. A last turn that is too long loses its
-        beginning."""
+        """Returns the chat of the newest turns that fit. If the last turn alone is too long, its
+        beginning is cut.
+        """
         messages = [Message(turn.role, turn.content) for turn in dialogue.turns]
         limit, last = self.config.max_tokens, len(messages) - 1
 

@@ -26,8 +26,10 @@ def judge_names() -> list[str]:
 
 
 def boxed_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the judge in the package that has this ``name``, or None; also None if
-    a judge is saved in a folder of that name here."""
+    """Returns the folder of the packaged judge ``name``.
+
+    Returns None if there is none, or if the working folder has a judge of that name.
+    """
     if str(name) not in PACKAGED or _is_saved_here(str(name), "the package's"):
         return None
     return Path(str(files("medal_judges.models") / str(name)))
@@ -130,10 +132,12 @@ def load_config(
 def overridden(
     data: dict[str, Any], overrides: Sequence[str], kind: type[Config] | None = None
 ) -> dict[str, Any]:
-    """Sets each ``a.b=value`` (the value in YAML) in ``data`` and returns ``data``; ``a.0.b`` is
-    the first element of a list. A group that is not in ``data`` starts with the default of
-    ``kind``. ``a=value`` comes before ``a.b=value``, in whatever order they are typed. Raises
-    ConfigError."""
+    """Sets each ``a.b=value`` (the value in YAML) in ``data``, and returns ``data``.
+
+    ``a.0.b`` is the first element of a list. If ``data`` lacks a group, the group starts with the
+    default of ``kind``. ``a=value`` is applied before ``a.b=value``, in whatever order they are
+    typed. Raises ConfigError.
+    """
     for override in sorted(overrides, key=lambda text: text.partition("=")[0].count(".")):
         key, sign, value = override.partition("=")
         if not sign or not key.strip():

@@ -20,14 +20,17 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begin
 
 
 def visible(text: str) -> str:
-    """Returns ``text`` with control characters and characters that XML forbids spelled out: a
-    terminal obeys escape sequences, and a file that holds the others cannot be parsed."""
+    """Returns ``text`` with control characters, and characters that XML forbids, spelled out.
+
+    A terminal obeys escape sequences, and XML with a forbidden character cannot be parsed.
+    """
     return text.translate(_CONTROLS)
 
 
 def plain_cell(cell: object) -> object:
-    """Returns text that a spreadsheet would run as a formula with an apostrophe before it; numbers
-    and everything else unchanged."""
+    """Returns a text with an apostrophe before it if a spreadsheet would run it as a formula.
+    Numbers and all other values stay unchanged.
+    """
     try:
         float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):
@@ -141,8 +144,10 @@ class MissingExtraError(MedalError):
 
 
 def did_you_mean(name: str, names: Iterable[str], limit: int = 1) -> str:
-    """Returns ``did you mean 'turn'? `` with a space at its end if ``name`` may be a typo of one
-    (or of up to ``limit``) of ``names``, else an empty text."""
+    """Returns ``did you mean 'turn'? ``, with a space at its end, if ``name`` may be a typo.
+
+    Up to ``limit`` of ``names`` are suggested. Returns an empty text if none is similar.
+    """
     # A swapped letter passes the cutoff (trun, turn: 0.75).
     matches = difflib.get_close_matches(name, list(names), n=limit, cutoff=0.7)
     if matches:

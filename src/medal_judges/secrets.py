@@ -1,7 +1,7 @@
-"""Texts that no error, no log and no file may show: keys and passwords.
+"""Hides keys and passwords in errors, logs and files.
 
-Whoever reads a secret calls ``hide`` with it; ``without_secrets`` then replaces it in every text
-that a library or a server wrote. Answers of a model are not such texts: they stay as they are.
+Code that reads a secret calls ``hide`` with it. ``without_secrets`` then replaces it in every text
+that a library or a server wrote. Answers of a model stay unchanged.
 """
 
 from __future__ import annotations

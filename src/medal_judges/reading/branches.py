@@ -1,7 +1,7 @@
-"""Chats in which a message has several answers, or was edited: one branch of the tree is read.
+"""Reads one branch of a chat in which a message has several answers or was edited.
 
-It is the current branch, if the chat names it. Else it goes from the first message to the best
-ranked answer, or to the newest one, at each fork.
+It is the current branch, if the chat names it. Otherwise the branch starts at the first message and
+takes, at each fork, the best ranked answer, or the newest answer if none has a rank.
 """
 
 from __future__ import annotations
@@ -100,8 +100,9 @@ def _rank(node: Record) -> float:
 
 
 def _message(node: Record, counts: Counts) -> Any:
-    """Returns the message of a node; None for a root without one, and for one of ChatGPT's that the
-    user did not see."""
+    """Returns the message of a node. Returns None for a root without a message, and for a message
+    of ChatGPT that the user did not see.
+    """
     message = node.get("message", node)
     content = lookup(message, "content")
     if not isinstance(content, Mapping):
@@ -117,9 +118,11 @@ def _message(node: Record, counts: Counts) -> Any:
 
 
 def without_siblings(messages: Any, counts: Counts) -> Any:
-    """Returns the messages of one branch, if all but the first name an earlier message and several
-    of one role name the same one. Else returns all: in a list too, a message may name what it
-    replies to."""
+    """Returns the messages of one branch, or all messages if the list is no tree.
+
+    It is a tree if all messages but the first name an earlier message, and several messages of one
+    role name the same one. In a plain list, too, a message may name the message that it replies to.
+    """
     nodes = objects(messages)
     if not any(find_key(node, _PARENT) for node in nodes[:2]):  # of most chats
         return messages

@@ -103,8 +103,11 @@ def parsed_cell(value: Any, *begins: str) -> Any:
 def checked_columns(
     columns: ColumnMap, path: str, rows: Iterator[tuple[int, object]], *, table: bool
 ) -> Iterator[tuple[int, object]]:
-    """Yields ``rows``. Raises ConfigError if a column of the map is in no row: after the first row
-    of a table, otherwise after many rows or at the end, because JSON leaves out empty fields."""
+    """Yields ``rows``, and raises ConfigError if a column of the map is in no row.
+
+    A table shows this in its first row. JSON leaves out empty fields, so there it shows only after
+    many rows or at the end.
+    """
     unseen = {*columns.fields.values(), *columns.labels}
     if "messages" in columns.fields or not {"role", "content"} <= columns.fields.keys():
         # A speaker and a text stand inside of the messages.
@@ -180,8 +183,10 @@ def _stated_map(columns: Record | str | Path) -> Fields:
 
 
 def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
-    """Returns name -> value of texts such as ``id=ticket``. The name of a column of ratings or of a
-    speaker may contain ``=``, and so may the column of a field."""
+    """Returns name -> value of texts such as ``id=ticket``.
+
+    ``=`` may be a part of the name of a speaker or of a column, whether of ratings or of a field.
+    """
     pairs = {}
     for pair in texts:
         if option == "--column":
@@ -311,8 +316,10 @@ def _require_on_scale(column: str, dimension: str, ratings: list[Rating], scale:
 
 
 def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:
-    """Returns the names of a row's ``count`` annotators, if it states as many. Raises RecordError
-    if the user's own column has another number of them."""
+    """Returns the names of a row's ``count`` annotators, if the row states that many.
+
+    Raises RecordError if the annotator column that the user named has another number of them.
+    """
     column = columns.column(record, "annotator", _ANNOTATORS)
     cell = as_text(lookup(record, column))
     if isinstance(cell, str):

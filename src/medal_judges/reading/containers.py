@@ -106,7 +106,7 @@ def open_rows(
 
 
 def _begins_with_record(stream: IO[bytes]) -> bool:
-    """Says whether the first line, as far as it has arrived, can be an object of JSON lines."""
+    """Says whether the first line, as far as it has been read, can be an object of JSON lines."""
     begin = b""
     if isinstance(stream, io.BufferedReader):
         begin = stream.peek(1)
@@ -123,7 +123,7 @@ def _first_bytes(stream: IO[bytes]) -> bytes:
 
 
 def _decompressed(path: str, stream: IO[bytes]) -> IO[bytes]:
-    """Returns the stream without the compression of zstd or gzip, at its begin."""
+    """Returns the stream from its beginning, decompressed if it is zstd or gzip."""
     begin = _first_bytes(stream)
     if begin == _ZSTD:
         import pyarrow as pa
@@ -196,8 +196,11 @@ def _recognised(path: str, stream: IO[bytes]) -> str:
 
 
 def _table_kind(path: str, line: bytes, suffix: str, delimiter: str | None) -> str:
-    """Returns the container of a text that is no transcript: a table, by its first ``line``, or
-    what the ending of the name says. Raises DataError for a text of no known kind."""
+    """Returns the container of a text that is no transcript.
+
+    Its first ``line`` can show that it is a table. Otherwise the ending of the name decides. Raises
+    DataError if neither does.
+    """
     if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
         text = line.decode("utf-8-sig", "replace")
         hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
@@ -499,8 +502,10 @@ def _sheet_value(cell: object) -> Any:
 
 
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
-    """Yields the rows of the sheets with the header of the first one that is not empty, numbered
-    as a spreadsheet program numbers them. Any other sheet is a bad row."""
+    """Yields the rows of all sheets that have the header of the first sheet with rows.
+
+    Row numbers are those of a spreadsheet program. A sheet with another header is a bad row.
+    """
     header: list[str] = []
     with open_workbook(path, file) as book:
         for sheet in book.worksheets:

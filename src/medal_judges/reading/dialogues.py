@@ -81,7 +81,8 @@ _option = partial(option, panel="Reading")
 
 
 class ReadOptions(Config):
-    """Options for reading a file of chats. The content of the file decides what they leave open.
+    """Options for reading a file of chats. The content of the file decides about options that are
+    not set.
 
     ``columns`` is a mapping, or a YAML file of one; ``column``, ``label`` and ``role`` add to it.
     With ``strict`` the first bad row is an error, even if a ReadingReport could count it. Raises
@@ -121,8 +122,9 @@ class ReadOptions(Config):
 
     @cached_property
     def container_and_form(self) -> tuple[str | None, str | None]:
-        """The container and the form of the rows that ``format`` names; None for the one that the
-        content decides."""
+        """Returns the container and the form of rows that ``format`` names, None for the one that
+        the content decides.
+        """
         container: str | None = None
         form: str | None = None
         for word in self.format.lower().split("+") if self.format else ():
@@ -156,9 +158,12 @@ DEFAULT_READING = ReadOptions()
 
 
 class ChatFileConfig(Config):
-    """A file of chats in a YAML file. ``source`` is a spec such as ``dstc9:train`` or a file;
-    ``format`` and ``columns`` (a mapping, or a YAML file of one) are as in ReadOptions. ``langs``:
-    only rows in these languages (``zh`` includes ``zh-Hant``)."""
+    """A file of chats, as a YAML config states it.
+
+    ``source`` is a spec such as ``dstc9:train``, or a file. ``format`` and ``columns`` (a mapping,
+    or a YAML file of one) are as in ReadOptions. ``langs`` reads only rows in these languages
+    (``zh`` includes ``zh-Hant``).
+    """
 
     source: str
     format: str | None = None
@@ -574,7 +579,7 @@ class _Reader:
         return None
 
     def _numbered(self, row: LabelledDialogue) -> LabelledDialogue:
-        """Returns the row with a number behind an id that an earlier one has: ``a#2``."""
+        """Returns the row. If an earlier row has its id, a number follows the id: ``a#2``."""
         id = row.id
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
@@ -638,7 +643,7 @@ class _Reader:
         return dialogue
 
     def _language(self, word: object) -> str:
-        """Returns the code of a language; that of an unknown one for a word that names none."""
+        """Returns the code of a language, or ``und`` if the word names no language."""
         try:
             return language_code(word)
         except RecordError:
@@ -649,7 +654,9 @@ class _Reader:
 
 
 def _columns_of_group(form: str, columns: ColumnMap) -> ColumnMap:
-    """Returns the columns of a chat that is made of several rows: those of its turns are read."""
+    """Returns the columns of a chat that is made of several rows. Those of its turns are already
+    read.
+    """
     if form != "turns":
         return ColumnMap()
     fields = {name: column for name, column in columns.fields.items() if name not in _READ_IN_TURNS}
@@ -670,8 +677,11 @@ def _unknown_form(record: object) -> RecordError:
 
 
 def _with_annotator(row: LabelledDialogue, further: LabelledDialogue) -> LabelledDialogue:
-    """Returns ``row`` with the labels of ``further``, the same dialogue, as those of further
-    annotators. A dimension that one of them lacks has null for its annotators."""
+    """Returns ``row`` with the labels of ``further`` added, as labels of other annotators of the
+    same dialogue.
+
+    If one of the rows lacks a dimension, its annotators have null there.
+    """
     count = _annotator_count(row)
     further_count = _annotator_count(further)
     labels: dict[str, tuple[float | None, ...]] = {}

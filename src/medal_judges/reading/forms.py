@@ -173,8 +173,10 @@ def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
 
 
 def _is_one_chat(record: Record, name: str, first: object, columns: ColumnMap) -> bool:
-    """Says whether an object is one chat, although its list ``name`` can be of chats: its columns
-    say so, or the list is of questions and answers."""
+    """Says whether an object is one chat, although its list ``name`` can be a list of chats.
+
+    It is one chat if its columns say so, or if the list holds questions and answers.
+    """
     has_messages = lookup(record, columns.fields.get("messages", ""), MISSING) is not MISSING
     if has_messages or form_of(record, columns) not in (None, "messages"):
         return True
@@ -182,8 +184,11 @@ def _is_one_chat(record: Record, name: str, first: object, columns: ColumnMap) -
 
 
 def is_released(record: Record) -> bool:
-    """Says whether ``record`` is in MEDAL's released form: its ``models`` are a list, or it has no
-    id but a scene and a source that ends in the number of a context."""
+    """Says whether ``record`` is in MEDAL's released form.
+
+    Its ``models`` are a list. Or it has no id, but a scene and a source that ends in the number of
+    a context.
+    """
     if isinstance(record.get("models"), list):
         return True
     source = record.get("source")

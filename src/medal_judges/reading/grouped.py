@@ -47,14 +47,14 @@ def grouped_chats(
     before: Iterable[object] = (),
     form_is_stated: bool = False,
 ) -> Iterator[tuple[int, Callable[[], Fields]]]:
-    """Yields, for each chat in the order of first rows, the number of its first row and a function
-    that returns the chat as a row of messages.
+    """Yields the chats in the order of their first rows.
 
-    Before that it calls ``bad`` for each bad row, and for each chat that lacks the turn of a bad
-    row (one of ``before``, or a later one). A row of another form is bad, unless the user has
-    stated the form (``form_is_stated``). ``counts`` counts chats whose order is not sure,
-    ``unread`` the rows in which a field holds text that no reader uses. One chat is in memory; the
-    rest is in a temporary SQLite file.
+    Each item is the number of the chat's first row and a function that returns the chat as a row of
+    messages. First, ``bad`` is called for each bad row, and for each chat that lacks the turn of a
+    bad row (one of ``before``, or a later one). A row of another form is bad, unless the user has
+    stated the form (``form_is_stated``). ``counts`` counts chats whose order is not certain.
+    ``unread`` counts rows in which a field holds text that no reader uses. Memory holds one chat; a
+    temporary SQLite file holds the rest.
     """
     is_turns = form == "turns"
     torn = {_chat_id(row, columns) for row in before}  # ids of chats that lack a turn
@@ -135,7 +135,9 @@ def _chat_id(row: object, columns: ColumnMap) -> str:
 
 
 def _turn_key(row: Record, columns: ColumnMap) -> str:
-    """Returns the id of the row's chat. The rows of each annotator are a chat of their own."""
+    """Returns the key of the chat that the row belongs to: its id and the annotator, whose rows are
+    a separate chat.
+    """
     id = _chat_id(row, columns)
     if not id:
         raise RecordError("id", "the id of the turn's conversation", row)
@@ -192,8 +194,11 @@ def _role(number: int, record: Record, columns: ColumnMap) -> object:
 
 
 def _in_order(rows: Steps, columns: ColumnMap, counts: Counts) -> Steps:
-    """Returns the turns of a chat in the order of the column ``order``, else of the times if every
-    row has one, else of the file. Raises RecordError for times that cannot be compared."""
+    """Returns the turns of a chat in order.
+
+    The column ``order`` decides, else the times if every row has one, else the file. Raises
+    RecordError for times that cannot be compared.
+    """
     for field, parse in (("order", position), ("time", instant)):
         values = [columns.value(record, field) for _, record in rows]
         instants: list[Instant] = []

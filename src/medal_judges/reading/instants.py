@@ -50,9 +50,11 @@ def position(value: object) -> Instant | None:
 
 
 def instant(value: object) -> Instant | None:
-    """Returns the instant of an ISO time, or of a number: seconds, milliseconds, microseconds or
-    nanoseconds since 1970 by its size, and a small number is a count of seconds. None for any other
-    value."""
+    """Returns the instant of an ISO time or of a number, None for any other value.
+
+    The size of a number decides whether it is seconds, milliseconds, microseconds or nanoseconds
+    since 1970. A small number counts seconds from an unknown start.
+    """
     number = _number(value)
     if number is None:
         return _iso_instant(str(value).strip())
@@ -93,7 +95,7 @@ def _iso_instant(value: str) -> Instant | None:
 
 
 def nanoseconds(value: object) -> int:
-    """Returns the nanoseconds of a time; 0 for a value that is none."""
+    """Returns the nanoseconds of a time, or 0 if the value is not a time."""
     moment = instant(value)
     if moment is None:
         return 0
@@ -113,8 +115,8 @@ def oldest_first(
 ) -> list[Item]:
     """Returns ``items`` in the order of their ``instants``.
 
-    Items of one instant keep their order. In a list that is newest first they are turned round if
-    an answer stands before its question.
+    Items of one instant keep their order, with one exception: if the list is newest first and an
+    answer stands before its question, they are reversed.
     """
     times = [instant.nanoseconds for instant in instants]
     newest_first = is_newest_first(instants)
@@ -134,9 +136,12 @@ def is_newest_first(instants: Sequence[Instant]) -> bool:
 
 
 def messages_in_order(messages: list[Any], counts: Counts) -> list[Any]:
-    """Returns the messages of a chat oldest first, if they are newest first and each of them but
-    the system prompts has a time. ``counts`` counts such a chat, and one whose times are in no
-    order, which is returned as it is."""
+    """Returns the messages of a chat, oldest first.
+
+    Messages are reordered only if the list is newest first and each of them but the system prompts
+    has a time. ``counts`` counts such a chat. It also counts a chat whose times are in no order,
+    which stays unchanged.
+    """
     if not all(isinstance(message, Mapping) for message in messages):
         return messages
     if not any(find_key(message, TIMES) for message in messages[:2]):  # of most chats
@@ -155,8 +160,10 @@ def messages_in_order(messages: list[Any], counts: Counts) -> list[Any]:
 
 
 def _dates(messages: list[Any]) -> list[Instant]:
-    """Returns the times of messages; none if one has none. A number that is no date can be the
-    seconds that an answer took."""
+    """Returns the times of messages, or nothing if a message has none.
+
+    A number that is no date does not count as a time: it can be the seconds that an answer took.
+    """
     instants: list[Instant] = []
     for message in messages:
         time = instant(message.get(find_key(message, TIMES) or ""))

@@ -133,8 +133,10 @@ def read_messages(
 
 
 def _assistant_name(messages: Sequence[_Message]) -> str | None:
-    """Returns the name that the assistant's messages with text state; None if they state none.
-    Raises RecordError if they state several."""
+    """Returns the name of the assistant in its messages with text, None if they state none.
+
+    Raises RecordError if they state several names.
+    """
     first_messages: dict[str, int] = {}
     for index, message in enumerate(messages):
         if message.role == "assistant" and message.name and shown_text(message.parts).strip():
@@ -181,7 +183,7 @@ class _Chat:
                 self._add_turn(role, content)
 
     def add_to(self, context: Fields) -> None:
-        """Adds the system prompts, behind one that is there, and the notes of tools."""
+        """Adds the system prompts, after an existing one, and the notes of tools."""
         if self.prompts:
             earlier = []
             if context.get(SYSTEM_PROMPT):
@@ -259,7 +261,7 @@ def _call_in_text(field: str, content: str) -> _Part:
 
 
 def _without_thoughts(parts: Iterable[_Part]) -> Iterator[_Part]:
-    """Yields the parts of an answer, with the thoughts in its texts as parts of their own."""
+    """Yields the parts of an answer. Thoughts within its texts become separate parts."""
     for part in parts:
         if part.kind != "text":
             yield part
@@ -356,8 +358,10 @@ def _filled_name(record: Record, names: Iterable[str]) -> str | None:
 
 
 def kind_of_part(type_name: object) -> str | None:
-    """Returns text, thinking, call, result, mark (nothing that anybody reads) or the mark of a
-    gap; None for an unknown type."""
+    """Returns the kind of a part, or the mark of its gap; None for an unknown type.
+
+    The kinds are text, thinking, call, result, and mark, which nobody reads.
+    """
     if not isinstance(type_name, str):
         return None
     if type_name in _KINDS:

@@ -58,8 +58,10 @@ KEYS: Mapping[str, Names] = {
 
 
 def find_key(record: Record, names: Names) -> str | None:
-    """Returns the key of ``record`` for the first of ``names``, in any spelling; keys with a value
-    come before keys without one."""
+    """Returns the key of ``record`` for the first of ``names``, in any spelling.
+
+    Keys with a value come before keys without one.
+    """
     keys = _keys_of(tuple(record), names)
     for key in keys:
         if record[key] is not None:

@@ -118,7 +118,7 @@ class _Row:
         return {name: value for name, value in line.items() if value not in (None, {}, [])}
 
     def _take(self, field: str) -> Any:
-        """Returns the value of a field, whose column is used then."""
+        """Returns the value of a field, and marks its column as used."""
         column = self.columns.column(self.record, field)
         if not column:
             return None
@@ -133,8 +133,9 @@ class _Row:
         return value
 
     def _take_text(self, name: str) -> str | None:
-        """Returns the text in the field's column; of another kind, it is metadata of the user's
-        own."""
+        """Returns the text in the field's column. Any other kind of value stays in the user's
+        metadata.
+        """
         column = self.columns.fields.get(name, name)
         value = lookup(self.record, column)
         if isinstance(value, bool) or not isinstance(as_text(value), str):
@@ -143,8 +144,10 @@ class _Row:
         return str(as_text(value))
 
     def _metadata(self, messages: list[Any]) -> Fields:
-        """Returns the object ``meta`` and all columns that are not used. The time of a transcript
-        is that of its first line with one."""
+        """Returns the object ``meta`` and all unused columns.
+
+        The time of a transcript is the time of its first line that has one.
+        """
         meta = dict(self._take_object("meta"))
         if self.form == "transcript":
             for message in messages:
@@ -161,8 +164,9 @@ class _Row:
         return meta
 
     def _messages(self) -> list[Any]:
-        """Returns the messages of a row, and those of a question and an answer in columns of their
-        own that continue them."""
+        """Returns the messages of a row. A question and an answer in separate columns continue
+        them.
+        """
         keys = MESSAGES
         if self.form == "prompts":
             keys = HISTORIES
@@ -179,8 +183,9 @@ class _Row:
         return messages + self._last_exchange(messages)
 
     def _last_exchange(self, before: list[Any]) -> list[Any]:
-        """Returns the messages of a question and its answer, in columns of their own, that continue
-        those ``before``."""
+        """Returns the messages of a question and its answer in separate columns that continue the
+        messages ``before``.
+        """
         unused = {name: self.record[name] for name in self.record if name not in self.used}
         # Beside messages the last names, ``user`` and ``assistant``, are ids.
         end = None
@@ -209,8 +214,10 @@ class _Row:
         return messages
 
     def _question(self, column: str) -> Any:
-        """Returns the value of a question. An instruction and its input are one turn, as trainers
-        on Alpaca's data read them."""
+        """Returns the value of a question.
+
+        An instruction and its input make one turn, as in training on Alpaca's data.
+        """
         value = lookup(self.record, column)
         input_column = find_key(self.record, ("input",)) or ""
         text = as_text(self.record.get(input_column))
@@ -220,7 +227,9 @@ class _Row:
         return f"{value}\n{text}"
 
     def _answer(self, column: str) -> Any:
-        """Returns the value of an answer; of the choices of a logged request, the first message."""
+        """Returns the value of an answer. If a logged request has several choices, it is the
+        message of the first.
+        """
         value = lookup(self.record, column)
         if column != "choices":
             return value
@@ -232,8 +241,10 @@ class _Row:
 
 
 def _messages_of(column: str, value: object, role: str) -> list[Any]:
-    """Returns the messages of a cell. JSON in a text can be the answer itself, if it is no message
-    and no response of a server."""
+    """Returns the messages of a cell.
+
+    A text can be JSON that is the answer itself, neither a message nor the response of a server.
+    """
     value = parsed_cell(value, "[{", *_RESPONSES)
     if value in (None, [], {}):
         return []

@@ -74,8 +74,9 @@ def _unpacked(item: Any) -> Any:
 
 
 def _messages_of_objects(field: str, items: list[Record], role: str) -> list[Any] | None:
-    """Returns the messages of content parts, of messages, or of one object with some; None for
-    another object."""
+    """Returns the messages of content parts, of messages, or of one object that holds some. Returns
+    None for another object.
+    """
     if all("role" not in item and kind_of_part(item.get("type")) for item in items):
         return [{"role": role, "content": items}]
     first = items[0]
@@ -147,8 +148,10 @@ def turns_in(messages: Sequence[Any]) -> list[SpokenTurn]:
 
 
 def continuation(turns: Sequence[SpokenTurn], question: list[Any], answer: list[Any]) -> list[Any]:
-    """Returns those messages of a question and its answer that continue a chat with these
-    ``turns``: none if it has them, or ends with another answer."""
+    """Returns the messages of a question and its answer that the ``turns`` of a chat lack.
+
+    Returns none if the turns have both, or end with another answer.
+    """
     if not turns:
         return question + answer
     if not answer:

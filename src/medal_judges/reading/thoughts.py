@@ -26,8 +26,10 @@ _MARKUP = re.compile(
 
 
 def without_thoughts(answer: str) -> tuple[str, int]:
-    """Returns an answer without the text between think tags, before a closing tag alone and after
-    an opening tag alone, and the number of such thoughts.
+    """Returns an answer without its thoughts, and their number.
+
+    A thought is text between think tags, before a closing tag that has no opening tag, or after an
+    opening tag that has no closing tag.
 
     >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)
@@ -49,7 +51,7 @@ def without_thoughts(answer: str) -> tuple[str, int]:
 
 
 def thoughts_on_one_line(transcript: str) -> str:
-    """Returns a transcript in which no line of a thought looks like that of a speaker."""
+    """Returns a transcript in which no line of a thought looks like the line of a speaker."""
 
     def on_one_line(thought: re.Match[str]) -> str:
         if thought["end"]:

@@ -132,8 +132,11 @@ def _attributes(span: Record) -> Fields:
 
 
 def _observations(row: Record, form: str) -> Iterator[Fields]:
-    """Yields the steps of a row and of the observations in it. A downloaded trace is a list of its
-    observations, in earlier versions beside itself."""
+    """Yields the steps of a row and of the observations in it.
+
+    A downloaded trace is a list of its observations. In earlier versions it stands beside that
+    list.
+    """
     roots = objects([row.get("trace")]) or [row]
     for record in (*roots, *objects(row.get("observations"))):
         if record.keys() <= {"observations", "scores"}:
@@ -204,7 +207,9 @@ def chat_of_traces(key: str, steps: Steps) -> Fields:
 
 
 def _require_order(starts: Sequence[object]) -> None:
-    """Raises RecordError if there is no start of a trace, or if several cannot be compared."""
+    """Raises RecordError if a trace has no start time, or if the start times of several cannot be
+    compared.
+    """
     if not starts:
         raise RecordError("input", "a text of the session", None)
     instants = [instant(start) for start in starts]
@@ -216,8 +221,10 @@ def _require_order(starts: Sequence[object]) -> None:
 
 
 def _call_of_trace(steps: Steps) -> _Call | None:
-    """Returns the step that holds the turns of a trace; None if no step has text. Raises
-    RecordError if none can be read, or if the trace is several chats."""
+    """Returns the step that holds the turns of a trace, None if no step has text.
+
+    Raises RecordError if no step can be read, or if the trace holds several chats.
+    """
     ids = {str(step["id"]) for _, step in steps}
     calls: list[_Call] = []
     problem, is_lost = None, False
@@ -252,8 +259,10 @@ def _talks(number: int, step: Fields) -> dict[str, Talk]:
 
 
 def _require_one_chat(best: _Call, calls: Sequence[_Call]) -> None:
-    """Raises RecordError for a call beside the ``best`` one whose turns that one does not have,
-    unless it is of a helper: another agent, which is asked once."""
+    """Raises RecordError if a call has turns that the ``best`` call lacks.
+
+    A helper's call is allowed: one question to another agent.
+    """
     history = best.turns("input") + best.turns("output")
     for call in calls:
         question, answer = call.turns("input"), call.turns("output")
@@ -291,8 +300,12 @@ def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
 
 
 def _overlap(old: list[SpokenTurn], new: list[SpokenTurn]) -> tuple[int, int]:
-    """Returns how many of the last turns of ``old`` are in ``new``, and the place behind them: all,
-    as late as possible, else those that ``new`` begins with."""
+    """Finds the last turns of ``old`` in ``new``. Returns their number, and the place after them in
+    ``new``.
+
+    It looks for all turns of ``old``, as late in ``new`` as possible, and else for those that
+    ``new`` begins with.
+    """
     if not old:
         return 0, 0
     for end in range(len(new), len(old) - 1, -1):

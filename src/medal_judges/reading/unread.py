@@ -1,4 +1,6 @@
-"""Fields of a row that hold text and that no reader uses: a question or an answer may be lost."""
+"""Finds fields of a row that hold text and that no reader uses, because a question or an answer may
+be lost.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,10 @@ _METADATA = re.compile(
 
 
 def _has_text(name: str, value: object) -> bool:
-    """Says whether a field, or one within it, holds a text longer than 20 characters that is no id,
-    no time and no metadata."""
+    """Says whether a field, or a field within it, holds a text longer than 20 characters.
+
+    Ids, times and metadata do not count.
+    """
     if _METADATA.fullmatch(plain_name(name)):
         return False
     with suppress(RecordError):  # a text that begins with a bracket

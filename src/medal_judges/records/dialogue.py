@@ -152,10 +152,10 @@ class Dialogue:
 
     @property
     def chat_hash(self) -> str:
-        """A hash of who says what, by which labels meet the scores of their chat.
+        """A hash of who says what, which joins labels to the scores of their chat.
 
-        Forms of files differ in white space, in composed letters, in empty turns, and in how the
-        words of one speaker are divided into turns, so these do not count.
+        It ignores what differs between file formats: white space, composed letters, empty turns,
+        and how the words of one speaker are divided into turns.
         """
         digest = hashlib.sha256()
         spoken = [turn for turn in self.turns if turn.content.strip()]
@@ -171,8 +171,9 @@ class Dialogue:
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:
-        """Returns the dialogue up to and including turn index ``turn``, with the same id; all of it
-        for None."""
+        """Returns the dialogue up to and including turn index ``turn``, with the same id. None
+        returns all of it.
+        """
         if turn is None:
             return self
         return replace(self, turns=self.turns[: turn + 1])

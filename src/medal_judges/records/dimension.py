@@ -132,8 +132,11 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
 
 
 def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[str, Dimension]:
-    """Returns the dimensions of all ``parts`` by name; a part is the file that states them, and
-    what it states. Raises MedalError for two dimensions of one name that differ."""
+    """Returns the dimensions of all ``parts`` by name.
+
+    A part is a file and the dimensions that it states. Raises MedalError if two parts state one
+    name differently.
+    """
     merged: dict[str, Dimension] = {}
     stated_in: dict[str, str] = {}
     for file, dimensions in parts:
@@ -155,9 +158,11 @@ def known_dimensions(
     rubric: str | None,
     option: str = "--rubric",
 ) -> dict[str, Dimension]:
-    """Returns the dimension of each of ``names``, as files of judgements (``parts``, see
-    merge_dimensions) or ``rubric``, the value of ``option``, state it. Raises MedalError if two of
-    these differ, and ConfigError for a name that none states."""
+    """Returns the dimension of each of ``names``.
+
+    Files of judgements (``parts``, see merge_dimensions) or ``rubric``, the value of ``option``,
+    state it. Raises MedalError if two statements differ, and ConfigError if none exists.
+    """
     parts = list(parts)
     files = ", ".join(dict(parts))
     names = list(names)

@@ -1,5 +1,7 @@
-"""Labels meet the scores of their own chat: by id and, if both sides have the chat, by a hash of
-its roles and words."""
+"""Joins labels with the scores of the same chat.
+
+Id and, if both sides have it, a hash of the chat's roles and words must be equal.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ _NAMED = 5  # ids in a message
 
 
 class ScoreKey(NamedTuple):
-    """What a score is of. ``chat``: Dialogue.chat_hash up to ``turn``, None if not known."""
+    """What a score belongs to. ``chat`` is Dialogue.chat_hash up to ``turn``, None if unknown."""
 
     id: str
     turn: int | None
@@ -24,7 +26,7 @@ class ScoreKey(NamedTuple):
     system: str = ""
 
     def is_of(self, dialogue: Dialogue) -> bool:
-        """Returns whether the score is of this chat, as far as it is known."""
+        """Says whether the score belongs to this chat, as far as the chat is known."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
@@ -94,11 +96,11 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds the scores of each label: those of its id whose chat is the label's.
+    """Finds the scores of each label: scores with its id whose chat is the label's chat.
 
-    An id that reading has numbered (``d1#2``) is the same id as ``d1``: which of them belong
-    together is decided by the chats, never by their order. Without a chat on both sides, an id that
-    is repeated has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
+    Reading numbers repeated ids (``d1#2``). Such an id counts as ``d1``, and the hash of the chat
+    decides which score belongs to which label, never their order. If one side has no hash, a
+    repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
     first_ids = _first_ids({label.id for label in labels} | {score.id for score in scores})
     repeated = {first for id, first in first_ids.items() if first != id}
@@ -124,8 +126,9 @@ def join_labels(
 
 
 def _nearest_ids(id: str, rows: Sequence[int], scores: Sequence[ScoreKey]) -> list[int]:
-    """Returns the rows of one id: of equal chats under one repeated id, that with the very same
-    id."""
+    """Returns the rows with exactly the ``id``, or if there are none, those with the first row's
+    id.
+    """
     ids = [scores[row].id for row in rows]
     chosen_id = next(iter(ids), None)
     if id in ids:
@@ -134,8 +137,10 @@ def _nearest_ids(id: str, rows: Sequence[int], scores: Sequence[ScoreKey]) -> li
 
 
 def _first_ids(ids: Set[str]) -> dict[str, str]:
-    """Returns each id without the number that reading has added (``d1`` of ``d1#2``), which it does
-    only if there is the id without it."""
+    """Returns each id without the number that reading has added (``d1`` for ``d1#2``).
+
+    Reading adds a number only if the id without it exists.
+    """
     first_ids = {}
     for id in ids:
         first, sign, number = id.rpartition("#")

@@ -181,8 +181,10 @@ class Judgement:
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
     def uncertainty(self, dimension: str) -> float | None:
-        """Returns the standard deviation of the dimension's distribution as a share of its scale:
-        0 if one level has all probability, 0.5 if each end has half. None without a distribution.
+        """Returns the standard deviation of the dimension's distribution as a share of its scale.
+
+        It is 0 if one level has all probability, and 0.5 if each end has half. None without a
+        distribution.
         """
         chances = self.distributions.get(dimension, ())
         total = sum(chances)
@@ -284,8 +286,10 @@ def judgement_parser() -> Callable[[object], Judgement]:
 def to_records(
     judgements: Iterable[Judgement], before: tuple[Dimension, ...] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Yields the JSON object of each line of a file. A line states its dimensions only if those of
-    the line before it are others."""
+    """Yields the JSON object of each line of a file.
+
+    A line states its dimensions only if they differ from those of the line before.
+    """
     for judgement in judgements:
         yield judgement.to_record(before)
         before = judgement.dimensions

@@ -190,8 +190,10 @@ def _parse_scale(field: str, scale: object) -> Scale | None:
 
 
 def _require_on_scale(field: str, labels: Sequence[float | None], scale: Scale | None) -> None:
-    """Raises RecordError for a label outside of the scale. A judge's score can be a label, so it
-    may be outside by what the scores of two CPUs differ."""
+    """Raises RecordError for a label outside of the scale.
+
+    A label may be a judge's score, so it may be outside by as much as scores differ between CPUs.
+    """
     low, high = scale or (-math.inf, math.inf)
     tolerance = EQUAL * (high - low)
     for label in labels:

@@ -12,8 +12,9 @@ from medal_judges.errors import MedalError
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """Key-value pairs that are written beside every score; None: not applicable. They are
-    published, so they hold no paths and no secrets.
+    """Key-value pairs that accompany every score; None means not applicable.
+
+    They are published, so they hold no paths and no secrets.
 
     >>> print(Signature("length", dimension="overall", seed=0))
     judge:length|dimension:overall|seed:0

@@ -3,7 +3,7 @@ proof that it does."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
@@ -131,7 +131,8 @@ def align(
         rated_rows = [labelled[i] for i in indices]
         material, people = _material(rated_rows, dimension, inputs.of_rows(indices))
         materials = [material] * (proof.FOLDS + 1)
-        if _is_prompted(member) and name in judge_dimensions and limits.are_set:
+        has_prompt = _is_prompted(member) and name in judge_dimensions
+        if has_prompt and limits.are_set:
             prompt_folder = (folder or Path(mkdtemp())) / "prompts" / name
             fitted = fit_prompts(member, dimension, rated_rows, material, prompt_folder, limits)
             materials = fitted.materials
@@ -148,13 +149,8 @@ def align(
     if notes:
         facts["notes"] = "; ".join(notes)
     result = Alignment(None, rated_dimensions, proofs, rows_of_proofs, facts)
-    fits = {
-        name: dimension_proof.fit
-        for name, dimension_proof in proofs.items()
-        if dimension_proof.kept or keep_anyway
-    }
-    if fits:
-        result = replace(result, judge=_aligned_judge(result, fits, inputs))
+    if keep_anyway or any(dimension_proof.kept for dimension_proof in proofs.values()):
+        result = replace(result, judge=_aligned_judge(result, inputs, keep_anyway=keep_anyway))
     if folder is not None:
         _write_folder(result, folder, labelled)
     return result
@@ -300,9 +296,14 @@ def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floa
 # -- the aligned judge and its folder --------------------------------------------------------------
 
 
-def _aligned_judge(result: Alignment, fits: Mapping[str, Fit], inputs: Inputs) -> HybridJudge:
-    """Returns the judge of the dimensions in ``fits``, with the members that they use."""
+def _aligned_judge(result: Alignment, inputs: Inputs, *, keep_anyway: bool) -> HybridJudge:
+    """Returns the judge of the dimensions with a gain (or of all), with the members that they
+    use."""
     dimensions = result.dimensions
+    fits: dict[str, Fit] = {}
+    for name, dimension_proof in result.proofs.items():
+        if dimension_proof.kept or keep_anyway:
+            fits[name] = dimension_proof.fit
     heads: dict[str, FittedHead] = {}
     for name, fit in fits.items():
         if fit.net is not None:

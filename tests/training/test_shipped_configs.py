@@ -99,6 +99,7 @@ def _small_entry(
             entry["plant"] |= {"per_issue": 4, "clean_count": 8}
         return
     entry["source"] = str(path)
+    entry.pop("labels", None)  # scores of another judge, as labels
     named = entry.get("dimensions") or list(rubric)
     judged = named if isinstance(named, dict) else {n: n for n in named}
     scales = {source: (rubric[name].low, rubric[name].high) for source, name in judged.items()}

@@ -17,7 +17,7 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align import proof
 from medal_judges.eval.align.labels import held_out_groups, label_names, rated_dimension
 from medal_judges.eval.align.page import write_align_page
-from medal_judges.eval.align.prompts import PromptLimits, fit_prompts
+from medal_judges.eval.align.prompts import FittedPrompts, PromptLimits, fit_prompts
 from medal_judges.eval.align.proof import MIN_LABELS, Alignment, Fit, Material, Measure, Proof
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
@@ -103,9 +103,7 @@ def align(
       label more chats; labels in the file: overall
     """
     folder = _new_folder(out)
-    if isinstance(rows, str):
-        rows = load_spec(rows)
-    labelled = [row for row in rows if any(map(row.has_label, row.labels))]
+    labelled = _labelled(rows)
     if isinstance(judge, Judge):
         member = Member("judge", judge, {})
     else:
@@ -113,34 +111,24 @@ def align(
     limits = PromptLimits(max_calls, max_cost, reflect_with)
     if not _is_prompted(member):
         limits.refuse_for_other_judges()
-    judge_dimensions = {dimension.name: dimension for dimension in member.judge.dimensions}
     names = label_names(labelled, dimensions)
-    rated_dimensions = {
-        name: rated_dimension(labelled, name, judge_dimensions.get(name)) for name in names
-    }
-    # A language model is asked, and paid, for each dimension.
+    judge_dimensions = {dimension.name: dimension for dimension in member.judge.dimensions}
+    rated_dimensions: dict[str, Dimension] = {}
+    for name in names:
+        rated_dimensions[name] = rated_dimension(labelled, name, judge_dimensions.get(name))
+    # All refusals are above: from here on a language model is asked, and paid, for each dimension.
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
     inputs = read_inputs(member, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
-    rows_of_proofs: dict[str, list[LabelledDialogue]] = {}
+    rows_of_proofs: dict[str, Sequence[LabelledDialogue]] = {}
     notes: list[str] = []
     for name, dimension in rated_dimensions.items():
-        indices = _scored_rows(labelled, name, inputs.scores)
-        rated_rows = [labelled[i] for i in indices]
-        material, people = _material(rated_rows, dimension, inputs.of_rows(indices))
-        materials = [material] * (proof.FOLDS + 1)
-        has_prompt = _is_prompted(member) and name in judge_dimensions
-        if has_prompt and limits.are_set:
-            prompt_folder = (folder or Path(mkdtemp())) / "prompts" / name
-            fitted = fit_prompts(member, dimension, rated_rows, material, prompt_folder, limits)
-            materials = fitted.materials
-            inputs.members.update({prompted.name: prompted for prompted in fitted.members})
-            notes += fitted.notes
-        proofs[name] = proof.prove(materials, people)
-        rows_of_proofs[name] = [rated_rows[i] for i in proofs[name].scored]
-        notes += _notes(name, proofs[name], len(rated_rows), name in judge_dimensions)
+        proved = _prove(dimension, labelled, inputs, limits, folder)
+        proofs[name], rows_of_proofs[name] = proved.proof, proved.rows
+        notes += proved.notes
+        inputs.members.update({prompted.name: prompted for prompted in proved.members})
     facts: dict[str, object] = {
         "aligned": str(member.judge.signature()),
         "data": content_hash([row.to_record() for row in labelled]),
@@ -149,11 +137,56 @@ def align(
     if notes:
         facts["notes"] = "; ".join(notes)
     result = Alignment(None, rated_dimensions, proofs, rows_of_proofs, facts)
-    if keep_anyway or any(dimension_proof.kept for dimension_proof in proofs.values()):
-        result = replace(result, judge=_aligned_judge(result, inputs, keep_anyway=keep_anyway))
+    result = replace(result, judge=_aligned_judge(result, inputs, keep_anyway=keep_anyway))
     if folder is not None:
         _write_folder(result, folder, labelled)
     return result
+
+
+def _labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
+    """Returns the rows with a label; a text names a file of rows."""
+    if isinstance(rows, str):
+        rows = load_spec(rows)
+    labelled: list[LabelledDialogue] = []
+    for row in rows:
+        if any(map(row.has_label, row.labels)):
+            labelled.append(row)
+    return labelled
+
+
+@dataclass(frozen=True, slots=True)
+class _Proved:
+    """The proof of one dimension, with the ``rows`` that it is measured on and the ``members`` with
+    changed prompts, which the aligned judge may use."""
+
+    proof: Proof
+    rows: list[LabelledDialogue]
+    notes: list[str]
+    members: list[Member]
+
+
+def _prove(
+    dimension: Dimension,
+    labelled: Sequence[LabelledDialogue],
+    inputs: Inputs,
+    limits: PromptLimits,
+    folder: Path | None,
+) -> _Proved:
+    """Fits and measures all ways of one dimension; with ``limits`` also changed prompts, if a
+    prompted judge has the dimension."""
+    name, member = dimension.name, inputs.members["judge"]
+    judge_has_dimension = name in [scored.name for scored in member.judge.dimensions]
+    indices = _scored_rows(labelled, name, inputs.scores)
+    rows = [labelled[i] for i in indices]
+    material, people = _material(rows, dimension, inputs.of_rows(indices))
+    fitted = FittedPrompts([material] * (proof.FOLDS + 1), [], [])
+    if _is_prompted(member) and judge_has_dimension and limits.are_set:
+        prompt_folder = (folder or Path(mkdtemp())) / "prompts" / name
+        fitted = fit_prompts(member, dimension, rows, material, prompt_folder, limits)
+    dimension_proof = proof.prove(fitted.materials, people)
+    notes = fitted.notes + _notes(name, dimension_proof, len(rows), judge_has_dimension)
+    scored_rows = [rows[i] for i in dimension_proof.scored]
+    return _Proved(dimension_proof, scored_rows, notes, fitted.members)
 
 
 def _is_prompted(member: Member) -> bool:
@@ -296,14 +329,16 @@ def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floa
 # -- the aligned judge and its folder --------------------------------------------------------------
 
 
-def _aligned_judge(result: Alignment, inputs: Inputs, *, keep_anyway: bool) -> HybridJudge:
-    """Returns the judge of the dimensions with a gain (or of all), with the members that they
-    use."""
-    dimensions = result.dimensions
+def _aligned_judge(result: Alignment, inputs: Inputs, *, keep_anyway: bool) -> HybridJudge | None:
+    """Returns the judge of the dimensions with a gain beyond chance, or of all, with the members
+    that they use; None if there is no dimension."""
     fits: dict[str, Fit] = {}
     for name, dimension_proof in result.proofs.items():
         if dimension_proof.kept or keep_anyway:
             fits[name] = dimension_proof.fit
+    if not fits:
+        return None
+    dimensions = result.dimensions
     heads: dict[str, FittedHead] = {}
     for name, fit in fits.items():
         if fit.net is not None:

@@ -66,8 +66,9 @@ def _without_tree(
 
 
 def _branch(nodes: Sequence[Record], counts: Counts, current: object = None) -> list[Any]:
-    """Returns the nodes from a first one to ``current``, or to the one at the end of the best
-    answers."""
+    """Returns the nodes from a first node to ``current``. Without ``current``, the best answers
+    lead to the last node.
+    """
     by_id = {_value(node, _ID): node for node in nodes}
     best_answers = {}
     for node in sorted(nodes, key=_rank, reverse=True):  # the best, and of equals the last, wins

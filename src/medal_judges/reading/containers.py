@@ -259,7 +259,9 @@ def _json_value(text: str) -> object:
 
 
 def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
-    """Yields the elements of an array and other values, which may stand one after the other."""
+    """Yields the elements of arrays, and other values. A file may hold several arrays and values in
+    a row.
+    """
     text, number, inside = stream.read(_CHUNK).lstrip(), 1, False
     while True:
         text = text.lstrip(" \t\r\n,")

@@ -465,7 +465,7 @@ class _Reader:
             self.report.notes[note] = None
 
     def _rows(self) -> Iterator[NumberedRow]:
-        """Yields the rows of the source, each chat of a list of chats by itself."""
+        """Yields the rows of the source. For a list of chats it yields each chat as a row."""
         rows: Iterator[NumberedRow]
         if isinstance(self.source, str | Path):
             container, _ = self.options.container_and_form
@@ -524,7 +524,9 @@ class _Reader:
                 yield first, make_chat, columns
 
     def _form_of(self, record: object) -> str | None:
-        """Returns the stated form, else that of the content, else that of the row before."""
+        """Returns the stated form, or the form of the row's content, or if both are unknown that of
+        the row before.
+        """
         if not isinstance(record, Mapping | list):
             return None
         _, stated_form = self.options.container_and_form

@@ -290,7 +290,7 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[_Part]:
 
 
 def _speaker_name(field: str, message: Record) -> str | None:
-    """Returns the name of the speaker or of the model; None for the word of a role."""
+    """Returns the name of the speaker or of the model. Returns None if it is the word of a role."""
     for column in ("name", "model"):
         name = as_text(message.get(column))
         if name is not None and text(f"{field}.{column}", name).strip():

@@ -162,8 +162,11 @@ class _Call(NamedTuple):
 
     @property
     def rank(self) -> tuple[Any, ...]:
-        """The step with the highest rank holds the turns of its trace: one with input and output,
-        the root, a call of a model, the longest history, the last one."""
+        """The step with the highest rank holds the turns of its trace.
+
+        A step ranks higher if it has both input and output; among equals, if it is the root or
+        calls a model; then if its history is longer; then if it is later.
+        """
         history = len(self.talks.get("input", ()))
         return len(self.talks), self.kind, history, nanoseconds(self.step["start"])
 

@@ -228,8 +228,9 @@ def unscored(
     reason: str,
     turn: int | None = None,
 ) -> Judgement:
-    """Returns a judgement without numbers that gives its reason. ``dialogue`` ends with ``turn``,
-    if a turn is judged."""
+    """Returns a judgement without scores that states its reason. If a turn is judged, it is the
+    last turn of ``dialogue``.
+    """
     return Judgement(
         dialogue.id,
         judge,

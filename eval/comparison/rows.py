@@ -176,8 +176,8 @@ class Systems:
 
     def unscored(self, dimension: str) -> npt.NDArray[np.bool_]:
         """The rows without a score although the judge scores the dimension."""
-        asked = self.frame["asked", dimension].notna().to_numpy()
-        return np.asarray(asked & np.isnan(self.scores(dimension)))
+        is_scored = self.frame["asked", dimension].notna().to_numpy()
+        return np.asarray(is_scored & np.isnan(self.scores(dimension)))
 
     def column(self, name: str, *, required: bool = False) -> Series:
         """Returns a column as text, by its name in ``medal score --keep``; None if a row has no

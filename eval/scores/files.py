@@ -47,12 +47,15 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
     """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files, and
     for two files whose dimensions of one name differ."""
     file_of: dict[int, Path] = {}
-    stated: list[tuple[str, Sequence[Dimension]]] = []
+    dimensions_by_file: list[tuple[str, Sequence[Dimension]]] = []
     for path in files:
         for judgement in read_judgements(path):
-            if not stated or stated[-1] != (str(path), judgement.dimensions):
-                stated.append((str(path), judgement.dimensions))
-                merge_dimensions(stated)
+            if not dimensions_by_file or dimensions_by_file[-1] != (
+                str(path),
+                judgement.dimensions,
+            ):
+                dimensions_by_file.append((str(path), judgement.dimensions))
+                merge_dimensions(dimensions_by_file)
             key = hash((judgement.id, judgement.turn))
             if len(files) > 1 and file_of.setdefault(key, path) != path:
                 raise MedalError(

@@ -251,13 +251,13 @@ class _Injector:
 
     def in_long_dialogue(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
         """The long dialogue is this one and, in random order, others of its language."""
-        others = []
+        same_language_dialogues = []
         for other_dialogue in self.data.dialogues:
             if other_dialogue.lang == dialogue.lang and other_dialogue.id != dialogue.id:
-                others.append(other_dialogue)
+                same_language_dialogues.append(other_dialogue)
         turns = list(dialogue.turns)
-        for i in rng.permutation(len(others)):
-            turns += others[i].turns
+        for i in rng.permutation(len(same_language_dialogues)):
+            turns += same_language_dialogues[i].turns
         if len(turns) < LONG:
             return None
         return self._between(DEEP, replace(dialogue, turns=tuple(turns[:LONG])), rng)

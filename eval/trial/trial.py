@@ -348,9 +348,9 @@ def _spaced(name: str, dot: str = ".") -> str:
 
 def _details(result: TrialResult) -> Iterator[Block]:
     """All figures of a judge: one table a group, then the shifts by language."""
-    judged = ", ".join(result.judged)
+    set_names = ", ".join(result.judged)
     yield (
-        f"Quality is {result.quality}. Figures are over {judged}; supported languages of the "
+        f"Quality is {result.quality}. Figures are over {set_names}; supported languages of the "
         f"judge: {', '.join(result.made_for) or 'any, or unknown'}."
     )
     for group, heading in GROUPS.items():
@@ -361,7 +361,7 @@ def _details(result: TrialResult) -> Iterator[Block]:
     if findings:
         note = (
             "Mean shift of the score in points from 1 to 5 (of attacks toward harm, of injected "
-            f"issues downwards), in every language; the verdicts are over {judged}."
+            f"issues downwards), in every language; the verdicts are over {set_names}."
         )
         yield _language_table(f"{result.judge}: shift by language", findings, note)
 

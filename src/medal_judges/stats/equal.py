@@ -61,9 +61,9 @@ class Values:
         """Returns, for each value, the weight of the rows below it, and of the rows that are not
         above it, in the shape of ``weights``, (samples, rows)."""
         order = np.argsort(self.numbers, kind="stable")
-        ordered = self.numbers[order]
-        start = np.searchsorted(ordered, self.numbers - self.tolerance, side="left")
-        end = np.searchsorted(ordered, self.numbers + self.tolerance, side="right")
+        sorted_numbers = self.numbers[order]
+        start = np.searchsorted(sorted_numbers, self.numbers - self.tolerance, side="left")
+        end = np.searchsorted(sorted_numbers, self.numbers + self.tolerance, side="right")
         nothing = np.zeros((len(weights), 1))
         upto = np.concatenate([nothing, np.cumsum(weights[:, order], axis=1)], axis=1)
         return upto[:, start], upto[:, end]

@@ -160,10 +160,10 @@ def system_difference(
 
 def _outcomes_of_pairs(first: Floats, second: Floats, tolerance: float) -> tuple[int, int, int]:
     """Returns the wins, ties and losses of the first system over all pairs of a row of each."""
-    ordered = np.sort(second)
-    wins = int(np.searchsorted(ordered, first - tolerance, side="left").sum())
-    upto = np.searchsorted(ordered, first + tolerance, side="right")
-    losses = int((len(ordered) - upto).sum())
+    sorted_scores = np.sort(second)
+    wins = int(np.searchsorted(sorted_scores, first - tolerance, side="left").sum())
+    upto = np.searchsorted(sorted_scores, first + tolerance, side="right")
+    losses = int((len(sorted_scores) - upto).sum())
     return wins, len(first) * len(second) - wins - losses, losses
 
 

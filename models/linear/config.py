@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -150,13 +151,13 @@ class LinearConfig(TrainedConfig):
 
     @model_validator(mode="after")
     def _settings_fit(self) -> LinearConfig:
-        known = ALL_FEATURES + (REACTION_NAMES if self.reply else ())
-        prior_features = [name for weights in self.prior_weights.values() for name in weights]
+        names = ALL_FEATURES + (REACTION_NAMES if self.reply else ())
+        prior_features = list(chain.from_iterable(self.prior_weights.values()))
         for feature in (*self.features, *prior_features):
             side, dot, name = feature.rpartition(".")
-            if name not in known or (dot and side not in ROLE_INDEX):
+            if name not in names or (dot and side not in ROLE_INDEX):
                 raise ValueError(
-                    f"no feature {feature!r}; there are {', '.join(known)}, each also as "
+                    f"no feature {feature!r}; there are {', '.join(names)}, each also as "
                     "user.NAME and assistant.NAME"
                 )
             if dot and self.reading == "answers":

@@ -60,12 +60,12 @@ class TextEncoder:
         self.width = int(settings.hidden_size)
         self.window = min(config.max_tokens, positions_of(settings) or config.max_tokens)
         # Ids that the tokenizer puts before and after a single sequence.
-        bare = tokenizer("a", add_special_tokens=False)["input_ids"]
+        letter = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]
-        starts = range(len(full) - len(bare) + 1)
-        start = next((i for i in starts if full[i : i + len(bare)] == bare), None)
+        starts = range(len(full) - len(letter) + 1)
+        start = next((i for i in starts if full[i : i + len(letter)] == letter), None)
         self.prefix: list[int] = [] if start is None else list(full[:start])
-        self.suffix: list[int] = [] if start is None else list(full[start + len(bare) :])
+        self.suffix: list[int] = [] if start is None else list(full[start + len(letter) :])
         self.limit = self.window - len(self.prefix) - len(self.suffix)
         final_norm: Any = getattr(body, "norm", None)
         if config.depth is not None and final_norm is not None:
@@ -119,18 +119,18 @@ class TextEncoder:
         """Returns the token ids of each text, without the tokenizer's marks."""
         if not texts:
             return []
-        plain = [self.marks.broken_up(text) for text in texts]
+        unmarked = [self.marks.broken_up(text) for text in texts]
         if not self.tokenizer.is_fast:
-            ids: list[list[int]] = self.tokenizer(plain, add_special_tokens=False, verbose=False)[
-                "input_ids"
-            ]
+            ids: list[list[int]] = self.tokenizer(
+                unmarked, add_special_tokens=False, verbose=False
+            )["input_ids"]
             return ids
         # The library under transformers' class, whose masks, offsets and objects take as long as
         # the tokens. An earlier call may have left truncation and padding on.
         backend: Any = self.tokenizer.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        encodings = backend.encode_batch_fast(plain, add_special_tokens=False)
+        encodings = backend.encode_batch_fast(unmarked, add_special_tokens=False)
         return [encoding.ids for encoding in encodings]
 
     def pieces(self, ids: Sequence[int]) -> Pieces:

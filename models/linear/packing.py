@@ -37,7 +37,8 @@ def can_pack(body: PreTrainedModel) -> bool:
 def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tensor:
     """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids), which
     are sorted by length."""
-    groups = [(len(list(same)), length) for length, same in groupby(map(len, pieces))]
+    # (texts, their length) of each length; the pieces are sorted by it.
+    groups = [(len(list(lengths)), length) for length, lengths in groupby(map(len, pieces))]
     config: Any = body.config
     # RoBERTa's positions start after the padding's.
     first = 0 if config.model_type == "bert" else config.pad_token_id + 1

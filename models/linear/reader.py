@@ -35,7 +35,8 @@ class TurnReading:
     ``roles`` [T] is 1 for the assistant. ``measures`` [T, F] are features. ``texts`` [T, H] are
     unit vectors of the texts, without columns if turns are not compared. ``vectors`` [T, W] become
     columns of the heads, and may have none. ``weights`` [T] is each turn's weight in the mean of
-    its side. ``whole`` [W] is the vector of the whole text (``reading: dialogue``).
+    its side. ``text_vector`` [W] is the vector of the whole text (``reading:
+    dialogue``).
 
     ``skipped`` counts the oldest turns that are not in these arrays, ``dropped`` those that do not
     count, and ``cut`` the turns of which a part does not fit. ``tokens`` counts the tokens of all
@@ -47,7 +48,7 @@ class TurnReading:
     texts: Vectors
     vectors: Vectors
     weights: Floats
-    whole: Vectors
+    text_vector: Vectors
     skipped: int = 0
     dropped: int = 0
     cut: int = 0
@@ -62,7 +63,7 @@ class TurnReading:
             self.texts[rows],
             self.vectors[rows],
             self.weights[rows],
-            self.whole,
+            self.text_vector,
         )
 
 
@@ -113,8 +114,8 @@ class DialogueReader:
     """Reads dialogues in two steps.
 
     ``read`` computes features and vectors of turns. ``rows`` and ``pool`` make columns of them.
-    ``encoder`` is None if only features of texts are read. ``known`` caches the vectors of texts;
-    None caches nothing.
+    ``encoder`` is None if only features of texts are read. ``text_vectors`` caches the vectors of
+    texts; None caches nothing.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -125,15 +126,17 @@ class DialogueReader:
         self.turn_width = self.width if self.has_vectors else 0
         self.scale = TurnScale.neutral(len(config.names), self.turn_width)
         self.reactions: Reactions | None = None
-        self.known: dict[str, Vectors] | None = None
+        self.text_vectors: dict[str, Vectors] | None = None
         self.sides = (1,) if config.reading == "answers" else (0, 1)
 
     @property
     def is_vector(self) -> npt.NDArray[np.bool_]:
         """Says which columns [C] belong to vectors; the others are features."""
         block = [False] * len(self.config.names) + [True] * self.turn_width
-        whole = [True] * self.width if self.config.reading == "dialogue" else []
-        return np.array(whole + block * len(self.sides))
+        of_text = []
+        if self.config.reading == "dialogue":
+            of_text = [True] * self.width
+        return np.array(of_text + block * len(self.sides))
 
     def named(self, values: Mapping[str, float]) -> Floats:
         """Returns the columns [C] with the value of each feature that ``values`` name; else 0."""
@@ -172,10 +175,10 @@ class DialogueReader:
         for number, dialogue in enumerate(dialogues):
             reading = self._reading(dialogue, skipped[number], vectors)
             if self.encoder is not None:
-                kept = dialogue.turns[reading.skipped :]
-                reading.tokens = sum(_tokens(pieces[turn.content]) for turn in kept)
+                turns = dialogue.turns[reading.skipped :]
+                reading.tokens = sum(_tokens(pieces[turn.content]) for turn in turns)
             if whole_texts:
-                reading.whole = whole_vectors[whole_texts[number]]
+                reading.text_vector = whole_vectors[whole_texts[number]]
             if states:
                 reading.vectors = states[number].states
                 reading.dropped += states[number].dropped
@@ -208,16 +211,16 @@ class DialogueReader:
             similarities = turn_similarities(*batch, mask)[0].numpy()
         surface = turn_features(dialogue)[skipped:]
         measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
-        read = texts
+        columns = texts
         if self.config.reading != "turns" or not self.has_vectors:
-            read = np.zeros((len(turns), 0), dtype=np.float32)
+            columns = np.zeros((len(turns), 0), dtype=np.float32)
         return TurnReading(
             roles,
             measures.astype(np.float64),
             texts,
-            read,
+            columns,
             weights=np.zeros(len(turns)),
-            whole=np.zeros(0, dtype=np.float32),
+            text_vector=np.zeros(0, dtype=np.float32),
             skipped=skipped,
             dropped=skipped,
             tokens=len(turns),
@@ -249,17 +252,19 @@ class DialogueReader:
         if self.encoder is None:
             return {}
         distinct = list(dict.fromkeys(texts))
-        ids = self.encoder.token_ids(distinct)
-        return {text: self.encoder.pieces(own) for text, own in zip(distinct, ids, strict=True)}
+        pieces = map(self.encoder.pieces, self.encoder.token_ids(distinct))
+        return dict(zip(distinct, pieces, strict=True))
 
     def _embedded(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
         """Returns the vector of each text."""
         assert self.encoder is not None
-        known = {} if self.known is None else self.known
-        new = [text for text in pieces if text not in known]
-        vectors = self.encoder.embed([pieces[text] for text in new], budget)
-        known.update(zip(new, vectors, strict=True))
-        return known
+        vectors = self.text_vectors
+        if vectors is None:
+            vectors = {}
+        texts = [text for text in pieces if text not in vectors]
+        embedded = self.encoder.embed([pieces[text] for text in texts], budget)
+        vectors.update(zip(texts, embedded, strict=True))
+        return vectors
 
     def _states(
         self,
@@ -279,21 +284,22 @@ class DialogueReader:
         for row in longest_first:
             dialogue, start = dialogues[row], skipped[row]
             turns = dialogue.turns[start : dialogue.assistant_turns[-1] + 1]
-            rest = ((0, len(dialogue.turns) - start - len(turns)), (0, 0))
+            # Turns after the last answer are not read.
+            padding = ((0, len(dialogue.turns) - start - len(turns)), (0, 0))
             if turns in beginnings:
-                states[row] = TurnStates(np.pad(beginnings[turns], rest))
+                states[row] = TurnStates(np.pad(beginnings[turns], padding))
                 continue
             first = self._first_that_fits(turns, pieces)
-            own = np.zeros((len(turns), self.width), dtype=np.float32)
-            own[first:], is_cut = self._states_of(turns[first:])
-            states[row] = TurnStates(np.pad(own, rest), first, int(is_cut))
+            turn_states = np.zeros((len(turns), self.width), dtype=np.float32)
+            turn_states[first:], is_cut = self._states_of(turns[first:])
+            states[row] = TurnStates(np.pad(turn_states, padding), first, int(is_cut))
             if not self.encoder.causal or first or is_cut:
                 continue
             for end in range(1, len(turns) + 1):
                 # The state at the next user turn is not that of the next assistant turn.
                 by_user = end == len(turns) or turns[end].role == "user"
                 if by_user or not self.config.next_turn:
-                    beginnings[turns[:end]] = own[:end]
+                    beginnings[turns[:end]] = turn_states[:end]
         return [states[row] for row in range(len(dialogues))]
 
     def _first_that_fits(self, turns: Sequence[Turn], pieces: Mapping[str, Pieces]) -> int:
@@ -320,8 +326,11 @@ class DialogueReader:
         for turn, name, next_name in zip(turns, names, islice(names, 1, None), strict=False):
             begin = len(text) + len(name) + 1
             text += f"{name}: {self.encoder.marks.broken_up(turn.content)}\n"
-            colon = len(text) + len(next_name)
-            spans.append((colon, colon + 1) if self.config.next_turn else (begin, len(text) - 1))
+            span = (begin, len(text) - 1)
+            if self.config.next_turn:
+                colon = len(text) + len(next_name)
+                span = (colon, colon + 1)
+            spans.append(span)
         return self.encoder.in_context(f"{text}User:", spans)
 
     # -- what is cheap: columns ------------------------------------------------------------------
@@ -345,13 +354,14 @@ class DialogueReader:
     def pool(self, reading: TurnReading, rows: Floats, weights: Floats | None = None) -> Floats:
         """Returns the columns of the dialogue [C]: the vector of its text, if it has one, then for
         each side the weighted sum of its ``rows``."""
-        weights = reading.weights if weights is None else weights
+        if weights is None:
+            weights = reading.weights
         parts: list[npt.NDArray[np.floating]] = []
         if self.config.reading == "dialogue":
-            parts.append(reading.whole)
+            parts.append(reading.text_vector)
         for side in self.sides:
-            own = reading.roles == side
-            parts.append(weights[own] @ rows[own])
+            of_side = reading.roles == side
+            parts.append(weights[of_side] @ rows[of_side])
         return np.concatenate(parts).astype(np.float64)
 
 

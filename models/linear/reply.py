@@ -48,12 +48,12 @@ class ReplyModel(nn.Module):
             nn.init.zeros_(parameter)
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
-    def expect(self, now: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
+    def expect(self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
         """Returns the expected replies: unit vectors [..., H], from unit turn vectors [..., H] and
         features [..., F]."""
-        products = [_PRODUCT * now * before, _PRODUCT * now * earlier]
-        inputs = [_VECTOR * now, _VECTOR * before, *products, measures]
-        return functional.normalize(self.answer(now) + self.context(torch.cat(inputs, -1)), dim=-1)
+        products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
+        inputs = [_VECTOR * turn, _VECTOR * before, *products, measures]
+        return functional.normalize(self.answer(turn) + self.context(torch.cat(inputs, -1)), dim=-1)
 
     def replies(self, vectors: Tensor) -> Tensor:
         """Returns turn vectors [..., H] mapped to the space of ``expect``."""

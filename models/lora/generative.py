@@ -68,10 +68,10 @@ class GenerativeLoraJudge(PromptedJudge):
         self.tokenizer = tokenizer
         self.calibration: dict[str, Calibration] = {}  # none: the numbers are written
         # Likelihoods are computed by the body: the layers with adapters, without PEFT's wrapper.
-        inner: Any = getattr(network, "get_base_model", lambda: network)()
+        body: Any = getattr(network, "get_base_model", lambda: network)()
         # ``weights`` can be any text: the judge's revision is a hash of its files.
         model = LocalModel(
-            inner, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"
+            body, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
@@ -168,8 +168,8 @@ class GenerativeLoraJudge(PromptedJudge):
         """
         messages = self.messages(request, question)
         text = self.answer(question, units, comments)
-        whole = self.template.sequence(Continuation(messages, text, role="assistant"))
-        return list(whole.ids[: whole.start]), list(whole.ids[whole.start :])
+        sequence = self.template.sequence(Continuation(messages, text, role="assistant"))
+        return list(sequence.ids[: sequence.start]), list(sequence.ids[sequence.start :])
 
     def answer(
         self, question: PromptQuestion, units: Mapping[str, float], comments: Mapping[str, str]

@@ -102,7 +102,7 @@ def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnR
     if judge.config.learn_last:
         last_answer = judge.config.model_copy(update={"answers": 1})
         reader = DialogueReader(last_answer, judge.reader.encoder)
-    reader.known = {}
+    reader.text_vectors = {}
     readings: list[TurnReading] = []
     for start in range(0, len(examples), judge.window):
         dialogues = [example.dialogue for example in examples[start : start + judge.window]]
@@ -111,7 +111,7 @@ def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnR
             window = [reading.read_turns() for reading in window]
         readings += window
         logger.info("read %d of %d dialogues", len(readings), len(examples))
-    reader.known = None
+    reader.text_vectors = None
     return readings
 
 

@@ -1,6 +1,6 @@
 """The house stays readable: limits of what must be understood, measured by tests/readability.py.
 
-A limit may only fall; that of tokens rose once, by 1%, because a step that has a name of its own
+A limit may only fall; that of tokens rose once, by 1.4%, because a step that has a name of its own
 costs tokens. White space, docstrings and comments are free.
 """
 
@@ -11,13 +11,13 @@ from tests.readability import Figures, measure
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 352_000,  # 300,000
-    "density": 9.1,  # 7.5
-    "vague": 1.5,  # 0.3
-    "branchy_functions": 42,  # 40
-    "most_branches": 31,  # 25
-    "comprehensions_per_thousand": 51.5,  # 35
-    "ternaries_per_thousand": 15.6,  # 15
+    "tokens": 351_900,  # 300,000
+    "density": 9.05,  # 7.5
+    "vague": 0.3,  # 0.3
+    "branchy_functions": 16,  # 40
+    "most_branches": 25,  # 25
+    "comprehensions_per_thousand": 48.0,  # 35
+    "ternaries_per_thousand": 12.6,  # 15
     "used_once": 30,  # 10
 }
 

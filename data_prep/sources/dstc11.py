@@ -41,8 +41,10 @@ def read_dstc11(
     patterns = ["DSTC_11_Track_4/task1/dev/**", "DSTC_11_Track_4/metadata/dev/**"]
     folder = Path(hub_folder(REPOSITORY, offline, patterns)) / "DSTC_11_Track_4"
     for name, level in _LEVELS.items():
-        for lang, other, column in _LANGUAGES:
-            path = folder / f"task1/dev/en_{other}/{name}_multilingual_en_{other}.csv"
+        for lang, file_language, column in _LANGUAGES:
+            path = (
+                folder / f"task1/dev/en_{file_language}/{name}_multilingual_en_{file_language}.csv"
+            )
             files = [*folder.glob(f"metadata/dev/**/{name}_eval.json")]
             if len(files) != 1 or not path.is_file():
                 raise SourceError(

@@ -218,13 +218,13 @@ def _positions(
     """Yields each position, or the judge on its rows, against the mean of the other positions."""
     values = answers.numbers
     for position in busiest(values):
-        others = np.delete(values, position, axis=1)
-        is_shared = np.isfinite(values[:, position]) & np.isfinite(others).any(axis=1)
+        other_answers = np.delete(values, position, axis=1)
+        is_shared = np.isfinite(values[:, position]) & np.isfinite(other_answers).any(axis=1)
         rows = np.flatnonzero(is_shared)
         if len(rows) < MIN_ROWS:
             continue
         person = answers[rows, position]
-        mean = Values(np.nanmean(others[rows], axis=1), answers.tolerance)
+        mean = Values(np.nanmean(other_answers[rows], axis=1), answers.tolerance)
         if person.constant or mean.constant:
             continue
         scores = person
@@ -260,8 +260,8 @@ def answers_by_annotator(
     table = pd.DataFrame(answers)
     counts = table.count()
     counts = counts[counts > 0]
-    most = sorted(counts.index, key=lambda annotator: (-counts[annotator], annotator))
-    busiest_columns = sorted(most[:MOST_COLUMNS])
+    by_count = sorted(counts.index, key=lambda annotator: (-counts[annotator], annotator))
+    busiest_columns = sorted(by_count[:MOST_COLUMNS])
     return table[busiest_columns].to_numpy(dtype=np.float64), True, len(counts)
 
 

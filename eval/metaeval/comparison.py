@@ -78,14 +78,14 @@ class JudgePair:
     difference: Difference
 
 
-def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
+def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     """Returns tables of the differences between judges (graded dimensions and issues, each over all
     rows and by language), of classical tests between them, and of judges against each annotator. A
     table may have no rows."""
     graded: list[JudgedRows] = []
     issues: list[JudgedRows] = []
     metric = "spearman"
-    for judged_rows in judged:
+    for judged_rows in evaluations:
         row = judged_rows.row
         if row.under_floor:
             continue
@@ -103,17 +103,17 @@ def comparison_tables(judged: Sequence[JudgedRows]) -> list[Table]:
     ]
 
 
-def corrected_ceilings(judged: Sequence[JudgedRows]) -> list[JudgedRows]:
+def corrected_ceilings(evaluations: Sequence[JudgedRows]) -> list[JudgedRows]:
     """Returns the rows with their differences from one annotator corrected by Holm over all of
     them, but for rows under the floor of coverage."""
-    corrected = list(judged)
+    corrected = list(evaluations)
     differences: dict[int, Difference] = {}
-    for i, rows in enumerate(judged):
+    for i, rows in enumerate(evaluations):
         if rows.apart is not None and not rows.row.under_floor:
             differences[i] = rows.apart
     for i, difference in zip(differences, holm_corrected([*differences.values()]), strict=True):
-        row = replace(judged[i].row, ceiling_difference=difference.estimate)
-        corrected[i] = replace(judged[i], row=row)
+        row = replace(evaluations[i].row, ceiling_difference=difference.estimate)
+        corrected[i] = replace(evaluations[i], row=row)
     return corrected
 
 
@@ -146,27 +146,27 @@ def _difference_table(title: str, heads: Sequence[str], pairs: Sequence[JudgePai
         beside = [BESIDE[lead]]
     lines: list[Line] = []
     for pair, estimate in zip(pairs, estimates, strict=True):
-        others = [Figured(estimate.beside, bare=True) for _ in beside]
+        intervals = [Figured(estimate.beside, bare=True) for _ in beside]
         count = len(pair.better.rows)
-        lines.append((*pair.about, estimate, *others, _p(estimate.p_value), count))
+        lines.append((*pair.about, estimate, *intervals, _p(estimate.p_value), count))
     note = f"95% intervals and p-values are for {WHOM[lead]}.\n\n{_PAIRS_NOTE}"
     return Table(title, (*heads, *beside, "p", "n"), lines, note)
 
 
-def _annotators(judged: JudgedRows) -> Iterator[Line]:
+def _annotators(evaluation: JudgedRows) -> Iterator[Line]:
     """Yields a line for each annotator with whom others share rows."""
-    row, aligned = judged.row, judged.aligned
+    row, aligned = evaluation.row, evaluation.aligned
     values = answers_by_annotator(aligned.rows, row.dimension, aligned.values)[0]
     if not len(values) or not_classifiable(aligned.score, values):
         return
     for k in range(values.shape[1]):
-        others = np.delete(values, k, axis=1)
-        is_shared = np.isfinite(values[:, k]) & np.isfinite(others).any(axis=1)
+        other_answers = np.delete(values, k, axis=1)
+        is_shared = np.isfinite(values[:, k]) & np.isfinite(other_answers).any(axis=1)
         if is_shared.any():
             sides = aligned.score[is_shared], values[is_shared, k]
-            others = others[is_shared]
-            f1 = [classification(side, others)["f1_present"] for side in sides]
-            alone = right_alone(*sides, others)
+            other_answers = other_answers[is_shared]
+            f1 = [classification(side, other_answers)["f1_present"] for side in sides]
+            alone = right_alone(*sides, other_answers)
             about = row.set_name, row.dimension, row.judge, k + 1
             p_value = _p(mcnemar(*alone).p_value)
             yield *about, *f1, *alone, p_value, None, int(is_shared.sum())

@@ -87,6 +87,7 @@ class ScoreService:
         self.queue = FairQueue(judge.window, budget)
         self.metrics = ServeMetrics(lambda: float(self.queue.waiting()), self.dollars_spent)
         self.worker = JudgeWorker(judge, self.queue, limits.batch_wait, self.metrics.window)
+        self.held_bytes = 0  # of bodies that arrive or wait for an answer
 
     def dollars_spent(self) -> float:
         """Returns the US dollars paid for answers, over all models of the judge."""
@@ -95,7 +96,14 @@ class ScoreService:
 
     async def score(self, request: Request) -> Response:
         """Answers a request; drops its dialogues if the client disconnects. Raises RefusedError."""
-        body = await read_body(request, self.limits)
+        body = bytearray()
+        try:
+            await self._read(request, body)
+            return await self._answer(request, bytes(body))
+        finally:
+            self.held_bytes -= len(body)
+
+    async def _answer(self, request: Request, body: bytes) -> Response:
         folded: collections.Counter[str] = collections.Counter()
         # Beside the loop, which answers others while a large body is parsed.
         dialogues, options = await asyncio.to_thread(
@@ -126,6 +134,33 @@ class ScoreService:
         if folded:
             answer["folded"] = folded
         return JSONResponse(answer)
+
+    async def _read(self, request: Request, body: bytearray) -> None:
+        """Reads ``body`` and counts its bytes as held. Raises RefusedError, also if its type is not
+        JSON: web pages of other sites can send other types without asking the server first."""
+        limits = self.limits
+        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if media_type != "application/json" or "content-encoding" in request.headers:
+            raise RefusedError(415, "expected Content-Type: application/json, not compressed")
+        too_large = RefusedError(413, f"the body is larger than {limits.body_bytes:,} bytes")
+        length = request.headers.get("content-length", "")
+        if length.isdecimal() and int(length[:20]) > limits.body_bytes:
+            raise too_large
+
+        async def read() -> None:
+            async for chunk in request.stream():
+                body.extend(chunk)
+                self.held_bytes += len(chunk)
+                if len(body) > limits.body_bytes:
+                    raise too_large
+                if self.held_bytes > limits.held_bytes:
+                    raise RefusedError(429, "too many requests at once", retry_after=SOON)
+
+        try:
+            await asyncio.wait_for(read(), limits.body_seconds)
+        except asyncio.TimeoutError:
+            message = f"the body was not complete within {limits.body_seconds:g} s"
+            raise RefusedError(408, message) from None
 
     def _enqueue(self, job: ScoreJob) -> None:
         """Raises RefusedError (503 or 429) if the queue is closed or full. An empty queue has room
@@ -160,32 +195,6 @@ class ScoreService:
             raise ClientDisconnect
         message = f"no answer within {self.limits.timeout:g} s"
         raise RefusedError(503, message, retry_after=LONGEST_WAIT)
-
-
-async def read_body(request: Request, limits: ServeLimits) -> bytes:
-    """Returns the body. Raises RefusedError, also if its type is not JSON: web pages of other sites
-    can send other types without asking the server first."""
-    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if media_type != "application/json" or "content-encoding" in request.headers:
-        raise RefusedError(415, "expected Content-Type: application/json, not compressed")
-    too_large = RefusedError(413, f"the body is larger than {limits.body_bytes:,} bytes")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > limits.body_bytes:
-        raise too_large
-
-    async def read() -> bytes:
-        body = bytearray()
-        async for chunk in request.stream():
-            body.extend(chunk)
-            if len(body) > limits.body_bytes:
-                raise too_large
-        return bytes(body)
-
-    try:
-        return await asyncio.wait_for(read(), limits.body_seconds)
-    except asyncio.TimeoutError:
-        message = f"the body was not complete within {limits.body_seconds:g} s"
-        raise RefusedError(408, message) from None
 
 
 def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAPI:

@@ -20,11 +20,16 @@ class ServeLimits(Config):
     drain: float = option(30.0, ge=0, le=3600, help="Seconds to finish requests after SIGTERM.")
     body_seconds: float = 30.0
     batch_wait: float = 0.005
-    connections: int = 256
+    connections: int = 512
 
     @property
     def body_bytes(self) -> int:
         return self.max_body << 20
+
+    @property
+    def held_bytes(self) -> int:
+        """Maximum bytes of all bodies that arrive or wait for an answer."""
+        return 16 * self.body_bytes
 
 
 class RefusedError(MedalError):

@@ -6,6 +6,7 @@ import logging
 import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
 
 import uvicorn
 
@@ -60,9 +61,11 @@ def serve(
         bound = listener.getsockname()
         name = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
         ready(f"http://{name}:{bound[1]}")
-        # uvicorn raises a signal that stopped it again, at its end. Ignored, the exit status is 0.
+        # uvicorn raises a signal that stopped it again, at its end: the exit status is 0. So it is
+        # for a signal that comes before uvicorn handles it.
         for kind in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(kind, signal.SIG_IGN)
-        uvicorn.Server(config).run([listener])
+            signal.signal(kind, signal.default_int_handler)
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run([listener])
     if not service.worker.stop(limits.drain):
         logger.warning("the judge was still scoring dialogues of abandoned requests")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import select
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -218,3 +219,20 @@ def test_the_limit_of_cost_is_kept_and_rows_say_so(
     (spent,) = re.findall(r"^medal_dollars_spent (\S+)", page, re.MULTILINE)
     assert 0 < float(spent) <= 0.005
     assert "sk-test-key" not in served.log.read_text()
+
+
+def test_bodies_that_arrive_or_wait_are_held_up_to_a_limit(start: Start) -> None:
+    """Sixteen bodies of the maximum size; a further one is refused, and room is made again."""
+    served = start("length", "--max-body", "1")
+    size = 1 << 20
+    head = f"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n"
+    head += "Content-Type: application/json\r\n\r\n"
+    connections = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(17)]
+    for connection in connections:
+        connection.sendall(head.encode() + b" " * (size - 1))
+    readable, _, _ = select.select(connections, [], [], 20)
+    assert [connection.recv(12) for connection in readable] == [b"HTTP/1.1 429"]
+    for connection in connections:
+        connection.close()
+    answer = httpx.post(f"{served.address}/score", json=talk(1).to_record(), timeout=20)
+    assert answer.status_code == 200

@@ -67,7 +67,9 @@ def mixed_dialogues(count: int) -> list[Dialogue]:
     return [d for d in rows if d.assistant_turns and len(d.turns) <= 60][:count]
 
 
-def chosen(count: int, judge: LinearJudge) -> tuple[list[Dialogue], list[str], list[list[int]]]:
+def chosen(
+    count: int, judge: LinearJudge
+) -> tuple[list[Dialogue], list[str], list[list[int]]]:
     """Chats whose turns all fit the window, their distinct turns, and those in tokens."""
     encoder = judge.reader.encoder
     assert encoder is not None
@@ -86,9 +88,13 @@ def timed(command: Sequence[str]) -> tuple[str, float, float]:
     environment = os.environ | {"BEGIN": str(begin)}
     peak = 0.0
     with tempfile.TemporaryFile("w+") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+        process = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, env=environment
+        )
         status = Path(f"/proc/{process.pid}/status")
-        while process.poll() is None:  # getrusage would count what this process held when it forked
+        while (
+            process.poll() is None
+        ):  # getrusage would count what this process held when it forked
             if found := re.search(r"VmHWM:\s+(\d+)", status.read_text()):
                 peak = int(found[1]) / 1024
             time.sleep(0.02)
@@ -103,11 +109,26 @@ def timed(command: Sequence[str]) -> tuple[str, float, float]:
 def scored(place: Path, chats: Path, dtype: str) -> tuple[dict[str, Any], list[float]]:
     """A run of ``medal score``, and its scores."""
     out = place / "scores.jsonl"
-    command = [sys.executable, "-m", "medal_judges", "score", str(chats), "--out", str(out)]
-    told, wall, peak = timed([*command, "--overwrite", "--dtype", dtype, "--device", "cpu"])
+    command = [
+        sys.executable,
+        "-m",
+        "medal_judges",
+        "score",
+        str(chats),
+        "--out",
+        str(out),
+    ]
+    told, wall, peak = timed(
+        [*command, "--overwrite", "--dtype", dtype, "--device", "cpu"]
+    )
     (seconds,) = re.findall(r"dialogues in ([\d.]+) s", told)
     judged = read_records(out, parse_judgement)
-    row = {"seconds": float(seconds), "start": wall - float(seconds), "wall": wall, "peak": peak}
+    row = {
+        "seconds": float(seconds),
+        "start": wall - float(seconds),
+        "wall": wall,
+        "peak": peak,
+    }
     return row, [float(one.scores["overall"] or np.nan) for one in judged]
 
 
@@ -124,7 +145,9 @@ def agreement(
     encoder = judge.reader.encoder
     assert encoder is not None
     encoder.embed = lambda texts, budget: np.stack([table[tuple(t[0])] for t in texts])  # type: ignore[method-assign]
-    return against(exact, [float(j.scores["overall"] or np.nan) for j in judge.score(chats)])
+    return against(
+        exact, [float(j.scores["overall"] or np.nan) for j in judge.score(chats)]
+    )
 
 
 def against(exact: list[float], found: list[float]) -> dict[str, float]:
@@ -151,13 +174,17 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
                 (kept / f"{dtype}.{count}.json").write_text(json.dumps(scores))
                 keep(results, {"row": name, **facts, **row})
         for name in names:
-            python = peers if any(word in name for word in ELSEWHERE) else sys.executable
+            python = (
+                peers if any(word in name for word in ELSEWHERE) else sys.executable
+            )
             given = [name, resolve("embedded:minilm"), str(place / "texts.json")]
             given += [str(kept / f"{name}.{count}.npy"), str(kept)]
             try:
                 script = str(Path(__file__).with_name("peer_encoder.py"))
                 told, _, peak = timed([python, script, *given])
-            except subprocess.CalledProcessError as error:  # a row that is missing says "not run"
+            except (
+                subprocess.CalledProcessError
+            ) as error:  # a row that is missing says "not run"
                 print(f"{name}: {error.output[-1500:]}", flush=True)
                 continue
             row = json.loads(told.splitlines()[-1]) | {"peak": peak}
@@ -189,7 +216,10 @@ def beside(results: Path) -> Path:
 def keep(results: Path, line: dict[str, Any]) -> None:
     with results.open("a") as out:
         out.write(json.dumps(line) + "\n")
-    print({k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()}, flush=True)
+    print(
+        {k: round(v, 4) if isinstance(v, float) else v for k, v in line.items()},
+        flush=True,
+    )
 
 
 def cold(results: Path, times: int) -> None:
@@ -225,7 +255,8 @@ def table(results: Path) -> list[list[str]]:
             beside = f"medal score, {reference(name)}"
             stretches = {x["stretch"]: x for x in lines if x["row"] == name}
             ratios = ", ".join(
-                f"{ours[beside, when] / rate(x):.2f}" for when, x in sorted(stretches.items())
+                f"{ours[beside, when] / rate(x):.2f}"
+                for when, x in sorted(stretches.items())
             )
         same = ["", ""]
         if (told := agreements.get(name)) is not None and not name.startswith("bare"):
@@ -261,7 +292,9 @@ def main() -> None:
     starting.add_argument("--times", type=int, default=5)
     writing = commands.add_parser("table")
     writing.add_argument("results", type=Path)
-    writing.add_argument("--keep", action="store_true", help="write the document's table")
+    writing.add_argument(
+        "--keep", action="store_true", help="write the document's table"
+    )
     given = parser.parse_args()
     if given.command == "run":
         run(given.results, given.peers, given.chats, given.rows)
@@ -271,7 +304,8 @@ def main() -> None:
         cold(given.results, given.times)
     else:
         keep_table(
-            "against_peers" if given.keep else None, doc_tables.markdown(table(given.results))
+            "against_peers" if given.keep else None,
+            doc_tables.markdown(table(given.results)),
         )
 
 

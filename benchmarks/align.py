@@ -53,7 +53,9 @@ SETS = {  # and the name of its file of stored scores
 SIZES = (20, 50, 100, 200)
 KINDS = ("binary", "1 to 5")
 LEAST = 50  # rows not drawn, with real labels
-Cell = tuple[int, str, str, str, int, bool]  # draw, set, judge, kind, labels, whether shuffled
+Cell = tuple[
+    int, str, str, str, int, bool
+]  # draw, set, judge, kind, labels, whether shuffled
 
 
 @cache
@@ -71,12 +73,17 @@ def material_of(name: str, judge: str, beside: Path) -> Material:
         scores, vectors = inputs.scores, inputs.vectors
         np.savez(file, scores=scores, vectors=vectors)
     saved = np.load(file)
-    scores, inputs = saved["scores"], ["judge:overall", "repetition:overall", "length:overall"]
+    scores, inputs = (
+        saved["scores"],
+        ["judge:overall", "repetition:overall", "length:overall"],
+    )
     if judge != "boxed":
         given, own = Path(judge) / f"{SETS[name]}.jsonl", scores[:, 2]
         if judge != "length":  # on the scale from 1 to 5 of shipped judges
             lines = given.read_text().splitlines() if given.is_file() else []
-            stored = {one["id"]: one["scores"]["overall"] for one in map(json.loads, lines)}
+            stored = {
+                one["id"]: one["scores"]["overall"] for one in map(json.loads, lines)
+            }
             values = [stored.get(row.dialogue.id) for row in rows]
             own = np.array([np.nan if v is None else (v - 1) / 4 for v in values])
         inputs[0:1] = ["judge:overall", "boxed:overall"]
@@ -116,7 +123,9 @@ def rotated(whole: Material, rows: np.ndarray) -> Material:
     return replace(whole, vectors=(whole.vectors - drawn.mean(axis=0)) @ basis.T)
 
 
-def draw_labels(cell: Cell, whole: Material) -> tuple[Material, np.ndarray, np.ndarray] | None:
+def draw_labels(
+    cell: Cell, whole: Material
+) -> tuple[Material, np.ndarray, np.ndarray] | None:
     """Returns the material, the rows drawn and the others; None if a cell has too few rows or one
     kind of label."""
     draw, _, _, kind, size, shuffled = cell
@@ -146,19 +155,28 @@ def measured(cell: Cell, beside: Path, judge: str) -> dict[str, Any] | None:
     proof = prove([learnt] * (FOLDS + 1), learnt.targets[:, None])
     record: dict[str, Any] = {"cell": cell, "way": proof.way, "kept": proof.kept}
     record |= {"base": proof.base, "length": proof.line("length").gain.low}
-    record |= {"promised": proof.gain.value, "low": proof.gain.low, "high": proof.gain.high}
+    record |= {
+        "promised": proof.gain.value,
+        "low": proof.gain.low,
+        "high": proof.gain.high,
+    }
     if cell[-1]:
         return record
     columns = [] if proof.base == MEAN else [material.judge_column]
     base = partial(line, columns=columns)(learnt, np.arange(len(drawn)))
     other = part(material, rest)
-    losses = [other.losses(fit.units(material, rest), other.targets) for fit in (proof.fit, base)]
+    losses = [
+        other.losses(fit.units(material, rest), other.targets)
+        for fit in (proof.fit, base)
+    ]
     gain, spread = gain_over(other, other.contexts, *losses)
     # Of a fixed judge, without what gain_over adds for the folds.
     return record | {"gain": gain.value, "error": spread / INFLATION**0.5}
 
 
-def run(results: Path, judges: Sequence[str], draws: int, seconds: float, turn: int) -> None:
+def run(
+    results: Path, judges: Sequence[str], draws: int, seconds: float, turn: int
+) -> None:
     """Adds the cells that are missing. ``turn`` is 0 for all draws, 1 for odd and 2 for even
     ones."""
     started = time.monotonic()
@@ -185,7 +203,9 @@ def holds(record: dict[str, Any]) -> bool:
     """Says whether promise and rest agree within both errors: the gain on the rest has one too."""
     gain, promised = record["gain"], record["promised"]
     end = record["low"] if gain < promised else record["high"]
-    return bool(abs(gain - promised) <= np.hypot(promised - end, 1.96 * record["error"]))
+    return bool(
+        abs(gain - promised) <= np.hypot(promised - end, 1.96 * record["error"])
+    )
 
 
 def share(flags: Sequence[bool]) -> str:
@@ -198,12 +218,29 @@ def table(results: Path) -> str:
     for text in results.read_text().splitlines():
         record = json.loads(text)
         _, _, judge, kind, size, _ = record["cell"]
-        for key in ((judge, kind, f"{size:3}"), ("all", kind, "all"), ("all", "all", "all")):
+        for key in (
+            (judge, kind, f"{size:3}"),
+            ("all", kind, "all"),
+            ("all", "all", "all"),
+        ):
             cells[key].append(record)
-    columns = ("judge", "kind of labels", "labels", "shuffled: draws", "shuffled: kept",
-               "real: draws", "real: kept", "gain promised", "gain on the rest",
-               "kept, worse on the rest", "with an interval", "interval holds",
-               "holds, both errors", "promised too much", "promised too little")  # fmt: skip
+    columns = (
+        "judge",
+        "kind of labels",
+        "labels",
+        "shuffled: draws",
+        "shuffled: kept",
+        "real: draws",
+        "real: kept",
+        "gain promised",
+        "gain on the rest",
+        "kept, worse on the rest",
+        "with an interval",
+        "interval holds",
+        "holds, both errors",
+        "promised too much",
+        "promised too little",
+    )
     rows = [f"| {' | '.join(columns)} |", "| --- " * len(columns) + "|"]
     for key, records in sorted(cells.items()):
         chance = [record["kept"] for record in records if record["cell"][-1]]
@@ -214,7 +251,10 @@ def table(results: Path) -> str:
         worse = [record for record in real if record["kept"] and record["gain"] < 0]
         means = ["", ""]  # of log losses and stars there is no mean
         if key[1] != "all" and real:
-            means = [f"{np.mean([r[name] for r in real]):.3f}" for name in ("promised", "gain")]
+            means = [
+                f"{np.mean([r[name] for r in real]):.3f}"
+                for name in ("promised", "gain")
+            ]
         much = sum(record["gain"] < record["promised"] for record in missed)
         rows.append(
             f"| {' | '.join(key)} | {len(chance)} | {share(chance)} | {len(real)} | "

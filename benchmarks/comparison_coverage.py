@@ -133,7 +133,10 @@ def simulate(cell: Cell, simulations: int) -> dict[str, float]:
                     note("plain, favoured", held(found.judge.estimate, truth))
                     note("corrected, favoured", held(found.corrected.estimate, truth))
             else:
-                note("difference", held(found.judge.estimate, one.judge[i] - one.judge[j]))
+                note(
+                    "difference",
+                    held(found.judge.estimate, one.judge[i] - one.judge[j]),
+                )
         truth = one.human if cell.labelled else one.judge
         for name, value in whole(pairs, one, truth, bool(cell.labelled)).items():
             note(name, value)
@@ -150,13 +153,18 @@ def held(estimate: Estimate, truth: float) -> float:
 
 
 def whole(
-    pairs: dict[tuple[int, int], SystemDifference], one: Draw, truth: np.ndarray, labelled: bool
+    pairs: dict[tuple[int, int], SystemDifference],
+    one: Draw,
+    truth: np.ndarray,
+    labelled: bool,
 ) -> dict[str, float]:
     """Whether all ranks of a run hold, and whether any equal pair is told apart after Holm."""
     tested = [found.corrected if labelled else found.judge for found in pairs.values()]
     p_values = dict(zip(pairs, holm([t.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
     means = [
-        corrected_mean(rows.whole()).estimate.value if labelled else float(rows.scores.mean())
+        corrected_mean(rows.whole()).estimate.value
+        if labelled
+        else float(rows.scores.mean())
         for rows in one.rows
     ]
     ranks = rank_intervals(
@@ -164,8 +172,13 @@ def whole(
     )
     best = [1 + int((truth > value + 1e-12).sum()) for value in truth]
     worst = [len(truth) - int((truth < value - 1e-12).sum()) for value in truth]
-    fine = all(low <= b and w <= high for (low, high), b, w in zip(ranks, best, worst, strict=True))
-    equal = [p for (i, j), p in p_values.items() if truth[i] == truth[j] and p is not None]
+    fine = all(
+        low <= b and w <= high
+        for (low, high), b, w in zip(ranks, best, worst, strict=True)
+    )
+    equal = [
+        p for (i, j), p in p_values.items() if truth[i] == truth[j] and p is not None
+    ]
     out = {"ranks": float(fine)}
     return out | ({"equal told apart": float(min(equal) < 0.05)} if equal else {})
 
@@ -180,11 +193,18 @@ def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
         return {"mean": held(mean, truth), "share": held(share_of(flags), SHARE)}
     labels = np.where(np.isnan(rows.labels), np.nan, one.issues[k])  # type: ignore[arg-type]
     share = corrected_share(LabelledSample(sample, labels)).estimate
-    return {"mean": held(corrected_mean(rows.whole()).estimate, truth), "share": held(share, SHARE)}
+    return {
+        "mean": held(corrected_mean(rows.whole()).estimate, truth),
+        "share": held(share, SHARE),
+    }
 
 
 def run(results: Path, simulations: int, seconds: float) -> None:
-    done = {json.loads(line)["key"] for line in results.open()} if results.exists() else set()
+    done = (
+        {json.loads(line)["key"] for line in results.open()}
+        if results.exists()
+        else set()
+    )
     start = time.perf_counter()
     for cell in cells():
         if cell.key in done:
@@ -217,12 +237,22 @@ def table(results: Path) -> str:
         (PLAIN, [r for r in records if not r["labelled"]]),
         (BIASED, [r for r in records if r["labelled"]]),
     ):
-        about = ["systems", "dialogues", "contexts", *(["labelled"] if names is BIASED else [])]
+        about = [
+            "systems",
+            "dialogues",
+            "contexts",
+            *(["labelled"] if names is BIASED else []),
+        ]
         lines = [f"| {' | '.join([*about, *names.values()])} |"]
         lines.append("|" + "---|" * (len(about) + len(names)))
         for r in chosen:
             design = r["design"].removesuffix(", biased")
-            row = [r["systems"], r["size"], design, *([r["labelled"]] if names is BIASED else [])]
+            row = [
+                r["systems"],
+                r["size"],
+                design,
+                *([r["labelled"]] if names is BIASED else []),
+            ]
             row += [f"{r['told'][n]:.3f}" if n in r["told"] else "–" for n in names]
             lines.append(f"| {' | '.join(map(str, row))} |")
         parts.append("\n".join(lines))
@@ -233,7 +263,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
-    parser.add_argument("--keep", action="store_true", help="write the document's tables")
+    parser.add_argument(
+        "--keep", action="store_true", help="write the document's tables"
+    )
     parser.add_argument("--simulations", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=300)
     args = parser.parse_args()

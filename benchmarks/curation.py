@@ -37,23 +37,50 @@ RATES = {
     "irrelevant": 0.02,
     "nonfactual": 0.025,
 }
-STRENGTH = (0.25, 0.35, 0.45, 0.6, 0.8, 1.2, 1.8, 2.6)  # of a chatbot's share, strongest first
+STRENGTH = (
+    0.25,
+    0.35,
+    0.45,
+    0.6,
+    0.8,
+    1.2,
+    1.8,
+    2.6,
+)  # of a chatbot's share, strongest first
 _FOREIGN = 0.6  # of German uninterpretable answers: Chinese or English words
-_WORDS = ("walk", "home", "dinner", "friend", "work", "rain", "music", "maybe", "quiet", "week")
+_WORDS = (
+    "walk",
+    "home",
+    "dinner",
+    "friend",
+    "work",
+    "rain",
+    "music",
+    "maybe",
+    "quiet",
+    "week",
+)
 
 
 def labelled_pool(count: int, seed: int = 0) -> Iterator[dict[str, Any]]:
     """``count`` labelled rows in the order in which generation would write them."""
     rng = np.random.default_rng(seed)
-    cells = [(lang, user, bot) for lang in LANGUAGES for user in USERS for bot in CHATBOTS]
+    cells = [
+        (lang, user, bot) for lang in LANGUAGES for user in USERS for bot in CHATBOTS
+    ]
     for number in range(count):
         context, cell = divmod(number, len(cells))
         yield _row(rng, context, *cells[cell])
 
 
-def _row(rng: np.random.Generator, context: int, lang: str, user: str, bot: str) -> dict[str, Any]:
+def _row(
+    rng: np.random.Generator, context: int, lang: str, user: str, bot: str
+) -> dict[str, Any]:
     factor = STRENGTH[CHATBOTS.index(bot)] * (2.0 if lang == "de" else 1.0)
-    labels = {name: [int(rng.random() < min(0.9, factor * rate))] for name, rate in RATES.items()}
+    labels = {
+        name: [int(rng.random() < min(0.9, factor * rate))]
+        for name, rate in RATES.items()
+    }
     faults = sum(values[0] for values in labels.values())
     overall = 5 if not faults and rng.random() < 0.97 else 4
     if faults:
@@ -62,7 +89,9 @@ def _row(rng: np.random.Generator, context: int, lang: str, user: str, bot: str)
     if labels["uninterpretable"][0]:
         foreign = lang == "de" and rng.random() < _FOREIGN
         comments["uninterpretable"] = (
-            "One answer mixes Chinese characters into the text." if foreign else "It breaks off."
+            "One answer mixes Chinese characters into the text."
+            if foreign
+            else "It breaks off."
         )
     group = f"ctx-{context:05d}"
     turns = [
@@ -94,14 +123,25 @@ def main() -> None:
         pool = Path(folder) / "labelled.jsonl"
         write_records(pool, labelled_pool(asked.dialogues))
         out = asked.out or Path(folder) / "out"
-        command = [sys.executable, "-m", "medal_judges", "curate", str(pool), "--out", str(out)]
+        command = [
+            sys.executable,
+            "-m",
+            "medal_judges",
+            "curate",
+            str(pool),
+            "--out",
+            str(out),
+        ]
         start = time.perf_counter()
         subprocess.run(
-            [*command, "--n", str(asked.n), "--policy", asked.policy, "--overwrite"], check=True
+            [*command, "--n", str(asked.n), "--policy", asked.policy, "--overwrite"],
+            check=True,
         )
         seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    print(f"{asked.dialogues} dialogues: {seconds:.1f} s, peak {peak:.0f} MB (whole command)")
+    print(
+        f"{asked.dialogues} dialogues: {seconds:.1f} s, peak {peak:.0f} MB (whole command)"
+    )
 
 
 if __name__ == "__main__":

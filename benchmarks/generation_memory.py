@@ -74,7 +74,11 @@ def child(folder: Path, contexts: int, at_once: int) -> None:
             return self.loaded[agent]
 
     overrides = [
-        *("contexts.scenes=embedded", "contexts.personas=embedded", f"contexts.n={contexts}"),
+        *(
+            "contexts.scenes=embedded",
+            "contexts.personas=embedded",
+            f"contexts.n={contexts}",
+        ),
         *(f"out={folder}", f"at_once={at_once}"),
     ]
     config = load_config(GenerateConfig, "generate/medal", overrides)
@@ -119,9 +123,13 @@ def main() -> None:
         same = [f"--contexts={given.contexts}", f"--at-once={given.at_once}"]
         command = [sys.executable, __file__, "--child", folder, *same]
         for name in ("from the start", "taken up again when done"):
-            out = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+            out = subprocess.run(
+                command, check=True, capture_output=True, text=True
+            ).stdout
             print(f"{name}: {out.strip()}")
-        sizes = {p.name: round(p.stat().st_size / 1e6, 1) for p in Path(folder).iterdir()}
+        sizes = {
+            p.name: round(p.stat().st_size / 1e6, 1) for p in Path(folder).iterdir()
+        }
         print(f"files, MB: {sizes}")
 
 

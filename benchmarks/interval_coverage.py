@@ -41,7 +41,10 @@ from interval_population import (
 )
 from into_docs import keep
 
-from medal_judges.eval.metaeval.alignment import classification, classification_statistic
+from medal_judges.eval.metaeval.alignment import (
+    classification,
+    classification_statistic,
+)
 from medal_judges.stats.alpha import alpha_statistic, no_interval
 from medal_judges.stats.correlation import (
     Floats,
@@ -63,7 +66,18 @@ from medal_judges.stats.intervals import (
 )
 from medal_judges.stats.significance import paired_difference
 
-BOTS = ((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150), (12, 50), (40, 10))
+BOTS = (
+    (3, 20),
+    (4, 20),
+    (5, 10),
+    (5, 20),
+    (5, 75),
+    (8, 12),
+    (8, 75),
+    (8, 150),
+    (12, 50),
+    (40, 10),
+)
 UNEVEN = (10, 10, 20, 20, 40, 40, 80, 150)
 SETS = 10  # of chatbots that are held
 
@@ -105,7 +119,9 @@ def cells(by: str) -> Iterator[Cell]:
 def simulate(cell: Cell, simulations: int) -> dict[str, dict[str, float | int | None]]:
     seed = int.from_bytes(hashlib.sha256(cell.key.encode()).digest()[:4], "big")
     sets = SETS if cell.by == "these" else None
-    rows = draw(cell.population, cell.sizes, np.random.default_rng(seed), simulations, sets)
+    rows = draw(
+        cell.population, cell.sizes, np.random.default_rng(seed), simulations, sets
+    )
     clusters = cell.clusters(rows)
     _, kept, strata = _left_out(lambda w: {"kept": w}, clusters.names, clusters.strata)
     parts = [np.flatnonzero(weights == 0) for weights in kept["kept"]]
@@ -125,7 +141,9 @@ def _check(key: str, name: str, made: Spans, expected: Estimate) -> None:
     if expected.low is None:
         ends = (np.nan, np.nan)
     if not np.allclose((made.low[0], made.high[0]), ends, atol=1e-6, equal_nan=True):
-        raise SystemExit(f"{key}, {name}: {made.low[0]}, {made.high[0]}, and not {expected}")
+        raise SystemExit(
+            f"{key}, {name}: {made.low[0]}, {made.high[0]}, and not {expected}"
+        )
 
 
 def record(name: str, made: Spans, truth: Floats) -> dict[str, float | int | None]:
@@ -155,7 +173,9 @@ def benchmarked(rows: Rows, clusters: Clusters) -> Iterator[tuple[str, Estimate]
     bots = rows.chatbots if len(set(rows.chatbots)) > 1 else []
     made = correlations(Values(human, 0.0), Values(one, 0.0), bots)
     yield from with_intervals(
-        made, correlation_statistic(Values(human, 0.0), Values(one, 0.0), bots), clusters
+        made,
+        correlation_statistic(Values(human, 0.0), Values(one, 0.0), bots),
+        clusters,
     ).items()
     yield (
         "spearman difference",
@@ -175,7 +195,10 @@ def benchmarked(rows: Rows, clusters: Clusters) -> Iterator[tuple[str, Estimate]
         yield f"f1_present difference {share}", difference.estimate
         pair = np.column_stack([labels[:, 0], judges[0]])
         yield f"alpha {share}", _alpha(pair, "nominal", clusters)
-    yield "alpha 1-5", _alpha(np.column_stack([graded(human), graded(one)]), "ordinal", clusters)
+    yield (
+        "alpha 1-5",
+        _alpha(np.column_stack([graded(human), graded(one)]), "ordinal", clusters),
+    )
 
 
 def spearman(human: Floats, score: Floats) -> Statistic:
@@ -244,7 +267,10 @@ TESTS = {
 def table(lines: list[dict[str, Any]]) -> str:
     parts = [_summary(lines), "### Coverage of the truth\n", _grid(lines, "covered")]
     if others := [line for line in lines if line["by"] == "chatbot"]:
-        parts += ["### Coverage of the mean over as many chatbots\n", _grid(others, "mean_covered")]
+        parts += [
+            "### Coverage of the mean over as many chatbots\n",
+            _grid(others, "mean_covered"),
+        ]
     return "\n".join([*parts, "### False positives at 5%\n", _tests(lines)])
 
 
@@ -257,9 +283,23 @@ def _summary(lines: list[dict[str, Any]]) -> str:
         for name, figure in line["figures"].items():
             told = line["population"] != UNRELATED.name and name in COLUMNS
             if told and figure["n"] >= line["simulations"] / 10:
-                row = COLUMNS[name] if these else "single rows" if single else line["population"]
-                found.setdefault(row, []).append((figure["covered"], figure["mean_covered"]))
-    heads = ("figure" if these else "chatbots differ", "cells", "93–97%", "above", "below")
+                row = (
+                    COLUMNS[name]
+                    if these
+                    else "single rows"
+                    if single
+                    else line["population"]
+                )
+                found.setdefault(row, []).append(
+                    (figure["covered"], figure["mean_covered"])
+                )
+    heads = (
+        "figure" if these else "chatbots differ",
+        "cells",
+        "93–97%",
+        "above",
+        "below",
+    )
     heads += ("lowest", "highest", "of the mean: below", "lowest")
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row, shares in found.items():
@@ -277,7 +317,11 @@ def _grid(lines: list[dict[str, Any]], what: str) -> str:
     for line in lines:
         if line["population"] != UNRELATED.name:
             shown = [_cell(line["figures"].get(name), what) for name in COLUMNS]
-            out.append(f"| {line['population']} | {line['label']} | " + " | ".join(shown) + " |")
+            out.append(
+                f"| {line['population']} | {line['label']} | "
+                + " | ".join(shown)
+                + " |"
+            )
     return "\n".join(out) + "\n"
 
 
@@ -288,7 +332,11 @@ def _cell(found: dict[str, Any] | None, what: str) -> str:
     total = found["n"] + found["without"]
     if found["n"] < total / 10:
         return f"none in {found['without'] / total:.0%}"
-    none = f" ({found['without'] / total:.0%} none)" if found["without"] >= total / 100 else ""
+    none = (
+        f" ({found['without'] / total:.0%} none)"
+        if found["without"] >= total / 100
+        else ""
+    )
     return f"{found[what]:.3f}{none}"
 
 
@@ -303,7 +351,9 @@ def _tests(lines: list[dict[str, Any]]) -> str:
             else "–"
             for name in TESTS
         ]
-        out.append(f"| {line['population']} | {line['label']} | " + " | ".join(shown) + " |")
+        out.append(
+            f"| {line['population']} | {line['label']} | " + " | ".join(shown) + " |"
+        )
     return "\n".join(out) + "\n"
 
 
@@ -312,16 +362,28 @@ def main() -> None:
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
     parser.add_argument("--interval-for", choices=("these", "others"), default="these")
-    parser.add_argument("--simulations", type=int, default=1000, help="a multiple of 10")
+    parser.add_argument(
+        "--simulations", type=int, default=1000, help="a multiple of 10"
+    )
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument("--keep", action="store_true", help="write the document's tables")
+    parser.add_argument(
+        "--keep", action="store_true", help="write the document's tables"
+    )
     asked = parser.parse_args()
     these = asked.interval_for == "these"
     if asked.what == "run":
-        run(asked.results, "these" if these else "chatbot", asked.simulations, asked.seconds)
+        run(
+            asked.results,
+            "these" if these else "chatbot",
+            asked.simulations,
+            asked.seconds,
+        )
         return
     lines = [line for line in _read(asked.results) if (line["by"] == "these") == these]
-    keep(("intervals_these" if these else "intervals") if asked.keep else None, table(lines))
+    keep(
+        ("intervals_these" if these else "intervals") if asked.keep else None,
+        table(lines),
+    )
 
 
 if __name__ == "__main__":

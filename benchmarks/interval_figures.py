@@ -74,8 +74,12 @@ def spans(name: str, found: Left, strata: Strata | None) -> Spans:
     if not defined.any():
         return Spans(*empty)
     whole, left = found.whole[defined], found.left[defined]
-    error = np.sqrt(variance(left, whole, strata)) * [scale.slope(value) for value in whole]
-    half = error * t_quantile(degrees(left, DIFFERENCE if difference else FIGURE, strata))
+    error = np.sqrt(variance(left, whole, strata)) * [
+        scale.slope(value) for value in whole
+    ]
+    half = error * t_quantile(
+        degrees(left, DIFFERENCE if difference else FIGURE, strata)
+    )
     centre = np.array([scale.to(value) for value in whole])
     own = scale_of(name.split()[0])
     most = own.high - own.low if difference else np.inf
@@ -103,7 +107,9 @@ def _minus(one: Left, two: Left) -> Left:
 def _ranks(values: Floats) -> Floats:
     order = np.argsort(values, axis=1)
     ranks = np.empty_like(values)
-    np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=float)[None], axis=1)
+    np.put_along_axis(
+        ranks, order, np.arange(values.shape[1], dtype=float)[None], axis=1
+    )
     return ranks
 
 
@@ -115,7 +121,9 @@ def _pearson(x: Floats, y: Floats) -> Floats:
 
 def _pearsons(x: Floats, y: Floats, parts: list[Columns]) -> Left:
     n = _sums(np.ones((1, x.shape[1])), parts)
-    sx, sy, xx, yy, xy = (_sums(values, parts) for values in (x, y, x * x, y * y, x * y))
+    sx, sy, xx, yy, xy = (
+        _sums(values, parts) for values in (x, y, x * x, y * y, x * y)
+    )
     return _left((n * xy - sx * sy) / np.sqrt((n * xx - sx * sx) * (n * yy - sy * sy)))
 
 
@@ -125,7 +133,8 @@ def _spearman(x: Floats, y: Floats, parts: list[Columns]) -> Left:
     left = []
     for part in parts:
         kept = [
-            np.delete(side - sum(side > side[:, [j]] for j in part), part, axis=1) for side in sides
+            np.delete(side - sum(side > side[:, [j]] for j in part), part, axis=1)
+            for side in sides
         ]
         left.append(_pearson(*kept))
     return Left(_pearson(*sides), np.stack(left, axis=1))
@@ -143,7 +152,9 @@ def _kendall(human: Floats, score: Floats, parts: list[Columns]) -> Left:
         total = blocks.sum()
         rest = len(x) - sizes
         whole.append(total / (len(x) * (len(x) - 1)))
-        left.append((total - 2 * blocks.sum(axis=1) + np.diag(blocks)) / (rest * (rest - 1)))
+        left.append(
+            (total - 2 * blocks.sum(axis=1) + np.diag(blocks)) / (rest * (rest - 1))
+        )
     return Left(np.array(whole), np.array(left))
 
 
@@ -156,7 +167,9 @@ def _within(rows: Rows, parts: list[Columns]) -> Left:
         size = len(columns) if len(columns) >= MIN_WITHIN else 0
         if not size:
             return np.zeros((2, len(rows.human)))
-        rho = _pearson(_ranks(rows.human[:, columns]), _ranks(rows.judges[0][:, columns]))
+        rho = _pearson(
+            _ranks(rows.human[:, columns]), _ranks(rows.judges[0][:, columns])
+        )
         return np.stack([size * rho, np.full(len(rho), size)])
 
     each = [sums(columns) for columns in bots]
@@ -165,11 +178,15 @@ def _within(rows: Rows, parts: list[Columns]) -> Left:
     for part in parts:  # of one chatbot
         k = next(k for k, columns in enumerate(bots) if part[0] in columns)
         left.append(total - each[k] + sums(np.setdiff1d(bots[k], part)))
-    return Left(total[0] / total[1], np.stack([top / size for top, size in left], axis=1))
+    return Left(
+        total[0] / total[1], np.stack([top / size for top, size in left], axis=1)
+    )
 
 
 def _f1(people: Floats, judge: Floats, parts: list[Columns]) -> Left:
-    top, bottom = (_sums(values, parts) for values in (2 * people * judge, people + judge))
+    top, bottom = (
+        _sums(values, parts) for values in (2 * people * judge, people + judge)
+    )
     # Nobody marks anything: undefined.
     return _left(np.where(bottom > 0, top / np.maximum(bottom, 1), np.nan))
 
@@ -178,9 +195,17 @@ def _nominal(one: Floats, two: Floats, parts: list[Columns]) -> Left:
     ones, apart = _sums(one + two, parts), _sums(np.abs(one - two), parts)
     n = 2 * _sums(np.ones((1, one.shape[1])), parts)
     expected = ones * (n - ones)
-    found = np.where(expected > 0, 1 - (n - 1) * apart / np.maximum(expected, 1), np.nan)
-    few = np.where((one + two).mean(axis=1) <= 1, (one * two).sum(axis=1),
-                   ((1 - one) * (1 - two)).sum(axis=1)) == 0  # fmt: skip
+    found = np.where(
+        expected > 0, 1 - (n - 1) * apart / np.maximum(expected, 1), np.nan
+    )
+    few = (
+        np.where(
+            (one + two).mean(axis=1) <= 1,
+            (one * two).sum(axis=1),
+            ((1 - one) * (1 - two)).sum(axis=1),
+        )
+        == 0
+    )
     return _left(np.where(few[:, None], np.nan, found))
 
 

@@ -61,12 +61,17 @@ def draw(
     each other beyond the dialogue. With ``sets``, chatbots are drawn that many times, and then
     held; equally good judges think the same of these chatbots."""
     bot = np.repeat(np.arange(len(sizes)), sizes)
-    a, b = rng.normal(size=(sets or draws, len(sizes))), rng.normal(size=(draws, len(bot)))
+    a, b = (
+        rng.normal(size=(sets or draws, len(sizes))),
+        rng.normal(size=(draws, len(bot))),
+    )
     held = _like(a, what.between, rng) if sets else None
 
     def parts(of_bot: Floats, of_row: Floats) -> Floats:
         every = np.repeat(of_bot, draws // len(of_bot), axis=0)[:, bot]
-        return np.asarray(np.sqrt(what.share) * every + np.sqrt(1 - what.share) * of_row)
+        return np.asarray(
+            np.sqrt(what.share) * every + np.sqrt(1 - what.share) * of_row
+        )
 
     def judge() -> Floats:
         of_bot = _like(a, what.between, rng) if held is None else held
@@ -94,7 +99,10 @@ def graded(values: Floats) -> Floats:
 
 
 def truths(
-    what: Population, sizes: tuple[int, ...], shares: tuple[float, ...], of_bots: Floats | None
+    what: Population,
+    sizes: tuple[int, ...],
+    shares: tuple[float, ...],
+    of_bots: Floats | None,
 ) -> dict[str, Floats]:
     """The figures over infinitely many dialogues of the chatbots of each set, or without
     ``of_bots`` of infinitely many chatbots, by integration of the normal; shape (sets,) or (1,)."""
@@ -111,7 +119,9 @@ def truths(
 
     def below(points: Floats) -> Floats:
         """Shape (2, ...) -> (...)."""
-        return np.asarray(normal.cdf(np.moveaxis(points, 0, -1))).reshape(points.shape[1:])
+        return np.asarray(normal.cdf(np.moveaxis(points, 0, -1))).reshape(
+            points.shape[1:]
+        )
 
     mean, square = of_bots @ weight, of_bots**2 @ weight
     sds = np.sqrt(1 + square - mean**2)
@@ -133,9 +143,14 @@ def truths(
     found["within_system"] = np.full(len(x), 6 / np.pi * np.arcsin(what.within / 2))
     for share in shares:
         cut = norm.isf(share) / np.sqrt(left)
-        both, (people, judge) = below(of_bots - cut) @ weight, ndtr(of_bots - cut) @ weight
+        both, (people, judge) = (
+            below(of_bots - cut) @ weight,
+            ndtr(of_bots - cut) @ weight,
+        )
         found[f"f1_present {share}"] = 2 * both / (people + judge)
-        found[f"f1_absent {share}"] = 2 * (1 - people - judge + both) / (2 - people - judge)
+        found[f"f1_absent {share}"] = (
+            2 * (1 - people - judge + both) / (2 - people - judge)
+        )
         of_all = (people + judge) / 2
         found[f"alpha {share}"] = 1 - (of_all - both) / (of_all * (1 - of_all))
     edges = np.array([-20.0, *LEVELS, 20.0]) / np.sqrt(left)

@@ -25,5 +25,7 @@ for judgement in read_judgements(sys.argv[2]):
         rows[langs[judgement.id]].append([(score - 1) / 4 for score in found.values()])
 for lang, table in sorted(rows.items()):
     pairs = zip(members, np.mean(table, axis=0), np.std(table, axis=0), strict=True)
-    own = ", ".join(f"{name}: [{mean:.3f}, {deviation:.3f}]" for name, mean, deviation in pairs)
+    own = ", ".join(
+        f"{name}: [{mean:.3f}, {deviation:.3f}]" for name, mean, deviation in pairs
+    )
     print(f"  {lang}: {{{own}}}  # {len(table)} conversations")

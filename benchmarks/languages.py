@@ -22,7 +22,9 @@ def verdict(found: str | None, lang: str) -> str:
 
 def show(counts: dict[str, Counter[str]]) -> None:
     for name, each in sorted(counts.items()):
-        shares = ", ".join(f"{key} {n / each.total():.1%}" for key, n in each.most_common())
+        shares = ", ".join(
+            f"{key} {n / each.total():.1%}" for key, n in each.most_common()
+        )
         print(f"  {name} ({each.total()}): {shares}")
 
 
@@ -36,7 +38,9 @@ def mixed(rows: list[Dialogue], draw: random.Random) -> dict[str, Counter[str]]:
             continue
         users = [turn for turn in one.turns if turn.role == "user"]
         chatbots = [turn for turn in other.turns if turn.role == "assistant"]
-        sides = tuple(turn for pair in zip(users, chatbots, strict=False) for turn in pair)
+        sides = tuple(
+            turn for pair in zip(users, chatbots, strict=False) for turn in pair
+        )
         halves = one.turns[: len(one.turns) // 2] + other.turns[len(other.turns) // 2 :]
         for name, turns in (("two sides", sides), ("two halves", halves)):
             known = detected_language(Dialogue("mixed", turns)) is not None
@@ -54,7 +58,12 @@ def main() -> None:
         dialogues[row.lang][verdict(detected_language(row), row.lang)] += 1
     print(f"{1000 * (time.process_time() - begin) / len(rows):.1f} ms a dialogue")
     show(dialogues)
-    turns = [(row.lang, turn.content) for row in rows for turn in row.turns if turn.content.strip()]
+    turns = [
+        (row.lang, turn.content)
+        for row in rows
+        for turn in row.turns
+        if turn.content.strip()
+    ]
     draw = random.Random(0)
     by_language: dict[str, Counter[str]] = defaultdict(Counter)
     by_length: dict[str, Counter[str]] = defaultdict(Counter)
@@ -62,9 +71,9 @@ def main() -> None:
         found = verdict(text_language(text), lang)
         letters = sum(map(str.isalpha, text))
         by_language[lang][found] += 1
-        by_length["under 40" if letters < 40 else "40 to 80" if letters < 80 else "from 80"][
-            found
-        ] += 1
+        by_length[
+            "under 40" if letters < 40 else "40 to 80" if letters < 80 else "from 80"
+        ][found] += 1
     print("single turns")
     show(by_language)
     show(by_length)

@@ -26,15 +26,34 @@ from medal_judges.training.rows import load_rows
 from medal_judges.training.run import learnable
 
 DRAWS = 2000
-HEADS = ("AUC, mean of the chatbots", "AUC of all", "F1", "F1 of always yes", "the difference")
+HEADS = (
+    "AUC, mean of the chatbots",
+    "AUC of all",
+    "F1",
+    "F1 of always yes",
+    "the difference",
+)
 TABLE = "docs/results/data/left_out_chatbots.csv"
 
 
 def figures(present: np.ndarray, scores: np.ndarray, bots: np.ndarray) -> list[float]:
     each = [(present[bots == bot], scores[bots == bot]) for bot in np.unique(bots)]
-    own = [roc_auc_score(labels, answers) for labels, answers in each if 0 < labels.mean() < 1]
-    f1, always = f1_score(present, scores >= 0.5), 2 * present.mean() / (1 + present.mean())
-    return [float(np.mean(own)), roc_auc_score(present, scores), f1, always, f1 - always]
+    own = [
+        roc_auc_score(labels, answers)
+        for labels, answers in each
+        if 0 < labels.mean() < 1
+    ]
+    f1, always = (
+        f1_score(present, scores >= 0.5),
+        2 * present.mean() / (1 + present.mean()),
+    )
+    return [
+        float(np.mean(own)),
+        roc_auc_score(present, scores),
+        f1,
+        always,
+        f1 - always,
+    ]
 
 
 def measure(path: str) -> list[str]:
@@ -48,7 +67,9 @@ def measure(path: str) -> list[str]:
     judge = LinearJudge.create(model, [dimension], name=config.name)
     whole = search_of(judge, examples, [], config.seed)
     bots = np.array([example.dialogue.chatbot for example in examples])
-    present = np.array([example.targets[name] for example in examples], dtype=float) >= 0.5
+    present = (
+        np.array([example.targets[name] for example in examples], dtype=float) >= 0.5
+    )
     groups, scores = np.array([e.group for e in examples]), np.zeros(len(examples))
     for bot in np.unique(bots):
         out, others = bots == bot, np.flatnonzero(bots != bot)
@@ -67,12 +88,16 @@ def measure(path: str) -> list[str]:
         units = head.units(whole.table.columns[out], model.decode, fitted.temperature)
         scores[out] = [fitted.map_unit(unit) for unit in units]
         auc, _, f1, *_ = figures(present[out], scores[out], bots[out])
-        print(f"{name}, {bot}: AUC {auc:.2f}, F1 {f1:.2f}, {present[out].sum()} of {out.sum()}")
+        print(
+            f"{name}, {bot}: AUC {auc:.2f}, F1 {f1:.2f}, {present[out].sum()} of {out.sum()}"
+        )
     rng = np.random.default_rng(0)
     places = {group: np.flatnonzero(groups == group) for group in np.unique(groups)}
     draws = []
     for _ in range(DRAWS):
-        drawn = np.concatenate([places[g] for g in rng.choice(list(places), len(places))])
+        drawn = np.concatenate(
+            [places[g] for g in rng.choice(list(places), len(places))]
+        )
         draws.append(figures(present[drawn], scores[drawn], bots[drawn]))
     low, high = np.quantile(draws, (0.025, 0.975), axis=0)
     found = zip(figures(present, scores, bots), low, high, strict=True)

@@ -21,7 +21,8 @@ def common(sequences: list[list[int]]) -> int:
     """How many tokens all ``sequences`` begin with."""
     shortest = min(map(len, sequences))
     return next(
-        (k for k in range(shortest) if len({ids[k] for ids in sequences}) > 1), shortest - 1
+        (k for k in range(shortest) if len({ids[k] for ids in sequences}) > 1),
+        shortest - 1,
     )
 
 

@@ -62,7 +62,10 @@ def follow_ups(dialogue: Any) -> list[Any]:
 
     messages = chat_messages(dialogue)[: dialogue.assistant_turns[-1] + 1]
     texts = [f.text for f in load_pool("followups/craft").follow_ups]
-    return [Continuation(tuple(messages), text, role="user", score_eos=False) for text in texts]
+    return [
+        Continuation(tuple(messages), text, role="user", score_eos=False)
+        for text in texts
+    ]
 
 
 def questions(llm: Any, talks: Sequence[Any]) -> list[Any]:
@@ -73,7 +76,11 @@ def questions(llm: Any, talks: Sequence[Any]) -> list[Any]:
     from medal_judges.models.base.judge import requests_at
     from medal_judges.models.prompted.judge import PromptedJudge
 
-    settings = read_yaml("judges/oralis") | {"llm": llm, "layout": "shared", "answer": "number"}
+    settings = read_yaml("judges/oralis") | {
+        "llm": llm,
+        "layout": "shared",
+        "answer": "number",
+    }
     settings |= {"max_tokens": TOKENS, "expected": "none"}
     del settings["family"]
     judge = PromptedJudge.from_settings(settings)
@@ -98,7 +105,9 @@ def ours(way: str, count: int, threads: int) -> dict[str, Any]:
 
     torch.set_num_threads(threads)
     start = time.perf_counter()
-    llm: Any = load_local(TransformersLLM(model=MODEL, dtype="bf16" if "bf16" in way else "fp32"))
+    llm: Any = load_local(
+        TransformersLLM(model=MODEL, dtype="bf16" if "bf16" in way else "fp32")
+    )
     seconds = {"load": time.perf_counter() - start}
     if "one pass" in way:
         llm._shared = False
@@ -124,18 +133,32 @@ def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
     from medal_judges.models.llm.local.weights import load_chat_template
 
     template = load_chat_template(MODEL)
-    groups = [[template.sequence(c) for c in follow_ups(talk)] for talk in dialogues(count)]
-    asked = [[{"ids": list(s.ids), "start": s.start} for s in group] for group in groups]
+    groups = [
+        [template.sequence(c) for c in follow_ups(talk)] for talk in dialogues(count)
+    ]
+    asked = [
+        [{"ids": list(s.ids), "start": s.start} for s in group] for group in groups
+    ]
     script = Path(__file__).with_name("llama_reading.py")
     done = subprocess.run(
-        [server, str(script), str(embedded_files("smollm2")[0]), str(threads), str(CONTEXT)],
+        [
+            server,
+            str(script),
+            str(embedded_files("smollm2")[0]),
+            str(threads),
+            str(CONTEXT),
+        ],
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         check=True,
         env=_foreign(),
     )
     reading, load, logprobs = json.loads(done.stdout.splitlines()[-1])
-    return {"seconds": {"load": load, "likelihoods": reading}, "logprobs": logprobs, "texts": []}
+    return {
+        "seconds": {"load": load, "likelihoods": reading},
+        "logprobs": logprobs,
+        "texts": [],
+    }
 
 
 def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
@@ -154,14 +177,26 @@ def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
         with llama(server, threads, "--logits_all", "true") as (url, seconds["load"]):
             asked = follow_ups(talks[0])
             start = time.perf_counter()
-            logprobs = [[echoed(url, template.sequence(c), template) for c in asked[:echo]]]
+            logprobs = [
+                [echoed(url, template.sequence(c), template) for c in asked[:echo]]
+            ]
             each = (time.perf_counter() - start) / echo
             seconds["likelihoods"] = each * len(asked) * len(talks)
     with llama(server, threads) as (url, loading):
         seconds.setdefault("load", loading)
         llm = load_llm(
-            {"model": "smollm2", "backend": "openai", "base_url": f"{url}/v1", "cache": False}
-            | {"tokenizer": MODEL, "context": CONTEXT, "max_in_flight": 1, "api_key_env": "HOME"}
+            {
+                "model": "smollm2",
+                "backend": "openai",
+                "base_url": f"{url}/v1",
+                "cache": False,
+            }
+            | {
+                "tokenizer": MODEL,
+                "context": CONTEXT,
+                "max_in_flight": 1,
+                "api_key_env": "HOME",
+            }
         )
         llm.chat(questions(llm, [first])[:1])
         chats = questions(llm, talks[:2])
@@ -182,8 +217,21 @@ def llama(server: str, threads: int, *more: str) -> Iterator[tuple[str, float]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [server, "-m", "llama_cpp.server", "--model", str(embedded_files("smollm2")[0])]
-    command += ["--port", str(port), "--n_ctx", str(CONTEXT), "--n_threads", str(threads)]
+    command = [
+        server,
+        "-m",
+        "llama_cpp.server",
+        "--model",
+        str(embedded_files("smollm2")[0]),
+    ]
+    command += [
+        "--port",
+        str(port),
+        "--n_ctx",
+        str(CONTEXT),
+        "--n_threads",
+        str(threads),
+    ]
     command += ["--n_threads_batch", str(threads), "--verbose", "false", *more]
     start = time.perf_counter()
     process = subprocess.Popen(command, env=_foreign(), stderr=subprocess.DEVNULL)
@@ -209,9 +257,17 @@ def echoed(url: str, sequence: Any, template: Any) -> list[float]:
     """Log-probabilities of the scored tokens of ``sequence``: the last of the echo but for the one
     that is written. (The echo leaves out each mark that begins a turn.)"""
     text = template.tokenizer.decode(sequence.ids)
-    body = {"prompt": text, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1}
+    body = {
+        "prompt": text,
+        "max_tokens": 1,
+        "temperature": 0,
+        "echo": True,
+        "logprobs": 1,
+    }
     request = urllib.request.Request(
-        f"{url}/v1/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
+        f"{url}/v1/completions",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
     )
     with urllib.request.urlopen(request, timeout=120) as answer:
         told = json.load(answer)
@@ -236,11 +292,17 @@ def distinct(count: int) -> tuple[int, int]:
 
     llm: Any = load_local(TransformersLLM(model=MODEL))
     talks = dialogues(count)[1:]
-    reading = sum(build_tree([llm.sequence(c) for c in follow_ups(t)]).size for t in talks)
+    reading = sum(
+        build_tree([llm.sequence(c) for c in follow_ups(t)]).size for t in talks
+    )
     asking = 0
     for talk in talks:
-        prompts = [llm.template.prefix(r.messages, "assistant") for r in questions(llm, [talk])]
-        asking += build_tree([TokenSequence(tuple(p), len(p) - 1) for p in prompts]).size
+        prompts = [
+            llm.template.prefix(r.messages, "assistant") for r in questions(llm, [talk])
+        ]
+        asking += build_tree(
+            [TokenSequence(tuple(p), len(p) - 1) for p in prompts]
+        ).size
     return reading, asking
 
 
@@ -267,9 +329,13 @@ def rows_of(told: dict[str, Any], count: int) -> list[dict[str, str]]:
                 row["Spearman"] = f"{spearmanr(sums[:, 0], sums[:, 1]).statistic:.5f}"
         if "answers" in seconds:
             answers = len(base["texts"])
-            row["answers tokens/s"] = f"{(asking + TOKENS * answers) / seconds['answers']:,.0f}"
+            row["answers tokens/s"] = (
+                f"{(asking + TOKENS * answers) / seconds['answers']:,.0f}"
+            )
             row["answers/s"] = f"{answers / seconds['answers']:.2f}"
-            alike = np.mean([a == b for a, b in zip(base["texts"], said["texts"], strict=False)])
+            alike = np.mean(
+                [a == b for a, b in zip(base["texts"], said["texts"], strict=False)]
+            )
             row["same answers"] = f"{alike:.0%}"
         row["peak MB"] = f"{said['peak']:,.0f}"
         rows.append(row)
@@ -293,10 +359,16 @@ def main() -> None:
     parser.add_argument("--dialogues", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--server", help="a Python with llama_cpp and its server")
-    parser.add_argument("--echo", type=int, default=3, help="follow-ups asked of the server")
-    parser.add_argument("--told", type=Path, help="a file of earlier ways' findings, added to")
+    parser.add_argument(
+        "--echo", type=int, default=3, help="follow-ups asked of the server"
+    )
+    parser.add_argument(
+        "--told", type=Path, help="a file of earlier ways' findings, added to"
+    )
     parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument("--keep", metavar="NAME", help="write docs/results/data/NAME.csv")
+    parser.add_argument(
+        "--keep", metavar="NAME", help="write docs/results/data/NAME.csv"
+    )
     parser.add_argument("--child", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -319,8 +391,13 @@ def main() -> None:
             options.told.write_text(json.dumps(told))
     rows = rows_of(told, options.dialogues)
     names = list(rows[0])
-    lines = ["| " + " | ".join(names) + " |", "| " + " | ".join(["---"] * len(names)) + " |"]
-    lines += ["| " + " | ".join(row.get(name, "–") for name in names) + " |" for row in rows]
+    lines = [
+        "| " + " | ".join(names) + " |",
+        "| " + " | ".join(["---"] * len(names)) + " |",
+    ]
+    lines += [
+        "| " + " | ".join(row.get(name, "–") for name in names) + " |" for row in rows
+    ]
     keep(options.keep, "\n".join(lines))
 
 

@@ -59,14 +59,18 @@ class Way:
         self.judge = FollowUpJudge.from_settings(settings | {"llm": self.llm})
         self.seconds = 0.0
 
-    def read(self, talk: Any, *, followed: bool, judged: bool) -> tuple[list[float], list[float]]:
+    def read(
+        self, talk: Any, *, followed: bool, judged: bool
+    ) -> tuple[list[float], list[float]]:
         """(sums of the follow-ups' log-probabilities, scores) of one conversation."""
         start = time.perf_counter()
         sums: list[float] = []
         scores: list[float] = []
         with products_in("bf16" if "products" in self.name else "ieee"):
             if followed:
-                sums = [each.total for each in self.llm.loglikelihood([follow_ups(talk)])[0]]
+                sums = [
+                    each.total for each in self.llm.loglikelihood([follow_ups(talk)])[0]
+                ]
             if judged:
                 (found,) = self.judge.score([talk])
                 scores = [float(value or 0.0) for value in found.scores.values()]
@@ -86,9 +90,17 @@ def spearman(base: np.ndarray, other: np.ndarray) -> str:
     return f"{whole:.5f} ({low:.5f} to {high:.5f})"
 
 
-def table(names: Sequence[str], found: dict[str, tuple[np.ndarray, np.ndarray]]) -> list[str]:
+def table(
+    names: Sequence[str], found: dict[str, tuple[np.ndarray, np.ndarray]]
+) -> list[str]:
     """The lines of the table; ``names`` are the judge's dimensions."""
-    heads = ["way", "conversations", "follow-ups: Spearman", "nats apart, mean", "largest"]
+    heads = [
+        "way",
+        "conversations",
+        "follow-ups: Spearman",
+        "nats apart, mean",
+        "largest",
+    ]
     heads += [
         "judged",
         "judge: lowest Spearman of a dimension",
@@ -104,11 +116,20 @@ def table(names: Sequence[str], found: dict[str, tuple[np.ndarray, np.ndarray]])
     for way in WAYS[1:]:
         sums, scores = found[way]
         nats, apart = np.abs(sums - base), np.abs(scores - judged)
-        row = [way, str(len(base)), spearman(base, sums), f"{nats.mean():.3f}", f"{nats.max():.2f}"]
+        row = [
+            way,
+            str(len(base)),
+            spearman(base, sums),
+            f"{nats.mean():.3f}",
+            f"{nats.max():.2f}",
+        ]
         if not judged.size:
             lines.append("| " + " | ".join(row) + " |")
             continue
-        each = [float(spearmanr(judged[:, k], scores[:, k]).statistic) for k in range(len(names))]
+        each = [
+            float(spearmanr(judged[:, k], scores[:, k]).statistic)
+            for k in range(len(names))
+        ]
         low = int(np.argmin(each))
         overall = list(names).index("overall")
         row += [str(len(judged)), f"{names[low]} {each[low]:.5f}"]
@@ -123,30 +144,49 @@ def main() -> None:
     parser.add_argument("--dialogues", type=int, default=64)
     parser.add_argument("--judged", type=int, default=64)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--journal", type=Path, required=True, help="where a run goes on from")
-    parser.add_argument("--keep", metavar="NAME", help="write docs/results/data/NAME.csv")
+    parser.add_argument(
+        "--journal", type=Path, required=True, help="where a run goes on from"
+    )
+    parser.add_argument(
+        "--keep", metavar="NAME", help="write docs/results/data/NAME.csv"
+    )
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     talks = dialogues(max(options.dialogues, options.judged))[1:]
     ways = [Way(name) for name in WAYS]
-    told: dict[str, tuple[list[list[float]], list[list[float]]]] = {w.name: ([], []) for w in ways}
+    told: dict[str, tuple[list[list[float]], list[list[float]]]] = {
+        w.name: ([], []) for w in ways
+    }
     done = options.journal.read_text().splitlines() if options.journal.is_file() else []
     with options.journal.open("a") as journal:
         for number, talk in enumerate(talks):
-            wanted = {"followed": number < options.dialogues, "judged": number < options.judged}
+            wanted = {
+                "followed": number < options.dialogues,
+                "judged": number < options.judged,
+            }
             if number < len(done):
                 read = json.loads(done[number])
             else:
                 read = {way.name: way.read(talk, **wanted) for way in ways}
                 journal.write(json.dumps(read) + "\n")
                 journal.flush()
-                print(number + 1, {way.name: round(way.seconds, 1) for way in ways}, flush=True)
+                print(
+                    number + 1,
+                    {way.name: round(way.seconds, 1) for way in ways},
+                    flush=True,
+                )
             for name, values in read.items():
                 for kept, row in zip(told[name], values, strict=True):
                     if row:
                         kept.append(row)
-    found = {name: (np.array(sums), np.array(scores)) for name, (sums, scores) in told.items()}
-    keep(options.keep, "\n".join(table([d.name for d in ways[0].judge.dimensions], found)))
+    found = {
+        name: (np.array(sums), np.array(scores))
+        for name, (sums, scores) in told.items()
+    }
+    keep(
+        options.keep,
+        "\n".join(table([d.name for d in ways[0].judge.dimensions], found)),
+    )
 
 
 if __name__ == "__main__":

@@ -50,21 +50,35 @@ def write_dialogues(path: Path, count: int) -> None:
     with path.open("w", encoding="utf-8") as stream:
         for number in range(count):
             turns = four_turns(rng)
-            stream.write(json.dumps({"id": f"d{number}", "lang": "en", "dialogue": turns}) + "\n")
+            stream.write(
+                json.dumps({"id": f"d{number}", "lang": "en", "dialogue": turns}) + "\n"
+            )
 
 
 def peak_mb(source: Path, judge: str, out: Path) -> tuple[float, float]:
     """(peak resident memory in MB, seconds) of scoring ``source`` in a child process."""
     arguments = ["score", str(source), "--judge", judge, "--out", str(out)]
-    runner = [sys.executable, __file__, "--child", sys.executable, "-c", _SCORE, *arguments]
+    runner = [
+        sys.executable,
+        __file__,
+        "--child",
+        sys.executable,
+        "-c",
+        _SCORE,
+        *arguments,
+    ]
     start = time.perf_counter()
-    done = subprocess.run(runner, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    done = subprocess.run(
+        runner, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+    )
     return int(done.stdout) / 1024, time.perf_counter() - start
 
 
 def child(command: list[str]) -> None:
     """Run ``command`` and print the peak memory in KiB of it alone."""
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    subprocess.run(
+        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
     print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
 
 
@@ -82,7 +96,9 @@ def main() -> None:
         for count in (options.few, options.many):
             source = Path(folder) / f"{count}.jsonl"
             write_dialogues(source, count)
-            peak, seconds = peak_mb(source, options.judge, Path(folder) / f"{count}.out.jsonl")
+            peak, seconds = peak_mb(
+                source, options.judge, Path(folder) / f"{count}.out.jsonl"
+            )
             peaks.append(peak)
             print(f"{count} dialogues: peak {peak:.0f} MB, {seconds:.1f} s", flush=True)
     print(f"difference {peaks[1] - peaks[0]:.0f} MB")

@@ -35,9 +35,14 @@ def sentence_transformers(model: str, precision: str, backend: str = "torch") ->
         import torch
 
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        encoder = SentenceTransformer(model, model_kwargs={"torch_dtype": dtype}, **options)
+        encoder = SentenceTransformer(
+            model, model_kwargs={"torch_dtype": dtype}, **options
+        )
     else:
-        folder = Path(sys.argv[5]) / f"{backend}-{'int8' if precision == 'int8' else 'float'}"
+        folder = (
+            Path(sys.argv[5])
+            / f"{backend}-{'int8' if precision == 'int8' else 'float'}"
+        )
         if not folder.exists():
             exported(model, backend, precision, folder)
         given: dict[str, Any] = {}
@@ -51,7 +56,9 @@ def sentence_transformers(model: str, precision: str, backend: str = "torch") ->
             hint = {"fp32": "f32", "bf16": "bf16"}[precision]
             given["ov_config"] = {"INFERENCE_PRECISION_HINT": hint}
         encoder = SentenceTransformer(str(folder), **options, model_kwargs=given)
-    return lambda texts: encoder.encode(texts, batch_size=BATCH, show_progress_bar=False)
+    return lambda texts: encoder.encode(
+        texts, batch_size=BATCH, show_progress_bar=False
+    )
 
 
 def exported(model: str, backend: str, precision: str, folder: Path) -> None:
@@ -74,7 +81,9 @@ def exported(model: str, backend: str, precision: str, folder: Path) -> None:
 
         inner = encoder[0].auto_model
         texts = json.loads(Path(sys.argv[3]).read_text())[:CALIBRATED]
-        batches = [dict(encoder.tokenizer(text, return_tensors="np").items()) for text in texts]
+        batches = [
+            dict(encoder.tokenizer(text, return_tensors="np").items()) for text in texts
+        ]
         found = nncf.quantize(
             inner.model,
             nncf.Dataset(batches),
@@ -95,7 +104,9 @@ def pipeline(model: str, precision: str) -> Encode:
     run = make("feature-extraction", model=model, device="cpu", dtype=dtype)
 
     def encode(texts: list[str]) -> Any:
-        lengths = [len(ids) for ids in run.tokenizer(texts)["input_ids"]]  # it keeps the padding
+        lengths = [
+            len(ids) for ids in run.tokenizer(texts)["input_ids"]
+        ]  # it keeps the padding
         with torch.inference_mode():
             found = run(texts, batch_size=BATCH, return_tensors=True)
             return [

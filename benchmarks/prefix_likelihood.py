@@ -19,7 +19,11 @@ import torch
 from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local.likelihood import build_tree, plain_logprobs, tree_logprobs
+from medal_judges.models.llm.local.likelihood import (
+    build_tree,
+    plain_logprobs,
+    tree_logprobs,
+)
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
 
@@ -52,17 +56,23 @@ def timed(run: Callable[[], object], repeats: int) -> float:
     return best
 
 
-def report(name: str, llm: LocalModel, group: Sequence[Continuation], repeats: int) -> None:
+def report(
+    name: str, llm: LocalModel, group: Sequence[Continuation], repeats: int
+) -> None:
     sequences: list[TokenSequence] = [llm.template.sequence(c) for c in group]
     distinct = build_tree(sequences).size
     everything = torch.zeros((1, distinct), dtype=torch.long, device=llm.model.device)
     shared, _ = tree_logprobs(llm.model, sequences)
     plain, _ = plain_logprobs(llm.model, sequences)
-    difference = max(float(np.abs(a - b).max()) for a, b in zip(shared, plain, strict=True))
+    difference = max(
+        float(np.abs(a - b).max()) for a, b in zip(shared, plain, strict=True)
+    )
     with torch.inference_mode():
         floor = timed(lambda: llm.model.base_model(everything), repeats)
     ours = timed(lambda: tree_logprobs(llm.model, sequences), repeats)
-    loop = timed(lambda: plain_logprobs(llm.model, sequences), 1 if len(group) > 20 else repeats)
+    loop = timed(
+        lambda: plain_logprobs(llm.model, sequences), 1 if len(group) > 20 else repeats
+    )
     longest = max(s.start for s in sequences)
     print(
         f"{name}: {len(group)} follow-ups, prefix of {longest} tokens, {distinct} distinct tokens "
@@ -85,10 +95,17 @@ def main() -> None:
     assert isinstance(llm, LocalModel)
     texts = [f.text for f in load_pool("followups/craft").follow_ups]
     long = dialogue(12, 3)
-    report("one place", llm, [Continuation(long, t, role="user") for t in texts], options.repeats)
+    report(
+        "one place",
+        llm,
+        [Continuation(long, t, role="user") for t in texts],
+        options.repeats,
+    )
     talk = dialogue(20, 2)
     places = [
-        Continuation(talk[:end], text, role="user") for end in range(2, 21, 2) for text in texts
+        Continuation(talk[:end], text, role="user")
+        for end in range(2, 21, 2)
+        for text in texts
     ]
     report("every assistant turn", llm, places, options.repeats)
 

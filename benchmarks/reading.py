@@ -21,7 +21,9 @@ LENGTHS = (2_500, 5_000, 10_000, 20_000)
 
 def milliseconds(text: str) -> float:
     started = time.perf_counter()
-    read_answers(Completion(text), WANTED, AnswerShape(score="label", comment="comment"))
+    read_answers(
+        Completion(text), WANTED, AnswerShape(score="label", comment="comment")
+    )
     return 1000 * (time.perf_counter() - started)
 
 

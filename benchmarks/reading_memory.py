@@ -34,7 +34,12 @@ def chats(count: int) -> Iterator[dict[str, Any]]:
     rng = random.Random(0)
     for number in range(count):
         model = f"bot-{number % 9}"
-        yield {"id": f"d{number}", "lang": "en", "model": model, "messages": four_turns(rng)}
+        yield {
+            "id": f"d{number}",
+            "lang": "en",
+            "model": model,
+            "messages": four_turns(rng),
+        }
 
 
 def write(path: Path, container: str, count: int) -> None:
@@ -47,7 +52,9 @@ def write(path: Path, container: str, count: int) -> None:
             writer.writerow(["conversation_id", "role", "content", "model"])
             for chat in chats(count):
                 for turn in chat["messages"]:
-                    writer.writerow([chat["id"], turn["role"], turn["content"], chat["model"]])
+                    writer.writerow(
+                        [chat["id"], turn["role"], turn["content"], chat["model"]]
+                    )
             return
         between = ",\n" if container == "json" else "\n"
         stream.write("[" if container == "json" else "")
@@ -80,7 +87,9 @@ def child(path: str) -> None:
 def measured(path: Path) -> tuple[int, float, float]:
     """(Dialogues, peak in MB, seconds) of reading ``path`` in a process of its own."""
     done = subprocess.run(
-        [sys.executable, __file__, "--child", str(path)], stdout=subprocess.PIPE, check=True
+        [sys.executable, __file__, "--child", str(path)],
+        stdout=subprocess.PIPE,
+        check=True,
     )
     read, peak, seconds = done.stdout.split()
     return int(read), int(peak) / 1024, float(seconds)
@@ -103,13 +112,23 @@ def main() -> None:
         for count in (options.few, options.many):
             path = Path(folder) / f"{count}.{options.container}"
             # A process begins with its parent's peak: who measures must not have made the file.
-            made = [sys.executable, __file__, "--write", str(path), options.container, str(count)]
+            made = [
+                sys.executable,
+                __file__,
+                "--write",
+                str(path),
+                options.container,
+                str(count),
+            ]
             subprocess.run(made, check=True)
             read, peak, seconds = measured(path)
             assert read == count
             peaks.append(peak)
             size = path.stat().st_size / 1e6
-            print(f"{count} chats ({size:.0f} MB): peak {peak:.0f} MB, {seconds:.1f} s", flush=True)
+            print(
+                f"{count} chats ({size:.0f} MB): peak {peak:.0f} MB, {seconds:.1f} s",
+                flush=True,
+            )
     print(f"{options.container}: difference {peaks[1] - peaks[0]:.0f} MB")
 
 

@@ -18,21 +18,35 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))  # beside a package of that name
+sys.path.insert(
+    0, str(Path(__file__).parents[1] / "tests")
+)  # beside a package of that name
 from browser import DESKTOP, Browser
 
 from medal_judges.records.dimension import load_rubric
 
 _REPORT = "from medal_judges.cli import main; main()"
-ISSUES = ("unsafe", "lacks_empathy", "repetitive", "incoherent", "irrelevant", "nonfactual")
+ISSUES = (
+    "unsafe",
+    "lacks_empathy",
+    "repetitive",
+    "incoherent",
+    "irrelevant",
+    "nonfactual",
+)
 STATUS = "document.querySelector('#conversation-list .count')?.textContent"
 
 
-def write_traffic(folder: Path, rows: int, turns: tuple[int, int], *, brief: bool) -> None:
+def write_traffic(
+    folder: Path, rows: int, turns: tuple[int, int], *, brief: bool
+) -> None:
     """chats.jsonl and scores.jsonl; texts are sentences of random words, 30 to 400 characters, so
     that they pack no better than real ones. ``brief``: without contributions and reasons."""
     rng = random.Random(0)
-    words = ["".join(rng.choices("etaoinshrdlucmfwyp", k=rng.randint(2, 9))) for _ in range(8000)]
+    words = [
+        "".join(rng.choices("etaoinshrdlucmfwyp", k=rng.randint(2, 9)))
+        for _ in range(8000)
+    ]
     weights = [1 / (1 + i) for i in range(len(words))]  # Zipf
     drawn = rng.choices(words, weights, k=500_000)
     chats, scores = (folder / f"{name}.jsonl" for name in ("chats", "scores"))
@@ -42,13 +56,21 @@ def write_traffic(folder: Path, rows: int, turns: tuple[int, int], *, brief: boo
             for k in range(2 * rng.randint(*turns)):
                 start, length = rng.randrange(499_000), rng.randint(5, 60)
                 role = "user" if k % 2 == 0 else "assistant"
-                lines.append({"role": role, "content": " ".join(drawn[start : start + length])})
+                lines.append(
+                    {"role": role, "content": " ".join(drawn[start : start + length])}
+                )
             when = datetime(2026, 1, 1) + timedelta(minutes=rng.randrange(60 * 24 * 90))
             meta = {"version": rng.choice(["1.9", "2.0"]), "time": when.isoformat()}
             row = {"id": f"conversation-{i:07d}", "lang": rng.choice(["en", "de"])}
             said.write(json.dumps(row | {"dialogue": lines, "meta": meta}) + "\n")
-            given = {"overall": rng.uniform(1, 5)} | {name: rng.random() ** 4 for name in ISSUES}
-            line = row | {"turn": None, "judge": "judge:x|version:0.1.0", "scores": given}
+            given = {"overall": rng.uniform(1, 5)} | {
+                name: rng.random() ** 4 for name in ISSUES
+            }
+            line = row | {
+                "turn": None,
+                "judge": "judge:x|version:0.1.0",
+                "scores": given,
+            }
             line["meta"] = meta | {"lang": line.pop("lang")}
             if i == 0:  # the first line states the dimensions
                 rubric = load_rubric("medal", list(given))
@@ -56,10 +78,13 @@ def write_traffic(folder: Path, rows: int, turns: tuple[int, int], *, brief: boo
             if not brief:
                 line["explanation"] = " ".join(drawn[i : i + 20])
                 line["contributions"] = {
-                    name: {"baseline": 3.0, "unit": "score",
-                           "turns": [round(rng.gauss(0, 0.2), 6) for _ in lines]}
+                    name: {
+                        "baseline": 3.0,
+                        "unit": "score",
+                        "turns": [round(rng.gauss(0, 0.2), 6) for _ in lines],
+                    }
                     for name in given
-                }  # fmt: skip
+                }
             judged.write(json.dumps(line) + "\n")
 
 
@@ -68,7 +93,9 @@ def report(*arguments: str | Path) -> tuple[float, float]:
     command = [sys.executable, "-c", _REPORT, "report", *map(str, arguments)]
     runner = [sys.executable, __file__, "child", *command]
     start = time.perf_counter()
-    done = subprocess.run(runner, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True)
+    done = subprocess.run(
+        runner, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True
+    )
     return int(done.stdout) / 1024, time.perf_counter() - start
 
 
@@ -79,10 +106,19 @@ def page(rows: int) -> None:
         write_traffic(folder, rows, (1, 10), brief=False)
         size = (folder / "chats.jsonl").stat().st_size / 1e6
         out = folder / "report"
-        asked = ("--chats", folder / "chats.jsonl", "--by", "version", "--over", "time:day")
+        asked = (
+            "--chats",
+            folder / "chats.jsonl",
+            "--by",
+            "version",
+            "--over",
+            "time:day",
+        )
         memory, seconds = report(folder / "scores.jsonl", *asked, "--out", out)
         made = out / "report.html"
-        print(f"{rows:,} conversations, {size:.1f} MB of chats: {seconds:.1f} s, {memory:.0f} MB")
+        print(
+            f"{rows:,} conversations, {size:.1f} MB of chats: {seconds:.1f} s, {memory:.0f} MB"
+        )
         print(f"page {made.stat().st_size / 1e6:.1f} MB")
         browser = Browser(folder / "profile")
         for _ in range(3):
@@ -95,13 +131,17 @@ def page(rows: int) -> None:
             browser.wait_for("document.querySelector('.conversation .turn') !== null")
             opened = time.perf_counter() - start
             start = time.perf_counter()
-            browser.ask("(() => { const e = document.querySelector('.controls input');"
-                        " e.value = 'conversation-0000001'; e.dispatchEvent(new Event('input'));"
-                        " })()")  # fmt: skip
+            browser.ask(
+                "(() => { const e = document.querySelector('.controls input');"
+                " e.value = 'conversation-0000001'; e.dispatchEvent(new Event('input'));"
+                " })()"
+            )
             browser.wait_for(f"{STATUS}.startsWith('1 of ')")
             searched = time.perf_counter() - start
             print(f"shown in {shown:.2f} s, one opened in {opened:.2f} s")
-            print(f"first search {searched:.2f} s (0.25 s of it waiting for more letters)")
+            print(
+                f"first search {searched:.2f} s (0.25 s of it waiting for more letters)"
+            )
         browser.close()
 
 
@@ -111,8 +151,17 @@ def memory(many: int, few: int) -> None:
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             write_traffic(folder, rows, (1, 2), brief=True)
-            asked = ("--chats", folder / "chats.jsonl", "--by", "version", "--over", "time:week")
-            peak, seconds = report(folder / "scores.jsonl", *asked, "--out", folder / "report")
+            asked = (
+                "--chats",
+                folder / "chats.jsonl",
+                "--by",
+                "version",
+                "--over",
+                "time:week",
+            )
+            peak, seconds = report(
+                folder / "scores.jsonl", *asked, "--out", folder / "report"
+            )
             print(f"{rows:,} judgements: {peak:.0f} MB, {seconds:.1f} s")
 
 

@@ -41,10 +41,21 @@ MEDAL = [sys.executable, "-m", "medal_judges"]
 def scored(chats: Path, judge: str) -> tuple[dict[str, dict[str, float | None]], float]:
     """Scores by id, and dialogues a second, of ``medal score``."""
     out = chats.with_name("scores.jsonl")
-    command = [*MEDAL, "score", str(chats), "--judge", judge, "--out", str(out), "--overwrite"]
+    command = [
+        *MEDAL,
+        "score",
+        str(chats),
+        "--judge",
+        judge,
+        "--out",
+        str(out),
+        "--overwrite",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (rate,) = re.findall(r": ([\d.]+) dialogues/s", done.stderr)
-    return {one.id: dict(one.scores) for one in read_records(out, parse_judgement)}, float(rate)
+    return {
+        one.id: dict(one.scores) for one in read_records(out, parse_judgement)
+    }, float(rate)
 
 
 def start(judge: str, log: Path, port: int = 0) -> tuple[subprocess.Popen[bytes], str]:
@@ -93,33 +104,52 @@ async def ask(
             rows.append((chat.id, answer, time.perf_counter() - begin))
         writer.close()
 
-    await asyncio.gather(*((with_client if library else with_socket)() for _ in range(clients)))
+    await asyncio.gather(
+        *((with_client if library else with_socket)() for _ in range(clients))
+    )
     return rows
 
 
 def scores_of(answer: Any) -> list[tuple[str, dict[str, float | None]]]:
     """Id and scores of the judgements that came."""
     if isinstance(answer, bytes):
-        answer = [parse_judgement(record) for record in json.loads(answer)["judgements"]]
+        answer = [
+            parse_judgement(record) for record in json.loads(answer)["judgements"]
+        ]
     return [(one.id, dict(one.scores)) for one in answer]
 
 
 def client_process(
-    address: str, chats: list[Dialogue], clients: int, answered: Any, results: Any, library: bool
+    address: str,
+    chats: list[Dialogue],
+    clients: int,
+    answered: Any,
+    results: Any,
+    library: bool,
 ) -> None:
     begin = time.perf_counter()
     rows = asyncio.run(ask(address, chats, clients, answered, library))
     seconds = time.perf_counter() - begin
-    results.put(([(asked, scores_of(answer), took) for asked, answer, took in rows], seconds))
+    results.put(
+        ([(asked, scores_of(answer), took) for asked, answer, took in rows], seconds)
+    )
 
 
 def served(
-    judge: str, chats: list[Dialogue], clients: int, place: Path, *, library: bool, kill: bool
+    judge: str,
+    chats: list[Dialogue],
+    clients: int,
+    place: Path,
+    *,
+    library: bool,
+    kill: bool,
 ) -> tuple[list[Any], float]:
     """What came for every request, and how long it took altogether."""
     log = place / "server.log"
     process, address = start(judge, log)
-    atexit.register(lambda: process.poll() is None and process.kill())  # the newest of the two
+    atexit.register(
+        lambda: process.poll() is None and process.kill()
+    )  # the newest of the two
     spawn = multiprocessing.get_context("spawn")
     answered, results = spawn.Value("i", 0), spawn.Queue()
     # Imports, and the first touch of the weights.
@@ -143,7 +173,10 @@ def served(
 
 
 def report(
-    rows: list[Any], seconds: float, expected: dict[str, dict[str, float | None]], rate: float
+    rows: list[Any],
+    seconds: float,
+    expected: dict[str, dict[str, float | None]],
+    rate: float,
 ) -> float:
     """The ratio of throughputs; prints it and what was wrong."""
     wrong, worst = 0, 0.0
@@ -177,9 +210,13 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--library", action="store_true", help="ask through Client")
-    parser.add_argument("--kill", action="store_true", help="and kill the server meanwhile")
+    parser.add_argument(
+        "--kill", action="store_true", help="and kill the server meanwhile"
+    )
     given = parser.parse_args()
-    found = [chat for file in given.chats for chat in read_records(file, parse_dialogue_line)]
+    found = [
+        chat for file in given.chats for chat in read_records(file, parse_dialogue_line)
+    ]
     chats = [
         replace(found[n % len(found)], id=f"{n}", meta={}, context={})
         for n in range(given.requests)

@@ -44,7 +44,9 @@ def rows_of(name: str, split: str | None) -> list[LabelledDialogue]:
 
 def human_of(rows: Sequence[LabelledDialogue]) -> np.ndarray:
     ratings = [row.rating("overall") for row in rows]
-    return np.array([np.nan if r is None or mean(r) is None else mean(r) for r in ratings])
+    return np.array(
+        [np.nan if r is None or mean(r) is None else mean(r) for r in ratings]
+    )
 
 
 def drawn(systems: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -52,17 +54,23 @@ def drawn(systems: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     chosen = np.zeros(len(systems), dtype=bool)
     for k in np.unique(systems):
         rows = np.flatnonzero(systems == k)
-        chosen[rng.choice(rows, max(LEAST, round(SHARE * len(rows))), replace=False)] = True
+        chosen[
+            rng.choice(rows, max(LEAST, round(SHARE * len(rows))), replace=False)
+        ] = True
     return chosen
 
 
-def corrected(scores: np.ndarray, labels: np.ndarray, systems: np.ndarray) -> SystemMeans:
+def corrected(
+    scores: np.ndarray, labels: np.ndarray, systems: np.ndarray
+) -> SystemMeans:
     count = int(systems.max()) + 1
     samples = []
     for k in range(count):
         own = systems == k
         clusters = [f"{k} {i}" for i in range(int(own.sum()))]
-        samples.append(LabelledSample(Sample(Values(scores[own], 0.0), clusters), labels[own]))
+        samples.append(
+            LabelledSample(Sample(Values(scores[own], 0.0), clusters), labels[own])
+        )
     figures: list[Jackknifed] = correct(samples, None).figures
     return means_of_figures(figures)
 
@@ -85,20 +93,28 @@ def few(
     for _ in range(DRAWS):
         chosen = drawn(systems, rng)
         rest = system_means(
-            Values(human[~chosen], 0.0), systems[~chosen], list(np.asarray(groups)[~chosen])
+            Values(human[~chosen], 0.0),
+            systems[~chosen],
+            list(np.asarray(groups)[~chosen]),
         )
         if scores is None:
             side = system_means(
-                Values(human[chosen], 0.0), systems[chosen], list(np.asarray(groups)[chosen])
+                Values(human[chosen], 0.0),
+                systems[chosen],
+                list(np.asarray(groups)[chosen]),
             )
         else:
             side = corrected(scores, np.where(chosen, human, np.nan), systems)
         found.append(
-            [over_pairs(pairs(rest, side)).value for pairs in (pair_accuracy, soft_pair_accuracy)]
+            [
+                over_pairs(pairs(rest, side)).value
+                for pairs in (pair_accuracy, soft_pair_accuracy)
+            ]
         )
     values = np.array(found, dtype=float)
     return [
-        f"{m:.3f} ± {s:.3f}" for m, s in zip(values.mean(axis=0), values.std(axis=0), strict=True)
+        f"{m:.3f} ± {s:.3f}"
+        for m, s in zip(values.mean(axis=0), values.std(axis=0), strict=True)
     ]
 
 
@@ -115,7 +131,9 @@ def table(name: str, split: str | None, judges: dict[str, Judge]) -> str:
     part = f", {split} rows" if split else ""
     about = f"**{name}**{part}: {len(bots)} chatbots, {len(rows)} dialogues "
     lines = [f"{about}({counts.min()} to {counts.max()} each)", ""]
-    lines.append("| judge | pairwise | soft pairwise | corrected: pairwise | corrected: soft |")
+    lines.append(
+        "| judge | pairwise | soft pairwise | corrected: pairwise | corrected: soft |"
+    )
     lines.append("|---|---|---|---|---|")
     for label, judge in judges.items():
         said = judge.score([row.dialogue for row in rows], dimensions=["overall"])
@@ -123,7 +141,9 @@ def table(name: str, split: str | None, judges: dict[str, Judge]) -> str:
         fine = np.isfinite(scores)
         kept = list(np.asarray(groups)[fine])
         side = system_means(Values(scores[fine], 0.0), systems[fine], kept)
-        left_out = f" ({(~fine).sum()} dialogues without a score)" if not fine.all() else ""
+        left_out = (
+            f" ({(~fine).sum()} dialogues without a score)" if not fine.all() else ""
+        )
         people = system_means(Values(human[fine], 0.0), systems[fine], kept)
         cells = line(label + left_out, people, side)
         cells += few(scores[fine], human[fine], systems[fine], kept)
@@ -139,7 +159,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("judges", nargs="+", metavar="NAME=JUDGE")
     parser.add_argument("--split")
-    parser.add_argument("--keep", action="store_true", help="write the document's table")
+    parser.add_argument(
+        "--keep", action="store_true", help="write the document's table"
+    )
     args = parser.parse_args()
     judges = {}
     for text in args.judges:

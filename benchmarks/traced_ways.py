@@ -72,7 +72,9 @@ class Tracer:
             self.files[code.co_filename] = self._package_file(code.co_filename)
         file = self.files[code.co_filename]
         name = INLINE.sub("", code.co_qualname)
-        if file is not None and not name.startswith("<"):  # <lambda> of a module: in no function
+        if file is not None and not name.startswith(
+            "<"
+        ):  # <lambda> of a module: in no function
             self.functions[file].add(name)
 
     def _package_file(self, name: str) -> str | None:
@@ -112,7 +114,9 @@ def run_judge(arguments: list[str]) -> None:
 
     judge, path = arguments
     rows = map(json.loads, Path(path).read_text(encoding="utf-8").splitlines())
-    dialogues = [Dialogue(r["id"], tuple(Turn(**t) for t in r["dialogue"]), "en") for r in rows]
+    dialogues = [
+        Dialogue(r["id"], tuple(Turn(**t) for t in r["dialogue"]), "en") for r in rows
+    ]
     judgements = list(Judge.from_pretrained(judge).score(dialogues))
     assert all(each.failure is None for each in judgements), judgements
 
@@ -139,9 +143,15 @@ def checked(arguments: list[str], folder: Path) -> None:
     Exits with what it said where it fails.
     """
     settings = {"HF_HUB_OFFLINE": "1", "OPENAI_API_KEY": "none", "OMP_NUM_THREADS": "1"}
-    environment = {**os.environ, **settings, "MEDAL_JUDGES_CACHE": str(folder / "cache")}
+    environment = {
+        **os.environ,
+        **settings,
+        "MEDAL_JUDGES_CACHE": str(folder / "cache"),
+    }
     command = [sys.executable, *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True
+    )
     if done.returncode:
         sys.exit(done.stdout + done.stderr)
 
@@ -153,7 +163,10 @@ def write_rows(path: Path, count: int) -> str:
     """Labelled dialogues in the line format, of four turns each; the path."""
     lines = []
     for i in range(count):
-        said = [f"{path.stem} {i}: I like the {WORDS[(i + k) % len(WORDS)]}." for k in range(4)]
+        said = [
+            f"{path.stem} {i}: I like the {WORDS[(i + k) % len(WORDS)]}."
+            for k in range(4)
+        ]
         roles = ("user", "assistant", "user", "assistant")
         row = {
             "id": f"{path.stem}-{i}",
@@ -161,7 +174,10 @@ def write_rows(path: Path, count: int) -> str:
             "lang": "en",
             "level": "dialogue",
             "split": "test",
-            "dialogue": [{"role": r, "content": text} for r, text in zip(roles, said, strict=True)],
+            "dialogue": [
+                {"role": r, "content": text}
+                for r, text in zip(roles, said, strict=True)
+            ],
             "models": {"assistant": f"bot-{i % 2}"},
             "labels": {"overall": [1 + i % 5, 1 + (i + 1) % 5]},
             "scales": {"overall": [1, 5]},
@@ -181,7 +197,10 @@ def train_encoder(folder: Path) -> tuple[str, Functions]:
     """A small judge of the quickstart's shape: its folder, and what its training enters."""
     dimensions = {"overall": "overall"}
     train = {"source": write_rows(folder / "train.jsonl", 40), "dimensions": dimensions}
-    held_out = {"source": write_rows(folder / "held_out.jsonl", 20), "dimensions": dimensions}
+    held_out = {
+        "source": write_rows(folder / "held_out.jsonl", 20),
+        "dimensions": dimensions,
+    }
     settings = {
         "name": "traced",
         "output_dir": str(folder / "judge"),
@@ -192,7 +211,9 @@ def train_encoder(folder: Path) -> tuple[str, Functions]:
         "validation": [held_out],
     }
     config = write_yaml(folder / "train.yaml", settings)
-    return settings["output_dir"], traced("command", ["train", "--config", config], folder)
+    return settings["output_dir"], traced(
+        "command", ["train", "--config", config], folder
+    )
 
 
 @contextmanager
@@ -204,8 +225,18 @@ def prompted_judge(folder: Path) -> Iterator[str]:
     try:
         assert process.stdout is not None
         url = f"http://127.0.0.1:{int(process.stdout.readline())}/v1"
-        llm = {"backend": "openai", "model": "scripted", "base_url": url, "cache": False}
-        settings = {"family": "prompted", "name": "traced", "rubric": "medal", "prompt": "medal"}
+        llm = {
+            "backend": "openai",
+            "model": "scripted",
+            "base_url": url,
+            "cache": False,
+        }
+        settings = {
+            "family": "prompted",
+            "name": "traced",
+            "rubric": "medal",
+            "prompt": "medal",
+        }
         yield write_yaml(folder / "prompted.yaml", {**settings, "llm": llm})
     finally:
         process.kill()
@@ -213,7 +244,15 @@ def prompted_judge(folder: Path) -> Iterator[str]:
 
 
 def score(judge: str, dialogues: str) -> list[str]:
-    return ["score", dialogues, "--judge", judge, "--out", "scores.jsonl", "--overwrite"]
+    return [
+        "score",
+        dialogues,
+        "--judge",
+        judge,
+        "--out",
+        "scores.jsonl",
+        "--overwrite",
+    ]
 
 
 def ways(folder: Path) -> Iterator[tuple[str, Functions]]:
@@ -225,7 +264,10 @@ def ways(folder: Path) -> Iterator[tuple[str, Functions]]:
     yield "encoder, judge", judging
     yield "encoder, command", traced("command", score(encoder, dialogues), folder)
     with prompted_judge(folder) as prompted:
-        yield "prompted over an API, judge", traced("judge", [prompted, dialogues], folder)
+        yield (
+            "prompted over an API, judge",
+            traced("judge", [prompted, dialogues], folder),
+        )
         yield (
             "prompted over an API, command",
             traced("command", score(prompted, dialogues), folder),
@@ -240,7 +282,10 @@ def ways(folder: Path) -> Iterator[tuple[str, Functions]]:
     whole = traced("command", ["benchmark", "--config", config], folder)
     yield "benchmark, command", whole
     rest = {file: names - judging.get(file, set()) for file, names in whole.items()}
-    yield "benchmark, without the judge", {file: names for file, names in rest.items() if names}
+    yield (
+        "benchmark, without the judge",
+        {file: names for file, names in rest.items() if names},
+    )
 
 
 def main() -> None:

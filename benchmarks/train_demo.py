@@ -60,7 +60,9 @@ def has_ratings() -> bool:
     return bool(os.environ.get("MEDAL_JUDGES_DATA"))
 
 
-def launch(options: Sequence[str], overrides: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+def launch(
+    options: Sequence[str], overrides: Sequence[str]
+) -> tuple[list[str], dict[str, str]]:
     """Returns the command line of a training run by two processes, and its environment."""
     command = [str(BIN / "accelerate"), "launch", *options, "training/train.py"]
     command += ["--config", "train_demo", *overrides]
@@ -112,7 +114,9 @@ def benchmark() -> None:
 
 def table() -> str:
     """Returns the figures of the benchmark: a line a judge, a column a set."""
-    with (RUN / "benchmark/tables/figures.csv").open(encoding="utf-8", newline="") as file:
+    with (RUN / "benchmark/tables/figures.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         figures = [row for row in csv.DictReader(file) if row["dimension"] == "overall"]
     cells: dict[tuple[str, str], str] = {}
     sets: dict[str, str] = {}
@@ -128,7 +132,9 @@ def table() -> str:
     judges = dict.fromkeys(judge for judge, _ in cells)
     lines = [["judge", "learnt from", "trained by", *sets.values()]]
     for judge in judges:
-        lines.append([judge, *how_trained(judge), *(cells[judge, name] for name in sets)])
+        lines.append(
+            [judge, *how_trained(judge), *(cells[judge, name] for name in sets)]
+        )
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -139,7 +145,9 @@ def how_trained(judge: str) -> tuple[str, str]:
         return "", ""
     facts = json.loads((folder / "judge.json").read_text(encoding="utf-8"))["facts"]
     data = json.loads((folder / "data.json").read_text(encoding="utf-8"))
-    learnt = [f"{row['source']} ({row['rows']})" for row in data if row["part"] == "train"]
+    learnt = [
+        f"{row['source']} ({row['rows']})" for row in data if row["part"] == "train"
+    ]
     how = f"{facts['strategy']}, {facts['processes']} processes, {facts['steps']} steps"
     return ", ".join(learnt), how
 
@@ -167,7 +175,9 @@ def main() -> None:
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = time.monotonic() - begun
         processor = used.ru_utime + used.ru_stime  # without what was killed
-        print(f"{step}: {seconds:.0f} s; {processor:.0f} CPU seconds so far", flush=True)
+        print(
+            f"{step}: {seconds:.0f} s; {processor:.0f} CPU seconds so far", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -31,7 +31,12 @@ ROWS_A_STEP = 8
 WARM, STEPS = 1, 5  # the first step allocates memory and is left out
 MODELS: dict[str, dict[str, Any]] = {
     "encoder": {"family": "encoder", "base": "embedded:minilm", "max_tokens": 256},
-    "lora": {"family": "lora", "base": "embedded:smollm2", "max_tokens": 512, "rank": 16},
+    "lora": {
+        "family": "lora",
+        "base": "embedded:smollm2",
+        "max_tokens": 512,
+        "rank": 16,
+    },
 }
 # Python runs this before the program, whatever the checkout: it knows nothing of the project.
 HOOK = f"""
@@ -59,9 +64,19 @@ def write_rows(path: Path, count: int) -> None:
             turns = []
             for turn in range(8):
                 role = "assistant" if turn % 2 else "user"
-                turns.append({"role": role, "content": " ".join(rng.choices(words, k=15))})
-            row = {"id": str(number), "lang": "en", "dialogue": turns, "level": "dialogue"}
-            row |= {"labels": {"overall": rng.randint(1, 5)}, "scales": {"overall": [1, 5]}}
+                turns.append(
+                    {"role": role, "content": " ".join(rng.choices(words, k=15))}
+                )
+            row = {
+                "id": str(number),
+                "lang": "en",
+                "dialogue": turns,
+                "level": "dialogue",
+            }
+            row |= {
+                "labels": {"overall": rng.randint(1, 5)},
+                "scales": {"overall": [1, 5]},
+            }
             stream.write(json.dumps(row) + "\n")
 
 
@@ -80,7 +95,12 @@ def settings(code: Path, model: str, processes: int, folder: Path) -> dict[str, 
         arguments = {"num_train_epochs": 1, "per_device_train_batch_size": batch}
         return config | {"args": arguments | {"save_strategy": "no"}}
     if model == "encoder":  # the loop of our own, before transformers' Trainer
-        config["model"] |= {"shape": "flat", "net": "sequence", "pooling": "mean", "features": []}
+        config["model"] |= {
+            "shape": "flat",
+            "net": "sequence",
+            "pooling": "mean",
+            "features": [],
+        }
     optim = {"epochs": 1, "batch_size": batch, "mixed_precision": "no"}
     return config | {"optim": optim, "stop": {"keep": "last"}}
 
@@ -110,10 +130,14 @@ def run(code: Path, model: str, processes: int) -> tuple[float, float]:
             "HF_HUB_OFFLINE": "1",
         }
         command += [*script, "--config", str(folder / "config.yaml")]
-        done = subprocess.run(command, env=environment, cwd=code, capture_output=True, text=True)
+        done = subprocess.run(
+            command, env=environment, cwd=code, capture_output=True, text=True
+        )
         noted = [path.read_text().split() for path in (folder / "times").iterdir()]
         if len(noted) != processes:
-            raise SystemExit(f"{code}: {' '.join(command)}\n{done.stdout}\n{done.stderr[-3000:]}")
+            raise SystemExit(
+                f"{code}: {' '.join(command)}\n{done.stdout}\n{done.stderr[-3000:]}"
+            )
         ends = [float(number) for number in noted[0][WARM:]]
         seconds = [end - start for start, end in pairwise(ends)]
         return statistics.median(seconds), max(float(numbers[0]) for numbers in noted)
@@ -134,15 +158,23 @@ def main() -> None:
             peaks: dict[str, list[float]] = {name: [] for name in names}
             for pair in range(options.pairs):
                 for name in names if pair % 2 else reversed(names):
-                    second, peak = run(Path(checkouts[name]).resolve(), model, processes)
+                    second, peak = run(
+                        Path(checkouts[name]).resolve(), model, processes
+                    )
                     seconds[name].append(second)
                     peaks[name].append(peak)
             for name in names:
                 listed = ", ".join(f"{second:.2f}" for second in seconds[name])
-                middle, peak = statistics.median(seconds[name]), statistics.median(peaks[name])
+                middle, peak = (
+                    statistics.median(seconds[name]),
+                    statistics.median(peaks[name]),
+                )
                 figures = f"{middle:.2f} s a step ({listed}), {peak:.0f} MB"
                 load = f"load {os.getloadavg()[0]:.1f}"
-                print(f"{model}, {processes} processes, {name}: {figures}; {load}", flush=True)
+                print(
+                    f"{model}, {processes} processes, {name}: {figures}; {load}",
+                    flush=True,
+                )
 
 
 if __name__ == "__main__":

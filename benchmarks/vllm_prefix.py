@@ -59,7 +59,9 @@ def anew(llm: LanguageModel, groups: Groups) -> list[list[Likelihood]]:
     likelihoods = []
     for group in groups:
         sequences = [llm.sequence(continuation) for continuation in group]
-        scored = llm._scored(sequences, range(len(group)), read_cache=False, joint=False)
+        scored = llm._scored(
+            sequences, range(len(group)), read_cache=False, joint=False
+        )
         likelihoods.append([scored[index] for index in range(len(group))])
     return likelihoods
 
@@ -75,7 +77,10 @@ def processor_seconds() -> float:
 
 
 def measured(
-    name: str, way: Callable[..., list[list[Likelihood]]], llm: LanguageModel, groups: Groups
+    name: str,
+    way: Callable[..., list[list[Likelihood]]],
+    llm: LanguageModel,
+    groups: Groups,
 ) -> np.ndarray:
     """Prints the seconds of one way, after a short run that warms the backend, and returns the
     log-probabilities of all tokens."""

@@ -23,7 +23,9 @@ from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.jsonl import Journal
 
-_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")  # at the beginning of a stripped line
+_MARK = re.compile(
+    r"(?:\d{1,3}\s{0,3}[.):]|[-*•])"
+)  # at the beginning of a stripped line
 _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 
@@ -35,7 +37,9 @@ class PoolGeneration(Config):
     if other models do (``judge`` names the one that will judge); None if any model may judge.
     """
 
-    llms: tuple[str | Mapping[str, Any], ...] = Field(default=("embedded:smollm2",), min_length=1)
+    llms: tuple[str | Mapping[str, Any], ...] = Field(
+        default=("embedded:smollm2",), min_length=1
+    )
     strategy: Strategy | None = None
     judge: str | None = None
     signs: tuple[Sign, ...] = Field(default=("negative",), min_length=1)
@@ -49,10 +53,16 @@ class PoolGeneration(Config):
     @model_validator(mode="after")
     def _judge_fits(self) -> PoolGeneration:
         if self.strategy == "selfmap" and len(self.llms) != 1:
-            raise ValueError("selfmap needs exactly one model in llms: the one that will judge")
-        names = [llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms]
+            raise ValueError(
+                "selfmap needs exactly one model in llms: the one that will judge"
+            )
+        names = [
+            llm if isinstance(llm, str) else str(llm.get("model")) for llm in self.llms
+        ]
         if self.strategy == "craft" and self.judge in names:
-            raise ValueError(f"craft: {self.judge} will judge, so it must not be in llms")
+            raise ValueError(
+                f"craft: {self.judge} will judge, so it must not be in llms"
+            )
         return self
 
 
@@ -80,7 +90,9 @@ class PoolRunner(JobRunner[Proposal]):
         self.config = config
         parts = ("context", "negative", "positive")
         self.parts = load_prompt(config.prompt, ("count",), parts).parts
-        made_by = content_hash([config.model_dump(mode="json"), llm.model_dump(mode="json")])
+        made_by = content_hash(
+            [config.model_dump(mode="json"), llm.model_dump(mode="json")]
+        )
         self.jobs: dict[str, Proposal] = {}
         for sign in config.signs:
             for k in range(config.samples):
@@ -97,7 +109,10 @@ class PoolRunner(JobRunner[Proposal]):
 
     def request(self, job: Proposal) -> ChatRequest:
         config = self.config
-        text = fill(f"{self.parts['context']} {self.parts[job.sign]}", {"count": str(config.count)})
+        text = fill(
+            f"{self.parts['context']} {self.parts[job.sign]}",
+            {"count": str(config.count)},
+        )
         return ChatRequest(
             (Message("user", text),),
             config.max_tokens,
@@ -138,7 +153,9 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
     if not distinct:
         journal.path.unlink(missing_ok=True)
         return None
-    settings = f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
+    settings = (
+        f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
+    )
     judge = f", for {config.judge} to judge with" if config.judge else ""
     return FollowUpPool(
         name=name,

@@ -28,7 +28,12 @@ from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
 from medal_judges.models.llm.loading import CountingModel, load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Completion, LanguageModel, closed_schema
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    LanguageModel,
+    closed_schema,
+)
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
@@ -84,10 +89,14 @@ class Agents:
         """
         models = [self.get(agent) for agent, llm in self.settings.items() if llm.api]
         if not models:
-            raise ConfigError("--max-cost needs a model behind an API", hint="leave it out")
+            raise ConfigError(
+                "--max-cost needs a model behind an API", hint="leave it out"
+            )
         for model in models:
             if model.limiter is not None and model.limiter.own is not None:
-                problem = f"--max-cost cannot be combined with llm.max_cost of {model.name}"
+                problem = (
+                    f"--max-cost cannot be combined with llm.max_cost of {model.name}"
+                )
                 raise ConfigError(problem, hint="leave out one of them")
             if model.cost(Usage()) is None and not model.private:
                 raise ConfigError(
@@ -99,7 +108,9 @@ class Agents:
             model.spend_from(limiter)
 
 
-J = TypeVar("J", bound=Any)  # a job: its ``id``, and ``stage``, the name of its open question
+J = TypeVar(
+    "J", bound=Any
+)  # a job: its ``id``, and ``stage``, the name of its open question
 
 
 Receive = Callable[[J, Completion], None]
@@ -122,7 +133,9 @@ class _Call(Generic[J]):
         daemon: a server may be silent for minutes, and a batch for hours."""
 
         def until_stopped(index: int, completion: Completion) -> None:
-            receive(self.jobs[index], completion)  # even after a stop: the answer is paid for
+            receive(
+                self.jobs[index], completion
+            )  # even after a stop: the answer is paid for
             if stop.is_set():
                 raise MedalError("stopped")
 
@@ -255,7 +268,9 @@ class JobRunner(ABC, Generic[J]):
 
         def receive(job: J, completion: Completion) -> None:
             with self._lock:
-                if not self._closed:  # else a server's late answer, after the run was stopped
+                if (
+                    not self._closed
+                ):  # else a server's late answer, after the run was stopped
                     self._receive(job, completion)
                     progress()
 
@@ -276,8 +291,13 @@ class JobRunner(ABC, Generic[J]):
                     call.finished.wait(max(0.0, end - time.monotonic()))
             raise
         errors = filter(None, [call.error for call in calls.values()])
-        for error in sorted(errors, key=lambda error: isinstance(error, CostLimitError)):
-            if not isinstance(error, CostLimitError) or self.requests + self.cached == answered:
+        for error in sorted(
+            errors, key=lambda error: isinstance(error, CostLimitError)
+        ):
+            if (
+                not isinstance(error, CostLimitError)
+                or self.requests + self.cached == answered
+            ):
                 raise error
 
     def _receive(self, job: J, completion: Completion) -> None:
@@ -418,7 +438,9 @@ class JsonRunner(JobRunner[JsonJob]):
         self.prompts = prompts
         self.prompt = load_prompt(config.prompt, {*config.placeholders, "reason"})
         self.jobs: dict[str, JsonJob] = {}
-        self.earlier = self.over = 0  # jobs that earlier runs finished; all finished jobs
+        self.earlier = self.over = (
+            0  # jobs that earlier runs finished; all finished jobs
+        )
         self._left: Iterator[JsonJob] = iter(())
         agents = agents or Agents({config.llm.model: config.llm})
         super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
@@ -457,12 +479,16 @@ class JsonRunner(JobRunner[JsonJob]):
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
-            problem = f"{out} exists, but not {self.journal.path.name}, which a resume needs"
+            problem = (
+                f"{out} exists, but not {self.journal.path.name}, which a resume needs"
+            )
             raise MedalError(problem, hint=_AGAIN)
         self.jobs = {}
         for job in jobs:
             if self.jobs.setdefault(job.id, job) is not job:
-                raise MedalError(f"two jobs have the id {job.id!r}", hint="leave one of them out")
+                raise MedalError(
+                    f"two jobs have the id {job.id!r}", hint="leave one of them out"
+                )
         self.replay()
         left = [job for job in jobs if job.value is None]
         self.earlier = self.over = len(jobs) - len(left)
@@ -490,7 +516,9 @@ class JsonRunner(JobRunner[JsonJob]):
         return job
 
     def fill(self) -> None:
-        while len(self.active) < self.config.at_once and (job := next(self._left, None)):
+        while len(self.active) < self.config.at_once and (
+            job := next(self._left, None)
+        ):
             self.begin(job.id)
             self.active[job.id] = job
 
@@ -499,7 +527,9 @@ class JsonRunner(JobRunner[JsonJob]):
         try:
             value = find_json(answer.answer)  # after any reasoning, or in a code fence
             if value is None or not isinstance(value[0], dict):
-                raise UnusableError("the answer is not one JSON object and nothing else")
+                raise UnusableError(
+                    "the answer is not one JSON object and nothing else"
+                )
             job.value = job.read(value[0])
             job.reason = None
         except UnusableError as error:

@@ -22,7 +22,12 @@ from medal_judges.data_prep.share_bars import share_bars
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions, labelled_of
+from medal_judges.reading.dialogues import (
+    DEFAULT_READING,
+    ReadingReport,
+    ReadOptions,
+    labelled_of,
+)
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -72,7 +77,9 @@ def labelled(
             labels[name] = values
             scales[name] = (dimension.low, dimension.high)
     if not labels:
-        return replace(row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"})
+        return replace(
+            row, extra={**row.extra, FAILURE: judgement.failure or "no reason given"}
+        )
     extra = {**row.extra, **earlier_labels(row)}
     extra.pop(ANNOTATORS, None)  # these labels are not theirs
     extra.pop(FAILURE, None)
@@ -124,13 +131,20 @@ def machine_labels(row: LabelledDialogue) -> dict[str, LabelledDialogue]:
             signature = Signature.parse(labeller)
             fields_by_model[signature.base or signature.judge] = earlier
     record |= {"scales": {}, "aggregated": False}
-    return {model: parse_labelled(record | fields) for model, fields in fields_by_model.items()}
+    return {
+        model: parse_labelled(record | fields)
+        for model, fields in fields_by_model.items()
+    }
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
     """The faults that the check found (dimensions with a score of at least 0.5), in the rubric's
     order."""
-    return tuple(name for name, score in check.scores.items() if score is not None and score >= 0.5)
+    return tuple(
+        name
+        for name, score in check.scores.items()
+        if score is not None and score >= 0.5
+    )
 
 
 def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
@@ -138,7 +152,11 @@ def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
     malformed, else with ``extra["user_check"]`` (``by``, and the ``failure`` of an incomplete
     check)."""
     if reasons := malformed_reasons(check):
-        verdict = {"reasons": list(reasons), "comments": _comments(check), "by": check.judge}
+        verdict = {
+            "reasons": list(reasons),
+            "comments": _comments(check),
+            "by": check.judge,
+        }
         return replace(row, extra={**row.extra, "malformed": verdict})
     note = {"by": check.judge}
     if check.failure is not None:
@@ -156,8 +174,12 @@ def require_labellable(
         count += 1
         with_labels += bool(row.labels)
         if row.level != "dialogue":
-            problem = f"row {row.id!r} is about one turn; medal label judges whole dialogues"
-            raise MedalError(problem, hint="medal score --level last judges last answers")
+            problem = (
+                f"row {row.id!r} is about one turn; medal label judges whole dialogues"
+            )
+            raise MedalError(
+                problem, hint="medal score --level last judges last answers"
+            )
         if need_lang and row.dialogue.lang == UNKNOWN_LANGUAGE:
             raise MedalError(
                 f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",
@@ -230,7 +252,9 @@ def label_file(
         "users_checked_by": user_judge and str(user_judge.signature()),
         **summary.to_record(),
     }
-    atomic_write(out / "report.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    atomic_write(
+        out / "report.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+    )
     if record["users"]:
         write_figures({"malformed": malformed_figure(record["users"])}, out / "figures")
     return summary, report
@@ -301,7 +325,11 @@ def _reasons(users: Sequence[Mapping[str, Any]]) -> list[str]:
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
     judgement = next(judgements, None)
     if judgement is None or judgement.id != row.id:
-        next_one = "no more judgements" if judgement is None else f"a judgement of {judgement.id!r}"
+        next_one = (
+            "no more judgements"
+            if judgement is None
+            else f"a judgement of {judgement.id!r}"
+        )
         raise MedalError(
             f"{next_one} at row {row.id!r}: FILE was changed while it was labelled",
             hint="--overwrite starts again from the beginning; cached answers cost nothing",
@@ -338,7 +366,9 @@ class Summary:
         self.users[user]["malformed"] += bool(reasons)
         self.reasons[user].update(reasons)
 
-    def add_labels(self, row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
+    def add_labels(
+        self, row: LabelledDialogue, judgement: Judgement
+    ) -> LabelledDialogue:
         """Returns ``row`` with its new labels, which are counted."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
@@ -352,7 +382,9 @@ class Summary:
             if len(rating.without_nulls) > 1:
                 self.deviations[rating.dimension].append(stdev(rating.without_nulls))
         chatbot = row.dialogue.chatbot or _UNNAMED
-        self.rows.append({"language": row.dialogue.lang, "chatbot": chatbot, "means": means})
+        self.rows.append(
+            {"language": row.dialogue.lang, "chatbot": chatbot, "means": means}
+        )
         return new
 
     def by(self, column: str) -> dict[str, dict[str, Any]]:
@@ -365,7 +397,9 @@ class Summary:
         for name, rows in sorted(means_by_name.items()):
             groups[name] = {"rows": len(rows)}
             for dimension in self.dimensions:
-                values = [means[dimension.name] for means in rows if dimension.name in means]
+                values = [
+                    means[dimension.name] for means in rows if dimension.name in means
+                ]
                 figure: float | None = None
                 if values and dimension.is_issue:
                     figure = sum(value >= 0.5 for value in values)
@@ -417,10 +451,14 @@ class Summary:
         for column in ("language", "chatbot"):
             groups = record[f"by_{column}"]
             names = ["rows", *(dimension.name for dimension in self.dimensions)]
-            rows = [(name, *(group[name] for group in groups.values())) for name in names]
+            rows = [
+                (name, *(group[name] for group in groups.values())) for name in names
+            ]
             if groups:
                 yield Table(
-                    f"rows with the issue, or mean rating, by {column}", ("", *groups), rows
+                    f"rows with the issue, or mean rating, by {column}",
+                    ("", *groups),
+                    rows,
                 )
         if deviations := record.get("std_over_repeats"):
             title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
@@ -436,6 +474,8 @@ class Summary:
                 share = None
                 if user["share"] is not None:
                     share = Percent(user["share"])
-                rows.append((user["lang"], user["user"], user["checked"], *counts, share))
+                rows.append(
+                    (user["lang"], user["user"], user["checked"], *counts, share)
+                )
             columns = ("language", "user", "checked", *reasons, "malformed")
             yield Table("malformed users, of those checked", columns, rows)

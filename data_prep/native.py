@@ -21,7 +21,13 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from medal_judges.data_prep.jobs import JsonJob, JsonJobsConfig, JsonRunner, UnusableError, beside
+from medal_judges.data_prep.jobs import (
+    JsonJob,
+    JsonJobsConfig,
+    JsonRunner,
+    UnusableError,
+    beside,
+)
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.prompted.prompt import transcript
 from medal_judges.reading.language_detection import LanguageIdentifier
@@ -33,7 +39,14 @@ from medal_judges.report.page import Block, Section, counted, facts_section, wri
 from medal_judges.report.table import Pin, Row, Table
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import FISHER, LOGIT, Clusters, Scale, estimated, wilson
+from medal_judges.stats.intervals import (
+    FISHER,
+    LOGIT,
+    Clusters,
+    Scale,
+    estimated,
+    wilson,
+)
 from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import Journal, write_records
 
@@ -43,7 +56,9 @@ _SURE = 0.9
 _LETTERS = 10
 _WORD = re.compile(r"[^\W\d_]")
 _W = r"\W{0,20}"
-_LETTER = re.compile(rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE)
+_LETTER = re.compile(
+    rf"\A{_W}(?:(?:conversation|dialogue){_W})?([ab]){_W}\Z", re.IGNORECASE
+)
 
 
 class TranslateConfig(JsonJobsConfig):
@@ -70,7 +85,9 @@ class Translation(JsonJob):
         self.row = row
         self.lang = lang
         self.check = check if check is not None and lang in check.known else None
-        self.turns = {f"{i}_{turn.role}": turn for i, turn in enumerate(row.dialogue.turns, 1)}
+        self.turns = {
+            f"{i}_{turn.role}": turn for i, turn in enumerate(row.dialogue.turns, 1)
+        }
 
     def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
         texts = {key: turn.content for key, turn in self.turns.items()}
@@ -197,7 +214,13 @@ class CompareConfig(JsonJobsConfig):
     """Settings of ``medal data compare-native``. ``criteria``: name -> question for the judge."""
 
     task: ClassVar[str] = "native against translated"
-    placeholders: ClassVar[tuple[str, ...]] = ("language", "country", "question", "first", "second")
+    placeholders: ClassVar[tuple[str, ...]] = (
+        "language",
+        "country",
+        "question",
+        "first",
+        "second",
+    )
     prompt: str = "compare_native"
     criteria: dict[str, str] = Field(min_length=1)
 
@@ -282,7 +305,9 @@ class PairQuestion(JsonJob):
         native_first: bool,
     ) -> None:
         order = "native first" if native_first else "translated first"
-        super().__init__(f"{criterion}--{pair.id}--{pair.native.id}--{pair.translated.id}--{order}")
+        super().__init__(
+            f"{criterion}--{pair.id}--{pair.native.id}--{pair.translated.id}--{order}"
+        )
         self.pair = pair
         self.criterion = criterion
         self.text = text
@@ -461,7 +486,9 @@ def _rates(criterion: str, lang: str, verdicts: Sequence[Verdict]) -> Rates:
         if verdict["result"] is not None:
             scored.append(verdict)
             continue
-        reason = verdict["native_first"]["failure"] or verdict["translated_first"]["failure"]
+        reason = (
+            verdict["native_first"]["failure"] or verdict["translated_first"]["failure"]
+        )
         failures[reason or "no answer came"] += 1
     contexts = len({verdict["group"] for verdict in scored})
     figures = _figures(scored, contexts)
@@ -483,7 +510,9 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
         return undefined(FIGURES, "no pair was scored")
     # One number a pair, whose mean is the figure.
     results = np.array([verdict["result"] for verdict in scored])
-    columns = {outcome: np.array(results == outcome, dtype=float) for outcome in _OUTCOMES}
+    columns = {
+        outcome: np.array(results == outcome, dtype=float) for outcome in _OUTCOMES
+    }
     columns["net"] = columns["win"] - columns["loss"]
     first_shown = []
     for verdict in scored:
@@ -510,7 +539,9 @@ def _figures(scored: Sequence[Verdict], contexts: int) -> dict[str, Estimate]:
     return figures
 
 
-def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path) -> Path:
+def write_report(
+    rates: Sequence[Rates], facts: Mapping[str, str], folder: Path
+) -> Path:
     """Print one table a criterion, and write results.json, report.html, its tables and figures.
     Returns the path of the page."""
     record = {"facts": dict(facts), "rates": [asdict(rate) for rate in rates]}
@@ -526,7 +557,9 @@ def write_report(rates: Sequence[Rates], facts: Mapping[str, str], folder: Path)
         figure = figures[anchor] = _figure(criterion, by_lang)
         unscored = _unscored_lines(by_lang)
         blocks: list[Block] = [figure, table, *unscored, _NOTE]
-        sections.append(Section(anchor, criterion, blocks, _LEAD, link=criterion.capitalize()))
+        sections.append(
+            Section(anchor, criterion, blocks, _LEAD, link=criterion.capitalize())
+        )
         console.print(rich_table(table))
         for line in unscored:
             console.print(f"{criterion}, {line}", style="dim", highlight=False)
@@ -548,7 +581,9 @@ def _table(criterion: str, rates: Sequence[Rates]) -> Table:
         counts = (rate.pairs, rate.scored, rate.contexts)
         rows.append((rate.lang, *counts, *(rate.figures[name] for name in FIGURES)))
     pinned: dict[int, Pin] = {-1: "total"} if rates[-1].lang == ALL else {}
-    return Table(f"{criterion}: native against translated", _COLUMNS, rows, pinned=pinned)
+    return Table(
+        f"{criterion}: native against translated", _COLUMNS, rows, pinned=pinned
+    )
 
 
 def _figure(criterion: str, rates: Sequence[Rates]) -> Figure:

@@ -13,7 +13,9 @@ _BLOCK = re.compile(r"::\s*$", re.MULTILINE)
 
 def as_markdown(text: str) -> str:
     """``text`` with its ``>>>`` examples, up to the next empty line, in fences."""
-    fenced = _EXAMPLE.sub(lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text + "\n")
+    fenced = _EXAMPLE.sub(
+        lambda found: f"```pycon\n{found[0].rstrip()}\n```\n", text + "\n"
+    )
     return _BLOCK.sub(":", fenced.rstrip())
 
 

@@ -24,10 +24,27 @@ from medal_judges.config import about, shipped_names
 
 # Title of a page -> the names on it, by what they are for; every public name stands on one.
 PYTHON = {
-    "Dialogues and labels": ["Dialogue", "Turn", "Dimension", "Rating", "LabelledDialogue"],
-    "Reading files": ["read_dialogues", "parse_dialogue", "read_messages", "read_judgements"],
+    "Dialogues and labels": [
+        "Dialogue",
+        "Turn",
+        "Dimension",
+        "Rating",
+        "LabelledDialogue",
+    ],
+    "Reading files": [
+        "read_dialogues",
+        "parse_dialogue",
+        "read_messages",
+        "read_judgements",
+    ],
     "Judges": ["Judge"],
-    "Judgements": ["Judgement", "write_judgements", "read_frame", "to_frame", "Signature"],
+    "Judgements": [
+        "Judgement",
+        "write_judgements",
+        "read_frame",
+        "to_frame",
+        "Signature",
+    ],
     "Scoring files": ["score_file", "ScoreOptions"],
     "Training": ["train", "align"],
     "Benchmark and comparison": ["benchmark", "compare", "CompareOptions"],
@@ -50,7 +67,9 @@ def python_pages() -> dict[str, str]:
     modules = medal_judges._PUBLIC
     lacking = set(modules) - {name for names in PYTHON.values() for name in names}
     if lacking:
-        raise ValueError(f"docs/hooks.py: no page of the reference has {sorted(lacking)}")
+        raise ValueError(
+            f"docs/hooks.py: no page of the reference has {sorted(lacking)}"
+        )
     pages = {
         f"reference/python/{_slug(title)}.md": f"# {title}\n\n"
         + "\n".join(f"::: medal_judges.{modules[name]}.{name}\n" for name in names)
@@ -77,10 +96,16 @@ def command_pages() -> dict[str, str]:
 
 def shipped_page() -> str:
     """Text of the page on what is shipped in configs/, as `medal configs` lists it."""
-    text = ["# What is shipped", "`medal configs show NAME` prints one, `copy` begins your own."]
+    text = [
+        "# What is shipped",
+        "`medal configs show NAME` prints one, `copy` begins your own.",
+    ]
     for taker, folder in CONFIGS.items():
         text.append(f"## `{taker}`")
-        rows = [f"| `{n}` | {_cell(_plain(about(folder, n)))} |" for n in shipped_names(folder)]
+        rows = [
+            f"| `{n}` | {_cell(_plain(about(folder, n)))} |"
+            for n in shipped_names(folder)
+        ]
         text.append("\n".join([f"| configs/{folder} | |", "|---|---|", *rows]))
     return "\n\n".join(text) + "\n"
 
@@ -112,7 +137,9 @@ def _command(command: Any, called: str, context: Any, level: int) -> Iterator[st
         yield _plain(command.help)
     for panel, rows in _panels(command, context).items():
         yield f"{'#' * level} {panel}"
-        yield "\n".join([f"| {panel.split(' (')[0].rstrip('s').lower()} | |", "|---|---|", *rows])
+        yield "\n".join(
+            [f"| {panel.split(' (')[0].rstrip('s').lower()} | |", "|---|---|", *rows]
+        )
     for name, inner in below.items():
         yield f"{'#' * level} {called} {name}"
         inner_context = inner.make_context(name, [], resilient_parsing=True)
@@ -123,7 +150,9 @@ def _command(command: Any, called: str, context: Any, level: int) -> Iterator[st
 
 def _panels(command: Any, context: Any) -> dict[str, list[str]]:
     return {
-        heading: [f"| {_code(name)} | {_cell(_plain(told))} |" for name, told in records]
+        heading: [
+            f"| {_code(name)} | {_cell(_plain(told))} |" for name, told in records
+        ]
         for heading, records in help_panels(command, context).items()
     }
 
@@ -147,10 +176,18 @@ def _navigation() -> dict[str, Any]:
         {job: [{f"medal {n}": f"reference/commands/{_slug(n)}.md"} for n in names]}
         for job, names in JOBS.items()
     ]
-    python = [{title: f"reference/python/{_slug(title)}.md"} for title in (*PYTHON, *BESIDE)]
+    python = [
+        {title: f"reference/python/{_slug(title)}.md"} for title in (*PYTHON, *BESIDE)
+    ]
     shipped = {"What is shipped": "reference/shipped.md"}
     settings = {"Settings": "reference/settings.md"}
-    below = ["reference/index.md", {"Commands": commands}, settings, shipped, {"Python": python}]
+    below = [
+        "reference/index.md",
+        {"Commands": commands},
+        settings,
+        shipped,
+        {"Python": python},
+    ]
     return {"Reference": below}
 
 
@@ -164,7 +201,10 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """The pages of the reference beside those in docs/."""
     pages = python_pages() | command_pages()
-    pages |= {"reference/shipped.md": shipped_page(), "reference/settings.md": settings_page()}
+    pages |= {
+        "reference/shipped.md": shipped_page(),
+        "reference/settings.md": settings_page(),
+    }
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -172,7 +212,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """The table of commands where its page asks for it."""
-    return markdown.replace("<!-- commands -->", command_table()) if page.is_page else markdown
+    return (
+        markdown.replace("<!-- commands -->", command_table())
+        if page.is_page
+        else markdown
+    )
 
 
 def on_page_content(content: str, **_: Any) -> str:
@@ -185,4 +229,6 @@ def on_page_content(content: str, **_: Any) -> str:
         text = html.escape(html.unescape("\n".join(lines)))
         return f'{block[1]} data-copy="{text}"{block[2]}' if lines else block[0]
 
-    return re.sub(r'(<div class="highlight")(>.*?</div>)', commands, content, flags=re.DOTALL)
+    return re.sub(
+        r'(<div class="highlight")(>.*?</div>)', commands, content, flags=re.DOTALL
+    )

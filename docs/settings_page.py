@@ -29,7 +29,10 @@ TRANSFORMERS = "https://huggingface.co/docs/transformers/main_classes/trainer"
 # The field that says which class reads the others: its value is in the heading.
 CHOICES = ("family", "backend")
 # Defaults of `args` that depend on the machine.
-BY_MACHINE = {"bf16": "true if the GPU has it", "disable_tqdm": "true unless in a terminal"}
+BY_MACHINE = {
+    "bf16": "true if the GPU has it",
+    "disable_tqdm": "true unless in a terminal",
+}
 BOUNDS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+(?=[A-Z`])")
 _INTRODUCTION = """# Settings
@@ -62,14 +65,19 @@ def settings_page() -> str:
         if name not in TRAINED:
             module, _, judge = JUDGES[name].partition(":")
             text += _sections(getattr(import_module(module), judge).config_class, shown)
-    text += ["## Language models", "The group `llm` of a judge: `llm=ORG/NAME llm.NAME=VALUE`."]
+    text += [
+        "## Language models",
+        "The group `llm` of a judge: `llm=ORG/NAME llm.NAME=VALUE`.",
+    ]
     for backend in BACKENDS.values():
         text += _sections(backend, shown)
     return "\n\n".join(text) + "\n"
 
 
 def _sections(
-    kind: type[Config], shown: list[type[Config]], without: list[type[Config]] | None = None
+    kind: type[Config],
+    shown: list[type[Config]],
+    without: list[type[Config]] | None = None,
 ) -> Iterator[str]:
     """Yields heading, first sentence and table of ``kind`` and of the classes in its fields, once
     each: those in ``shown``, which grows, are skipped."""
@@ -82,8 +90,15 @@ def _sections(
     rows = ["| setting | type | default | meaning |", "|---|---|---|---|"]
     for name, field in kind.model_fields.items():
         if name not in CHOICES:
-            cells = [f"`{name}`", _type(field), _default(field), _markdown(meanings[name])]
-            rows.append(f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |")
+            cells = [
+                f"`{name}`",
+                _type(field),
+                _default(field),
+                _markdown(meanings[name]),
+            ]
+            rows.append(
+                f"| {' | '.join(cell.replace('|', '&#124;') for cell in cells)} |"
+            )
     yield "\n".join(rows)
     for field in kind.model_fields.values():
         for inner in _classes_in(field.annotation):
@@ -105,9 +120,13 @@ def meanings_of(kind: type[Config]) -> dict[str, str]:
     sentences = _sentences(kind)
     meanings = {}
     for name in kind.model_fields:
-        named = [sentence for sentence in sentences if f"``{name}" in _whole_names(sentence)]
+        named = [
+            sentence for sentence in sentences if f"``{name}" in _whole_names(sentence)
+        ]
         if not named and name not in CHOICES:
-            raise ValueError(f"the docstring of {kind.__name__} does not say what ``{name}`` is")
+            raise ValueError(
+                f"the docstring of {kind.__name__} does not say what ``{name}`` is"
+            )
         meanings[name] = " ".join(named)
     return meanings
 
@@ -123,7 +142,9 @@ def _sentences(kind: type[Config]) -> list[str]:
     for base in kind.__mro__:
         if base is Config or not issubclass(base, Config):
             break
-        for paragraph in inspect.cleandoc(base.__dict__.get("__doc__") or "").split("\n\n"):
+        for paragraph in inspect.cleandoc(base.__dict__.get("__doc__") or "").split(
+            "\n\n"
+        ):
             sentences += _SENTENCE_END.split(" ".join(paragraph.split()))
     return [sentence for sentence in sentences if sentence]
 
@@ -165,7 +186,13 @@ def _type_text(annotation: Any) -> str:
         return f"mapping of {_type_text(parts[0])} to {_type_text(parts[1])}"
     if isinstance(annotation, type) and issubclass(annotation, Config):
         return f"[{heading(annotation)}](#{_anchor(heading(annotation))})"
-    names = {str: "text", bool: "true or false", int: "integer", float: "number", Any: "any"}
+    names = {
+        str: "text",
+        bool: "true or false",
+        int: "integer",
+        float: "number",
+        Any: "any",
+    }
     if annotation is None or annotation is LanguageModel:
         return ""
     return names.get(annotation, str(getattr(annotation, "__name__", annotation)))
@@ -180,7 +207,11 @@ def _default(field: FieldInfo) -> str:
         return f"`{value.model}`" if is_language_model else "its defaults"
     if value is None:
         return "none"
-    return f"`{json.dumps(value, ensure_ascii=False).strip(chr(34))}`" if value != "" else "empty"
+    return (
+        f"`{json.dumps(value, ensure_ascii=False).strip(chr(34))}`"
+        if value != ""
+        else "empty"
+    )
 
 
 def _arguments() -> str:
@@ -193,7 +224,9 @@ def _arguments() -> str:
         "|---|---|",
     ]
     for name, value in argument_defaults({}, validated=True).items():
-        lines.append(f"| `{name}` | {BY_MACHINE.get(name) or f'`{json.dumps(value)}`'} |")
+        lines.append(
+            f"| `{name}` | {BY_MACHINE.get(name) or f'`{json.dumps(value)}`'} |"
+        )
     return "\n".join(lines)
 
 

@@ -44,7 +44,12 @@ def machine_facts() -> Iterator[Fact]:
 
     yield "python", f"{platform.python_version()} ({sys.platform})"
     yield from versions().items()
-    for package in ("accelerate", "huggingface_hub", "sentence-transformers", "scikit-learn"):
+    for package in (
+        "accelerate",
+        "huggingface_hub",
+        "sentence-transformers",
+        "scikit-learn",
+    ):
         try:
             yield package, version(package)
         except PackageNotFoundError:
@@ -60,7 +65,10 @@ def machine_facts() -> Iterator[Fact]:
         bf16 = "no bf16"
         if torch.cuda.is_bf16_supported():
             bf16 = "bf16"
-        yield f"cuda:{index}", f"{about.name}, {about.total_memory / 1e9:.0f} GB, {bf16}"
+        yield (
+            f"cuda:{index}",
+            f"{about.name}, {about.total_memory / 1e9:.0f} GB, {bf16}",
+        )
     yield "cache of the Hub", _space(Path(HF_HUB_CACHE))
     data = data_folder()
     if data is None:
@@ -94,7 +102,9 @@ def _space(folder: Path) -> str:
     state = ", does not exist yet"
     if folder.exists():
         state = ""
-    return f"{folder} ({shutil.disk_usage(existing_folder).free / 1e9:.1f} GB free{state})"
+    return (
+        f"{folder} ({shutil.disk_usage(existing_folder).free / 1e9:.1f} GB free{state})"
+    )
 
 
 def _extras() -> Iterator[Fact]:
@@ -106,7 +116,9 @@ def _extras() -> Iterator[Fact]:
             marker = requirement.marker
             if requirement.name == "medal-judges" or marker is None:
                 continue
-            is_of_extra = marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
+            is_of_extra = marker.evaluate({"extra": extra}) and not marker.evaluate(
+                {"extra": ""}
+            )
             problem = None
             if is_of_extra:
                 problem = _problem(requirement)

@@ -28,7 +28,9 @@ def dry_run(
             "this judge uses no language model: there is nothing to estimate",
             hint="leave out --dry-run",
         )
-    llm.continuations = llm.continuation_tokens = 0  # a judge tries its model when it is made
+    llm.continuations = llm.continuation_tokens = (
+        0  # a judge tries its model when it is made
+    )
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
     return in_words(count, llm.counted())
 

@@ -18,7 +18,9 @@ from medal_judges.models.llm.settings import llm_config
 class JudgeOptions(Config):
     """Options of commands that load one judge."""
 
-    judge: str = option(BOXED, help="Shipped name (medal judges), YAML file, folder or hub id.")
+    judge: str = option(
+        BOXED, help="Shipped name (medal judges), YAML file, folder or hub id."
+    )
     settings: tuple[str, ...] = option(
         (),
         argument=True,
@@ -31,10 +33,18 @@ class JudgeOptions(Config):
         help="Precision; saved judges score in fp32 by default. bf16 is faster on a GPU, and on a "
         "CPU that multiplies it (medal doctor); scores then change in the third digit.",
     )
-    revision: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
-    no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
-    repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
-    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
+    revision: str | None = option(
+        None, help="Branch, tag or commit of a judge on the Hub."
+    )
+    no_cache: bool = option(
+        False, help="Neither use nor store cached answers of language models."
+    )
+    repeats: int | None = option(
+        None, ge=1, help="Answers per dialogue of a prompted judge."
+    )
+    max_cost: float | None = option(
+        None, ge=0, help="US dollars; stops before it spends more."
+    )
 
     def choose(self, *, dry_run: bool = False) -> JudgeChoice:
         """Returns the choice. With ``dry_run`` its model counts requests and sends none."""
@@ -47,7 +57,9 @@ class JudgeOptions(Config):
             repeats=self.repeats,
         )
         if self.no_cache or dry_run or self.max_cost is not None:
-            choice = choice.spending(self.max_cost, no_cache=self.no_cache, dry_run=dry_run)
+            choice = choice.spending(
+                self.max_cost, no_cache=self.no_cache, dry_run=dry_run
+            )
         return choice
 
 
@@ -68,7 +80,10 @@ class JudgeChoice:
     def speaks(self) -> bool:
         """Whether the judge is a YAML file that uses a language model."""
         settings = self.settings or {}
-        return self.settings is not None and {**settings, **self.options}.get("llm") is not None
+        return (
+            self.settings is not None
+            and {**settings, **self.options}.get("llm") is not None
+        )
 
     @property
     def pays(self) -> bool:
@@ -93,7 +108,11 @@ class JudgeChoice:
         return replace(self, options={**self.options, **changed})
 
     def spending(
-        self, max_cost: float | None = None, *, no_cache: bool = False, dry_run: bool = False
+        self,
+        max_cost: float | None = None,
+        *,
+        no_cache: bool = False,
+        dry_run: bool = False,
     ) -> JudgeChoice:
         """Returns the choice with a limit of ``max_cost`` US dollars, without the cache of answers
         (``no_cache``), or with a language model that counts requests and sends none (``dry_run``).
@@ -117,14 +136,20 @@ class JudgeChoice:
 
             llm = choice.llm()
             # The provider's server returns no log-probabilities of prompts; your own may.
-            has_own_address = bool(llm.get("base_url") or os.environ.get("OPENAI_BASE_URL"))
+            has_own_address = bool(
+                llm.get("base_url") or os.environ.get("OPENAI_BASE_URL")
+            )
             likelihoods = not self.pays or has_own_address
-            choice = choice.with_options(llm=counting_model(llm, likelihoods=likelihoods))
+            choice = choice.with_options(
+                llm=counting_model(llm, likelihoods=likelihoods)
+            )
         return choice
 
     def load(self) -> Judge:
         """Loads the judge; raises the errors of Judge.from_pretrained."""
-        return Judge.from_pretrained(self.source, revision=self.revision, **self.options)
+        return Judge.from_pretrained(
+            self.source, revision=self.revision, **self.options
+        )
 
 
 def choose_judge(
@@ -165,7 +190,9 @@ def choose_judge(
         if file is not None:
             changed = read_yaml(file)
         overridden(changed, overrides)
-        names = dict.fromkeys(text.partition("=")[0].strip().split(".")[0] for text in overrides)
+        names = dict.fromkeys(
+            text.partition("=")[0].strip().split(".")[0] for text in overrides
+        )
         options = {name: changed[name] for name in names}
     if device is not None:
         options["device"] = device

@@ -25,7 +25,9 @@ def metadata_of(dialogue: Dialogue, fields: Sequence[str]) -> dict[str, Any]:
 
 def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
     """Returns a hash of what a judge reads of a dialogue, and of its metadata ``meta``."""
-    return content_hash([dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta])
+    return content_hash(
+        [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]
+    )
 
 
 class InputNotes:
@@ -40,7 +42,9 @@ class InputNotes:
     def noted(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
         """Yields the dialogues, each noted."""
         for dialogue in dialogues:
-            if isinstance(dialogue, Dialogue):  # the judge raises an error for anything else
+            if isinstance(
+                dialogue, Dialogue
+            ):  # the judge raises an error for anything else
                 meta = metadata_of(dialogue, self.fields)
                 self._notes.append((dialogue.id, meta, input_hash(dialogue, meta)))
             yield dialogue
@@ -64,7 +68,11 @@ def _value(dialogue: Dialogue, field: str) -> object:
         return dialogue.chatbot
     if field == "source" and "source" not in dialogue.meta:
         return dialogue.source
-    parts = {"meta": dialogue.meta, "context": dialogue.context, "models": dialogue.models}
+    parts = {
+        "meta": dialogue.meta,
+        "context": dialogue.context,
+        "models": dialogue.models,
+    }
     for mapping in (dialogue.meta, dialogue.context, parts):
         if field in mapping:
             return mapping[field]

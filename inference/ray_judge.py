@@ -33,7 +33,9 @@ from medal_judges.records.signature import Signature
 logger = logging.getLogger(__name__)
 
 LOCAL = "local"
-_AHEAD = 4  # windows for each process that may be read before the next one due is scored
+_AHEAD = (
+    4  # windows for each process that may be read before the next one due is scored
+)
 _STARTS = 10  # how often a new process may die before it has loaded the judge
 _TRIES = 2  # how often a window may lose its process
 
@@ -93,16 +95,26 @@ def _connected(address: str, workers: int) -> Iterator[None]:
     from joblib import cpu_count
     from ray.exceptions import RayError
 
-    options: dict[str, Any] = {"address": address, "log_to_driver": False, "logging_level": "ERROR"}
+    options: dict[str, Any] = {
+        "address": address,
+        "log_to_driver": False,
+        "logging_level": "ERROR",
+    }
     if address == LOCAL:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         # The processes inherit it; without it Ray gives each process one thread.
         threads = str(max(1, cpu_count() // workers))
         os.environ.setdefault("OMP_NUM_THREADS", threads)
-        options |= {"num_cpus": workers, "object_store_memory": 1 << 28, "include_dashboard": False}
+        options |= {
+            "num_cpus": workers,
+            "object_store_memory": 1 << 28,
+            "include_dashboard": False,
+        }
     try:
         host, _, port = address.rpartition(":")
-        if host and port.isdecimal():  # Ray itself waits for minutes, then ends the process
+        if (
+            host and port.isdecimal()
+        ):  # Ray itself waits for minutes, then ends the process
             socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(**options)
     except (OSError, ValueError, RuntimeError) as error:
@@ -217,8 +229,12 @@ class RayJudge(Judge):
             "detect_language": detect_language,
         }
         dialogue_windows = windows(checked_dialogues(dialogues), self.window)
-        judgements = self._hand_out(dialogue_windows, how, progress or (lambda count: None))
-        return with_warnings(judgements, self.languages, outside=unknown_language == "warn")
+        judgements = self._hand_out(
+            dialogue_windows, how, progress or (lambda count: None)
+        )
+        return with_warnings(
+            judgements, self.languages, outside=unknown_language == "warn"
+        )
 
     def _hand_out(
         self,
@@ -234,8 +250,12 @@ class RayJudge(Judge):
         again: deque[int] = deque()  # those that lost their process
         losses: Counter[int] = Counter()
         scored: dict[int, list[Judgement]] = {}
-        under_way: dict[Any, tuple[int, Any]] = {}  # the answer that comes -> window, actor
-        errors: dict[int, Exception] = {}  # window -> what ended it; the input's end is one, too
+        under_way: dict[
+            Any, tuple[int, Any]
+        ] = {}  # the answer that comes -> window, actor
+        errors: dict[
+            int, Exception
+        ] = {}  # window -> what ended it; the input's end is one, too
         while True:
             while not errors or again:
                 load = Counter(actor for _, actor in under_way.values())
@@ -248,7 +268,9 @@ class RayJudge(Judge):
                 else:
                     try:
                         window = next(dialogue_windows)
-                    except Exception as error:  # of the input, or its end: StopIteration
+                    except (
+                        Exception
+                    ) as error:  # of the input, or its end: StopIteration
                         errors[number] = error
                         continue
                     index, number = number, number + 1
@@ -282,7 +304,8 @@ class RayJudge(Judge):
                     self._ready.remove(actor)
                     self._start()
                     logger.warning(
-                        "a process ended (%s); another one scores its dialogues", _reason(error)
+                        "a process ended (%s); another one scores its dialogues",
+                        _reason(error),
                     )
                 if losses[index] > _TRIES:
                     ids = f"{open_windows[index][0].id!r} to {open_windows[index][-1].id!r}"

@@ -70,7 +70,9 @@ class Expected:
         if set(first.dimensions) != set(self.dimensions):
             in_file = ", ".join(dimension.name for dimension in first.dimensions)
             expected = ", ".join(dimension.name for dimension in self.dimensions)
-            raise _refusal(out, "for other dimensions", in_file or "none is stated", expected)
+            raise _refusal(
+                out, "for other dimensions", in_file or "none is stated", expected
+            )
         if set(first.meta) != set(self.keep):
             in_file = ", ".join(first.meta) or "nothing"
             expected = ", ".join(self.keep) or "nothing"
@@ -82,7 +84,9 @@ class Expected:
             return True
         return judgement.transient
 
-    def require_same_rules(self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path) -> None:
+    def require_same_rules(
+        self, rows: Sequence[Judgement], dialogue: Dialogue, out: Path
+    ) -> None:
         """Raises MedalError if ``rows`` of ``dialogue`` were made at another level or by another
         rule for languages.
 
@@ -90,7 +94,9 @@ class Expected:
         """
         turns = [row.turn for row in rows]
         levels: list[ScoreLevel] = ["dialogue", "turn", "last"]
-        fitting = [level for level in levels if _turns(dialogue, level)[: len(turns)] == turns]
+        fitting = [
+            level for level in levels if _turns(dialogue, level)[: len(turns)] == turns
+        ]
         if self.level not in fitting:
             in_file = " or ".join(fitting) or f"turns {turns} of {rows[0].id!r}"
             raise _refusal(out, "at another level", in_file, self.level)
@@ -98,14 +104,20 @@ class Expected:
             if row.failure != NOT_YET:
                 self._require_same_language(row, dialogue, out)
 
-    def _require_same_language(self, row: Judgement, dialogue: Dialogue, out: Path) -> None:
+    def _require_same_language(
+        self, row: Judgement, dialogue: Dialogue, out: Path
+    ) -> None:
         another_rule = "by another rule for languages"
         if row.detected_language is None:
             _, language = with_language(dialogue, self.detect)
             if language is not None:
-                raise _refusal(out, another_rule, "--no-detect-language", "--detect-language")
+                raise _refusal(
+                    out, another_rule, "--no-detect-language", "--detect-language"
+                )
         elif not self.detect:
-            raise _refusal(out, another_rule, "--detect-language", "--no-detect-language")
+            raise _refusal(
+                out, another_rule, "--detect-language", "--no-detect-language"
+            )
         is_refused = is_refusal(row)
         if row.unknown_language is None or (is_refused and self.retry_failed):
             return
@@ -153,7 +165,11 @@ def resume(
             turn_count = len(_turns(earlier.dialogue, expected.level))
             if earlier.judgements is not None and len(earlier.judgements) < turn_count:
                 # A kill can leave a part of the last dialogue's turns: score it again.
-                return chain(unsettled, [earlier.dialogue], dialogues), again, len(changed)
+                return (
+                    chain(unsettled, [earlier.dialogue], dialogues),
+                    again,
+                    len(changed),
+                )
             if any(map(expected.asks_again, earlier.judgements or ())):
                 earlier = earlier._replace(judgements=None)
             window.append(earlier)
@@ -192,7 +208,11 @@ def _earlier(
             placeholders = []
             for request in requests_at(dialogue, expected.level):
                 waiting = unscored(
-                    request.dialogue, expected.judge, expected.dimensions, NOT_YET, request.turn
+                    request.dialogue,
+                    expected.judge,
+                    expected.dimensions,
+                    NOT_YET,
+                    request.turn,
                 )
                 waiting = replace(waiting, transient=True, meta=meta, input=input)
                 placeholders.append(waiting.to_record(before=expected.dimensions))
@@ -228,7 +248,9 @@ class _Writer:
 
     def __init__(self, stream: IO[str], dimensions: Sequence[Dimension]) -> None:
         self._stream = stream
-        self._stated = {"dimensions": [dimension.to_record() for dimension in dimensions]}
+        self._stated = {
+            "dimensions": [dimension.to_record() for dimension in dimensions]
+        }
 
     def write(self, lines: Iterable[_Line]) -> None:
         for line in lines:
@@ -257,5 +279,6 @@ def _turns(dialogue: Dialogue, level: ScoreLevel) -> list[int | None]:
 
 def _refusal(out: Path, how: str, in_file: str, expected: str) -> MedalError:
     return MedalError(
-        f"{out} was written {how}:\n    there: {in_file}\n    now:   {expected}", hint=_AGAIN
+        f"{out} was written {how}:\n    there: {in_file}\n    now:   {expected}",
+        hint=_AGAIN,
     )

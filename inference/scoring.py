@@ -30,7 +30,12 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
-from medal_judges.storage.files import is_table, only_run, require_other_file, write_json
+from medal_judges.storage.files import (
+    is_table,
+    only_run,
+    require_other_file,
+    write_json,
+)
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
@@ -55,12 +60,19 @@ class ScoreOptions(Config):
     level: ScoreLevel = option(
         "dialogue", help="Score the dialogue, each answer, or the last answer."
     )
-    keep: tuple[str, ...] = option((), help="Metadata copied to the scores; may be repeated.")
-    token_budget: int | None = option(None, ge=1, help="Maximum number of padded tokens per batch.")
-    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    keep: tuple[str, ...] = option(
+        (), help="Metadata copied to the scores; may be repeated."
+    )
+    token_budget: int | None = option(
+        None, ge=1, help="Maximum number of padded tokens per batch."
+    )
+    overwrite: bool = option(
+        False, help="Start again from the beginning; replaces OUT."
+    )
     retry_failed: bool = option(False, help="Score again every row that has no score.")
     unknown_language: UnknownLanguage = option(
-        "warn", help="What to do with dialogues in languages that the judge does not support."
+        "warn",
+        help="What to do with dialogues in languages that the judge does not support.",
     )
     detect_language: bool | None = option(
         None,
@@ -89,7 +101,9 @@ class ScoreOptions(Config):
 
     def detects_language(self, judge: Judge) -> bool:
         """Whether to detect the language of dialogues that state none."""
-        return is_detecting(judge.languages, self.detect_language, useful="lang" in self.keep)
+        return is_detecting(
+            judge.languages, self.detect_language, useful="lang" in self.keep
+        )
 
 
 DEFAULT_OPTIONS = ScoreOptions()
@@ -107,7 +121,9 @@ class ScoreReport:
     scored: int = 0
     resumed: int = 0
     rescored: int = 0
-    changed: int = 0  # chats that differ from those of an earlier run, or what --keep copies
+    changed: int = (
+        0  # chats that differ from those of an earlier run, or what --keep copies
+    )
     transient: int = 0
     lasting: int = 0
     dialogues: int = 0
@@ -117,12 +133,16 @@ class ScoreReport:
     cut_turns: int = 0
     tokens: float = 0
     seconds: float = 0
-    languages: Counter[str] = field(default_factory=Counter)  # that the judge does not support
+    languages: Counter[str] = field(
+        default_factory=Counter
+    )  # that the judge does not support
     detected: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=dict)  # of each dimension's scores
     counts: Counter[str] = field(default_factory=Counter)
-    copied: Counter[str] = field(default_factory=Counter)  # judgements that have a field of --keep
+    copied: Counter[str] = field(
+        default_factory=Counter
+    )  # judgements that have a field of --keep
 
     @property
     def coverage(self) -> float | None:
@@ -147,7 +167,9 @@ class ScoreReport:
             self.detected[judgement.detected_language] += 1
         if not judgement.scored:
             self.failures[judgement.failure or "no reason given"] += 1
-        self.copied.update({name: value is not None for name, value in judgement.meta.items()})
+        self.copied.update(
+            {name: value is not None for name, value in judgement.meta.items()}
+        )
         for name, value in judgement.scores.items():
             if value is not None:
                 self.sums[name] = self.sums.get(name, 0.0) + value
@@ -222,7 +244,10 @@ def _language_counts(description: str, counts: Counter[str]) -> Iterator[str]:
 
 @contextmanager
 def opened(
-    choice: JudgeChoice, workers: int = 1, device: str | None = None, ray_address: str | None = None
+    choice: JudgeChoice,
+    workers: int = 1,
+    device: str | None = None,
+    ray_address: str | None = None,
 ) -> Iterator[Judge]:
     """Yields the judge of ``choice``, loaded in this process, in ``workers`` processes of this
     machine, or on the Ray cluster at ``ray_address`` (there ``workers`` limits the processes if
@@ -294,7 +319,9 @@ def score_to_file(
         _require_judgements(lines, out, overwrite=options.overwrite)
     # Raises an error for an unknown name before OUT is changed.
     names = judge._check_dimensions(options.dimensions or None)
-    run = _ScoringRun(judge, options, lines, tuple(map(judge.dimension, names)), progress)
+    run = _ScoringRun(
+        judge, options, lines, tuple(map(judge.dimension, names)), progress
+    )
     if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
         lines.unlink(missing_ok=True)
         run.again_lines.unlink(missing_ok=True)
@@ -417,14 +444,17 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
         is_gzip = lines.suffix == ".gz"
         is_whole = is_whole and begin.startswith(b"\x1f\x8b") == is_gzip
         try:
-            has_line = next(Journal(lines).records(judgement_parser()), None) is not None
+            has_line = (
+                next(Journal(lines).records(judgement_parser()), None) is not None
+            )
             # A file without a complete line was cut in its first window.
             is_whole = is_whole and (has_line or is_gzip or begin.startswith(b'{"id"'))
         except DataError:
             is_whole = False
     if not is_whole:
         raise MedalError(
-            f"{out} exists but is not a judgements file; left unchanged", hint="give another --out"
+            f"{out} exists but is not a judgements file; left unchanged",
+            hint="give another --out",
         )
 
 
@@ -462,7 +492,10 @@ def judge_once(
     count, seconds = 0, 0.0
     if resumes:
         count, seconds = judging_time(out)
-    write_json(_meta_path(out), {**about, "complete": False, "judged": count, "seconds": seconds})
+    write_json(
+        _meta_path(out),
+        {**about, "complete": False, "judged": count, "seconds": seconds},
+    )
     options = options.model_copy(update={"overwrite": not resumes})
     report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
     about |= {"complete": not report.transient, "judged": count + report.dialogues}
@@ -483,7 +516,9 @@ def _read_own(out: Path, dialogues: Sequence[Dialogue]) -> list[Judgement]:
     return judgements
 
 
-def _are_of_chats(judgements: Sequence[Judgement], chats: Mapping[str, Dialogue]) -> bool:
+def _are_of_chats(
+    judgements: Sequence[Judgement], chats: Mapping[str, Dialogue]
+) -> bool:
     """Says whether the judgements are of these chats, in their order."""
     if list(dict.fromkeys(judgement.id for judgement in judgements)) != list(chats):
         return False

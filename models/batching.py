@@ -89,7 +89,9 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Returns whether CUDA, cuBLAS, MPS or the CPU allocator ran out of memory."""
-    return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in _OOM_SIGNS)
+    return isinstance(error, MemoryError) or any(
+        sign in str(error).lower() for sign in _OOM_SIGNS
+    )
 
 
 class SpecialTokens:

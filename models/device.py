@@ -33,8 +33,14 @@ def torch_device(device: str | torch.device | None) -> torch.device:
     try:
         chosen = torch.device(device)
         torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts that it has it
-        here = ["cpu", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    except (
+        RuntimeError,
+        AssertionError,
+    ) as error:  # torch without CUDA asserts that it has it
+        here = [
+            "cpu",
+            *(f"cuda:{number}" for number in range(torch.cuda.device_count())),
+        ]
         reason = str(error).partition("\n")[0]
         raise ConfigError(
             f"no device {str(device)!r} here: {reason}", hint=f"here: {', '.join(here)}"
@@ -49,7 +55,12 @@ def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
 
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
-    if name == "bf16" and device is not None and device.type == "cpu" and not has_bf16(device):
+    if (
+        name == "bf16"
+        and device is not None
+        and device.type == "cpu"
+        and not has_bf16(device)
+    ):
         _warn_slow_bf16()
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
 
@@ -69,7 +80,10 @@ def has_bf16(device: torch.device) -> bool:
         return False
     if platform.machine().lower() in ("x86_64", "amd64"):
         # oneDNN itself says yes on any AVX-512 CPU, where it emulates bf16.
-        native = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")  # private, hence getattr
+        native = (
+            "_is_amx_tile_supported",
+            "_is_avx512_bf16_supported",
+        )  # private, hence getattr
         return any(getattr(torch.cpu, name, bool)() for name in native)
     return bool(getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool)())
 
@@ -119,7 +133,9 @@ def set_attention(
         no_flash = "the model does not have it"
     missing = {
         "flash_attention_2": no_flash,
-        "sdpa": None if getattr(model, "_supports_sdpa", False) else "the model does not have it",
+        "sdpa": None
+        if getattr(model, "_supports_sdpa", False)
+        else "the model does not have it",
         "eager": None,
     }
     if strict and wanted != "auto" and (reason := missing[wanted]):

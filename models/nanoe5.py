@@ -17,7 +17,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import (
+    Regex,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+)
 from torch import Tensor
 from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
 

@@ -26,7 +26,9 @@ def package(folder: Path, target: Path) -> None:
     names = [dimension["name"] for dimension in config["dimensions"]]
     weights = load_file(folder / "model.safetensors")
     head = f"heads.{LEFT_OUT}."
-    others = {name: tensor for name, tensor in weights.items() if not name.startswith(head)}
+    others = {
+        name: tensor for name, tensor in weights.items() if not name.startswith(head)
+    }
     save_file(others, target / "model.safetensors", metadata={"format": "pt"})
     config["dimensions"].pop(names.index(LEFT_OUT))
     for fitted in ("calibration", "heads"):
@@ -38,7 +40,9 @@ def package(folder: Path, target: Path) -> None:
     told = {key: value for key, value in figures.items() if key == "spearman/overall"}
     _write(target / "validation.json", told)
     rows = json.loads((folder / "agreement.json").read_text(encoding="utf-8"))
-    _write(target / "agreement.json", [row for row in rows if row["dimension"] != LEFT_OUT])
+    _write(
+        target / "agreement.json", [row for row in rows if row["dimension"] != LEFT_OUT]
+    )
     judge = Judge.from_pretrained(target)
     write_golden(judge, target)
     check_in_fresh_process(target, judge.load_options())
@@ -46,7 +50,9 @@ def package(folder: Path, target: Path) -> None:
 
 
 def _write(path: Path, value: object) -> None:
-    path.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,9 @@ import pytest
 # The mark of a file of tests that open pages: run with -m browser.
 CHROMIUM = [
     pytest.mark.browser,
-    pytest.mark.skipif(shutil.which("chromium") is None, reason="chromium is not installed"),
+    pytest.mark.skipif(
+        shutil.which("chromium") is None, reason="chromium is not installed"
+    ),
 ]
 DESKTOP, PHONE = 1280, 390
 
@@ -52,7 +54,12 @@ class Browser:
         there_read, here_write = os.pipe()
         # chromium reads commands on descriptor 3 and answers on 4.
         wiring = f'exec chromium "$@" 3<&{there_read} 4>&{there_write}'
-        flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--remote-debugging-pipe"]
+        flags = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-pipe",
+        ]
         self._process = subprocess.Popen(
             ["bash", "-c", wiring, "chromium", *flags, f"--user-data-dir={profile}"],
             pass_fds=(there_read, there_write),
@@ -61,7 +68,10 @@ class Browser:
         )
         os.close(there_read)
         os.close(there_write)
-        self._read, self._write = os.fdopen(here_read, "rb"), os.fdopen(here_write, "wb")
+        self._read, self._write = (
+            os.fdopen(here_read, "rb"),
+            os.fdopen(here_write, "wb"),
+        )
         self._last = 0
         self._session: str | None = None
         self.events: list[dict[str, Any]] = []
@@ -101,8 +111,11 @@ class Browser:
         """Load the page at a width and colour scheme and wait for it; clears ``events``."""
         self.call(
             "Emulation.setDeviceMetricsOverride",
-            width=width, height=900, deviceScaleFactor=1, mobile=width < 500,
-        )  # fmt: skip
+            width=width,
+            height=900,
+            deviceScaleFactor=1,
+            mobile=width < 500,
+        )
         feature = {"name": "prefers-color-scheme", "value": scheme}
         self.call("Emulation.setEmulatedMedia", features=[feature])
         self.events = []
@@ -112,7 +125,9 @@ class Browser:
 
     def ask(self, expression: str) -> Any:
         """Value of a JavaScript expression on the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        answer = self.call(
+            "Runtime.evaluate", expression=expression, returnByValue=True
+        )
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -136,7 +151,9 @@ class Browser:
 
     def requests(self) -> list[str]:
         """Addresses asked for since the page was opened."""
-        sent = [e for e in self.events if e.get("method") == "Network.requestWillBeSent"]
+        sent = [
+            e for e in self.events if e.get("method") == "Network.requestWillBeSent"
+        ]
         return [event["params"]["request"]["url"] for event in sent]
 
     def close(self) -> None:

@@ -22,7 +22,17 @@ WORDS = (
     *("music", "film", "garden", "train", "bread", "river"),
     *("winter", "coffee", "book", "friend", "holiday", "city"),
 )
-VOCABULARY = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "user", "assistant", ":", *WORDS)
+VOCABULARY = (
+    "[PAD]",
+    "[UNK]",
+    "[CLS]",
+    "[SEP]",
+    "[MASK]",
+    "user",
+    "assistant",
+    ":",
+    *WORDS,
+)
 
 
 def save_tokenizer(folder: Path) -> None:
@@ -100,7 +110,9 @@ def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     marks = ("<pad>", "<|im_start|>", "<|im_end|>")
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE({c: i for i, c in enumerate([*marks, *letters])}, merges=[]))
+    inner = Tokenizer(
+        models.BPE({c: i for i, c in enumerate([*marks, *letters])}, merges=[])
+    )
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
@@ -151,7 +163,9 @@ def tiny_lm() -> Any:
     with torch.no_grad():
         model.lm_head.weight *= 4  # some words are likely, and digits more than others
         model.model.embed_tokens.weight[:, 0] = 1
-        model.lm_head.weight[tokenizer.convert_tokens_to_ids(list("0123456789")), 0] += 5
+        model.lm_head.weight[
+            tokenizer.convert_tokens_to_ids(list("0123456789")), 0
+        ] += 5
     return LocalModel(model, tokenizer, name="embedded/tiny")
 
 

@@ -112,7 +112,9 @@ def cell(row: dict[str, str]) -> str:
         number = f"{span} over {len(of_seeds)} seeds; in the package {number}"
     if row["low"]:
         number += f" [{float(row['low']):.2f}, {float(row['high']):.2f}]"
-    return number + (f" ({float(row['within_system']):.2f})" if row["within_system"] else "")
+    return number + (
+        f" ({float(row['within_system']):.2f})" if row["within_system"] else ""
+    )
 
 
 def overall(table: str, sets: Sequence[str] = tuple(SETS)) -> Rows:
@@ -134,20 +136,30 @@ def pairs() -> Rows:
     rows = [["Spearman's ρ", "pairs in the right order"]]
     for tenths in range(10):
         pearson = 2 * math.sin(math.pi * tenths / 60)
-        rows.append([f"{tenths / 10:.1f}", f"{50 + 100 * math.asin(pearson) / math.pi:.0f}%"])
+        rows.append(
+            [f"{tenths / 10:.1f}", f"{50 + 100 * math.asin(pearson) / math.pi:.0f}%"]
+        )
     return rows
 
 
 def settings() -> Rows:
     """settings.csv, with the number of rows that the file of boxed's settings has."""
-    with gzip.open(DATA / "boxed_settings.csv.gz", "rt", encoding="utf-8", newline="") as file:
+    with gzip.open(
+        DATA / "boxed_settings.csv.gz", "rt", encoding="utf-8", newline=""
+    ) as file:
         tried = sum(1 for _ in csv.reader(file)) - 1
-    return [[cell.replace("{boxed}", f"{tried:,}") for cell in row] for row in read_csv("settings")]
+    return [
+        [cell.replace("{boxed}", f"{tried:,}") for cell in row]
+        for row in read_csv("settings")
+    ]
 
 
 def fed_languages() -> Rows:
     """fed_languages.csv, a line a judge, a column a language; the mean where there are all."""
-    rows = [dict(zip(LANGUAGES_HEAD, line, strict=True)) for line in read_csv("fed_languages")[1:]]
+    rows = [
+        dict(zip(LANGUAGES_HEAD, line, strict=True))
+        for line in read_csv("fed_languages")[1:]
+    ]
     languages = list(dict.fromkeys(row["language"] for row in rows))
     made = [["judge", "dialogues of each", *languages, "mean"]]
     for judge in dict.fromkeys(row["judge"] for row in rows):
@@ -156,7 +168,12 @@ def fed_languages() -> Rows:
         values = [float(by[name]["spearman"]) for name in languages]
         told = f"{sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else str(sizes[0])
         made.append(
-            [judge, told, *(f"{v:.2f}" for v in values), f"{sum(values) / len(values):.2f}"]
+            [
+                judge,
+                told,
+                *(f"{v:.2f}" for v in values),
+                f"{sum(values) / len(values):.2f}",
+            ]
         )
     return made
 
@@ -204,19 +221,27 @@ def take(run: Path, names: dict[str, str]) -> None:
         for figure in csv.DictReader(file):
             judge = names.get(figure["judge"], figure["judge"])
             row = rows.get((judge, figure["set"]))
-            if row is None or figure["dimension"] != "overall" or figure["level"] != "dialogue":
+            if (
+                row is None
+                or figure["dimension"] != "overall"
+                or figure["level"] != "dialogue"
+            ):
                 continue
             if figure["metric"] == "spearman":
                 row |= {"spearman": figure["value"], "n": figure["n"], "note": ""}
                 row |= {"low": figure["low"], "high": figure["high"]}
             elif figure["metric"] == "within_system":
                 row["within_system"] = figure["value"]
-    write_csv("overall", [head, *([row[name] for name in head] for row in rows.values())])
+    write_csv(
+        "overall", [head, *([row[name] for name in head] for row in rows.values())]
+    )
 
 
 def take_languages(run: Path, names: dict[str, str]) -> None:
     """Put ρ in each language of a set of ``run`` into fed_languages.csv, for ``names`` alone."""
-    kept = [line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()]
+    kept = [
+        line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()
+    ]
     with (run / "tables" / "slices.csv").open(encoding="utf-8", newline="") as file:
         for found in csv.DictReader(file):
             kind, _, language = found["slice"].partition(":")

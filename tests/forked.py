@@ -21,7 +21,10 @@ class Forked:
     """``work()`` in such a process, with Popen's methods; ``env`` is put over the environment."""
 
     def __init__(
-        self, work: Callable[[], object], env: Mapping[str, str] | None = None, stdin: bytes = b""
+        self,
+        work: Callable[[], object],
+        env: Mapping[str, str] | None = None,
+        stdin: bytes = b"",
     ) -> None:
         self.returncode: int | None = None
         self.files = [TemporaryFile() for _ in range(3)]  # noqa: SIM115
@@ -35,7 +38,9 @@ class Forked:
         code = 1
         try:
             gc.freeze()  # a collection would copy the parent's memory
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # as a shell starts it
+            signal.signal(
+                signal.SIGINT, signal.default_int_handler
+            )  # as a shell starts it
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for number, file in enumerate(self.files):
                 os.dup2(file.fileno(), number)
@@ -45,7 +50,9 @@ class Forked:
             logging.getLogger().handlers.clear()  # pytest's
             if "torch" in sys.modules:  # a pool of threads does not survive a fork
                 sys.modules["torch"].set_num_threads(1)
-            sys.meta_path[:] = [f for f in sys.meta_path if "assertion" not in type(f).__module__]
+            sys.meta_path[:] = [
+                f for f in sys.meta_path if "assertion" not in type(f).__module__
+            ]
             os.environ |= env
             work()
             code = 0
@@ -63,7 +70,9 @@ class Forked:
 
     def said(self, stream: int) -> str:
         """What it has written to 1 or 2."""
-        return os.pread(self.files[stream].fileno(), 1 << 27, 0).decode(errors="replace")
+        return os.pread(self.files[stream].fileno(), 1 << 27, 0).decode(
+            errors="replace"
+        )
 
     def poll(self, how: int = os.WNOHANG) -> int | None:
         if self.returncode is None and (status := os.waitpid(self.pid, how))[0]:

@@ -44,7 +44,9 @@ for line in sys.stdin:
 @cache
 def _parent() -> "subprocess.Popen[str]":
     command = [sys.executable, "-c", _PARENT]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
     atexit.register(process.kill)
     return process
 
@@ -55,7 +57,11 @@ def run_fresh(code: str, *words: object, folder: Path) -> CompletedProcess[str]:
     assert process.stdin is not None and process.stdout is not None
     with TemporaryDirectory() as streams:
         out, err = Path(streams) / "out", Path(streams) / "err"
-        request = {"code": code, "words": [*map(str, words)], "folder": str(folder.resolve())}
+        request = {
+            "code": code,
+            "words": [*map(str, words)],
+            "folder": str(folder.resolve()),
+        }
         request |= {"out": str(out), "err": str(err)}
         process.stdin.write(json.dumps(request) + "\n")
         process.stdin.flush()

@@ -71,11 +71,19 @@ class Hub:
 
     def medal(self, home: Path, *words: str, **env: str) -> CompletedProcess[str]:
         """The command ``medal`` in such a process."""
-        return self.run(home, "from medal_judges.cli import main; main()", *words, **env)
+        return self.run(
+            home, "from medal_judges.cli import main; main()", *words, **env
+        )
 
-    def run(self, home: Path, code: str, *words: str, **env: str) -> CompletedProcess[str]:
+    def run(
+        self, home: Path, code: str, *words: str, **env: str
+    ) -> CompletedProcess[str]:
         """``code`` in a new process whose Hub is this one and whose cache is ``home``."""
-        own = {"HF_ENDPOINT": self.address, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
+        own = {
+            "HF_ENDPOINT": self.address,
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_TOKEN": TOKEN,
+        }
         own |= {"HF_HOME": str(home), "HF_HUB_DISABLE_TELEMETRY": "1"} | env
 
         def work() -> None:
@@ -105,7 +113,11 @@ class Hub:
         return found
 
     def create(self, body: dict[str, Any], token: str | None) -> dict[str, Any]:
-        id = f"{body['organization']}/{body['name']}" if body.get("organization") else body["name"]
+        id = (
+            f"{body['organization']}/{body['name']}"
+            if body.get("organization")
+            else body["name"]
+        )
         if token is None:
             raise Failure(401, "", "Invalid username or password.")
         if id.startswith("closed/"):
@@ -134,7 +146,12 @@ class Hub:
         repo = self.repo(id, token)
         files = repo.commits[self.sha(repo, revision)]
         return [
-            {"type": "file", "path": k, "size": len(v), "oid": hashlib.sha1(v).hexdigest()}
+            {
+                "type": "file",
+                "path": k,
+                "size": len(v),
+                "oid": hashlib.sha1(v).hexdigest(),
+            }
             for k, v in files.items()
         ]
 
@@ -143,13 +160,20 @@ class Hub:
 
         def listed(refs: dict[str, str], kind: str) -> list[dict[str, str]]:
             return [
-                {"name": k, "ref": f"refs/{kind}/{k}", "targetCommit": v} for k, v in refs.items()
+                {"name": k, "ref": f"refs/{kind}/{k}", "targetCommit": v}
+                for k, v in refs.items()
             ]
 
         tags = listed(repo.tags, "tags")
-        return {"branches": listed(repo.branches, "heads"), "tags": tags, "converts": []}
+        return {
+            "branches": listed(repo.branches, "heads"),
+            "tags": tags,
+            "converts": [],
+        }
 
-    def commit(self, id: str, lines: list[dict[str, Any]], token: str | None) -> dict[str, Any]:
+    def commit(
+        self, id: str, lines: list[dict[str, Any]], token: str | None
+    ) -> dict[str, Any]:
         repo = self.repo(id, token)
         files = dict(repo.files)
         message = ""
@@ -164,30 +188,40 @@ class Hub:
             elif line["key"] == "deletedFile":
                 files.pop(value["path"])
         head = files.get("README.md", b"").decode().partition("\n---")[0]
-        for base in re.findall(r"^base_model: *(\S+)", head, re.MULTILINE):  # as the Hub does
+        for base in re.findall(
+            r"^base_model: *(\S+)", head, re.MULTILINE
+        ):  # as the Hub does
             if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", base):
                 raise Failure(400, "", f'"base_model" {base} is not a valid model id')
         sha = repo.commit(files, message)
         url = f"{self.address}/{id}/commit/{sha}"
         return {"success": True, "commitOid": sha, "commitUrl": url, "hookOutput": ""}
 
-    def file(self, id: str, revision: str, path: str, token: str | None) -> tuple[str, bytes]:
+    def file(
+        self, id: str, revision: str, path: str, token: str | None
+    ) -> tuple[str, bytes]:
         repo = self.repo(id, token)
         sha = self.sha(repo, revision)
         if repo.gated:
-            raise Failure(403 if token else 401, "GatedRepo", "Access to it is restricted")
+            raise Failure(
+                403 if token else 401, "GatedRepo", "Access to it is restricted"
+            )
         if path not in repo.commits[sha]:
             raise Failure(404, "EntryNotFound", "Entry not found")
         return sha, repo.commits[sha][path]
 
-    def preupload(self, id: str, body: dict[str, Any], token: str | None) -> dict[str, Any]:
+    def preupload(
+        self, id: str, body: dict[str, Any], token: str | None
+    ) -> dict[str, Any]:
         self.repo(id, token)
         modes = [
             (f["path"], "lfs" if f["path"].endswith(".safetensors") else "regular")
             for f in body["files"]
         ]
         return {
-            "files": [{"path": p, "uploadMode": m, "shouldIgnore": False} for p, m in modes],
+            "files": [
+                {"path": p, "uploadMode": m, "shouldIgnore": False} for p, m in modes
+            ],
             "shouldIgnore": False,
         }
 
@@ -198,7 +232,9 @@ class Hub:
         ]
         return {"transfer": "basic", "objects": upload}
 
-    def tag(self, id: str, target: str, body: dict[str, Any], token: str | None) -> dict[str, Any]:
+    def tag(
+        self, id: str, target: str, body: dict[str, Any], token: str | None
+    ) -> dict[str, Any]:
         repo = self.repo(id, token)
         if body["tag"] in repo.tags:
             raise Failure(409, "", "Reference already exists")
@@ -233,7 +269,9 @@ def _handler(hub: Hub) -> type[BaseHTTPRequestHandler]:
         def do_PUT(self) -> None:
             self._answer(self._put)
 
-        def _answer(self, make: Callable[[str, dict[str, list[str]], bytes], Any]) -> None:
+        def _answer(
+            self, make: Callable[[str, dict[str, list[str]], bytes], Any]
+        ) -> None:
             parts = urlsplit(self.path)
             path = unquote(parts.path)
             hub.asked.append(f"{self.command} {path}")

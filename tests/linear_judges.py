@@ -20,16 +20,24 @@ def random_head(kind: HeadName, width: int, seed: int = 0) -> FittedHead:
     if kind in ("ridge", "logistic"):
         middle = 0.5 if kind == "ridge" else 0.0
         averages = float(rng.normal() * 0.1), float(rng.normal() * 0.1)
-        return FittedHead.line(kind, rng.normal(size=width) * 0.3 / width**0.5, middle, averages)
+        return FittedHead.line(
+            kind, rng.normal(size=width) * 0.3 / width**0.5, middle, averages
+        )
     outputs = 3 if kind == "mlp_classifier" else 1
     shapes = [(width, 4), (4, outputs)]
-    layers = tuple((rng.normal(size=s) * 0.3, rng.normal(size=s[1]) * 0.1) for s in shapes)
+    layers = tuple(
+        (rng.normal(size=s) * 0.3, rng.normal(size=s[1]) * 0.1) for s in shapes
+    )
     classes = (0, 1, 2) if kind == "mlp_classifier" else ()
     return FittedHead(kind, layers, top=2, classes=classes)
 
 
 def random_judge(
-    base: Path, dimensions: Sequence[Dimension], *, name: str = "linear", **settings: Any
+    base: Path,
+    dimensions: Sequence[Dimension],
+    *,
+    name: str = "linear",
+    **settings: Any,
 ) -> LinearJudge:
     """A judge on ``base`` that no training has seen."""
     config = LinearConfig(**({"base": str(base), "max_tokens": 64} | settings))
@@ -46,7 +54,9 @@ def random_judge(
         if config.reply.half:
             made.half().float()
         for vectors in (made.positive, made.negative):
-            vectors.copy_(torch.nn.functional.normalize(torch.randn(vectors.shape), dim=-1))
+            vectors.copy_(
+                torch.nn.functional.normalize(torch.randn(vectors.shape), dim=-1)
+            )
         reader.reactions = made.requires_grad_(False)
     for number, dimension in enumerate(dimensions):
         kind = config.head_of(dimension.name, dimension.kind)

@@ -11,7 +11,10 @@ VOID = {"meta", "link", "br", "img", "input", "hr"}
 
 def page_text(write: Callable[[Path], object]) -> str:
     """The one page that ``write`` writes into a folder."""
-    with TemporaryDirectory() as folder, patch("medal_judges.report.page.write_figures"):
+    with (
+        TemporaryDirectory() as folder,
+        patch("medal_judges.report.page.write_figures"),
+    ):
         write(Path(folder))
         (page,) = Path(folder).glob("*.html")
         return page.read_text(encoding="utf-8")
@@ -30,7 +33,9 @@ class Tree(HTMLParser):
         self.close()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        assert len({name for name, _ in attrs}) == len(attrs), f"double attribute on {tag}: {attrs}"
+        assert len({name for name, _ in attrs}) == len(attrs), (
+            f"double attribute on {tag}: {attrs}"
+        )
         self.tags.append((tag, {name: value or "" for name, value in attrs}))
         if tag not in VOID:
             self.open.append(tag)

@@ -30,7 +30,9 @@ def picture(page: Path, profile: Path) -> bytes:
     try:
         browser.open(page, DESKTOP, "light")
         clip = {"x": 0, "y": 0, "width": DESKTOP, "height": HEIGHT, "scale": 1}
-        taken = browser.call("Page.captureScreenshot", clip=clip, captureBeyondViewport=True)
+        taken = browser.call(
+            "Page.captureScreenshot", clip=clip, captureBeyondViewport=True
+        )
     finally:
         browser.close()
     image = Image.open(io.BytesIO(base64.b64decode(taken["data"]))).convert("RGB")
@@ -46,7 +48,9 @@ def main(out: str = "docs/assets/page.png") -> None:
             (Path(folder) / name).write_bytes((WALKS / name).read_bytes())
         for command in COMMANDS.strip().splitlines():
             subprocess.run(command.split(), cwd=folder, check=True)
-        data = picture(Path(folder) / "report" / "report.html", Path(folder) / "profile")
+        data = picture(
+            Path(folder) / "report" / "report.html", Path(folder) / "profile"
+        )
     if len(data) > LARGEST:
         raise SystemExit(f"{out}: {len(data)} bytes, more than {LARGEST}")
     Path(out).write_bytes(data)

@@ -57,8 +57,12 @@ class Figures:
     comprehensions: int = 0
     ternaries: int = 0
     vague_names: Counter[str] = field(default_factory=Counter)
-    branches: dict[str, int] = field(default_factory=dict)  # of a function, by "file:line name"
-    private_functions: list[tuple[str, int]] = field(default_factory=list)  # name, lines
+    branches: dict[str, int] = field(
+        default_factory=dict
+    )  # of a function, by "file:line name"
+    private_functions: list[tuple[str, int]] = field(
+        default_factory=list
+    )  # name, lines
     uses: Counter[str] = field(default_factory=Counter)
     tokens_by_room: Counter[str] = field(default_factory=Counter)
 
@@ -108,7 +112,10 @@ def measure(root: Path = ROOT, folders: Sequence[str] = ()) -> Figures:
 
 def _tracked_files(root: Path) -> Iterator[str]:
     listing = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "*.py"], capture_output=True, text=True, check=True
+        ["git", "-C", str(root), "ls-files", "*.py"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     for name in listing.stdout.splitlines():
         path = root / name
@@ -135,7 +142,10 @@ def _add_file(figures: Figures, name: str, text: str) -> None:
 def _docstring_lines(tree: ast.Module) -> set[int]:
     lines = set()
     for node in ast.walk(tree):
-        if not isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS)) or not node.body:
+        if (
+            not isinstance(node, (ast.Module, ast.ClassDef, *_FUNCTIONS))
+            or not node.body
+        ):
             continue
         first = node.body[0]
         if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant):

@@ -28,14 +28,23 @@ LANGUAGES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     ),
     "ar": (
         ("أين طلبي؟ اشتريت المصباح قبل أسبوعين ولم يصل شيء.", "هذا ليس ما سألت عنه."),
-        ("نعتذر عن التأخير. غادر طردك المستودع هذا الصباح.", "يمكنك إعادته خلال ثلاثين يومًا."),
+        (
+            "نعتذر عن التأخير. غادر طردك المستودع هذا الصباح.",
+            "يمكنك إعادته خلال ثلاثين يومًا.",
+        ),
     ),
     "zh": (
-        ("我的订单在哪里？我两周前买的台灯还没有到。", "这不是我问的问题，请再查一次。"),
+        (
+            "我的订单在哪里？我两周前买的台灯还没有到。",
+            "这不是我问的问题，请再查一次。",
+        ),
         ("很抱歉让您久等，您的包裹今天早上已经发出。", "您可以在三十天内免费退货。"),
     ),
     "es": (
-        ("¿Dónde está mi pedido? Compré la lámpara hace dos semanas.", "No es lo que pregunté."),
+        (
+            "¿Dónde está mi pedido? Compré la lámpara hace dos semanas.",
+            "No es lo que pregunté.",
+        ),
         (
             "Lamento el retraso. Su paquete salió esta mañana del almacén.",
             "Puede devolverlo gratis.",
@@ -60,13 +69,21 @@ BROKEN: dict[str, Callable[[Message], bytes]] = {
     "null": lambda row: b"null",
     "no chat": lambda row: b'{"subject": "no chat", "status": "open"}',
     "id a flag": lambda row: json.dumps(row | {"id": True}).encode(),
-    "not UTF-8": lambda row: json.dumps(row | {"note": "X"}).encode().replace(b'"X"', b'"\xff"'),
+    "not UTF-8": lambda row: (
+        json.dumps(row | {"note": "X"}).encode().replace(b'"X"', b'"\xff"')
+    ),
     "half a pair": lambda row: json.dumps(row).encode()[:-1] + rb', "note": "\ud83d"}',
     "no number": lambda row: json.dumps(row | {"cost": float("nan")}).encode(),
-    "unknown role": lambda row: _with(row, {"role": "narrator", "content": "Later that day"}),
-    "unknown part": lambda row: _with(row, {"role": "user", "content": [{"type": "hologram"}]}),
+    "unknown role": lambda row: _with(
+        row, {"role": "narrator", "content": "Later that day"}
+    ),
+    "unknown part": lambda row: _with(
+        row, {"role": "user", "content": [{"type": "hologram"}]}
+    ),
     "part a list": lambda row: _with(row, {"role": "user", "content": [["7"]]}),
-    "content an object": lambda row: _with(row, {"role": "user", "content": {"type": "hologram"}}),
+    "content an object": lambda row: _with(
+        row, {"role": "user", "content": {"type": "hologram"}}
+    ),
     "no messages": lambda row: json.dumps(row | {"messages": []}).encode(),
     "messages a text": lambda row: json.dumps(row | {"messages": "gone"}).encode(),
     "nothing said": lambda row: json.dumps(
@@ -113,10 +130,18 @@ def write_support_log(
             broken = kinds[number // 33 % len(kinds)] if number % 33 == 16 else None
             counted: Counter[str] = Counter()
             row = _row(draw, number, counted)
-            if number % max(1, count // max(long, 1)) == 7 and broken is None and log.long < long:
+            if (
+                number % max(1, count // max(long, 1)) == 7
+                and broken is None
+                and log.long < long
+            ):
                 log.long += 1
-                row["messages"].append({"role": "user", "content": "so very long " * (size // 13)})
-                counted["turns merged into the one before"] += row["messages"][-2]["role"] == "user"
+                row["messages"].append(
+                    {"role": "user", "content": "so very long " * (size // 13)}
+                )
+                counted["turns merged into the one before"] += (
+                    row["messages"][-2]["role"] == "user"
+                )
             log.rows += 1
             if broken is not None:
                 log.broken[broken] += 1
@@ -128,7 +153,9 @@ def write_support_log(
             if number % 50 == 3:
                 del row["id"]
                 # Equal chats would have equal ids made of them.
-                row["messages"].append({"role": "user", "content": f"I am number {number}."})
+                row["messages"].append(
+                    {"role": "user", "content": f"I am number {number}."}
+                )
                 log.missing += 1
             elif number % 60 == 5 and ids:
                 row["id"] = draw.choice(ids)
@@ -145,7 +172,9 @@ def _row(draw: random.Random, number: int, folded: Counter[str]) -> Message:
     questions, answers = LANGUAGES[lang]
     messages: list[Message] = []
     if draw.random() < 0.6:
-        messages.append({"role": draw.choice(["system", "developer"]), "content": "You help."})
+        messages.append(
+            {"role": draw.choice(["system", "developer"]), "content": "You help."}
+        )
         folded["system prompts"] += 1
     for turn in range(1 if number % 70 == 9 else draw.randrange(1, 6)):
         question = _dressed(draw, draw.choice(questions), turn)
@@ -157,7 +186,9 @@ def _row(draw: random.Random, number: int, folded: Counter[str]) -> Message:
             folded["tool calls"] += 1
             folded["tool results"] += 1
         if draw.random() < 0.05:
-            messages.append({"role": "assistant", "content": draw.choice(["", "  \n", None])})
+            messages.append(
+                {"role": "assistant", "content": draw.choice(["", "  \n", None])}
+            )
             folded["empty turns left out"] += 1
         answer = _dressed(draw, draw.choice(answers), turn)
         messages.append({"role": "assistant", "content": _parts(draw, answer, folded)})
@@ -186,13 +217,19 @@ def _parts(draw: random.Random, text: str, folded: Counter[str]) -> object:
     parts: list[object] = [{"type": "text", "text": text}]
     if draw.random() < 0.3:
         folded["gaps [image]"] += 1
-        parts.insert(0, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}})
+        parts.insert(
+            0, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+        )
     return parts
 
 
 def _tools(draw: random.Random, key: str) -> list[Message]:
     arguments = json.dumps({"order": draw.randrange(10**6)})
-    call = {"id": key, "type": "function", "function": {"name": "find", "arguments": arguments}}
+    call = {
+        "id": key,
+        "type": "function",
+        "function": {"name": "find", "arguments": arguments},
+    }
     result = json.dumps([{"status": "sent"}] * draw.randrange(4))
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},

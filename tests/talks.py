@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.protocol import Continuation, LanguageModel, Likelihood, Message
+from medal_judges.models.llm.protocol import (
+    Continuation,
+    LanguageModel,
+    Likelihood,
+    Message,
+)
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.storage.jsonl import write_records
 
 
 def spoken(*texts: str) -> tuple[Turn, ...]:
-    return tuple(Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(texts))
+    return tuple(
+        Turn("assistant" if i % 2 else "user", text) for i, text in enumerate(texts)
+    )
 
 
 def said(*texts: str) -> list[dict[str, str]]:

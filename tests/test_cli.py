@@ -48,7 +48,9 @@ def test_help_is_plain_text_that_cuts_no_name_and_shows_an_example() -> None:
         text = CliRunner().invoke(app, [*words.split(), "--help"]).output
         assert text.startswith(f"Usage: medal {words}"), text
         usage = " ".join(text.split("\n\n")[0].split())
-        assert not re.search("[\U0001f100-\U0001faff]", text)  # rich makes one of `hf:ID:split`
+        assert not re.search(
+            "[\U0001f100-\U0001faff]", text
+        )  # rich makes one of `hf:ID:split`
         assert not re.search(r"[<>…│\\]|\[\[|INTEGER|list\[", text), text
         assert not re.search(r"[{}]|\[[a-z]", usage), usage
         assert max(map(len, text.splitlines())) <= 80
@@ -56,7 +58,9 @@ def test_help_is_plain_text_that_cuts_no_name_and_shows_an_example() -> None:
             for option in (*parameter.opts, *parameter.secondary_opts):
                 assert not option.startswith("-") or option in text, (words, option)
                 read += 1
-        assert getattr(command, "commands", None) or f"Example: medal {words}" in text, words
+        assert (
+            getattr(command, "commands", None) or f"Example: medal {words}" in text
+        ), words
     assert read > 200
 
 
@@ -114,10 +118,16 @@ SAME = {
 def test_an_option_means_the_same_in_every_command() -> None:
     found: dict[str, list[str]] = {name: [] for name in SAME}
     kinds: dict[str, set[bool]] = {name: set() for name in SAME}
-    options = [(w, o, p) for w, command in _commands() for p in command.params for o in p.opts]
+    options = [
+        (w, o, p) for w, command in _commands() for p in command.params for o in p.opts
+    ]
     for words, option, parameter in options:
         if option in SAME:
-            assert parameter.help.startswith(SAME[option]), (words, option, parameter.help)
+            assert parameter.help.startswith(SAME[option]), (
+                words,
+                option,
+                parameter.help,
+            )
             found[option].append(words)
             kinds[option].add(bool(parameter.multiple))
     assert all(len(commands) > 1 for commands in found.values()), found

@@ -39,7 +39,9 @@ class Run(Config):
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "run.yaml"
-    path.write_text("name: été\nseed: 3\noptimizer:\nheads: [{name: a}]\n", encoding="utf-8")
+    path.write_text(
+        "name: été\nseed: 3\noptimizer:\nheads: [{name: a}]\n", encoding="utf-8"
+    )
     return path
 
 
@@ -47,14 +49,19 @@ def test_file_then_overrides(file: Path) -> None:
     with_none = file.with_name("empty.yaml")
     with_none.write_text("optimizer: {warmup: 0.1}\n")
     assert load_config(Run, with_none).optimizer == Optimizer(warmup=0.1)
-    config = load_config(Run, file, ["optimizer.learning_rate=1e-5", "scales.de=2", "name=a=b"])
+    config = load_config(
+        Run, file, ["optimizer.learning_rate=1e-5", "scales.de=2", "name=a=b"]
+    )
     assert config.optimizer == Optimizer(learning_rate=1e-5)  # YAML reads 1e-5 as text
     assert config.scales == {"de": 2.0}
     assert config.name == "a=b"
     assert config.heads == (Head(name="a"),)
     given = ["optimizer.warmup=0", "heads.0.weight=3", "last.name=c"]
     config = load_config(Run, file, given)
-    assert (*config.heads, config.last) == (Head(name="a", weight=3), Head(name="c", weight=2))
+    assert (*config.heads, config.last) == (
+        Head(name="a", weight=3),
+        Head(name="c", weight=2),
+    )
 
 
 class Round(Config):
@@ -75,12 +82,20 @@ class Drawing(Config):
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("form={shape: round, radus: 2}", "unknown key 'form.radus'; did you mean 'radius'?"),
-        ("form={shape: square, side: wide}", "form.side: Input should be a valid number"),
+        (
+            "form={shape: round, radus: 2}",
+            "unknown key 'form.radus'; did you mean 'radius'?",
+        ),
+        (
+            "form={shape: square, side: wide}",
+            "form.side: Input should be a valid number",
+        ),
         ("form={shape: square, side: wide}", "form.side: Input should be 'auto'"),
     ],
 )
-def test_a_key_is_named_as_it_is_typed(override: str, words: str, tmp_path: Path) -> None:
+def test_a_key_is_named_as_it_is_typed(
+    override: str, words: str, tmp_path: Path
+) -> None:
     """Pydantic calls them form.round.radus, form.square.side.float, ..."""
     (tmp_path / "drawing.yaml").write_text("name: 2026-11-27\n")
     with pytest.raises(ConfigError) as caught:
@@ -91,14 +106,19 @@ def test_a_key_is_named_as_it_is_typed(override: str, words: str, tmp_path: Path
 def test_a_date_is_text(tmp_path: Path) -> None:
     (tmp_path / "drawing.yaml").write_text("name: 2026-11-27\n")
     assert load_config(Drawing, tmp_path / "drawing.yaml").name == "2026-11-27"
-    dated = load_config(Drawing, tmp_path / "drawing.yaml", ["name=2026-11-27T10:00:00Z"])
+    dated = load_config(
+        Drawing, tmp_path / "drawing.yaml", ["name=2026-11-27T10:00:00Z"]
+    )
     assert dated.name == "2026-11-27T10:00:00Z"
 
 
 # override -> words of the message
 BAD = {
     "sed=1": ["unknown key 'sed'", "'seed'"],
-    "optimizer.learning_rat=1": ["unknown key 'optimizer.learning_rat'", "'learning_rate'"],
+    "optimizer.learning_rat=1": [
+        "unknown key 'optimizer.learning_rat'",
+        "'learning_rate'",
+    ],
     "heads=[{name: a, wieght: 2}]": ["unknown key 'heads.0.wieght'", "'weight'"],
     "zzzz=1": ["unknown key 'zzzz'"],
     "seed=many": ["seed", "valid integer", "'many'"],
@@ -127,14 +147,20 @@ def test_a_wrong_setting_is_named(override: str, file: Path) -> None:
         (read_yaml, "- a\n- b\n", "expected a mapping of settings, got list"),
         (read_yaml, "", "expected a mapping of settings, got NoneType"),
         (read_yaml, "name: été", "not UTF-8"),
-        (load_rubric, "dimensions: [{name: x, kind: binary, low: 0, high: 2}]", "from 0 to 1"),
+        (
+            load_rubric,
+            "dimensions: [{name: x, kind: binary, low: 0, high: 2}]",
+            "from 0 to 1",
+        ),
         (load_rubric, "dimensions: [{name: x, colour: red}]", "colour"),
         (load_rubric, "dimensions: [x]", "mapping"),
         (load_rubric, "dimensions: [", "not valid YAML"),
         (load_rubric, "- a", "expected a mapping"),
     ],
 )
-def test_a_wrong_file(read: Callable[[Path], object], content: str, words: str, tmp_path: Path):
+def test_a_wrong_file(
+    read: Callable[[Path], object], content: str, words: str, tmp_path: Path
+):
     path = tmp_path / "x.yaml"
     path.write_text(content, encoding="latin-1")
     with pytest.raises(ConfigError, match=words):
@@ -153,7 +179,9 @@ def test_checking_a_config_twice_changes_nothing() -> None:
     for module in pkgutil.walk_packages(medal_judges.__path__, "medal_judges."):
         if ".integrations." not in module.name and not module.name.endswith("__main__"):
             import_module(module.name)
-    kinds = [kind for kind in _kinds(Config) if kind.__module__.startswith("medal_judges.")]
+    kinds = [
+        kind for kind in _kinds(Config) if kind.__module__.startswith("medal_judges.")
+    ]
     assert len(kinds) > 80
     for kind in kinds:
         assert not kind.__private_attributes__, kind

@@ -15,7 +15,13 @@ from medal_judges.config import load_config
 
 from .walks import ROOT, WALKS, steps
 
-LOADS = {"benchmark", "train", "generate", "data translate", "data compare-native"}  # a config
+LOADS = {
+    "benchmark",
+    "train",
+    "generate",
+    "data translate",
+    "data compare-native",
+}  # a config
 
 
 class Loaded(Exception):
@@ -24,17 +30,28 @@ class Loaded(Exception):
 
 def documented() -> Iterator[tuple[str, list[str], bool]]:
     """(file and command, its words, whether it is whole: not inside a sentence or a walk)."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(ROOT / "docs").rglob("*.md"),
+    ]
     for path in [*pages, *(ROOT / "configs").rglob("*.yaml")]:
         text = path.read_text(encoding="utf-8").replace("\\\n", " ")
         walked = "\n".join(step.shell for step in steps(text))
-        found = [(c, True) for c in re.findall(r"^(?: {4}|#  +)medal (.+)$", text, re.MULTILINE)]
+        found = [
+            (c, True)
+            for c in re.findall(r"^(?: {4}|#  +)medal (.+)$", text, re.MULTILINE)
+        ]
         found += [(c, False) for c in re.findall(r"^medal (.+)$", walked, re.MULTILINE)]
         found += [(c, False) for c in re.findall(r"`medal ([a-z][^`\n]*)`", text)]
         for command, whole in found:
             words = shlex.split(command.replace("...", "x"), comments=True)
-            ends = [i for i, word in enumerate(words) if re.match(r"[0-9]?>|[|;&<]", word)]
-            words = [word.rstrip(";,") for word in words[: min(ends, default=len(words))]]
+            ends = [
+                i for i, word in enumerate(words) if re.match(r"[0-9]?>|[|;&<]", word)
+            ]
+            words = [
+                word.rstrip(";,") for word in words[: min(ends, default=len(words))]
+            ]
             yield f"{path.name}: {command}", words, whole and "$" not in command
 
 
@@ -61,7 +78,11 @@ def test_every_documented_command_parses_and_its_config_loads(
         name, rest = words[0], words[1:]
         try:
             if rest and hasattr(known, "commands"):
-                known, name, rest = known.commands[rest[0]], f"{name} {rest[0]}", rest[1:]
+                known, name, rest = (
+                    known.commands[rest[0]],
+                    f"{name} {rest[0]}",
+                    rest[1:],
+                )
             known.make_context(name, list(rest))
         except Exception as error:  # a sentence may leave arguments out
             if whole or type(error).__name__ in ("KeyError", "NoSuchOption"):
@@ -75,17 +96,29 @@ def test_every_documented_command_parses_and_its_config_loads(
 
 
 @pytest.mark.slow
-def test_documented_commands_with_a_dry_run_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_documented_commands_with_a_dry_run_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     (tmp_path / "runs/medal_full").mkdir(parents=True)
     for place in ("chats.jsonl", "runs/medal_full/dialogues.jsonl"):
-        shutil.copy(WALKS / "labelled.jsonl" if "runs" not in place else WALKS / "v1.jsonl", place)
+        shutil.copy(
+            WALKS / "labelled.jsonl" if "runs" not in place else WALKS / "v1.jsonl",
+            place,
+        )
     shutil.copy(ROOT / "configs/prompts/medal.yaml", "mine_prompt.yaml")
     ran = 0
     for where, words, whole in documented():
-        asks = {"openai", "generate", "label"} & set(re.findall(r"\w+", " ".join(words)))
-        if whole and asks and words[0] in ("score", "label", "generate") and "NAME" not in where:
+        asks = {"openai", "generate", "label"} & set(
+            re.findall(r"\w+", " ".join(words))
+        )
+        if (
+            whole
+            and asks
+            and words[0] in ("score", "label", "generate")
+            and "NAME" not in where
+        ):
             own = (
                 ["contexts.scenes=embedded", "contexts.personas=embedded"]
                 if "generate" in asks

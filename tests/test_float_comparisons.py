@@ -22,10 +22,32 @@ if TYPE_CHECKING:
 TESTS = Path(__file__).parent
 NUMERIC = ("models", "training", "inference", "eval", "stats")  # folders
 # Attributes and keys that hold floats of a model, and methods that return some.
-SOURCES = {"scores", "distributions", "contributions", "logprobs", "raw", "logits", "spread"}
+SOURCES = {
+    "scores",
+    "distributions",
+    "contributions",
+    "logprobs",
+    "raw",
+    "logits",
+    "spread",
+}
 SOURCES |= {"last_hidden_state", "expected", "interval"}
-METHODS = {"score", "embed", "embed_texts", "in_context", "last_vectors", "sequence_vectors"}
-METHODS |= {"piece_sums", "units", "probabilities", "loglikelihood", "predict", "predict_proba"}
+METHODS = {
+    "score",
+    "embed",
+    "embed_texts",
+    "in_context",
+    "last_vectors",
+    "sequence_vectors",
+}
+METHODS |= {
+    "piece_sums",
+    "units",
+    "probabilities",
+    "loglikelihood",
+    "predict",
+    "predict_proba",
+}
 # Of Contributions: floats if the object before the dot is from a model.
 ACCOUNT = {"value", "turns", "baseline"}
 # Of an estimate, in float64: the default tolerance of approx is wide enough.
@@ -33,10 +55,51 @@ ESTIMATE = {"value", "low", "high", "p_value", "statistic"}
 STATISTICS = ("eval", "stats")
 LABELS = {"id", "turn"}  # keys without floats
 # Functions and methods whose result has the floats of their arguments.
-PASSING = {"list", "dict", "tuple", "sorted", "set", "float", "min", "max", "sum", "next", "iter"}
-PASSING |= {"zip", "array", "asarray", "tolist", "values", "items", "stack", "concatenate", "mean"}
-PASSING |= {"abs", "item", "double", "numpy", "cpu", "detach", "to_record", "reversed", "copy"}
-PASSING |= {"enumerate", "reshape", "ravel", "flatten", "get", "round", "to_unit", "from_unit"}
+PASSING = {
+    "list",
+    "dict",
+    "tuple",
+    "sorted",
+    "set",
+    "float",
+    "min",
+    "max",
+    "sum",
+    "next",
+    "iter",
+}
+PASSING |= {
+    "zip",
+    "array",
+    "asarray",
+    "tolist",
+    "values",
+    "items",
+    "stack",
+    "concatenate",
+    "mean",
+}
+PASSING |= {
+    "abs",
+    "item",
+    "double",
+    "numpy",
+    "cpu",
+    "detach",
+    "to_record",
+    "reversed",
+    "copy",
+}
+PASSING |= {
+    "enumerate",
+    "reshape",
+    "ravel",
+    "flatten",
+    "get",
+    "round",
+    "to_unit",
+    "from_unit",
+}
 EXACT = {"equal", "array_equal", "assert_array_equal"}
 CLOSE = {"approx", "isclose", "allclose", "assert_allclose", "assert_close"}
 TOLERANCES = {"abs", "rel", "atol", "rtol"}
@@ -59,7 +122,10 @@ def names_in(target: ast.AST) -> set[str]:
 
 def loop_targets(target: ast.expr, values: ast.expr) -> set[str]:
     """Returns the names of a loop over ``values`` that take its floats: not its numbers or keys."""
-    is_pairs = isinstance(values, ast.Call) and name_of(values.func) in {"enumerate", "items"}
+    is_pairs = isinstance(values, ast.Call) and name_of(values.func) in {
+        "enumerate",
+        "items",
+    }
     if is_pairs and isinstance(target, ast.Tuple):
         return names_in(target.elts[-1])
     return names_in(target)
@@ -72,7 +138,9 @@ class Floats:
     some; ``names`` are the variables of the function that is read.
     """
 
-    def __init__(self, helpers: set[str], attributes: set[str], methods: set[str]) -> None:
+    def __init__(
+        self, helpers: set[str], attributes: set[str], methods: set[str]
+    ) -> None:
         self.helpers, self.attributes, self.methods = helpers, attributes, methods
         self.names: set[str] = set()
 
@@ -88,7 +156,9 @@ class Floats:
                 return self._attribute(node)
             case ast.Subscript(slice=ast.Constant(value=str() as key)) if key in LABELS:
                 return False
-            case ast.Subscript(slice=ast.Constant(value=str() as key)) if key in self.attributes:
+            case ast.Subscript(slice=ast.Constant(value=str() as key)) if (
+                key in self.attributes
+            ):
                 return True
             case ast.Call():
                 return self._call(node)
@@ -127,7 +197,9 @@ class Floats:
     ) -> bool:
         outer = set(self.names)
         for loop in node.generators:
-            targets = loop_targets(loop.target, loop.iter) if self.holds(loop.iter) else set()
+            targets = (
+                loop_targets(loop.target, loop.iter) if self.holds(loop.iter) else set()
+            )
             self.names = (self.names - names_in(loop.target)) | targets
         element = node.value if isinstance(node, ast.DictComp) else node.elt
         is_float = self.holds(element)
@@ -145,7 +217,9 @@ class Floats:
 
     def _bind(self, node: ast.AST) -> None:
         match node:
-            case ast.Assign(targets=[ast.Tuple() as target], value=ast.Tuple() as value):
+            case ast.Assign(
+                targets=[ast.Tuple() as target], value=ast.Tuple() as value
+            ):
                 for name, part in zip(target.elts, value.elts, strict=False):
                     self.names |= names_in(name) if self.holds(part) else set()
             case ast.Assign() if self.holds(node.value):
@@ -161,7 +235,9 @@ class Floats:
     def returned_by(self, function: ast.FunctionDef) -> bool:
         """Returns whether ``function`` returns or yields floats of a model."""
         self.enter(function)
-        results = [n.value for n in ast.walk(function) if isinstance(n, ast.Return | ast.Yield)]
+        results = [
+            n.value for n in ast.walk(function) if isinstance(n, ast.Return | ast.Yield)
+        ]
         return self.among(results)
 
 
@@ -173,7 +249,9 @@ def is_close(node: ast.AST, *, by_default: bool) -> bool:
     named = [word.value for word in node.keywords if word.arg in TOLERANCES]
     if not named:
         return by_default
-    return any(not (isinstance(value, ast.Constant) and value.value == 0) for value in named)
+    return any(
+        not (isinstance(value, ast.Constant) and value.value == 0) for value in named
+    )
 
 
 def has_no_float(node: ast.expr) -> bool:
@@ -198,7 +276,9 @@ def rounded_constants(node: ast.expr) -> list[float]:
         case ast.List() | ast.Tuple() | ast.Set():
             return [number for part in node.elts for number in rounded_constants(part)]
         case ast.Dict():
-            return [number for part in node.values for number in rounded_constants(part)]
+            return [
+                number for part in node.values for number in rounded_constants(part)
+            ]
     return []
 
 
@@ -207,7 +287,9 @@ def is_one_value(side: ast.expr, floats: Floats) -> bool:
     match side:
         case ast.Call(func=ast.Name(id="len"), args=[ast.SetComp() as values]):
             return floats.holds(values)
-        case ast.Call(func=ast.Name(id="len"), args=[ast.Call(func=ast.Name(id="set")) as values]):
+        case ast.Call(
+            func=ast.Name(id="len"), args=[ast.Call(func=ast.Name(id="set")) as values]
+        ):
             return floats.holds(values)
     return False
 
@@ -221,7 +303,11 @@ def is_exact(node: ast.AST, floats: Floats, *, by_default: bool) -> bool:
     if not is_equality(node):
         return False
     sides = [node.left, *node.comparators]
-    if any(is_close(part, by_default=by_default) for side in sides for part in ast.walk(side)):
+    if any(
+        is_close(part, by_default=by_default)
+        for side in sides
+        for part in ast.walk(side)
+    ):
         return False
     has_one = any(isinstance(side, ast.Constant) and side.value == 1 for side in sides)
     if has_one and any(is_one_value(side, floats) for side in sides):
@@ -240,7 +326,9 @@ def has_rounded_constant(node: ast.AST) -> bool:
     if not is_equality(node):
         return False
     sides = [node.left, *node.comparators]
-    if any(is_close(part, by_default=True) for side in sides for part in ast.walk(side)):
+    if any(
+        is_close(part, by_default=True) for side in sides for part in ast.walk(side)
+    ):
         return False
     return any(map(rounded_constants, sides))
 
@@ -291,11 +379,15 @@ def exact_comparisons(sources: dict[Path, str]) -> Iterator[str]:
 
 def test_no_test_holds_floats_of_a_model_to_be_equal() -> None:
     paths = sorted(TESTS.rglob("*.py"))
-    found = list(exact_comparisons({p.relative_to(TESTS): p.read_text("utf-8") for p in paths}))
+    found = list(
+        exact_comparisons({p.relative_to(TESTS): p.read_text("utf-8") for p in paths})
+    )
     assert not found, "\n".join([HINT, *found])
 
 
-HELPER = "def numbers(judge):\n    return [j.scores['overall'] for j in judge.score([])]\n"
+HELPER = (
+    "def numbers(judge):\n    return [j.scores['overall'] for j in judge.score([])]\n"
+)
 FORBIDDEN = {
     "a score and a number": "assert one.scores['overall'] == 3",
     "two dicts of scores": "assert dict(one.scores) == other.scores",
@@ -345,7 +437,9 @@ def test_what_is_allowed(case: str) -> None:
 def test_a_helper_of_another_file_and_an_estimate() -> None:
     files = {
         Path("models/case.py"): HELPER,
-        Path("models/test_x.py"): "from .case import numbers\nassert numbers(judge) == wanted\n",
+        Path(
+            "models/test_x.py"
+        ): "from .case import numbers\nassert numbers(judge) == wanted\n",
         Path("stats/test_y.py"): "assert mean.value == 3\n",
         Path("reading/test_z.py"): "assert row.value == 3\n",
     }

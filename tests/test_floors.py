@@ -63,9 +63,13 @@ def _modules() -> dict[str, Path]:
     package = ROOT / "src" / PACKAGE
     files = [(path, path.relative_to(package)) for path in package.rglob("*.py")]
     for folder in LINKED:
-        files += [(path, path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.py")]
+        files += [
+            (path, path.relative_to(ROOT)) for path in (ROOT / folder).rglob("*.py")
+        ]
     return {
-        ".".join(relative.with_suffix("").parts).removesuffix("__init__").removesuffix("."): path
+        ".".join(relative.with_suffix("").parts)
+        .removesuffix("__init__")
+        .removesuffix("."): path
         for path, relative in files
     }
 
@@ -104,7 +108,9 @@ def _floor(module: str) -> int:
     best = ("", 0)
     for number, prefixes in enumerate(FLOORS):
         for prefix in prefixes:
-            if (module == prefix or module.startswith(f"{prefix}.")) and len(prefix) > len(best[0]):
+            if (module == prefix or module.startswith(f"{prefix}.")) and len(
+                prefix
+            ) > len(best[0]):
                 best = (prefix, number)
     return best[1]
 

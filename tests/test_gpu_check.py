@@ -12,7 +12,15 @@ import torch
 from gpu import encoder, language
 from gpu.checks import CHECKS
 from gpu.driver import SCRIPT, device_name, run_all, run_check, versions
-from gpu.measure import Agreement, Outcome, Row, Setting, attempt, forward_flops, outcome
+from gpu.measure import (
+    Agreement,
+    Outcome,
+    Row,
+    Setting,
+    attempt,
+    forward_flops,
+    outcome,
+)
 from gpu.models import ARCHITECTURES, dialogues, layers_that_fit
 from gpu.report import tables
 
@@ -20,7 +28,9 @@ from medal_judges.storage.jsonl import Journal
 
 from .forked import Forked
 
-no_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="for machines without a GPU")
+no_gpu = pytest.mark.skipif(
+    torch.cuda.is_available(), reason="for machines without a GPU"
+)
 
 
 @pytest.fixture(scope="session")
@@ -36,7 +46,9 @@ def lines(path: Path) -> list[Outcome]:
 def kept_outcome(check: str, row: Row) -> Outcome:
     """A line of this machine's journal."""
     state = row.state
-    return Outcome(check, "small", device_name(), versions(), "2026-01-01", 1.0, state, "", [row])
+    return Outcome(
+        check, "small", device_name(), versions(), "2026-01-01", 1.0, state, "", [row]
+    )
 
 
 # -- the checks -----------------------------------------------------------------------------------
@@ -91,7 +103,9 @@ def test_without_a_gpu_one_sentence_says_so() -> None:
 
 def test_a_check_over_its_limit_is_ended(small: Setting) -> None:
     found = run_check("agreement", small, device_name(), 0.3)
-    assert found.state == "failed" and found.said == "ended after 0 s" and found.rows == []
+    assert (
+        found.state == "failed" and found.said == "ended after 0 s" and found.rows == []
+    )
 
 
 def test_what_is_done_is_not_done_again_and_the_status_tells(
@@ -109,7 +123,9 @@ def test_what_is_done_is_not_done_again_and_the_status_tells(
     assert run_all(["agreement"], small, path, 0, fresh=True) == 3
     other = kept_outcome("qlora", Row("x")).to_record() | {"device": "another GPU"}
     Journal(path).append([other])
-    assert run_all(["qlora"], small, path, 0) == 3  # done on another device is not done here
+    assert (
+        run_all(["qlora"], small, path, 0) == 3
+    )  # done on another device is not done here
     assert len(lines(path)) == 3
 
 
@@ -128,16 +144,33 @@ def test_a_row_says_why_it_was_not_run() -> None:
     assert Agreement("x", float("nan"), 1.0).row().state == "failed"
 
 
-def test_the_document_holds_the_newest_rows_and_says_what_was_not_run(tmp_path: Path) -> None:
-    row = Row("plain", tokens_per_s=12345.6, share=0.414, memory_gib=71.26, said="a | b")
+def test_the_document_holds_the_newest_rows_and_says_what_was_not_run(
+    tmp_path: Path,
+) -> None:
+    row = Row(
+        "plain", tokens_per_s=12345.6, share=0.414, memory_gib=71.26, said="a | b"
+    )
     record = kept_outcome("lora", row).to_record() | {"form": "full", "device": "A GPU"}
     older = record | {"rows": []}
     path = tmp_path / "journal.jsonl"
-    Journal(path).append([older, record, kept_outcome("prefix", Row("tree")).to_record()])
+    Journal(path).append(
+        [older, record, kept_outcome("prefix", Row("tree")).to_record()]
+    )
     rows, runs = tables(CHECKS, lines(path))
-    assert ["LoRA on Qwen3-4B (`lora`)", "plain", "12,346", "41%", "71.3", "a / b"] in rows
-    of_cpu = [row for row in rows if "`prefix`" in row[0]]  # its row is of a CPU's small form
-    assert of_cpu == [["Follow-ups on Qwen3-4B, bf16 (`prefix`)", "", "", "", "", "not run"]]
+    assert [
+        "LoRA on Qwen3-4B (`lora`)",
+        "plain",
+        "12,346",
+        "41%",
+        "71.3",
+        "a / b",
+    ] in rows
+    of_cpu = [
+        row for row in rows if "`prefix`" in row[0]
+    ]  # its row is of a CPU's small form
+    assert of_cpu == [
+        ["Follow-ups on Qwen3-4B, bf16 (`prefix`)", "", "", "", "", "not run"]
+    ]
     assert len(rows) == 1 + len(CHECKS) and {len(row) for row in rows} == {6}
     ((day, device, told, names),) = runs[1:]
     assert (day, device, names) == ("2026-01-01", "A GPU", "lora") and "torch" in told
@@ -151,7 +184,11 @@ def test_operations_are_those_of_the_weights() -> None:
         config = about.config(about.small)
         with torch.device("meta"):
             network = AutoModel.from_config(config)
-        linear = sum(m.weight.numel() for m in network.modules() if isinstance(m, torch.nn.Linear))
+        linear = sum(
+            m.weight.numel()
+            for m in network.modules()
+            if isinstance(m, torch.nn.Linear)
+        )
         weights = forward_flops(config, 1) - forward_flops(config, 0)
         assert forward_flops(config, 0) == pytest.approx(2 * linear)
         assert weights > 0  # attention grows with the sequence
@@ -160,7 +197,11 @@ def test_operations_are_those_of_the_weights() -> None:
 def test_the_shapes_are_those_of_the_released_models() -> None:
     from transformers import AutoModel
 
-    billions = {"ModernBERT-base": 0.149, "ModernBERT-large": 0.395, "mmBERT-base": 0.307}
+    billions = {
+        "ModernBERT-base": 0.149,
+        "ModernBERT-large": 0.395,
+        "mmBERT-base": 0.307,
+    }
     for name, size in (billions | {"Qwen3-4B": 4.02}).items():
         about = ARCHITECTURES[name]
         with torch.device("meta"):

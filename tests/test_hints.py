@@ -24,7 +24,10 @@ JOINED = ('--role "{}={}"',)  # dialogues.py adds what it is in YAML
 def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """(line, text) of each string that is no docstring; ``{}`` stands for what is filled in."""
     if isinstance(tree, ast.JoinedStr):
-        parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in tree.values]
+        parts = [
+            part.value if isinstance(part, ast.Constant) else "{}"
+            for part in tree.values
+        ]
         yield tree.lineno, "".join(map(str, parts))
         for part in tree.values:
             if isinstance(part, ast.FormattedValue):
@@ -33,7 +36,9 @@ def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
     if isinstance(tree, ast.Constant) and isinstance(tree.value, str):
         yield tree.lineno, tree.value
     for child in ast.iter_child_nodes(tree):
-        is_statement = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+        is_statement = isinstance(child, ast.Expr) and isinstance(
+            child.value, ast.Constant
+        )
         if not is_statement:
             yield from texts(child)
 
@@ -43,7 +48,9 @@ def options_by_command() -> dict[str, set[str]]:
     options: dict[str, set[str]] = {}
 
     def add(name: str, command: Any) -> set[str]:
-        options[name] = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+        options[name] = {
+            o for p in command.params for o in (*p.opts, *p.secondary_opts)
+        }
         for word, inner in getattr(command, "commands", {}).items():
             options[name] |= add(f"{name} {word}", inner)
         return options[name]
@@ -54,13 +61,25 @@ def options_by_command() -> dict[str, set[str]]:
 
 
 OPTIONS = options_by_command()
-READERS = {name for name, options in OPTIONS.items() if "--column" in options and name != "data"}
+READERS = {
+    name
+    for name, options in OPTIONS.items()
+    if "--column" in options and name != "data"
+}
 # Where an error can be raised: the commands that reach the module. Those of cli/NAME.py are NAME.
 REACHED_BY: dict[str, set[str]] = {
     "src/medal_judges/reading/": READERS | {"train", "benchmark"},
     "src/medal_judges/records/dimension.py": {"report", "compare"},
     "src/medal_judges/storage/": {"score", "label", "generate", "data translate"},
-    "models/llm/cost.py": {"score", "label", "benchmark", "generate", "train", "trial", "align"},
+    "models/llm/cost.py": {
+        "score",
+        "label",
+        "benchmark",
+        "generate",
+        "train",
+        "trial",
+        "align",
+    },
     "training/": {"train"},
     "training/card/": {"push"},
     "data_prep/labelling.py": {"label"},
@@ -114,7 +133,9 @@ def lacking(module: str, text: str) -> list[str]:
                 wrong.append(f"medal {command} has no {option}")
         return ""
 
-    if OPTION.fullmatch(text) or text in JOINED:  # its name alone, for a command that has it
+    if (
+        OPTION.fullmatch(text) or text in JOINED
+    ):  # its name alone, for a command that has it
         return []
     rest = COMMAND.sub(check, FOREIGN.sub("", text))
     for option in OPTION.findall(rest):
@@ -139,7 +160,9 @@ def test_an_error_names_options_that_its_command_has() -> None:
                 continue
             for line, text in texts(ast.parse(path.read_text(encoding="utf-8"))):
                 count += bool(OPTION.search(text))
-                wrong += [f"{module}:{line}: {fault}" for fault in lacking(module, text)]
+                wrong += [
+                    f"{module}:{line}: {fault}" for fault in lacking(module, text)
+                ]
     assert not wrong, "\n".join(wrong)
     assert count > 150  # they were found
 
@@ -147,7 +170,8 @@ def test_an_error_names_options_that_its_command_has() -> None:
 def test_a_hint_says_what_an_option_is_in_yaml(tmp_path: Path) -> None:
     """The words that it says, put into the file, are what was missing."""
     chats = (
-        "conversation,role,content,score\n1,Kunde,hello,3\n1,Bot,hi,3\n2,Kunde,so,4\n2,Bot,no,4\n"
+        "conversation,role,content,score\n"
+        "1,Kunde,hello,3\n1,Bot,hi,3\n2,Kunde,so,4\n2,Bot,no,4\n"
     )
     (tmp_path / "chats.csv").write_text(chats)
     source = f"train: [{{source: {tmp_path / 'chats.csv'}, columns: COLUMNS}}]\n"
@@ -163,10 +187,15 @@ def test_a_hint_says_what_an_option_is_in_yaml(tmp_path: Path) -> None:
     assert refused.returncode == 2
     assert "--role (in YAML: format, columns, columns.roles)" in refused.stderr
     assert "--strict" not in refused.stderr
-    trained = train("{labels: {score: 'overall:1..5'}, roles: {Kunde: user, Bot: assistant}}")
+    trained = train(
+        "{labels: {score: 'overall:1..5'}, roles: {Kunde: user, Bot: assistant}}"
+    )
     assert trained.returncode == 0, trained.stderr
     scored = medal("score", tmp_path / "chats.csv", "--judge", "length", "--strict")
-    assert scored.returncode == 2 and "without --strict bad rows are skipped" in scored.stderr
+    assert (
+        scored.returncode == 2
+        and "without --strict bad rows are skipped" in scored.stderr
+    )
     (tmp_path / "columns.yaml").write_text("labels: {score: 'overall:1..'}\n")
     words = ("--columns", tmp_path / "columns.yaml", "--judge", "length")
     labelled = medal("score", tmp_path / "chats.csv", *words)

@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medal_judges import Judge, read_dialogues, read_judgements, score_file, write_judgements
+from medal_judges import (
+    Judge,
+    read_dialogues,
+    read_judgements,
+    score_file,
+    write_judgements,
+)
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.report.conversations import collect
@@ -33,7 +39,9 @@ COUNT = 40
 def chats(count: int = COUNT, first: int = 0) -> list[Row]:
     rows = []
     for number in range(first, first + count):
-        texts = said(f"Question {number}?", "word " * (1 + number % 9), "Thanks.", "Gladly. " * 2)
+        texts = said(
+            f"Question {number}?", "word " * (1 + number % 9), "Thanks.", "Gladly. " * 2
+        )
         rows.append({"id": f"c{number - first}", "lang": "en", "dialogue": texts})
     return rows
 
@@ -49,7 +57,9 @@ def rated(rows: Sequence[Row], **more: Any) -> list[Row]:
 
 
 def write(name: str, rows: Sequence[Row]) -> str:
-    Path(name).write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    Path(name).write_text(
+        "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+    )
     return name
 
 
@@ -62,7 +72,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The scores of the chats, by dialogue and by turn."""
     monkeypatch.chdir(tmp_path)
     write("chats.jsonl", chats())
-    score_file("chats.jsonl", "length", "scores.jsonl", ScoreOptions(dimensions=["overall"]))
+    score_file(
+        "chats.jsonl", "length", "scores.jsonl", ScoreOptions(dimensions=["overall"])
+    )
     turns = ScoreOptions(dimensions=["overall"], level="turn")
     score_file("chats.jsonl", "length", "turns.jsonl", turns)
     return tmp_path
@@ -86,13 +98,37 @@ ONE, TWO = talk("Hi!", "Hello!", id="a"), talk("Hi!", "Go away!", id="a")
     [
         ([ONE], [key(ONE)], [[0]]),
         ([ONE], [key(TWO)], [[]]),
-        ([replace(ONE, meta={"x": 1}, lang="de")], [key(ONE)], [[0]]),  # metadata is no chat
-        ([talk(" Hi!\r\n", "Hello! ", id="a")], [key(ONE)], [[0]]),  # nor is white space
-        ([talk("cafe\u0301", "Hello!", id="a")], [key(talk("caf\u00e9", "Hello!", id="a"))], [[0]]),
-        ([replace(ONE, turns=(*spoken("Hi!", ""), *spoken("", "Hello!")))], [key(ONE)], [[0]]),
-        ([replace(ONE, turns=turns("user Hi!", "user", "assistant Hello!"))], [key(ONE)], [[0]]),
+        (
+            [replace(ONE, meta={"x": 1}, lang="de")],
+            [key(ONE)],
+            [[0]],
+        ),  # metadata is no chat
+        (
+            [talk(" Hi!\r\n", "Hello! ", id="a")],
+            [key(ONE)],
+            [[0]],
+        ),  # nor is white space
+        (
+            [talk("cafe\u0301", "Hello!", id="a")],
+            [key(talk("caf\u00e9", "Hello!", id="a"))],
+            [[0]],
+        ),
+        (
+            [replace(ONE, turns=(*spoken("Hi!", ""), *spoken("", "Hello!")))],
+            [key(ONE)],
+            [[0]],
+        ),
+        (
+            [replace(ONE, turns=turns("user Hi!", "user", "assistant Hello!"))],
+            [key(ONE)],
+            [[0]],
+        ),
         ([replace(ONE, turns=turns("user Hi! assistant: Hello!"))], [key(ONE)], [[]]),
-        ([talk("Hallo!", "Hallo!", id="a")], [key(ONE)], [[]]),  # a translation is another chat
+        (
+            [talk("Hallo!", "Hallo!", id="a")],
+            [key(ONE)],
+            [[]],
+        ),  # a translation is another chat
         ([ONE], [ScoreKey("a", None, None)], [[0]]),
         ([talk(id="a")], [key(ONE)], [[0]]),  # a label without a chat
         ([ONE, TWO], [ScoreKey("a", None, None)], [[0], []]),
@@ -101,7 +137,10 @@ ONE, TWO = talk("Hi!", "Hello!", id="a"), talk("Hi!", "Go away!", id="a")
 def test_the_same_roles_and_words_are_the_same_chat(
     labels: list[Any], scores: list[ScoreKey], expected: list[list[int]]
 ) -> None:
-    assert join_labels([label(dialogue) for dialogue in labels], scores).score_rows == expected
+    assert (
+        join_labels([label(dialogue) for dialogue in labels], scores).score_rows
+        == expected
+    )
 
 
 def test_ids_that_are_repeated_are_joined_by_their_chats() -> None:
@@ -141,17 +180,24 @@ def test_above_one_in_twenty_is_an_error(other: int, refused: bool) -> None:
     others = [label(talk("Hi!", id=f"c{number}")) for number in range(other)]
     joined = JoinedLabels([[0]] * (100 - other), others)
     if refused:
-        with pytest.raises(MedalError, match=r"of 6 of 100 chats are of other .* and 1 more"):
+        with pytest.raises(
+            MedalError, match=r"of 6 of 100 chats are of other .* and 1 more"
+        ):
             joined.notes("people.jsonl")
     elif other:
-        assert "left out: 5 (people.jsonl: c0, c1, c2, c3, c4)" in joined.notes("people.jsonl")[0]
+        assert (
+            "left out: 5 (people.jsonl: c0, c1, c2, c3, c4)"
+            in joined.notes("people.jsonl")[0]
+        )
     else:
         assert joined.notes("people.jsonl") == []
 
 
 def changed(rows: list[Row], count: int) -> list[Row]:
     """The rows, the first ``count`` of them with another chat."""
-    return [row | {"dialogue": said("Who?", "Me.")} for row in rows[:count]] + rows[count:]
+    return [row | {"dialogue": said("Who?", "Me.")} for row in rows[:count]] + rows[
+        count:
+    ]
 
 
 def report(people: str) -> tuple[int, str]:
@@ -195,20 +241,32 @@ def test_texts_beside_scores_are_those_that_were_scored(no_figure_files: None) -
         done = medal("report", scores, "--chats", "few.jsonl", "--out", "page")
         assert done.returncode == 0, done.stderr
         unknown = {"scores.jsonl": "2 of 40", "turns.jsonl": "4 of 80"}[scores]
-        assert f"{unknown} rows have no chat, by id and text" in " ".join(done.stdout.split())
-    done = medal("report", "scores.jsonl", "--chats", write("all.jsonl", changed(chats(), 40)))
-    assert done.returncode == 2 and "no chat of the scores is among the chats" in done.stderr
+        assert f"{unknown} rows have no chat, by id and text" in " ".join(
+            done.stdout.split()
+        )
+    done = medal(
+        "report", "scores.jsonl", "--chats", write("all.jsonl", changed(chats(), 40))
+    )
+    assert (
+        done.returncode == 2
+        and "no chat of the scores is among the chats" in done.stderr
+    )
     rows = np.arange(40)
     judgements = list(read_judgements("scores.jsonl"))
     texts = collect(rows, judgements, read_dialogues("few.jsonl"))
-    assert [bool(texts[row].turns) for row in rows.tolist()] == [False] * 2 + [True] * 38
+    assert [bool(texts[row].turns) for row in rows.tolist()] == [False] * 2 + [
+        True
+    ] * 38
 
 
 def test_turn_labels_of_other_chats_are_refused() -> None:
     rows = [row | {"dialogue": row["dialogue"][:2]} for row in chats()]
     people = write("turns_rated.jsonl", rated(rows, level="turn"))
     done = medal("report", "turns.jsonl", "--human", people)
-    assert done.returncode == 0 and "40 of 80 judged turns have human labels" in done.stdout
+    assert (
+        done.returncode == 0
+        and "40 of 80 judged turns have human labels" in done.stdout
+    )
     people = write("others.jsonl", rated(changed(rows, 9), level="turn"))
     done = medal("report", "turns.jsonl", "--human", people)
     assert done.returncode == 2 and "of 9 of 40 chats" in done.stderr
@@ -226,7 +284,12 @@ def test_a_whole_chat_fits_scores_by_turn() -> None:
 def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     first, second = chats(20), chats(20, first=20)
     write("glued.jsonl", first + second)
-    score_file("glued.jsonl", "length", "glued_scores.jsonl", ScoreOptions(dimensions=["overall"]))
+    score_file(
+        "glued.jsonl",
+        "length",
+        "glued_scores.jsonl",
+        ScoreOptions(dimensions=["overall"]),
+    )
     shuffled = rated(second + first)
     random.Random(0).shuffle(shuffled)
     rows = list(read_labelled(write("glued_rated.jsonl", shuffled)))
@@ -236,21 +299,28 @@ def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
         assert row.dialogue.chat_hash == judgement.chat
     done = medal("report", "glued_scores.jsonl", "--human", "glued_rated.jsonl")
     assert "40 of 40 conversations have human labels" in done.stdout
-    bare = [replace(judgement, chat=None) for judgement in read_judgements("glued_scores.jsonl")]
+    bare = [
+        replace(judgement, chat=None)
+        for judgement in read_judgements("glued_scores.jsonl")
+    ]
     write_judgements("bare.jsonl", bare)
     done = medal("report", "bare.jsonl", "--human", "glued_rated.jsonl")
     assert done.returncode == 2 and "of 40 of 40 chats" in done.stderr
 
 
 def test_scores_without_chats_are_joined_by_id_and_said() -> None:
-    bare = [replace(judgement, chat=None) for judgement in read_judgements("scores.jsonl")]
+    bare = [
+        replace(judgement, chat=None) for judgement in read_judgements("scores.jsonl")
+    ]
     write_judgements("bare.jsonl", bare)
     done = medal("report", "bare.jsonl", "--human", write("own.jsonl", rated(chats())))
     text = " ".join(done.stdout.split())
     assert "by id alone, because a side lacks the chats: 40 (own.jsonl)" in text
 
 
-def test_a_student_learns_the_scores_of_its_own_chats(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_student_learns_the_scores_of_its_own_chats(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     write("few.jsonl", changed(chats(), 2))
     with caplog.at_level(logging.WARNING):
         rows = load_entry(DataEntry(source="few.jsonl", labels="scores.jsonl"), 0)
@@ -263,11 +333,18 @@ def test_a_student_learns_the_scores_of_its_own_chats(caplog: pytest.LogCaptureF
 def test_predictions_without_a_scale_need_a_rubric() -> None:
     write("own.jsonl", rated(chats()))
     rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
-    write("scores.jsonl", [{k: v for k, v in row.items() if k != "dimensions"} for row in rows])
+    write(
+        "scores.jsonl",
+        [{k: v for k, v in row.items() if k != "dimensions"} for row in rows],
+    )
     code, text = benchmark("own.jsonl")
     assert code == 2 and "the good end of overall is stated" in " ".join(text.split())
     assert "add rubric: NAME, or rubric: FILE.yaml with these lines" in text
-    config = Path("b.yaml").read_text().replace("path: scores", "rubric: overall, path: scores")
+    config = (
+        Path("b.yaml")
+        .read_text()
+        .replace("path: scores", "rubric: overall, path: scores")
+    )
     Path("b.yaml").write_text(config)
     assert medal("benchmark", "--config", "b.yaml").returncode == 0
 
@@ -275,7 +352,11 @@ def test_predictions_without_a_scale_need_a_rubric() -> None:
 def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:
     """What align, trial and benchmark keep of a run, and join to rows in their order."""
     dialogues = list(read_dialogues("chats.jsonl"))
-    judge, out, options = Judge.from_pretrained("length"), Path("kept.jsonl"), ScoreOptions()
+    judge, out, options = (
+        Judge.from_pretrained("length"),
+        Path("kept.jsonl"),
+        ScoreOptions(),
+    )
     judgements = judge_once(judge, dialogues, out, options, data="d")
     assert judge_once(judge, dialogues, out, options, data="d") == judgements
     lines = out.read_text().splitlines(keepends=True)
@@ -286,7 +367,9 @@ def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:
         [*lines[:3], json.dumps(other) + "\n", *lines[4:]],
     ):
         out.write_text("".join(spoilt))
-        with pytest.raises(MedalError, match=r"kept.jsonl does not hold the scores of these chats"):
+        with pytest.raises(
+            MedalError, match=r"kept.jsonl does not hold the scores of these chats"
+        ):
             judge_once(judge, dialogues, out, options, data="d")
 
 
@@ -296,7 +379,10 @@ def test_labels_in_another_form_of_file_are_of_the_same_chat() -> None:
     for row in chats():
         number = int(row["id"][1:])
         user, assistant, *rest = row["dialogue"]
-        more = {"role": "user", "content": f"It is \u201curgent\u201d,\n number {number}."}
+        more = {
+            "role": "user",
+            "content": f"It is \u201curgent\u201d,\n number {number}.",
+        }
         empty = {"role": "assistant", "content": ""}
         rows.append(row | {"dialogue": [user, more, empty, assistant, *rest]})
         for turn in (user, more, empty, assistant, *rest):

@@ -17,7 +17,9 @@ def ids(journal: Journal) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_what_a_kill_left_of_a_line_is_dropped_at_every_byte(tmp_path: Path, name: str) -> None:
+def test_what_a_kill_left_of_a_line_is_dropped_at_every_byte(
+    tmp_path: Path, name: str
+) -> None:
     whole = Journal(tmp_path / name)
     assert ids(whole) == []
     whole.append({"id": f"d{n}", "text": "é" * n} for n in range(3))

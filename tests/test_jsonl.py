@@ -17,8 +17,13 @@ from medal_judges.storage.judgements import read_judgements
 
 
 def line(id: object = "a", **fields: Any) -> str:
-    turns = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi there"}]
-    return json.dumps({"id": id, "lang": "en", "dialogue": turns} | fields, ensure_ascii=False)
+    turns = [
+        {"role": "user", "content": "Hello"},
+        {"role": "assistant", "content": "Hi there"},
+    ]
+    return json.dumps(
+        {"id": id, "lang": "en", "dialogue": turns} | fields, ensure_ascii=False
+    )
 
 
 def write(path: Path, *lines: str, end: str = "\n") -> Path:
@@ -36,7 +41,9 @@ ODD: dict[str, dict[str, Any]] = {
     "no language": {"lang": None},
     "blank language": {"lang": "  "},
     "empty turns": {"dialogue": talk("", " ", "")},
-    "two turns of one role": {"dialogue": [*talk("a", "b"), *talk("c", first="assistant")]},
+    "two turns of one role": {
+        "dialogue": [*talk("a", "b"), *talk("c", first="assistant")]
+    },
     "ends on a user turn": {"dialogue": talk("a", "b", "c")},
     "only user turns": {"dialogue": talk("a")},
     "200 turns": {"dialogue": talk(*map(str, range(200)))},
@@ -51,7 +58,9 @@ ODD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", ODD)
 @pytest.mark.parametrize("ending", ["", ".gz"])
-def test_real_logs_load_and_come_back_the_same(name: str, ending: str, tmp_path: Path) -> None:
+def test_real_logs_load_and_come_back_the_same(
+    name: str, ending: str, tmp_path: Path
+) -> None:
     source = write(tmp_path / "in.jsonl", line(**ODD[name]))
     (found,) = read_dialogues(source)
     copy = tmp_path / f"out.jsonl{ending}"
@@ -78,9 +87,16 @@ BROKEN = {
         "'user' or 'assistant'",
         "'system'",
     ],
-    line(dialogue=[{"role": ["user"], "content": "b"}]): ["'dialogue[0].role'", "['user']"],
+    line(dialogue=[{"role": ["user"], "content": "b"}]): [
+        "'dialogue[0].role'",
+        "['user']",
+    ],
     line(dialogue=[{"role": "user"}]): ["'dialogue[0].content'", "a value", "None"],
-    line(dialogue=[{"role": "user", "content": ["b"]}]): ["'dialogue[0].content'", "a text", "b"],
+    line(dialogue=[{"role": "user", "content": ["b"]}]): [
+        "'dialogue[0].content'",
+        "a text",
+        "b",
+    ],
     line(lang=5): ["'lang'", "ISO 639-1", "5"],
     line(source=5): ["'source'", "a text", "5"],
     line(models="gpt"): ["'models'", "an object", "'gpt'"],
@@ -120,7 +136,10 @@ def test_a_broken_line_is_named_or_skipped(broken: str, tmp_path: Path) -> None:
 
 
 def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
-    first, second = Judgement("a", "j", {"overall": 3.0}), Judgement("a", "j", {}, turn=1)
+    first, second = (
+        Judgement("a", "j", {"overall": 3.0}),
+        Judgement("a", "j", {}, turn=1),
+    )
     path = tmp_path / "out.jsonl"
     write_records(path, [first, second])
     assert list(read_judgements(path)) == [first, second]
@@ -159,7 +178,9 @@ def test_a_damaged_gzip_file_is_an_error_even_when_skipping(
 
 @pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])
 def test_no_such_file(name: str, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no such file|cannot be opened: Is a directory"):
+    with pytest.raises(
+        DataError, match=r"no such file|cannot be opened: Is a directory"
+    ):
         list(read_dialogues(tmp_path / name))
 
 
@@ -175,7 +196,9 @@ def breaking_off() -> Iterator[Dialogue]:
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
-def test_a_failed_write_leaves_the_old_file_and_nothing_else(name: str, tmp_path: Path) -> None:
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    name: str, tmp_path: Path
+) -> None:
     path = tmp_path / "new" / name
     write_records(path, [Dialogue("old", (Turn("user", "x"),))])
     before = path.read_bytes()

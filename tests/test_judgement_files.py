@@ -9,16 +9,33 @@ from typing import Any
 import pytest
 from tests.scales import SCALES
 
-from medal_judges import Judgement, read_frame, read_judgements, to_frame, write_judgements
+from medal_judges import (
+    Judgement,
+    read_frame,
+    read_judgements,
+    to_frame,
+    write_judgements,
+)
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.records.judgement import Contributions
 from medal_judges.storage.files import is_table
 from medal_judges.storage.judgements import holds_judgements
 
 HOSTILE = (
-    "=1+1", "-5abc", "+x", "@sum", "a,b", 'he said "no"', "two\nlines", "你好 🙂", "\ttab", "'",
-)  # fmt: skip
-PLAIN = Judgement("d1", "judge:length", {"overall": 3.25, "unsafe": None}, failure="no answer")
+    "=1+1",
+    "-5abc",
+    "+x",
+    "@sum",
+    "a,b",
+    'he said "no"',
+    "two\nlines",
+    "你好 🙂",
+    "\ttab",
+    "'",
+)
+PLAIN = Judgement(
+    "d1", "judge:length", {"overall": 3.25, "unsafe": None}, failure="no answer"
+)
 
 
 def random_judgement(draw: random.Random, number: int) -> Judgement:
@@ -34,7 +51,9 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
     return Judgement(
         id=f"{draw.choice(HOSTILE)}{number}",
         judge="judge:x|base:ä",
-        scores={name: maybe(number_of()) for name in ("overall", "failure", "overall.low")},
+        scores={
+            name: maybe(number_of()) for name in ("overall", "failure", "overall.low")
+        },
         turn=maybe(draw.randrange(9)),
         distributions=maybe({"overall": chances}, {}),
         explanation=maybe(draw.choice(HOSTILE)),
@@ -44,7 +63,11 @@ def random_judgement(draw: random.Random, number: int) -> Judgement:
         contributions=maybe({"overall": Contributions((0.5, number_of()), 3.0)}, {}),
         transient=draw.random() < 0.5,
         details=maybe(
-            {"overall": {"value": number_of()} | maybe({"interval": [1.5, number_of()]}, {})}, {}
+            {
+                "overall": {"value": number_of()}
+                | maybe({"interval": [1.5, number_of()]}, {})
+            },
+            {},
         ),
         unknown_language=maybe("fi"),
         chat=maybe("0123456789ab"),
@@ -75,18 +98,30 @@ def test_everything_comes_back(tmp_path: Path, name: str) -> None:
 
 
 def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> None:
-    rows = [replace(PLAIN, id=f"{text}{i}", failure=text) for i, text in enumerate(HOSTILE)]
-    named = [replace(row, meta={"=evil()": text}) for row, text in zip(rows, HOSTILE, strict=True)]
+    rows = [
+        replace(PLAIN, id=f"{text}{i}", failure=text) for i, text in enumerate(HOSTILE)
+    ]
+    named = [
+        replace(row, meta={"=evil()": text})
+        for row, text in zip(rows, HOSTILE, strict=True)
+    ]
     assert write_judgements(tmp_path / "x.csv", named) == len(HOSTILE)
     write_judgements(tmp_path / "x.csv.gz", named)
     with (tmp_path / "x.csv").open(newline="") as stream:
         head, *cells = list(csv.reader(stream))
     assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()"]
     assert cells[0] == ["'=1+10", "", "judge:length", "3.25", "", "'=1+1", "'=1+1"]
-    assert not [c for row in cells for c in row if c.startswith(("=", "+", "-", "@", "\t", "\r"))]
+    assert not [
+        c
+        for row in cells
+        for c in row
+        if c.startswith(("=", "+", "-", "@", "\t", "\r"))
+    ]
     for name in ("x.csv", "x.csv.gz"):
         for read in (read_frame, lambda path: list(read_judgements(path))):
-            with pytest.raises(DataError, match=r"only a part of the judgements") as refused:
+            with pytest.raises(
+                DataError, match=r"only a part of the judgements"
+            ) as refused:
                 read(tmp_path / name)
             assert f"{name}.jsonl" in str(refused.value.hint)
         assert holds_judgements(tmp_path / name)
@@ -96,7 +131,9 @@ def test_other_tables_are_refused(tmp_path: Path) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    parquet.write_table(pyarrow.table({"id": ["a"], "overall": [3.0]}), tmp_path / "x.parquet")
+    parquet.write_table(
+        pyarrow.table({"id": ["a"], "overall": [3.0]}), tmp_path / "x.parquet"
+    )
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     for name in ("x.parquet", "broken.parquet", "none.parquet"):
         for read in (read_frame, lambda path: list(read_judgements(path))):
@@ -123,8 +160,15 @@ def test_a_table_has_typed_columns() -> None:
         *("unsafe.low", "unsafe.high", "failure", "version"),
     ]
     assert frame["overall"].mean() == 3.25 and frame["turn"].max() == 3
-    assert frame["unsafe.low"].tolist()[1] == 0.2 and frame["unsafe.high"].tolist()[1] == 0.8
+    assert (
+        frame["unsafe.low"].tolist()[1] == 0.2
+        and frame["unsafe.high"].tolist()[1] == 0.8
+    )
     assert frame["unsafe.uncertainty"].isna().tolist() == [True, False]
     assert str(frame["version"].dtype) == "Int64"
     dimensions = {"overall": "overall", "unsafe": "unsafe"}
-    assert frame.attrs == {"dimensions": dimensions, "meta": {"version": "version"}, "rubric": []}
+    assert frame.attrs == {
+        "dimensions": dimensions,
+        "meta": {"version": "version"},
+        "rubric": [],
+    }

@@ -36,21 +36,37 @@ ENGLISH = (
         (ENGLISH, "en"),
         (("请问我的订单在哪里？", "您的订单明天到。"), "zh"),
         (("注文はどこですか？", "明日届きます。"), "ja"),
-        (("Hvor er ordren min? Jeg kjøpte den for to uker siden.", "Den kommer i morgen."), "no"),
+        (
+            (
+                "Hvor er ordren min? Jeg kjøpte den for to uker siden.",
+                "Den kommer i morgen.",
+            ),
+            "no",
+        ),
         (("Ok", "Ok"), None),
         (("Hi", "[image]"), None),
-        (("12345 67890", "https://example.org/a/very/long/address/without/any/words"), None),
+        (
+            (
+                "12345 67890",
+                "https://example.org/a/very/long/address/without/any/words",
+            ),
+            None,
+        ),
         ((SPANISH[0], ENGLISH[1]), None),  # each in a language of their own
         ((SPANISH[0], SPANISH[1], *ENGLISH, *ENGLISH), None),  # changes in the middle
         (('<div class="message" style="color: red">请问我的订单在哪里？</div>',), "zh"),
         ((), None),
     ],
 )
-def test_a_chat_is_in_a_language_or_it_cannot_be_told(turns: tuple[str, ...], language: str | None):
+def test_a_chat_is_in_a_language_or_it_cannot_be_told(
+    turns: tuple[str, ...], language: str | None
+):
     assert detected_language(talk(*turns)) == language
 
 
-@pytest.mark.parametrize("name", ["xdial_conture_dialogue.jsonl.gz", "xdial_fed_dialogue.jsonl.gz"])
+@pytest.mark.parametrize(
+    "name", ["xdial_conture_dialogue.jsonl.gz", "xdial_fed_dialogue.jsonl.gz"]
+)
 def test_human_chats_in_ten_languages(name: str) -> None:
     data = os.environ.get("MEDAL_JUDGES_DATA")
     if not data:
@@ -69,9 +85,21 @@ def test_human_chats_in_ten_languages(name: str) -> None:
 @pytest.mark.parametrize(
     "value, code",
     [
-        *[("zh-CN", "zh"), ("ja_JP", "ja"), ("EN-us", "en"), ("es-419", "es"), ("English", "en")],
+        *[
+            ("zh-CN", "zh"),
+            ("ja_JP", "ja"),
+            ("EN-us", "en"),
+            ("es-419", "es"),
+            ("English", "en"),
+        ],
         *[("zh-Hant", "zh-hant"), ("zh_Hant_TW", "zh-hant"), ("sr-Latn-RS", "sr-latn")],
-        *[("yue", "yue"), (" German ", "de"), (None, "und"), ("", "und"), ("unknown", "und")],
+        *[
+            ("yue", "yue"),
+            (" German ", "de"),
+            (None, "und"),
+            ("", "und"),
+            ("unknown", "und"),
+        ],
         *[("Scots Gaelic", "gd"), ("Bokmal", "nb"), ("Twi", "twi")],
     ],
 )
@@ -95,9 +123,19 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(each.to_record()) + "\n" for each in chats))
 
-    def run(*options: str, languages: str = "") -> list[tuple[str | None, str | None, object]]:
+    def run(
+        *options: str, languages: str = ""
+    ) -> list[tuple[str | None, str | None, object]]:
         judge = write_judge(tmp_path, languages)
-        given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--overwrite"]
+        given = [
+            "score",
+            str(source),
+            "--judge",
+            str(judge),
+            "--out",
+            str(out),
+            "--overwrite",
+        ]
         done = CliRunner().invoke(app, [*given, "--min-coverage", "0", *options])
         assert done.exit_code == 0, done.stderr
         told = "whose language is detected: es (1), en (1)"
@@ -117,7 +155,12 @@ def test_detected_languages_are_written_kept_and_counted(tmp_path: Path) -> None
     only = run("--no-detect-language", "--keep", "lang")
     assert only == [nothing, nothing, nothing, (None, None, "pt")]
     english = run(languages="languages: [en]\n")
-    assert english == [("es", "es", None), ("en", None, None), nothing, (None, "pt", None)]
+    assert english == [
+        ("es", "es", None),
+        ("en", None, None),
+        nothing,
+        (None, "pt", None),
+    ]
     run("--unknown-language", "refuse", languages="languages: [en]\n")
     assert [row.scored for row in read_judgements(out)] == [False, True, True, False]
 
@@ -128,7 +171,9 @@ def test_without_the_extra_nothing_is_detected(monkeypatch: pytest.MonkeyPatch) 
     judge.languages = ("en",)
     (told,) = judge.score([talk(*SPANISH)])
     assert told.detected_language is None and told.unknown_language is None
-    with pytest.raises(MissingExtraError, match=r"lingua-language-detector.*\n.*\[lang\]"):
+    with pytest.raises(
+        MissingExtraError, match=r"lingua-language-detector.*\n.*\[lang\]"
+    ):
         judge.score([talk(*SPANISH)], detect_language=True)
     assert "lingua" in sys.modules  # it is there: only the look for it was turned away
 
@@ -150,7 +195,16 @@ def test_a_file_made_by_another_rule_for_languages_is_not_resumed(
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     source.write_text("".join(json.dumps(each.to_record()) + "\n" for each in chats))
     judge = write_judge(tmp_path, "languages: [en]\n")
-    given = ["score", str(source), "--judge", str(judge), "--out", str(out), "--level", "turn"]
+    given = [
+        "score",
+        str(source),
+        "--judge",
+        str(judge),
+        "--out",
+        str(out),
+        "--level",
+        "turn",
+    ]
     given += ["--min-coverage", "0"]
     assert CliRunner().invoke(app, [*given, *first.split()]).exit_code == 0
     before = out.read_bytes()

@@ -49,7 +49,9 @@ TEXT = ASK["content"]
 FORMS: dict[str, list[dict[str, object]]] = {
     "OpenAI": [
         ASK,
-        say("assistant", None, tool_calls=[part("function", id="c1", function=WEATHER)]),
+        say(
+            "assistant", None, tool_calls=[part("function", id="c1", function=WEATHER)]
+        ),
         say("tool", "22 degrees", tool_call_id="c1"),
         say("assistant", [part("text", text="Sunny.")]),
     ],
@@ -75,7 +77,10 @@ FORMS: dict[str, list[dict[str, object]]] = {
                 part("tool_use", id="t1", name="weather", input=CITY),
             ],
         ),
-        say("user", [part("tool_result", tool_use_id="t1", content=[{"text": "22 degrees"}])]),
+        say(
+            "user",
+            [part("tool_result", tool_use_id="t1", content=[{"text": "22 degrees"}])],
+        ),
         say("assistant", [part("text", text="Sunny.")]),
     ],
     "OpenTelemetry": [
@@ -87,7 +92,10 @@ FORMS: dict[str, list[dict[str, object]]] = {
                 part("tool_call", id="c1", name="weather", arguments=CITY),
             ],
         },
-        {"role": "tool", "parts": [part("tool_call_response", id="c1", response="22 degrees")]},
+        {
+            "role": "tool",
+            "parts": [part("tool_call_response", id="c1", response="22 degrees")],
+        },
         {"role": "assistant", "parts": [part("text", content="Sunny.")]},
     ],
     "ShareGPT's roles": [
@@ -98,7 +106,9 @@ FORMS: dict[str, list[dict[str, object]]] = {
     ],
     "LangChain": [
         part("human", content=TEXT),
-        part("ai", content="", tool_calls=[{"name": "weather", "args": CITY, "id": "c1"}]),
+        part(
+            "ai", content="", tool_calls=[{"name": "weather", "args": CITY, "id": "c1"}]
+        ),
         part("tool", content="22 degrees", tool_call_id="c1"),
         part("ai", content="Sunny."),
     ],
@@ -180,13 +190,25 @@ BAD: dict[str, tuple[Any, str]] = {
     "no role": ([{"content": "x"}], "messages[0].role"),
     "unknown role": ([*HELLO, say("narrator", "x")], "messages[2].role"),
     "role a number": ([{"role": 1, "content": "x"}], "messages[0].role"),
-    "unknown part": ([say("user", ["a", part("hologram")])], "messages[0].content[1].type"),
+    "unknown part": (
+        [say("user", ["a", part("hologram")])],
+        "messages[0].content[1].type",
+    ),
     "part without type": ([say("user", [{}])], "messages[0].content[0].type"),
     "part a list": ([say("user", [["x"]])], "messages[0].content[0]"),
-    "text an object": ([say("user", [part("text", text={})])], "messages[0].content[0].text"),
+    "text an object": (
+        [say("user", [part("text", text={})])],
+        "messages[0].content[0].text",
+    ),
     "half a surrogate pair": ([say("user", "\ud800")], "messages[0].content"),
-    "calls no list": ([say("assistant", None, tool_calls="x")], "messages[0].tool_calls"),
-    "a call no object": ([say("assistant", None, tool_calls=[1])], "messages[0].tool_calls[0]"),
+    "calls no list": (
+        [say("assistant", None, tool_calls="x")],
+        "messages[0].tool_calls",
+    ),
+    "a call no object": (
+        [say("assistant", None, tool_calls=[1])],
+        "messages[0].tool_calls[0]",
+    ),
     "name a list": ([say("assistant", "x", name=["y"])], "messages[0].name"),
 }
 

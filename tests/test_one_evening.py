@@ -67,11 +67,16 @@ flags() {{
 
 
 def test_the_script_serves_the_models_of_the_config() -> None:
-    run, script = read_yaml("generate/medal"), (ROOT / "scripts/one_evening.sh").read_text()
+    run, script = (
+        read_yaml("generate/medal"),
+        (ROOT / "scripts/one_evening.sh").read_text(),
+    )
     for agent in (*run["users"][1:], *run["chatbots"]):
         place, model = agent["llm"]["base_url"][-4], re.escape(agent["llm"]["model"])
         bot = agent["name"] if agent in run["chatbots"] else "-"
-        assert re.search(rf"^\w+ +{place} +[\d,]+ +{model} +{bot}$", script, re.MULTILINE)
+        assert re.search(
+            rf"^\w+ +{place} +[\d,]+ +{model} +{bot}$", script, re.MULTILINE
+        )
 
 
 @pytest.mark.slow
@@ -81,41 +86,74 @@ def test_one_evening_at_tiny_scale(
     folder, port = tmp_path / "tiny", 20000 + os.getpid() % 1000 * 11
     folder.mkdir()
     (folder / "answers.py").write_text(ANSWERS)
-    prices = {k: v for k, v in read_yaml("prices").items() if k != "host"}  # of any server
+    prices = {
+        k: v for k, v in read_yaml("prices").items() if k != "host"
+    }  # of any server
     (folder / "prices.yaml").write_text(yaml.safe_dump(prices))
-    paid = {"base_url": f"http://localhost:{port + 10}/v1", "prices": f"{folder}/prices.yaml"}
+    paid = {
+        "base_url": f"http://localhost:{port + 10}/v1",
+        "prices": f"{folder}/prices.yaml",
+    }
     run = read_yaml("generate/medal")
     for agent in (*run["users"], run["user_judge"], *run["chatbots"]):
         own = agent["llm"].get("base_url", "")
         near = own.startswith("http://localhost:80")
-        agent["llm"] |= {"base_url": f"http://localhost:{port + int(own[-4])}/v1"} if near else paid
+        agent["llm"] |= (
+            {"base_url": f"http://localhost:{port + int(own[-4])}/v1"} if near else paid
+        )
     run |= {"contexts": {"n": 12}, "seed": 1, "languages": ["en", "de"], "max_turns": 4}
     (folder / "generate.yaml").write_text(yaml.safe_dump(run))
     for name in ("medal_gpt41", "malformed"):
         judge = read_yaml(f"judges/{name}")
-        (folder / f"{name}.yaml").write_text(yaml.safe_dump(judge | {"llm": judge["llm"] | paid}))
+        (folder / f"{name}.yaml").write_text(
+            yaml.safe_dump(judge | {"llm": judge["llm"] | paid})
+        )
     (overall,), rng = load_rubric("overall"), np.random.default_rng(0)
     words = [[" ".join(rng.choice(WORDS, 5)) for _ in range(8)] for _ in range(24)]
     scale = overall.low, overall.high
-    rated = [(texts, {"overall": float(rng.integers(scale[0], scale[1] + 1))}) for texts in words]
+    rated = [
+        (texts, {"overall": float(rng.integers(scale[0], scale[1] + 1))})
+        for texts in words
+    ]
     write_rated(folder / "soda.jsonl", rated, scales={"overall": scale})
     hub.repos["org/tiny"] = Repo()
     files = {path.name: path.read_bytes() for path in tiny_llama.iterdir()}
     hub.repos["org/tiny"].commit(files, "base")
     python = sys.executable
-    named = {"bin": Path(python).parent, "python": python, "server": SERVER, "port": port}
+    named = {
+        "bin": Path(python).parent,
+        "python": python,
+        "server": SERVER,
+        "port": port,
+    }
     bases = {"llama": tiny_llama, "modernbert": tiny_modernbert}
-    (folder / "settings.sh").write_text(SETTINGS.format(folder=folder, **named, **bases))
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("HF_", "MEDAL_JUDGES_DATA"))}
+    (folder / "settings.sh").write_text(
+        SETTINGS.format(folder=folder, **named, **bases)
+    )
+    env = {
+        k: v
+        for k, v in os.environ.items()
+        if not k.startswith(("HF_", "MEDAL_JUDGES_DATA"))
+    }
     env |= {"HF_ENDPOINT": hub.address, "HF_HUB_DISABLE_XET": "1", "HF_TOKEN": TOKEN}
-    env |= {"HF_HOME": str(tmp_path / "home"), "OMP_NUM_THREADS": "1", "GEMINI_API_KEY": "dummy"}
-    env |= {"OPENAI_API_KEY": "dummy", "ONE_EVENING_SETTINGS": str(folder / "settings.sh")}
+    env |= {
+        "HF_HOME": str(tmp_path / "home"),
+        "OMP_NUM_THREADS": "1",
+        "GEMINI_API_KEY": "dummy",
+    }
+    env |= {
+        "OPENAI_API_KEY": "dummy",
+        "ONE_EVENING_SETTINGS": str(folder / "settings.sh"),
+    }
     out = tmp_path / "out"
     env |= {"ONE_EVENING_OUT": str(out), "ONE_EVENING_HUB": "org"}
 
     def evening(**more: str) -> str:
         done = subprocess.run(
-            [ROOT / "scripts/one_evening.sh"], env=env | more, capture_output=True, text=True
+            [ROOT / "scripts/one_evening.sh"],
+            env=env | more,
+            capture_output=True,
+            text=True,
         )
         assert done.returncode == 0, done.stdout + done.stderr[-4000:]
         return done.stdout
@@ -123,7 +161,9 @@ def test_one_evening_at_tiny_scale(
     shown = evening()
     assert "To go on: ONE_EVENING_MAX_COST=DOLLARS" in shown and "$" in shown
     settings = f'{{"port": {port + 10}, "script": "{folder}/answers.py"}}'
-    with subprocess.Popen([python, SERVER, settings], stdout=subprocess.DEVNULL) as apis:
+    with subprocess.Popen(
+        [python, SERVER, settings], stdout=subprocess.DEVNULL
+    ) as apis:
         try:
             evening(ONE_EVENING_MAX_COST="50")
             again = evening(ONE_EVENING_MAX_COST="50")
@@ -134,6 +174,12 @@ def test_one_evening_at_tiny_scale(
     judges = ("modernbert_medal_regression", "mmbert_medal", "lora_medal_8b")
     assert {f"org/{name}" for name in judges} < {*hub.repos}
     page = (out / "benchmark" / "report.html").read_text()
-    assert all(name in page for name in ("M-Prometheus", "lora_medal_8b", "boxed", "length"))
-    assert (out / "annotation").is_dir() and (out / "curated" / "selection.jsonl").is_file()
-    assert b"dummy" not in b"".join(p.read_bytes() for p in out.rglob("*") if p.is_file())
+    assert all(
+        name in page for name in ("M-Prometheus", "lora_medal_8b", "boxed", "length")
+    )
+    assert (out / "annotation").is_dir() and (
+        out / "curated" / "selection.jsonl"
+    ).is_file()
+    assert b"dummy" not in b"".join(
+        p.read_bytes() for p in out.rglob("*") if p.is_file()
+    )

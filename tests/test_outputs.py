@@ -32,7 +32,9 @@ LINE = {
 
 def dialogues(folder: Path, name: str) -> Path:
     path = folder / name
-    path.write_text("".join(json.dumps(LINE | {"id": f"d{n}"}) + "\n" for n in range(5)))
+    path.write_text(
+        "".join(json.dumps(LINE | {"id": f"d{n}"}) + "\n" for n in range(5))
+    )
     return path
 
 
@@ -58,7 +60,11 @@ def test_no_command_writes_onto_what_it_reads(tmp_path: Path, link: str) -> None
         ("data", "seeds", "--scenes", source, "--out", other),
     ):
         done = medal(*command)
-        assert isinstance(done.exception, ConfigError), (command, done.output, done.exception)
+        assert isinstance(done.exception, ConfigError), (
+            command,
+            done.output,
+            done.exception,
+        )
         assert "is the file that is read" in str(done.exception)
         assert source.read_bytes() == before
 
@@ -102,14 +108,19 @@ def test_no_output_of_any_command_replaces_or_removes_an_input(
     for name in ("skipped.jsonl", "left_out.jsonl"):
         dialogues(tmp_path / "a", name)
     Path("rubric.yaml").write_text("overall: {low: 1, high: 5}")
-    Path("config.yaml").write_text(f"data: {{mine: {chats.name}}}\njudges: {{length: length}}\n")
+    Path("config.yaml").write_text(
+        f"data: {{mine: {chats.name}}}\njudges: {{length: length}}\n"
+    )
     before = {path: path.read_bytes() for path in Path().iterdir() if path.is_file()}
     names = {"SCORES": scores.name, "CHATS": chats.name}
     for short, name in names.items():
         words = tuple(word.replace(short, name) for word in words)
     done = medal(*words)
     assert done.exit_code == 2 or isinstance(done.exception, ConfigError), done.output
-    assert "is the file that is read" in f"{done.exception}", (done.output, done.exception)
+    assert "is the file that is read" in f"{done.exception}", (
+        done.output,
+        done.exception,
+    )
     for path, content in before.items():
         assert path.read_bytes() == content, path
 
@@ -118,7 +129,9 @@ def test_every_option_that_is_written_to_is_held_against_the_inputs() -> None:
     written = set()
     for name in cli.COMMANDS:
         for _, parameter in _parameters(name, cli.command_of(name)):
-            if re.match("(File|Folder) to write", getattr(parameter, "help", None) or ""):
+            if re.match(
+                "(File|Folder) to write", getattr(parameter, "help", None) or ""
+            ):
                 written.add(parameter.name)
     assert written == set(OUTPUTS)
 
@@ -145,13 +158,17 @@ with only_run(sys.argv[1]):
 """
 
 
-def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(tmp_path: Path) -> None:
+def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(
+    tmp_path: Path,
+) -> None:
     source, out = dialogues(tmp_path, "in.jsonl"), tmp_path / "out.jsonl"
     link = tmp_path / "link.jsonl"
     link.symlink_to(out)
     asked = ("score", source, "--judge", "length", "--out")
     with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(out)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", HOLD, str(out)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     ) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
         for name in (out, link):
@@ -160,11 +177,17 @@ def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(tmp_pa
             assert f"another run is writing to {name}" in str(done.exception)
         skipped = tmp_path / "out.skipped.jsonl"  # of the other run
         skipped.touch()
-        for more in (("--workers", "2"), ("--ray", "auto"), ("--judge", "no such judge")):
+        for more in (
+            ("--workers", "2"),
+            ("--ray", "auto"),
+            ("--judge", "no such judge"),
+        ):
             done = medal(
                 *asked, out, *more
             )  # without ray, and with no such judge: the lock is first
-            assert "another run is writing to" in str(done.exception) and skipped.exists()
+            assert (
+                "another run is writing to" in str(done.exception) and skipped.exists()
+            )
         skipped.unlink()
         assert not out.exists()
         assert medal(*asked, tmp_path / "another.jsonl").exit_code == 0
@@ -184,17 +207,33 @@ COMMANDS = {
     "seeds": ("data", "seeds", "--n", "2", "--out", "OUT/seeds.jsonl"),
     "score": ("score", "IN", "--judge", "length", "--out", "OUT/scores.jsonl"),
     "label": (
-        *("label", "IN", "--judge", "length", "--no-user-check", "--replace-labels", "--out"),
+        *(
+            "label",
+            "IN",
+            "--judge",
+            "length",
+            "--no-user-check",
+            "--replace-labels",
+            "--out",
+        ),
         "OUT",
     ),
-    "train": ("train", "--config", "baseline_length", "train=[{source: IN}]", "output_dir=OUT"),
+    "train": (
+        "train",
+        "--config",
+        "baseline_length",
+        "train=[{source: IN}]",
+        "output_dir=OUT",
+    ),
 }
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) -> None:
     source, out = dialogues(tmp_path, "in.jsonl"), tmp_path / "out"
-    filled = [a.replace("IN", str(source)).replace("OUT", str(out)) for a in COMMANDS[command]]
+    filled = [
+        a.replace("IN", str(source)).replace("OUT", str(out)) for a in COMMANDS[command]
+    ]
     named = [Path(a) for a in filled if a.startswith(str(out))]
     target = named[0] if named else out
     is_folder = target.suffix != ".jsonl" and command != "train"
@@ -202,7 +241,9 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
         done = medal(*filled)
         assert isinstance(done.exception, MedalError), (done.output, done.exception)
         assert f"another run is writing to {target}" in str(done.exception)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]  # no lock, no folder
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "in.jsonl"
+    ]  # no lock, no folder
 
 
 HOMELESS = """
@@ -214,18 +255,27 @@ print(cache_folder() == cache_folder(), cache_folder())
 """
 
 
-@pytest.mark.skipif(getattr(os, "getuid", lambda: 1)() != 0, reason="only root can be another user")
+@pytest.mark.skipif(
+    getattr(os, "getuid", lambda: 1)() != 0, reason="only root can be another user"
+)
 def test_a_user_without_a_name_and_a_home_has_a_temporary_cache() -> None:
     """As in a container that runs under any number."""
     away = ("HOME", "MEDAL_JUDGES_CACHE")
-    environment = {name: value for name, value in os.environ.items() if name not in away}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in away
+    }
     command = [sys.executable, "-c", HOMELESS]
     with tempfile.TemporaryDirectory() as name:  # tmp_path is for its owner alone
         shared = Path(name)
         shared.chmod(0o777)
         environment["TMPDIR"] = name
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=False
+        )
         (cache,) = shared.iterdir()
-        assert cache.name.startswith("medal_judges-") and cache.stat().st_mode & 0o777 == 0o700
+        assert (
+            cache.name.startswith("medal_judges-")
+            and cache.stat().st_mode & 0o777 == 0o700
+        )
     assert done.stdout == f"True {cache}\n", done.stderr
     assert done.stderr.count("you have no home folder") == 1

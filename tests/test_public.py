@@ -27,8 +27,12 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     longer = [row | {"dialogue": said} for row in rows[:3]]
     files = {"labelled.jsonl": rows, "dialogues.jsonl": longer}
-    files["old.jsonl"] = [row | {"dialogue": _answered(n)} for n, row in enumerate(rows)]
-    files["new.jsonl"] = [row | {"dialogue": _answered(3 * n + 9)} for n, row in enumerate(rows)]
+    files["old.jsonl"] = [
+        row | {"dialogue": _answered(n)} for n, row in enumerate(rows)
+    ]
+    files["new.jsonl"] = [
+        row | {"dialogue": _answered(3 * n + 9)} for n, row in enumerate(rows)
+    ]
     for name, written in files.items():
         (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in written))
     monkeypatch.chdir(tmp_path)
@@ -36,7 +40,10 @@ def _files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _answered(words: int) -> list[dict[str, str]]:
     answer = "so " * words + "yes"
-    return [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": answer}]
+    return [
+        {"role": "user", "content": "Hi!"},
+        {"role": "assistant", "content": answer},
+    ]
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC))

@@ -8,7 +8,12 @@ import pytest
 from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue_line
 from medal_judges.records.dimension import Dimension, parse_dimensions
-from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
+from medal_judges.records.judgement import (
+    Contributions,
+    Judgement,
+    known_details,
+    parse_judgement,
+)
 from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
 from medal_judges.records.signature import Signature, content_hash, require_comparable
 
@@ -27,12 +32,24 @@ def judged(**fields: Any) -> dict[str, Any]:
 BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
     "level": ({"level": "word"}, "level", "'dialogue' or 'turn'"),
     "labels no object": ({"labels": [1]}, "labels", "object of dimension"),
-    "label true": ({"labels": {"unsafe": [True]}}, "labels.unsafe", "one per annotator"),
-    "label text": ({"labels": {"overall": ["3"]}}, "labels.overall", "one per annotator"),
+    "label true": (
+        {"labels": {"unsafe": [True]}},
+        "labels.unsafe",
+        "one per annotator",
+    ),
+    "label text": (
+        {"labels": {"overall": ["3"]}},
+        "labels.overall",
+        "one per annotator",
+    ),
     "label NaN": ({"labels": {"overall": [float("nan")]}}, "labels.overall", "finite"),
     "label huge": ({"labels": {"overall": [10**400]}}, "labels.overall", "1e.30"),
     "off the scale": ({"scales": {"overall": [0, 2]}}, "labels.overall", "from 0 to 2"),
-    "scale upside down": ({"scales": {"overall": [5, 1]}}, "scales.overall", "lowest, highest"),
+    "scale upside down": (
+        {"scales": {"overall": [5, 1]}},
+        "scales.overall",
+        "lowest, highest",
+    ),
     "scale of one": ({"scales": {"overall": [5]}}, "scales.overall", "lowest, highest"),
     "split a number": ({"split": 1}, "split", "a text or null"),
     "group a list": ({"group": ["x"]}, "group", "a text or null"),
@@ -51,20 +68,42 @@ def test_a_bad_labelled_line_names_its_field(name: str) -> None:
 BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "no object": ([], "(line)", "a JSON object"),
     "no scores": (judged(scores=None), "scores", "an object of dimension"),
-    "score text": (judged(scores={"overall": "3"}), "scores.overall", "a finite number"),
-    "score NaN": (judged(scores={"overall": float("nan")}), "scores.overall", "a finite number"),
+    "score text": (
+        judged(scores={"overall": "3"}),
+        "scores.overall",
+        "a finite number",
+    ),
+    "score NaN": (
+        judged(scores={"overall": float("nan")}),
+        "scores.overall",
+        "a finite number",
+    ),
     "turn a fraction": (judged(turn=1.0), "turn", "a whole number"),
     "turn below 0": (judged(turn=-1), "turn", "a whole number"),
-    "truncated text": (judged(truncated_turns="many"), "truncated_turns", "a whole number"),
+    "truncated text": (
+        judged(truncated_turns="many"),
+        "truncated_turns",
+        "a whole number",
+    ),
     "judge a number": (judged(judge=3), "judge", "a text"),
     "failure a list": (judged(failure=["x"]), "failure", "a text"),
     "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
     "usage text": (judged(usage={"tokens": "9"}), "usage.tokens", "a finite number"),
-    "distributions": (judged(distributions={"overall": 1}), "distributions.overall", "a list"),
-    "usage no amount": (judged(usage={"expected_overall": 3}), "usage.expected_overall", "money"),
+    "distributions": (
+        judged(distributions={"overall": 1}),
+        "distributions.overall",
+        "a list",
+    ),
+    "usage no amount": (
+        judged(usage={"expected_overall": 3}),
+        "usage.expected_overall",
+        "money",
+    ),
     "contributions": (judged(contributions=[1]), "contributions", "an object"),
     "contributions unit": (
-        judged(contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}),
+        judged(
+            contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}
+        ),
         "contributions.overall.unit",
         "'logit'",
     ),
@@ -202,7 +241,9 @@ FULL = Signature(
 )
 
 
-@pytest.mark.parametrize("signature", [FULL, Signature("x"), Signature("x", seed=0, data="")])
+@pytest.mark.parametrize(
+    "signature", [FULL, Signature("x"), Signature("x", seed=0, data="")]
+)
 def test_a_signature_comes_back_from_its_text(signature: Signature) -> None:
     assert Signature.parse(str(signature)) == signature
 
@@ -252,11 +293,19 @@ def test_a_label_may_leave_its_scale_by_rounding() -> None:
 @pytest.mark.parametrize(
     ("entry", "problem"),
     [
-        ({"name": "a", "kind": "ordinal", "high": 5}, r"missing 1 required argument: 'low'"),
-        ({"name": "a", "kind": "binary", "low": 0, "high": 1, "god": "low"}, r"argument 'god'"),
+        (
+            {"name": "a", "kind": "ordinal", "high": 5},
+            r"missing 1 required argument: 'low'",
+        ),
+        (
+            {"name": "a", "kind": "binary", "low": 0, "high": 1, "god": "low"},
+            r"argument 'god'",
+        ),
     ],
 )
-def test_a_dimension_with_wrong_fields_names_them(entry: dict[str, object], problem: str) -> None:
+def test_a_dimension_with_wrong_fields_names_them(
+    entry: dict[str, object], problem: str
+) -> None:
     with pytest.raises(RecordError, match=problem) as caught:
         parse_dimensions([entry])
     assert "__init__" not in str(caught.value)

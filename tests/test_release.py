@@ -58,14 +58,17 @@ def wheel(tree: Path) -> dict[str, bytes]:
     return _contents(_build("wheel", tree, tree.parent / "wheel"))
 
 
-def test_every_file_of_the_rooms_is_in_the_wheel(tree: Path, wheel: dict[str, bytes]) -> None:
+def test_every_file_of_the_rooms_is_in_the_wheel(
+    tree: Path, wheel: dict[str, bytes]
+) -> None:
     wanted = {
         (Path("medal_judges") / place.relative_to(start)).as_posix(): place.read_bytes()
         for start in (tree / "src" / "medal_judges", tree)
         for place in start.rglob("*")
-        if place.is_file() and (start != tree or place.relative_to(tree).parts[0] in ROOMS)
+        if place.is_file()
+        and (start != tree or place.relative_to(tree).parts[0] in ROOMS)
         and ".egg-info" not in str(place)
-    }  # fmt: skip
+    }
     assert len(wanted) > 400
     missing = {name for name, content in wanted.items() if wheel.get(name) != content}
     assert missing == set()
@@ -74,7 +77,9 @@ def test_every_file_of_the_rooms_is_in_the_wheel(tree: Path, wheel: dict[str, by
 
 
 @pytest.mark.slow  # seconds of packing; .ci/wheel goes that way too
-def test_the_wheel_by_way_of_the_sdist_is_the_same(tree: Path, wheel: dict[str, bytes]) -> None:
+def test_the_wheel_by_way_of_the_sdist_is_the_same(
+    tree: Path, wheel: dict[str, bytes]
+) -> None:
     sdist = _build("sdist", tree, tree.parent / "sdist")
     with tarfile.open(sdist) as packed:
         assert not [each.name for each in packed if each.issym() or each.islnk()]
@@ -89,7 +94,9 @@ def test_the_changelog_names_the_judge_in_the_package() -> None:
     # A judge of other numbers has another revision: it needs its entry, with before and after.
     folder = boxed_folder()
     assert folder is not None
-    signature = json.loads((folder / "golden.json").read_text(encoding="utf-8"))["signature"]
+    signature = json.loads((folder / "golden.json").read_text(encoding="utf-8"))[
+        "signature"
+    ]
     revision = re.search(r"revision:(\w+)", signature)
     assert revision
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -103,7 +110,9 @@ def test_the_changelog_names_the_judge_in_the_package() -> None:
 def test_who_cites_cites_this_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["version"] == medal_judges.__version__
-    assert isinstance(cited["date-released"], date)  # an ISO date: YAML reads no other as one
+    assert isinstance(
+        cited["date-released"], date
+    )  # an ISO date: YAML reads no other as one
     page = (ROOT / "docs" / "howto" / "cite.md").read_text(encoding="utf-8")
     assert f"version      = {{{cited['version']}}}" in page
     assert f"year         = {{{cited['date-released'].year}}}" in page
@@ -119,6 +128,8 @@ def test_workflows_run_pinned_actions_without_secrets() -> None:
         assert yaml.safe_load(text)["permissions"] == {"contents": "read"}
         assert "secrets." not in text and "pull_request_target" not in text
         used = re.findall(r"uses: (\S+)", text)
-        assert used and all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used)
+        assert used and all(
+            re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", each) for each in used
+        )
         for script in re.findall(r"\.ci/\w+", text):
             assert (ROOT / script).stat().st_mode & 0o111, script

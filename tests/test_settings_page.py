@@ -65,7 +65,11 @@ def test_every_setting_has_a_type_a_default_and_a_meaning(
 def test_types_and_defaults_are_those_of_the_classes(
     sections: dict[str, dict[str, list[str]]],
 ) -> None:
-    run, adapters, server = sections["Train"], sections["family: lora"], sections["backend: openai"]
+    run, adapters, server = (
+        sections["Train"],
+        sections["family: lora"],
+        sections["backend: openai"],
+    )
     assert run["name"][:2] == ["text", "required"]
     assert run["train"][0] == "list of [Data entry](#data-entry)"
     assert adapters["rank"][:2] == ["integer, at least 1", "`16`"]
@@ -88,7 +92,14 @@ def test_a_setting_without_a_meaning_is_an_error(pages: ModuleType) -> None:
         pages.meanings_of(Wheel)
 
 
-OPEN = ("args", "config", "dimensions", "options", "prior_weights", "rescale")  # any key goes
+OPEN = (
+    "args",
+    "config",
+    "dimensions",
+    "options",
+    "prior_weights",
+    "rescale",
+)  # any key goes
 NAMED = ("heads", "members")  # the user's names, with settings below
 
 
@@ -116,6 +127,10 @@ def test_every_key_of_a_shipped_training_is_on_the_page(
 
 def test_links_lead_to_headings(pages: ModuleType) -> None:
     text = pages.settings_page()
-    anchors = {pages._anchor(line.lstrip("# ")) for line in text.splitlines() if line[:1] == "#"}
+    anchors = {
+        pages._anchor(line.lstrip("# "))
+        for line in text.splitlines()
+        if line[:1] == "#"
+    }
     links = set(re.findall(r"\]\(#([^)]+)\)", text))
     assert links and links <= anchors

@@ -35,7 +35,12 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
 
 
-NAMES = ["repetition", "repetition.yaml", "judges/repetition", "configs/judges/repetition.yaml"]
+NAMES = [
+    "repetition",
+    "repetition.yaml",
+    "judges/repetition",
+    "configs/judges/repetition.yaml",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -45,7 +50,9 @@ def test_a_shipped_judge_by_any_of_its_names(
     monkeypatch.chdir(tmp_path)  # not a clone of the repository
     done = medal("score", "-", "--judge", name, stdin=json.dumps(LINE))
     assert done.exit_code == 0, done.exception
-    assert json.loads(done.stdout.splitlines()[0])["judge"].startswith("judge:repetition")
+    assert json.loads(done.stdout.splitlines()[0])["judge"].startswith(
+        "judge:repetition"
+    )
 
 
 @pytest.mark.parametrize(
@@ -64,7 +71,11 @@ def test_a_shipped_judge_by_any_of_its_names(
     ],
 )
 def test_a_path_or_a_single_word_never_goes_to_the_hub(
-    name: str, words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
+    name: str,
+    words: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    no_network: None,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
@@ -90,7 +101,9 @@ def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> N
         load_config(kind, f"{name}x", folder=folder)
 
 
-def test_a_shipped_config_is_shown_and_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_shipped_config_is_shown_and_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
     shown = medal("configs", "show", "train/quickstart").output
     assert shown == config_text("train/quickstart") and shown.startswith("#")
@@ -98,8 +111,12 @@ def test_a_shipped_config_is_shown_and_copied(tmp_path: Path, monkeypatch: pytes
     copied = load_config(TrainConfig, "baseline_length.yaml", folder="train")
     assert copied == load_config(TrainConfig, "train/baseline_length")
     (tmp_path / "baseline_length.yaml").write_text("name: mine", encoding="utf-8")
-    assert "already exists" in str(medal("configs", "copy", "baseline_length").exception)
-    assert (tmp_path / "baseline_length.yaml").read_text(encoding="utf-8") == "name: mine"
+    assert "already exists" in str(
+        medal("configs", "copy", "baseline_length").exception
+    )
+    assert (tmp_path / "baseline_length.yaml").read_text(
+        encoding="utf-8"
+    ) == "name: mine"
     # What the launcher of several processes reads is a file: outside a checkout it is copied.
     assert medal("configs", "copy", "deepspeed/zero2.json").exit_code == 0
     assert (tmp_path / "zero2.json").read_text(encoding="utf-8") == config_text(
@@ -108,10 +125,14 @@ def test_a_shipped_config_is_shown_and_copied(tmp_path: Path, monkeypatch: pytes
     assert "num_processes: 2" in medal("configs", "show", "accelerate/cpu").output
     several = str(medal("configs", "show", "quickstart").exception)
     assert "train/quickstart, benchmark/quickstart, generate/quickstart" in several
-    assert "did you mean 'contrast'?" in str(medal("configs", "show", "contast").exception)
+    assert "did you mean 'contrast'?" in str(
+        medal("configs", "show", "contast").exception
+    )
 
 
-def test_what_is_written_belongs_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_written_belongs_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert medal("init", "new/mine").exit_code == 0
     monkeypatch.chdir(tmp_path / "new" / "mine")
@@ -125,7 +146,9 @@ def test_what_is_written_belongs_together(tmp_path: Path, monkeypatch: pytest.Mo
     assert benchmark.judges[0].path == train.output_dir
     texts = [" ".join(turn.content for turn in row.dialogue.turns) for row in rows]
     assert len(set(texts)) == len(rows)
-    commands = [line.strip() for line in Path("Makefile").read_text("utf-8").splitlines()]
+    commands = [
+        line.strip() for line in Path("Makefile").read_text("utf-8").splitlines()
+    ]
     readme = Path("README.md").read_text(encoding="utf-8")
     for command in (line for line in commands if line.startswith("$(MEDAL)")):
         told = command.replace("$(MEDAL)", "medal").removesuffix(" --overwrite")

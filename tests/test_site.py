@@ -42,13 +42,18 @@ def test_a_judge_of_several_seeds_is_not_shown_by_its_luckiest() -> None:
     shipped = {(row[0], row[1]): row[3] for row in read_csv("overall")[1:]}
     first = [row for row in read_csv("seeds")[1:] if row[2] == "0"]
     assert [row[3] for row in first] == [shipped[row[0], row[1]] for row in first]
-    boxed = {row[0]: row[1] for row in overall("boxed")}["`boxed`, the judge in the package"]
+    boxed = {row[0]: row[1] for row in overall("boxed")}[
+        "`boxed`, the judge in the package"
+    ]
     assert boxed.startswith("0.62 to 0.68 over 3 seeds; in the package 0.68 [")
 
 
 def test_every_page_is_in_the_navigation() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    nav = {*_nav(yaml.safe_load(config)["nav"]), "reference/index.md"}  # this one by docs/hooks.py
+    nav = {
+        *_nav(yaml.safe_load(config)["nav"]),
+        "reference/index.md",
+    }  # this one by docs/hooks.py
     assert nav == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
 
@@ -59,7 +64,9 @@ def test_readme_is_short_and_its_links_lead_somewhere() -> None:
     assert len(links) > 20
     assert [link for link in links if not (ROOT / link).is_file()] == []
     assert (DOCS / "assets" / "page.png").stat().st_size < 150_000
-    widths = {line.count("|") - 1 for line in text.splitlines() if line.startswith("| ")}
+    widths = {
+        line.count("|") - 1 for line in text.splitlines() if line.startswith("| ")
+    }
     assert widths == {5, 6}
 
 
@@ -67,10 +74,24 @@ def test_readme_is_short_and_its_links_lead_somewhere() -> None:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site, built strictly as `make docs` builds it."""
     out = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "-d", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "mkdocs",
+        "build",
+        "--strict",
+        "--quiet",
+        "-d",
+        str(out),
+    ]
     quiet = {"NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
-        command, cwd=ROOT, env=os.environ | quiet, capture_output=True, text=True, check=False
+        command,
+        cwd=ROOT,
+        env=os.environ | quiet,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return out
@@ -80,15 +101,23 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_site_builds_and_names_no_other_host(site: Path) -> None:
     built = list(site.rglob("*.html"))
     assert len(built) > 50
-    asked = re.compile(r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//""")
-    assert [page for page in built if asked.search(page.read_text(encoding="utf-8"))] == []
-    assert "medal score" in (site / "search" / "search_index.json").read_text(encoding="utf-8")
+    asked = re.compile(
+        r"""<(?:script|link|img|iframe)[^>]*(?:src|href)=["']?(?:https?:)?//"""
+    )
+    assert [
+        page for page in built if asked.search(page.read_text(encoding="utf-8"))
+    ] == []
+    assert "medal score" in (site / "search" / "search_index.json").read_text(
+        encoding="utf-8"
+    )
 
 
 @pytest.mark.browser
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_ask_no_other_host_and_fit(site: Path, tmp_path: Path, width: int, scheme: str):
+def test_pages_ask_no_other_host_and_fit(
+    site: Path, tmp_path: Path, width: int, scheme: str
+):
     browser = Browser(tmp_path / "profile")
     try:
         for name in SHOWN:
@@ -96,8 +125,12 @@ def test_pages_ask_no_other_host_and_fit(site: Path, tmp_path: Path, width: int,
             browser.wait_for("document.querySelector('article h1') !== null")
             shade = browser.ask("document.body.getAttribute('data-md-color-scheme')")
             assert shade == {"light": "default", "dark": "slate"}[scheme]
-            assert browser.ask("document.documentElement.scrollWidth <= window.innerWidth")
-            assert [u for u in browser.requests() if not u.startswith(("file:", "data:"))] == []
+            assert browser.ask(
+                "document.documentElement.scrollWidth <= window.innerWidth"
+            )
+            assert [
+                u for u in browser.requests() if not u.startswith(("file:", "data:"))
+            ] == []
             assert browser.complaints() == []
             assert browser.ask(CONTRAST.replace("body *", "article *")) == []
     finally:
@@ -109,9 +142,20 @@ FIGURES: list[dict[str, Any]] = PUBLISHED["figures"]
 
 
 def test_every_row_says_what_it_is() -> None:
-    needed = {"judge", "model", "set", "level", "dimension", "spearman", "pearson", "source"}
+    needed = {
+        "judge",
+        "model",
+        "set",
+        "level",
+        "dimension",
+        "spearman",
+        "pearson",
+        "source",
+    }
     for row in FIGURES:
-        assert needed <= set(row) <= needed | {"variant", "not_significant", "note"}, row
+        assert needed <= set(row) <= needed | {"variant", "not_significant", "note"}, (
+            row
+        )
         assert row["level"] in ("dialogue", "turn")
         assert row["source"].split(",")[0] in PUBLISHED["papers"]
         assert set(row.get("not_significant", ())) <= {"spearman", "pearson"}
@@ -125,7 +169,10 @@ def test_figures_are_correlations() -> None:
 
 def test_no_row_twice() -> None:
     keys = [
-        tuple(row.get(k) for k in ("judge", "variant", "model", "set", "level", "dimension"))
+        tuple(
+            row.get(k)
+            for k in ("judge", "variant", "model", "set", "level", "dimension")
+        )
         for row in FIGURES
     ]
     assert len(keys) == len(set(keys))

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from medal_judges import Judge, read_dialogues, read_judgements, score_file, write_judgements
+from medal_judges import (
+    Judge,
+    read_dialogues,
+    read_judgements,
+    score_file,
+    write_judgements,
+)
 from medal_judges.errors import DataError, MedalError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -17,7 +23,9 @@ from medal_judges.storage.judgements import read_frame, stated_dimensions
 from .forked import medal
 from .talks import said
 
-OFF_BRAND = Dimension("off_brand", "binary", 0, 1, good="low", definition="Speaks badly of us.")
+OFF_BRAND = Dimension(
+    "off_brand", "binary", 0, 1, good="low", definition="Speaks badly of us."
+)
 RUDE = Dimension("rude", "continuous", 1, 7, good="low", definition="粗鲁")
 KINDS = ("jsonl", "jsonl.gz", "parquet")
 
@@ -29,13 +37,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     dimensions = [OFF_BRAND.to_record(), RUDE.to_record()]
     Path("brand.yaml").write_text(json.dumps({"dimensions": dimensions}))
     features = {"log_words": {"mean": 2.2, "std": 0.6, "good": 1}}
-    judge = {"family": "linear", "name": "brand", "rubric": "brand.yaml", "features": features}
+    judge = {
+        "family": "linear",
+        "name": "brand",
+        "rubric": "brand.yaml",
+        "features": features,
+    }
     Path("judge.yaml").write_text(json.dumps(judge))
     for name, words in (("short", 3), ("long", 15)):
         rows = []
         for number in range(30):
             texts = said(f"Where is order {number}?", "word " * (words + number % 4))
-            rows.append(json.dumps({"id": f"d{number}", "lang": "en", "dialogue": texts}) + "\n")
+            rows.append(
+                json.dumps({"id": f"d{number}", "lang": "en", "dialogue": texts}) + "\n"
+            )
         Path(f"{name}.chats.jsonl").write_text("".join(rows))
     return tmp_path
 
@@ -47,7 +62,9 @@ def scored(chats: str, out: str, **options: Any) -> Path:
 
 def without_dimensions(path: Path, out: str) -> str:
     rows = map(json.loads, path.read_text().splitlines())
-    lines = [json.dumps({k: v for k, v in row.items() if k != "dimensions"}) for row in rows]
+    lines = [
+        json.dumps({k: v for k, v in row.items() if k != "dimensions"}) for row in rows
+    ]
     Path(out).write_text("\n".join(lines) + "\n")
     return out
 
@@ -75,35 +92,57 @@ def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -
     assert done.returncode == 0, done.stderr
     assert "off brand: long is better than short by" in done.stdout
     assert "rude: long is better than short by" in done.stdout
-    assert "0 · 0 · 30" in done.stdout and "30 · 0 · 0" not in done.stdout  # won · tied · lost
+    assert (
+        "0 · 0 · 30" in done.stdout and "30 · 0 · 0" not in done.stdout
+    )  # won · tied · lost
     done = medal("compare", *files[::-1], "--fail-if-worse", "0")
     assert done.returncode == 1 and "short is worse than long by" in done.stdout
     done = medal("report", f"short.{kind}")
     assert "1 to 7, lower is better" in done.stdout and "fewer is better" in done.stdout
     chats = ["short=short.chats.jsonl", "long=long.chats.jsonl"]
-    by_judge = medal("compare", *chats[::-1], "--judge", "judge.yaml", "--fail-if-worse", "0")
-    assert by_judge.returncode == 1 and "rude: long is better than short" in by_judge.stdout
+    by_judge = medal(
+        "compare", *chats[::-1], "--judge", "judge.yaml", "--fail-if-worse", "0"
+    )
+    assert (
+        by_judge.returncode == 1
+        and "rude: long is better than short" in by_judge.stdout
+    )
 
 
 def test_what_is_not_stated_needs_a_rubric(folder: Path) -> None:
     for name in ("short", "long"):
         without_dimensions(scored(name, f"{name}.jsonl"), f"{name}0.jsonl")
-    for command in (("report", "short0.jsonl"), ("compare", "short0.jsonl", "long0.jsonl")):
+    for command in (
+        ("report", "short0.jsonl"),
+        ("compare", "short0.jsonl", "long0.jsonl"),
+    ):
         done = medal(*command)
         assert done.returncode == 2
-        assert "neither the scale nor the good end of off_brand, rude is stated" in done.stderr
-        assert "--rubric FILE.yaml" in done.stderr and "{name: rude, kind:" in done.stderr
+        assert (
+            "neither the scale nor the good end of off_brand, rude is stated"
+            in done.stderr
+        )
+        assert (
+            "--rubric FILE.yaml" in done.stderr and "{name: rude, kind:" in done.stderr
+        )
         done = medal(*command, "--rubric", "brand.yaml")
         assert done.returncode == 0, done.stderr
     assert "rude: long0 is better than short0" in done.stdout
-    Path("narrow.yaml").write_text(Path("brand.yaml").read_text().replace('"high": 7', '"high": 2'))
+    Path("narrow.yaml").write_text(
+        Path("brand.yaml").read_text().replace('"high": 7', '"high": 2')
+    )
     done = medal("report", "short0.jsonl", "--rubric", "narrow.yaml")
     assert done.returncode == 2
     assert "the scale of rude is from 1 to 2, but a score is" in done.stderr
-    Path("other.yaml").write_text(Path("brand.yaml").read_text().replace(': "low"', ': "high"'))
+    Path("other.yaml").write_text(
+        Path("brand.yaml").read_text().replace(': "low"', ': "high"')
+    )
     done = medal("report", "short.jsonl", "--rubric", "other.yaml")
     assert done.returncode == 2
-    assert "'off_brand' is not the same in short.jsonl and in --rubric other.yaml" in done.stderr
+    assert (
+        "'off_brand' is not the same in short.jsonl and in --rubric other.yaml"
+        in done.stderr
+    )
 
 
 def test_two_files_that_differ_are_refused_by_name(folder: Path) -> None:
@@ -117,7 +156,9 @@ def test_two_files_that_differ_are_refused_by_name(folder: Path) -> None:
     Path("both.jsonl").write_bytes(
         one.read_bytes() + two.read_bytes().replace(b'"id": "d', b'"id": "e')
     )
-    with pytest.raises(DataError, match=r"both\.jsonl:31: field 'dimensions': expected 'rude'"):
+    with pytest.raises(
+        DataError, match=r"both\.jsonl:31: field 'dimensions': expected 'rude'"
+    ):
         list(read_judgements("both.jsonl"))
 
 
@@ -150,12 +191,16 @@ def test_a_first_line_that_is_scored_again_states_them(folder: Path) -> None:
     first, *rest = whole.read_text().splitlines(keepends=True)
     record = json.loads(first) | {"scores": {"off_brand": None, "rude": None}}
     record |= {"failure": "the server is down", "transient": True}
-    Path("part.jsonl").write_text(json.dumps(record, ensure_ascii=False) + "\n" + "".join(rest))
+    Path("part.jsonl").write_text(
+        json.dumps(record, ensure_ascii=False) + "\n" + "".join(rest)
+    )
     assert scored("short", "part.jsonl").read_bytes() == whole.read_bytes()
     changed = Path("short.chats.jsonl").read_text().replace("order 0?", "order 99?")
     Path("short.chats.jsonl").write_text(changed)
     again = scored("short", "part.jsonl").read_text().splitlines(keepends=True)
-    assert again[1:] == rest and json.loads(again[0])["dimensions"] == record["dimensions"]
+    assert (
+        again[1:] == rest and json.loads(again[0])["dimensions"] == record["dimensions"]
+    )
 
 
 def test_a_file_of_another_scale_is_not_resumed(folder: Path) -> None:
@@ -171,14 +216,20 @@ def test_a_file_of_another_scale_is_not_resumed(folder: Path) -> None:
     ("old", "new", "told"),
     [
         ('"good": "low"', '"good": "lo"', "good must be low or high"),
-        ('"kind": "binary"', '"kind": "yes"', "kind must be binary, ordinal or continuous"),
+        (
+            '"kind": "binary"',
+            '"kind": "yes"',
+            "kind must be binary, ordinal or continuous",
+        ),
         ('"low": 0', '"lowest": 0', "lowest"),
         ('"low": 1', '"low": 8', "low 8 is not below 7"),
         ('"dimensions": [', '"dimensions": [7, ', "must be a mapping"),
         ('"name": "rude"', '"name": 3', "must be texts"),
     ],
 )
-def test_a_wrong_statement_names_file_and_line(folder: Path, old: str, new: str, told: str) -> None:
+def test_a_wrong_statement_names_file_and_line(
+    folder: Path, old: str, new: str, told: str
+) -> None:
     path = scored("short", "s.jsonl")
     path.write_text(path.read_text().replace(old, new))
     with pytest.raises(DataError, match=r"s\.jsonl:1: field 'dimensions': .*" + told):
@@ -187,7 +238,10 @@ def test_a_wrong_statement_names_file_and_line(folder: Path, old: str, new: str,
 
 def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
     judge = Judge.from_pretrained("length")
-    rows = [{"id": "a", "messages": said("Hi!", "Hello!")}, {"id": "b", "messages": said("Hi!")}]
+    rows = [
+        {"id": "a", "messages": said("Hi!", "Hello!")},
+        {"id": "b", "messages": said("Hi!")},
+    ]
     wanted = load_rubric("medal", ["unsafe", "overall"])
     found = list(judge.score(read_dialogues(rows), dimensions=["unsafe", "overall"]))
     assert [judgement.dimensions for judgement in found] == [wanted, wanted]

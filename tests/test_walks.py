@@ -36,16 +36,26 @@ took 99.1 s
 """
 
 
-def test_commands_of_a_walk_share_a_shell_and_their_output_is_written_back(tmp_path: Path) -> None:
+def test_commands_of_a_walk_share_a_shell_and_their_output_is_written_back(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "walk.md"
     file.write_text(WALK, encoding="utf-8")
     came = run_walk(file)
-    assert [step.output for step in came[:5]] == ["one\ntwo\n", "", "3\n", "", "some words\n"]
+    assert [step.output for step in came[:5]] == [
+        "one\ntwo\n",
+        "",
+        "3\n",
+        "",
+        "some words\n",
+    ]
     assert came[5].lasting == steps(WALK)[5].lasting == "took # s"
     text = rewritten(WALK, came)
     assert "old" not in text and "> some words" in text and "not run" in text
     assert [step.lasting for step in steps(text)] == [step.lasting for step in came]
-    assert list(tmp_path.iterdir()) == [file]  # what a walk makes stays out of the documents
+    assert list(tmp_path.iterdir()) == [
+        file
+    ]  # what a walk makes stays out of the documents
 
 
 # README's in the suite, the others with the slow ones: a walk starts ten processes.
@@ -77,7 +87,9 @@ def test_readme_has_no_command_that_is_not_run() -> None:
     extras = re.fullmatch(r"pip install '\.\[(.+)\]'", install)
     provided = metadata("medal-judges").get_all("Provides-Extra") or []
     assert extras and set(extras[1].split(",")) <= set(provided)
-    words = re.fullmatch(r"accelerate launch --config_file (\S+) (\S+) --config (\S+)", launch)
+    words = re.fullmatch(
+        r"accelerate launch --config_file (\S+) (\S+) --config (\S+)", launch
+    )
     assert words and (ROOT / words[1]).is_file() and (ROOT / words[2]).is_file()
     config = load_config(TrainConfig, words[3], folder="train")
     assert push == f"medal push {config.output_dir} ORG/NAME"

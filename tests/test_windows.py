@@ -20,15 +20,45 @@ from medal_judges.records.dimension import load_rubric
 ROOT = Path(__file__).parent.parent
 ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")
 SAID = [{"role": "user", "content": "Où?"}, {"role": "assistant", "content": "日本 ρ"}]
-POSIX_MODULES = ("fcntl", "grp", "posix", "pty", "pwd", "resource", "syslog", "termios", "tty")
+POSIX_MODULES = (
+    "fcntl",
+    "grp",
+    "posix",
+    "pty",
+    "pwd",
+    "resource",
+    "syslog",
+    "termios",
+    "tty",
+)
 POSIX_NAMES = {
-    "os": ("fork", "forkpty", "geteuid", "getuid", "getloadavg", "killpg", "mkfifo", "nice"),
-    "signal": ("SIGALRM", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGUSR1", "SIGUSR2", "alarm", "pause"),
+    "os": (
+        "fork",
+        "forkpty",
+        "geteuid",
+        "getuid",
+        "getloadavg",
+        "killpg",
+        "mkfifo",
+        "nice",
+    ),
+    "signal": (
+        "SIGALRM",
+        "SIGHUP",
+        "SIGKILL",
+        "SIGPIPE",
+        "SIGUSR1",
+        "SIGUSR2",
+        "alarm",
+        "pause",
+    ),
 }
 
 
 def _modules() -> dict[str, ast.Module]:
-    files = sorted({path.resolve() for room in ROOMS for path in (ROOT / room).rglob("*.py")})
+    files = sorted(
+        {path.resolve() for room in ROOMS for path in (ROOT / room).rglob("*.py")}
+    )
     return {str(path): ast.parse(path.read_text(encoding="utf-8")) for path in files}
 
 
@@ -50,7 +80,9 @@ def _posix(tree: ast.Module) -> Iterator[str]:
 def test_nothing_that_only_posix_has_is_used() -> None:
     modules = _modules()
     assert len(modules) > 150
-    assert {path: used for path, tree in modules.items() if (used := list(_posix(tree)))} == {}
+    assert {
+        path: used for path, tree in modules.items() if (used := list(_posix(tree)))
+    } == {}
     assert list(_posix(ast.parse("import fcntl; os.fork()"))) == ["fcntl", "os.fork"]
 
 
@@ -64,7 +96,9 @@ class _Console(io.TextIOWrapper):
     """A console or a file behind one of the encoding of Western Windows."""
 
     def __init__(self) -> None:
-        super().__init__(io.BytesIO(), encoding="cp1252", errors="strict", newline="\r\n")
+        super().__init__(
+            io.BytesIO(), encoding="cp1252", errors="strict", newline="\r\n"
+        )
 
     def written(self) -> bytes:
         self.flush()
@@ -90,7 +124,9 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
 ) -> None:
     monkeypatch.chdir(project)
     line = {"id": "日本", "lang": "ja", "dialogue": SAID}
-    Path("chats.jsonl").write_text(json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8")
+    Path("chats.jsonl").write_text(
+        json.dumps(line, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     # What is data is UTF-8 wherever it goes; what is said to people is as good as the console.
     code, out, _ = _medal(monkeypatch, "score", "chats.jsonl", "--judge", "length")
     assert code in (0, None) and json.loads(out.decode("utf-8"))["id"] == "日本"
@@ -99,7 +135,11 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
     for words in (
         ("report", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
         ("compare", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
-        *(("agreement", "labelled.jsonl"), ("judges",), ("configs", "show", "rubrics/medal")),
+        *(
+            ("agreement", "labelled.jsonl"),
+            ("judges",),
+            ("configs", "show", "rubrics/medal"),
+        ),
         *(("data", "list"), ("doctor",)),
     ):
         code, out, err = _medal(monkeypatch, *words)
@@ -113,10 +153,15 @@ def test_drive_letters_and_backslashes_are_part_of_a_path(
 ) -> None:
     one, other = r"C:\chats\one.jsonl", r"C:\chats\other.csv.gz"
     for path in (one, other):
-        assert parse_spec(path).name == path and parse_spec(f"{path}:train").split == "train"
+        assert (
+            parse_spec(path).name == path
+            and parse_spec(f"{path}:train").split == "train"
+        )
         assert source_of(path) == source_of(f"{path}:train") == path
     assert source_of("dstc9:train") == "dstc9" and source_of("chitchat") == "chitchat"
-    assert source_of("hf:ORG/NAME:train") == source_of("hf:ORG/NAME:test") == "hf:ORG/NAME"
+    assert (
+        source_of("hf:ORG/NAME:train") == source_of("hf:ORG/NAME:test") == "hf:ORG/NAME"
+    )
     for command in (
         ("score", "--judge", "length", one),
         ("score", "labelled.jsonl", "--judge", r"C:\judges\mine"),
@@ -133,9 +178,13 @@ def test_a_file_of_crlf_reads_as_one_of_lf(tmp_path: Path, project: Path) -> Non
         text = (project / name).read_bytes()
         (tmp_path / name).write_bytes(text.replace(b"\n", b"\r\n"))
     crlf, scores = tmp_path / "labelled.jsonl", tmp_path / "s.jsonl"
-    assert list(read_dialogues(crlf)) == list(read_dialogues(project / "labelled.jsonl"))
+    assert list(read_dialogues(crlf)) == list(
+        read_dialogues(project / "labelled.jsonl")
+    )
     score = ["score", str(crlf), "--judge", "length", "--out", str(scores)]
     assert CliRunner().invoke(app, score).exit_code == 0
     scores.write_bytes(scores.read_bytes().replace(b"\n", b"\r\n"))
     assert CliRunner().invoke(app, ["report", str(scores)]).exit_code == 0
-    assert load_rubric(str(tmp_path / "rubric.yaml")) == load_rubric(str(project / "rubric.yaml"))
+    assert load_rubric(str(tmp_path / "rubric.yaml")) == load_rubric(
+        str(project / "rubric.yaml")
+    )

@@ -22,13 +22,19 @@ SPELLED = {
     "\ufffe": "\\ufffe",
     "\uffff": "\\uffff",
 }
-KEPT = {character: character for character in ("\t", "日", "\U0001f600", "<&>\"'", "\ufdd0")}
+KEPT = {
+    character: character for character in ("\t", "日", "\U0001f600", "<&>\"'", "\ufdd0")
+}
 
 
 @pytest.mark.parametrize(("character", "written"), (SPELLED | KEPT).items(), ids=ascii)
-def test_a_gate_with_any_name_is_a_junit_case(tmp_path: Path, character: str, written: str) -> None:
+def test_a_gate_with_any_name_is_a_junit_case(
+    tmp_path: Path, character: str, written: str
+) -> None:
     name = f"v{character}2"
-    path = write_junit(tmp_path / "gates.xml", "medal compare", [(name, "failed", name)])
+    path = write_junit(
+        tmp_path / "gates.xml", "medal compare", [(name, "failed", name)]
+    )
     case = ElementTree.parse(path).getroot()[0]
     assert case.attrib["name"] == case[0].attrib["message"] == f"v{written}2"
 
@@ -40,13 +46,19 @@ def test_a_chart_with_any_name_is_xml(tmp_path: Path, character: str) -> None:
     row = (name, estimate, IntervalBar(estimate, (1.0, 5.0)))
     table = Table(f"By {name}", ["System", "Mean", ""], [row])
     bars = Bars(name, [Bar(name, [])], 1.0, name)
-    write_figures({"table": Figure(name, [table]), "bars": Figure(name, [bars])}, tmp_path)
+    write_figures(
+        {"table": Figure(name, [table]), "bars": Figure(name, [bars])}, tmp_path
+    )
     for chart in ("table", "bars"):
-        assert ElementTree.parse(tmp_path / f"{chart}.svg").getroot().tag.endswith("svg")
+        assert (
+            ElementTree.parse(tmp_path / f"{chart}.svg").getroot().tag.endswith("svg")
+        )
 
 
 def test_a_definition_with_any_character_is_a_label_studio_interface() -> None:
-    dimension = Dimension("overall", "ordinal", 1, 5, definition="How good\x0b it is\uffff")
+    dimension = Dimension(
+        "overall", "ordinal", 1, 5, definition="How good\x0b it is\uffff"
+    )
     question = AnnotationQuestion(dimension, "Overall", "How good?", "", "", ())
     asks = Asks(binary="", ordinal="", comment="", other_text="")
     text = config_xml([question], asks)

@@ -63,7 +63,9 @@ def _finding(finding: TrialFinding) -> str:
         return finding.check.replace("_", " ")
     share = finding.headline in _SHARES
     figure = f"{number(100 * value, 0)}%" if share else number(value)
-    headline = "AUC" if finding.headline == "auc" else finding.headline.replace("_", " ")
+    headline = (
+        "AUC" if finding.headline == "auc" else finding.headline.replace("_", " ")
+    )
     return f"{finding.check.replace('_', ' ')} ({headline} {figure})"
 
 

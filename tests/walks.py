@@ -25,14 +25,22 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 WALKS = DOCS / "tutorials"
 _BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
-_PAGES = (page for page in sorted(DOCS.rglob("*.md")) if _BLOCK.search(page.read_text("utf-8")))
+_PAGES = (
+    page
+    for page in sorted(DOCS.rglob("*.md"))
+    if _BLOCK.search(page.read_text("utf-8"))
+)
 TOLD = (ROOT / "README.md", *_PAGES)
 # What a page may say of itself at its top.
 NEEDS_DATA = "<!-- walk: needs MEDAL_JUDGES_DATA -->"
-NUMBERS_VARY = "<!-- walk: numbers vary -->"  # sampled, or bf16: other processors differ
+NUMBERS_VARY = (
+    "<!-- walk: numbers vary -->"  # sampled, or bf16: other processors differ
+)
 _MARK = "-- walk: end of command --"
 # What another run or a slower machine changes, and no reader of a walk looks for.
-_DURATION = re.compile(r"\d[\d,.]*(?= ?(?:s\b|ms\b|min\b|dialogues/s|tokens/s|MB\b))|\d+:\d\d:\d\d")
+_DURATION = re.compile(
+    r"\d[\d,.]*(?= ?(?:s\b|ms\b|min\b|dialogues/s|tokens/s|MB\b))|\d+:\d\d:\d\d"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +96,16 @@ def run(told: Sequence[Step], folder: Path) -> list[Step]:
         for step in told
     )
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
-    plain = {"PATH": path, "COLUMNS": "100", "NO_COLOR": "1", "TERM": "dumb", "HF_HUB_OFFLINE": "1"}
-    plain["DS_ACCELERATOR"] = "cpu"  # else deepspeed, where installed, prints what it found
+    plain = {
+        "PATH": path,
+        "COLUMNS": "100",
+        "NO_COLOR": "1",
+        "TERM": "dumb",
+        "HF_HUB_OFFLINE": "1",
+    }
+    plain["DS_ACCELERATOR"] = (
+        "cpu"  # else deepspeed, where installed, prints what it found
+    )
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=folder,
@@ -101,7 +117,9 @@ def run(told: Sequence[Step], folder: Path) -> list[Step]:
         check=False,
     )
     outputs = done.stdout.split(_MARK + "\n")[:-1]
-    return [Step(step.command, output) for step, output in zip(told, outputs, strict=True)]
+    return [
+        Step(step.command, output) for step, output in zip(told, outputs, strict=True)
+    ]
 
 
 def run_walk(walk: Path) -> list[Step]:
@@ -130,7 +148,11 @@ def rewritten(text: str, came: Sequence[Step]) -> str:
 
 if __name__ == "__main__":
     for file in [Path(name) for name in sys.argv[1:]] or TOLD:
-        if NEEDS_DATA in file.read_text("utf-8") and not os.environ.get("MEDAL_JUDGES_DATA"):
+        if NEEDS_DATA in file.read_text("utf-8") and not os.environ.get(
+            "MEDAL_JUDGES_DATA"
+        ):
             print(f"{file}: left as it is, needs MEDAL_JUDGES_DATA")
             continue
-        file.write_text(rewritten(file.read_text("utf-8"), run_walk(file)), encoding="utf-8")
+        file.write_text(
+            rewritten(file.read_text("utf-8"), run_walk(file)), encoding="utf-8"
+        )

@@ -14,10 +14,20 @@ from medal_judges.config import read_yaml
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.table import Figured, Table
-from medal_judges.stats.correlation import undefined_reason, weighted_auc, weighted_spearman
+from medal_judges.stats.correlation import (
+    undefined_reason,
+    weighted_auc,
+    weighted_spearman,
+)
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import BESIDE, WHOM, Clusters, choose_clusters, with_intervals
+from medal_judges.stats.intervals import (
+    BESIDE,
+    WHOM,
+    Clusters,
+    choose_clusters,
+    with_intervals,
+)
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from medal_judges.models.base.heads import Calibration, OutputHead
@@ -68,7 +78,9 @@ class AgreementRow:
         beside = None
         if self.others is not None:
             beside = Estimate(self.value, *self.others)
-        return Estimate(self.value, self.low, self.high, reason=self.reason, beside=beside)
+        return Estimate(
+            self.value, self.low, self.high, reason=self.reason, beside=beside
+        )
 
 
 def read_agreement(folder: Path) -> list[AgreementRow]:
@@ -76,7 +88,10 @@ def read_agreement(folder: Path) -> list[AgreementRow]:
     path = folder / AGREEMENT_NAME
     if not path.is_file():
         return []
-    return [AgreementRow(**record) for record in json.loads(path.read_text(encoding="utf-8"))]
+    return [
+        AgreementRow(**record)
+        for record in json.loads(path.read_text(encoding="utf-8"))
+    ]
 
 
 def summary_table(folder: Path) -> Table | None:
@@ -95,7 +110,14 @@ def summary_table(folder: Path) -> Table | None:
     for row in by_set.values():
         judge_cell = row.estimate if row.value is not None else f"none: {row.reason}"
         others_cell = [Figured(row.estimate.beside, bare=True)] if has_others else []
-        facts = (row.part, row.source, row.dimension, row.n, row.missed, METRICS[row.metric])
+        facts = (
+            row.part,
+            row.source,
+            row.dimension,
+            row.n,
+            row.missed,
+            METRICS[row.metric],
+        )
         cells.append((*facts, judge_cell, *others_cell, *row.baselines.values()))
     columns = ("part", "source", "dimension", "n", "unscored", "figure", "judge")
     return Table(
@@ -116,12 +138,18 @@ def agreement(
     """Returns a row for each dimension, source and language."""
     rows = []
     sources = np.array([example.source for example in scored.examples])
-    languages = np.array([example.dialogue.lang or "unknown" for example in scored.examples])
+    languages = np.array(
+        [example.dialogue.lang or "unknown" for example in scored.examples]
+    )
     for dimension in dimensions:
-        has_label = np.array([dimension.name in example.human for example in scored.examples])
+        has_label = np.array(
+            [dimension.name in example.human for example in scored.examples]
+        )
         for source in np.unique(sources):
             of_source = has_label & (sources == source)
-            slices = {lang: of_source & (languages == lang) for lang in languages[of_source]}
+            slices = {
+                lang: of_source & (languages == lang) for lang in languages[of_source]
+            }
             slices = dict(sorted(slices.items()))
             if len(slices) > 1:
                 slices = {"all": of_source} | slices
@@ -146,10 +174,14 @@ def _agreement_row(
     score = np.asarray(scored.scores[dimension.name], dtype=float)
     rows = labelled[np.isfinite(score[labelled])]
     examples = [scored.examples[row] for row in rows]
-    human = np.array([example.human[dimension.name] for example in examples], dtype=float)
+    human = np.array(
+        [example.human[dimension.name] for example in examples], dtype=float
+    )
 
     def estimated(scores: np.ndarray, clusters: Clusters | None = None) -> Estimate:
-        return _estimate(metric, human, Values(scores[rows], dimension.tolerance), clusters)
+        return _estimate(
+            metric, human, Values(scores[rows], dimension.tolerance), clusters
+        )
 
     bots = [example.dialogue.chatbot for example in examples]
     groups = [example.group or example.dialogue.id for example in examples]
@@ -171,7 +203,9 @@ def _agreement_row(
         n=len(rows),
         reason=estimate.reason,
         missed=len(labelled) - len(rows),
-        baselines={name: estimated(by[dimension.name]).value for name, by in baselines.items()},
+        baselines={
+            name: estimated(by[dimension.name]).value for name, by in baselines.items()
+        },
         others=others,
     )
 
@@ -216,12 +250,16 @@ def scores_of_logits(
     scores = {}
     for name, outputs in logits.items():
         fitted = calibration.get(name, Calibration())
-        scores[name] = np.array(heads[name].answers(torch.from_numpy(outputs).float(), fitted)[0])
+        scores[name] = np.array(
+            heads[name].answers(torch.from_numpy(outputs).float(), fitted)[0]
+        )
     return scores
 
 
 def judge_scores(
-    judge: Judge, examples: Sequence[TrainingExample], progress: Callable[[int], None] | None = None
+    judge: Judge,
+    examples: Sequence[TrainingExample],
+    progress: Callable[[int], None] | None = None,
 ) -> Scores:
     """Returns the judge's score of each example, per dimension [n]; NaN for none."""
     dialogues = [example.dialogue for example in examples]
@@ -256,5 +294,7 @@ def score_examples(
     if is_generative and len(examples) > config.answered_rows:
         order = np.random.default_rng(config.seed).permutation(len(examples))
         examples = [examples[row] for row in sorted(order[: config.answered_rows])]
-    with ProgressBar("answering held-out rows", len(examples), visible=is_generative) as bar:
+    with ProgressBar(
+        "answering held-out rows", len(examples), visible=is_generative
+    ) as bar:
         return ScoredExamples(examples, judge_scores(judge, examples, bar.advance))

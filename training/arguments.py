@@ -45,7 +45,9 @@ def check_steps(config: TrainConfig) -> None:
     }
     for name, value in needs.items():
         if value and not config.validated:
-            raise ValueError(f"{name} needs validation rows: give validation entries or a split")
+            raise ValueError(
+                f"{name} needs validation rows: give validation entries or a split"
+            )
 
 
 def check_arguments(values: Mapping[str, Any]) -> None:
@@ -57,7 +59,9 @@ def check_arguments(values: Mapping[str, Any]) -> None:
         kinds = _kinds()
         if name not in kinds:
             guess = did_you_mean(name, sorted(kinds))
-            raise ValueError(f"args.{name}: TrainingArguments has no such field; {guess}".rstrip())
+            raise ValueError(
+                f"args.{name}: TrainingArguments has no such field; {guess}".rstrip()
+            )
         typed(name, value)
 
 
@@ -91,7 +95,11 @@ def _kinds() -> dict[str, Any]:
     from transformers import TrainingArguments
 
     hints = get_type_hints(TrainingArguments)
-    return {field.name: hints[field.name] for field in fields(TrainingArguments) if field.init}
+    return {
+        field.name: hints[field.name]
+        for field in fields(TrainingArguments)
+        if field.init
+    }
 
 
 def training_arguments(
@@ -118,7 +126,9 @@ def training_arguments(
                 hint="set args.bf16: true, or leave fp16 out",
             )
         # DeepSpeed has a CPU accelerator of its own, which the Trainer calls not a CPU.
-        is_deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true"
+        is_deepspeed = (
+            os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true"
+        )
         settings = {"use_cpu": not is_deepspeed} | settings
         if launched_processes() > 1:
             settings = {"ddp_backend": "gloo"} | settings

@@ -10,7 +10,12 @@ import torch
 from scipy.optimize import minimize_scalar
 from sklearn.isotonic import IsotonicRegression
 
-from medal_judges.models.base.heads import Calibration, OutputHead, corn_probabilities, on_scale
+from medal_judges.models.base.heads import (
+    Calibration,
+    OutputHead,
+    corn_probabilities,
+    on_scale,
+)
 from medal_judges.training.rows import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
@@ -34,7 +39,9 @@ def fit_calibrations(
         if method == "none" or len(rows) < MIN_ROWS:
             continue
         # Of ordinal and classification heads, a probability per level.
-        targets = np.stack([np.asarray(examples[row].targets[name], float) for row in rows])
+        targets = np.stack(
+            [np.asarray(examples[row].targets[name], float) for row in rows]
+        )
         outputs, kind = logits[name][rows].astype(float), head.config.kind
         fitted = Calibration(rows=len(targets))
         if kind == "regression":
@@ -45,20 +52,28 @@ def fit_calibrations(
             if kind == "binary":
                 temperature = fit_temperature(outputs[:, 0], targets)
             else:
-                temperature = fit_class_temperature(outputs, targets, corn=kind == "ordinal")
+                temperature = fit_class_temperature(
+                    outputs, targets, corn=kind == "ordinal"
+                )
                 targets = targets @ np.linspace(0, 1, head.levels)
             fitted = fitted.model_copy(update={"temperature": temperature})
             scores = head.scores(torch.from_numpy(outputs).float(), temperature)
-            units = np.array([head.dimension.to_unit(score) for score in scores.tolist()])
+            units = np.array(
+                [head.dimension.to_unit(score) for score in scores.tolist()]
+            )
         if method == "isotonic":
-            fitted = fitted.model_copy(update={"isotonic": fit_isotonic(units, targets)})
+            fitted = fitted.model_copy(
+                update={"isotonic": fit_isotonic(units, targets)}
+            )
         if kind == "regression":
             fitted = with_margin(fitted, units, targets)
         calibrations[name] = fitted
     return calibrations
 
 
-def with_margin(calibration: Calibration, units: np.ndarray, targets: np.ndarray) -> Calibration:
+def with_margin(
+    calibration: Calibration, units: np.ndarray, targets: np.ndarray
+) -> Calibration:
     """Returns the calibration with the distance within which a new rating lies nine times in ten of
     the calibrated score, for ratings drawn as ``targets`` [n]: the split conformal quantile (Lei
     and others, 2018). ``units`` [n] are the scores on [0, 1] before the calibration."""
@@ -107,6 +122,8 @@ def fit_isotonic(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
     [0, 1]."""
-    fitted = IsotonicRegression(out_of_bounds="clip").fit(np.asarray(units), np.asarray(targets))
+    fitted = IsotonicRegression(out_of_bounds="clip").fit(
+        np.asarray(units), np.asarray(targets)
+    )
     x, y = fitted.X_thresholds_, fitted.y_thresholds_
     return tuple(map(float, x)), tuple(map(float, y))

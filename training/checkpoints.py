@@ -15,8 +15,21 @@ from medal_judges.training.config import TrainConfig
 _IDENTITY = "run.json"
 _STATE = "trainer_state.json"  # written last: a checkpoint that has it is complete
 # Settings on which the weights do not depend.
-_UNIMPORTANT = {"output_dir", "threads", "name", "calibration", "answered_rows", "card_notes"}
-_UNIMPORTANT_ARGS = ("logging", "report_to", "run_name", "save_total_limit", "dataloader_num")
+_UNIMPORTANT = {
+    "output_dir",
+    "threads",
+    "name",
+    "calibration",
+    "answered_rows",
+    "card_notes",
+}
+_UNIMPORTANT_ARGS = (
+    "logging",
+    "report_to",
+    "run_name",
+    "save_total_limit",
+    "dataloader_num",
+)
 _PER_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps")
 
 logger = logging.getLogger(__name__)
@@ -53,21 +66,29 @@ def run_hash(config: TrainConfig, facts: list[dict[str, object]]) -> str:
     return content_hash([settings, facts])
 
 
-def checkpoint_to_resume(folder: Path, identity: RunIdentity, *, required: bool) -> str | None:
+def checkpoint_to_resume(
+    folder: Path, identity: RunIdentity, *, required: bool
+) -> str | None:
     """Returns the newest complete checkpoint in ``folder``, None if there is none.
 
     Raises ConfigError for checkpoints of a run with other settings or data, or with other steps,
     and for a ``required`` checkpoint that is missing.
     """
-    checkpoints = [path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()]
+    checkpoints = [
+        path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()
+    ]
     if not checkpoints:
         if required:
-            raise ConfigError(f"{folder}: no checkpoint to resume from", hint="leave out --resume")
+            raise ConfigError(
+                f"{folder}: no checkpoint to resume from", hint="leave out --resume"
+            )
         return None
     newest = max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
     saved = None
     if (folder / _IDENTITY).is_file():
-        saved = RunIdentity(**json.loads((folder / _IDENTITY).read_text(encoding="utf-8")))
+        saved = RunIdentity(
+            **json.loads((folder / _IDENTITY).read_text(encoding="utf-8"))
+        )
     if saved is None or saved.run != identity.run:
         raise ConfigError(
             f"{newest} is of a run with other settings or data, and is not deleted unasked",

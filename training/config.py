@@ -42,7 +42,9 @@ FAMILIES = {
         f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", by_steps=True
     ),
     "linear": TrainedFamily(f"{_MODELS}.linear.config:LinearConfig", f"{_FITS}.linear"),
-    "hybrid": TrainedFamily(f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"),
+    "hybrid": TrainedFamily(
+        f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"
+    ),
     "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),
 }
 
@@ -122,7 +124,9 @@ class DataEntry(ChatFileConfig):
 
     def bounds(self, label: str) -> Rescale | None:
         """``rescale`` of one label."""
-        return self.rescale.get(label) if isinstance(self.rescale, dict) else self.rescale
+        return (
+            self.rescale.get(label) if isinstance(self.rescale, dict) else self.rescale
+        )
 
 
 class SplitConfig(Config):
@@ -201,8 +205,12 @@ class TrainConfig(Config):
         split = self.split or SplitConfig()
         twice = (split.validation and self.validation) or (split.test and self.test)
         if twice or split.validation + split.test >= 1:
-            raise ValueError("split: shares add up to less than 1; no part has entries and a share")
+            raise ValueError(
+                "split: shares add up to less than 1; no part has entries and a share"
+            )
         if self.split and any(entry.plant for entry in self.train):
-            raise ValueError("split divides labelled rows; plant needs entries for each part")
+            raise ValueError(
+                "split divides labelled rows; plant needs entries for each part"
+            )
         family_module(self.model.family).check(self)
         return self

@@ -17,10 +17,14 @@ class TrainOptions(Config):
         help="Override a setting of the YAML file: a=1, or a.b=1 inside a group.",
     )
     config: str = option(
-        "configs/train/quickstart.yaml", help="YAML file, or the name of one in configs/train/."
+        "configs/train/quickstart.yaml",
+        help="YAML file, or the name of one in configs/train/.",
     )
-    out: Path | None = option(None, help="Folder to write; by default the config's output_dir.")
+    out: Path | None = option(
+        None, help="Folder to write; by default the config's output_dir."
+    )
     resume: bool = option(False, help="Fail if there is no checkpoint to resume from.")
     overwrite: bool = option(
-        False, help="Start again from the beginning; replaces OUT. Without it a run is resumed."
+        False,
+        help="Start again from the beginning; replaces OUT. Without it a run is resumed.",
     )

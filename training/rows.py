@@ -25,7 +25,9 @@ from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
 
 PARTS = ("train", "validation", "test")
-STANDARD_SHARE = 0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
+STANDARD_SHARE = (
+    0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
+)
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +44,9 @@ class TrainingExample:
     # Mean rating on the raw scale; on [0, 1] as the target if the entry inverts the scale.
     human: dict[str, float] = field(default_factory=dict)
     group: str = ""
-    comments: Mapping[str, str] = field(default_factory=dict)  # an annotator's words by dimension
+    comments: Mapping[str, str] = field(
+        default_factory=dict
+    )  # an annotator's words by dimension
 
 
 @dataclass(slots=True)
@@ -79,7 +83,9 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         loaded = divide(loaded, config.split)
     train, held_out = training_and_held_out(loaded)
     if not train:
-        raise ConfigError("no training rows", hint="check the `train` entries of the config")
+        raise ConfigError(
+            "no training rows", hint="check the `train` entries of the config"
+        )
     check_leaks(train, held_out)
 
     dimension_of_name = {dimension.name: dimension for dimension in dimensions}
@@ -92,7 +98,11 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
     examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
     for loaded_entry in loaded:
         entry, rows = loaded_entry.entry, loaded_entry.rows
-        names = dimension_names(entry, label_scales(rows), dimension_of_name) if rows else {}
+        names = (
+            dimension_names(entry, label_scales(rows), dimension_of_name)
+            if rows
+            else {}
+        )
         maps = None
         # A source's maps are fitted on its training rows; its validation rows are mapped by them.
         # Test examples have none: a source whose scale has no bounds can still be ranked.
@@ -131,7 +141,9 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         languages.add(row.dialogue.lang or "unknown")
         labellers.add(str(row.extra.get("labels_by", "")))
         texts.add(row.dialogue.text_hash)
-        annotators = max([annotators, *(len(rating.without_nulls) for rating in row.ratings())])
+        annotators = max(
+            [annotators, *(len(rating.without_nulls) for rating in row.ratings())]
+        )
     facts: dict[str, object] = {
         "part": loaded.part,
         "source": loaded.entry.source,
@@ -142,7 +154,9 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         "annotators": annotators,
         "labels_by": sorted(labellers - {""}),
     }
-    if loaded.part == "train":  # medal benchmark warns of rows that a judge was trained on
+    if (
+        loaded.part == "train"
+    ):  # medal benchmark warns of rows that a judge was trained on
         facts["chats"] = " ".join(sorted(texts))
     return facts
 
@@ -194,7 +208,9 @@ def dimension_names(
     return dict(dimensions)
 
 
-def fit_unit_map(entry: DataEntry, rows: Sequence[LabelledDialogue], label: str) -> UnitMap:
+def fit_unit_map(
+    entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
+) -> UnitMap:
     """Returns the map of ``label`` to [0, 1]; ``standardise`` computes it from the labels."""
     bounds = entry.bounds(label)
     if bounds == "standardise":
@@ -228,7 +244,9 @@ def to_example(
     )
     comments = row.extra.get("comments") or {}
     example.comments = {
-        dimension: str(comments[label]) for label, dimension in names.items() if comments.get(label)
+        dimension: str(comments[label])
+        for label, dimension in names.items()
+        if comments.get(label)
     }
     for label, dimension in names.items():
         rating = row.rating(label)
@@ -238,7 +256,9 @@ def to_example(
         example.human[dimension] = average
         bounds = entry.bounds(label)
         if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
-            example.human[dimension] = UnitMap(bounds[0], bounds[1] - bounds[0])(average)
+            example.human[dimension] = UnitMap(bounds[0], bounds[1] - bounds[0])(
+                average
+            )
         if maps is None:
             continue
         if dimension in levels:
@@ -249,7 +269,9 @@ def to_example(
     return example
 
 
-def level_shares(rating: Rating, unit_map: UnitMap, count: int, soft: bool) -> np.ndarray:
+def level_shares(
+    rating: Rating, unit_map: UnitMap, count: int, soft: bool
+) -> np.ndarray:
     """Returns the share of each of ``count`` levels: of the annotators with ``soft``, else all of
     it at the level of their mean."""
     values = rating.without_nulls
@@ -278,15 +300,21 @@ def divide(loaded: Sequence[EntryRows], split: SplitConfig) -> list[EntryRows]:
     repeating = {leak.train_id for leak in find_leaks(learnt, held_out)}
     if repeating:
         count = len(repeating)
-        logger.warning("split: %s training rows nearly repeat held-out rows: left out", count)
+        logger.warning(
+            "split: %s training rows nearly repeat held-out rows: left out", count
+        )
     for part_rows in divided:
         if part_rows.part == "train":
-            part_rows.rows[:] = [row for row in part_rows.rows if row.id not in repeating]
+            part_rows.rows[:] = [
+                row for row in part_rows.rows if row.id not in repeating
+            ]
     divided += others
     parts = {part_rows.part for part_rows in divided}
     for part, share in zip(PARTS, split.shares, strict=True):
         if share and part not in parts:
-            raise ConfigError(f"split: no row is in {part}", hint="a larger share, or another seed")
+            raise ConfigError(
+                f"split: no row is in {part}", hint="a larger share, or another seed"
+            )
     return sorted(divided, key=lambda part_rows: PARTS.index(part_rows.part))
 
 
@@ -328,7 +356,9 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
         rows = [rows[number] for number in sorted(order[: entry.limit])]
     if entry.plant is None:
         return rows
-    return list(injected_set(rows, seed=seed, **entry.plant.model_dump(exclude_none=True)))
+    return list(
+        injected_set(rows, seed=seed, **entry.plant.model_dump(exclude_none=True))
+    )
 
 
 def is_trainable(dialogue: Dialogue, entry: DataEntry) -> bool:
@@ -351,7 +381,10 @@ def with_scores_as_labels(
     for judgement in read_judgements(file):
         if set(judgement.scores.values()) - {None}:
             judgements.append(replace(judgement, contributions={}, distributions={}))
-    keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in judgements]
+    keys = [
+        ScoreKey(judgement.id, judgement.turn, judgement.chat)
+        for judgement in judgements
+    ]
     joined = join_labels(rows, keys)
     for note in joined.notes(file):
         logger.warning("%s: %s", source, note)

@@ -67,7 +67,9 @@ def train(
     return train_judge(settings, resume=resume, overwrite=overwrite)
 
 
-def train_judge(config: TrainConfig, *, resume: bool = False, overwrite: bool = False) -> Path:
+def train_judge(
+    config: TrainConfig, *, resume: bool = False, overwrite: bool = False
+) -> Path:
     """Train, calibrate, save and check the judge of ``config``; returns its folder.
 
     With several processes, all take part in training by steps; the main one does everything else.
@@ -142,7 +144,9 @@ def learnable(
         hint = "an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels"
         raise ConfigError(f"no training row has a label of {lacking}", hint=hint)
     if lacking:
-        logger.warning("no training labels for %s: the judge will not have them", lacking)
+        logger.warning(
+            "no training labels for %s: the judge will not have them", lacking
+        )
     return learnt
 
 
@@ -162,7 +166,9 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
         if part in scored or not examples:
             continue
         if config.model.family == "hybrid":
-            logger.warning("a hybrid does not score its %s rows: use medal benchmark", part)
+            logger.warning(
+                "a hybrid does not score its %s rows: use medal benchmark", part
+            )
             continue
         scored[part] = score_examples(judge, examples, config)
     agreements = []

@@ -29,7 +29,11 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples, scores_of_logits
 from medal_judges.training.arguments import CHECKPOINTS, is_main, training_arguments
-from medal_judges.training.checkpoints import RunIdentity, checkpoint_to_resume, run_hash
+from medal_judges.training.checkpoints import (
+    RunIdentity,
+    checkpoint_to_resume,
+    run_hash,
+)
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.trainer import JudgeTrainer, beyond_window, whole_weights
@@ -63,14 +67,19 @@ def fit_by_steps(run: TrainingRun, family: StepFamily) -> FittedJudge | None:
 
 
 def train_one(
-    run: TrainingRun, config: TrainConfig, dimensions: Sequence[Dimension], family: StepFamily
+    run: TrainingRun,
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    family: StepFamily,
 ) -> FittedJudge | None:
     """Takes the steps of one judge, on every process, and calibrates it; returns it on the main
     process. Raises ConfigError for checkpoints in its folder that it cannot resume from, and for a
     ``metric_for_best_model`` that its validation rows do not have."""
     validation = run.rows.validation
     folder = Path(config.output_dir)
-    args = training_arguments(config.args, folder, seed=config.seed, validated=bool(validation))
+    args = training_arguments(
+        config.args, folder, seed=config.seed, validated=bool(validation)
+    )
     torch.manual_seed(config.seed)
     with whole_weights():
         judge = family.new_judge(config, dimensions, args)
@@ -105,7 +114,9 @@ def train_one(
         require_figure(args.metric_for_best_model, validation, names, trainer.binary())
     identity = RunIdentity(
         run=data_hash,
-        examples_a_step=args.train_batch_size * args.gradient_accumulation_steps * args.world_size,
+        examples_a_step=args.train_batch_size
+        * args.gradient_accumulation_steps
+        * args.world_size,
         processes=args.world_size,
         strategy=trainer.strategy(),
     )
@@ -149,13 +160,17 @@ def warn_of_window(part: str, lost: Mapping[str, int]) -> None:
     """Warns of the rows of a part that the judge does not read in full (see beyond_window)."""
     if lost["rows"]:
         rows = f"{lost['rows']} {part} rows"
-        logger.warning(truncation_text(rows, lost["truncated_turns"], lost["cut_turns"]))
+        logger.warning(
+            truncation_text(rows, lost["truncated_turns"], lost["cut_turns"])
+        )
     if lost["unread_rows"]:
         text = "%s %s rows are left out: no prompt of max_tokens holds their last turn"
         logger.warning(text, lost["unread_rows"], part)
 
 
-def run_facts(trainer: JudgeTrainer, judge: Any, identity: RunIdentity) -> dict[str, Any]:
+def run_facts(
+    trainer: JudgeTrainer, judge: Any, identity: RunIdentity
+) -> dict[str, Any]:
     """Returns what judge.json and the card say of the training."""
     state = trainer.state
     return {
@@ -185,13 +200,17 @@ def copy_start(judge: Any, folder: Path) -> None:
     """Copies to ``judge`` the weights of the judge in ``folder`` that fit it by name and shape.
     Raises ConfigError if none does."""
 
-    def without_adapter(name: str) -> str:  # PEFT's files leave the name of the adapter out
+    def without_adapter(
+        name: str,
+    ) -> str:  # PEFT's files leave the name of the adapter out
         return name.replace(".default.", ".").replace(".modules_to_save.", ".")
 
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)
-    weights = {without_adapter(name): value for name, value in judge.net.state_dict().items()}
+    weights = {
+        without_adapter(name): value for name, value in judge.net.state_dict().items()
+    }
     copied = 0
     judge.to_scale()  # as a saved judge's output layer is
     for name, value in saved.items():
@@ -233,16 +252,22 @@ def fit_per_dimension(run: TrainingRun, family: StepFamily) -> FittedJudge | Non
             for name, value in trained.figures.items():
                 if "/" in name:  # not the means over dimensions
                     figures[name] = value
-        del trained  # one network at a time: they are loaded again when the group is closed
+        del (
+            trained
+        )  # one network at a time: they are loaded again when the group is closed
     close_group()
     if not is_main():
         return None
     members = {}
     for name, member_config in configs.items():
-        members[name] = Member(name, Judge.from_pretrained(member_config.output_dir), {})
+        members[name] = Member(
+            name, Judge.from_pretrained(member_config.output_dir), {}
+        )
     choices = MemberSelection({name: name for name in members})
     facts = {"seed": config.seed, "per_dimension": True}
-    joined = HybridJudge(members, choices, run.dimensions, name=config.name, facts=facts)
+    joined = HybridJudge(
+        members, choices, run.dimensions, name=config.name, facts=facts
+    )
     return FittedJudge(joined, figures | means_over_dimensions(figures))
 
 

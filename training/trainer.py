@@ -71,7 +71,9 @@ def judge_dataset(
         )
 
     def tokenised(batch: Mapping[str, list[int]]) -> dict[str, list[Any]]:
-        rendered = judge.render([examples[number].dialogue for number in batch["number"]])
+        rendered = judge.render(
+            [examples[number].dialogue for number in batch["number"]]
+        )
         return {
             "input_ids": [text.ids for text in rendered],
             "length": [len(text.ids) for text in rendered],
@@ -87,7 +89,9 @@ def judge_dataset(
 
 
 def beyond_window(
-    dataset: Dataset, examples: Sequence[TrainingExample], dimensions: Sequence[Dimension]
+    dataset: Dataset,
+    examples: Sequence[TrainingExample],
+    dimensions: Sequence[Dimension],
 ) -> dict[str, int]:
     """Returns how many of the ``examples`` in a ``dataset`` of a judge lost text to its window, of
     how many turns all or a part, and how many with a label of ``dimensions`` have no row."""
@@ -188,14 +192,20 @@ class JudgeTrainer(Trainer):
         """Returns what makes a batch of the rows of the judge's datasets."""
         return JudgeCollator(self.judge.pad)
 
-    def judge_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+    def judge_loss(
+        self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None
+    ) -> Tensor:
         """Returns the weighted loss of the rows of a batch, their sum over the number of examples
         of the step."""
         losses = self.judge.losses(outputs.logits, labels[:, 1:])
         total = (losses * labels[:, 0]).sum()
-        return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
+        return total / (
+            len(labels) if num_items_in_batch is None else num_items_in_batch
+        )
 
-    def _get_num_items_in_batch(self, batch_samples: list[Any], device: torch.device) -> Any:
+    def _get_num_items_in_batch(
+        self, batch_samples: list[Any], device: torch.device
+    ) -> Any:
         # The Trainer counts labels, of which an example can have many; here an example is an item.
         weights = [batch["labels"][:, :1] for batch in batch_samples]
         items = [{"labels": weight, "shift_labels": weight} for weight in weights]
@@ -217,13 +227,21 @@ class JudgeTrainer(Trainer):
             scores[name] = head.scores(units[name], 1.0).numpy()
         return validation_figures(self.evaluation_rows(), scores, self.binary())
 
-    def unit_logits(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, Tensor]:
+    def unit_logits(
+        self, predicted: EvalPrediction | PredictionOutput
+    ) -> dict[str, Tensor]:
         """Returns the logits [n, outputs] of each dimension, those of a regression on [0, 1]."""
-        return self.judge.unit_logits(torch.from_numpy(np.asarray(predicted.predictions)))
+        return self.judge.unit_logits(
+            torch.from_numpy(np.asarray(predicted.predictions))
+        )
 
     def binary(self) -> set[str]:
         """Returns the dimensions whose figure is an AUC."""
-        return {head.dimension.name for head in self.judge.heads if head.config.kind == "binary"}
+        return {
+            head.dimension.name
+            for head in self.judge.heads
+            if head.config.kind == "binary"
+        }
 
     def evaluation_rows(self) -> list[EvaluationRow]:
         """Returns sources and ratings of the eval_dataset."""
@@ -248,7 +266,9 @@ class JudgeTrainer(Trainer):
         dataset: Any = self.eval_dataset
         predicted = self.predict(dataset, metric_key_prefix="final")
         heads = {head.dimension.name: head for head in self.judge.heads}
-        units = {name: logits.numpy() for name, logits in self.unit_logits(predicted).items()}
+        units = {
+            name: logits.numpy() for name, logits in self.unit_logits(predicted).items()
+        }
         self.judge.calibration = fit_calibrations(examples, units, heads, method)
         metrics = predicted.metrics or {}
         return {"loss": float(metrics["final_loss"]), **self.figures(predicted)}, units

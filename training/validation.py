@@ -59,19 +59,29 @@ def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
     """Returns the means ``spearman`` and ``auc`` of the figures of single dimensions."""
     means = {}
     for kind in ("spearman", "auc"):
-        values = [value for name, value in figures.items() if name.startswith(f"{kind}/")]
+        values = [
+            value for name, value in figures.items() if name.startswith(f"{kind}/")
+        ]
         if values:
             means[kind] = float(np.mean(values))
     return means
 
 
 def require_figure(
-    metric: str, examples: Sequence[RatedRow], dimensions: Collection[str], binary: Collection[str]
+    metric: str,
+    examples: Sequence[RatedRow],
+    dimensions: Collection[str],
+    binary: Collection[str],
 ) -> None:
     """Raises ConfigError if the validation of a run cannot have the figure ``metric``: it is found
     out before the first step, not after the last."""
-    rising = np.arange(len(examples), dtype=float)  # has every figure that the labels allow
-    possible = {"loss", *validation_figures(examples, dict.fromkeys(dimensions, rising), binary)}
+    rising = np.arange(
+        len(examples), dtype=float
+    )  # has every figure that the labels allow
+    possible = {
+        "loss",
+        *validation_figures(examples, dict.fromkeys(dimensions, rising), binary),
+    }
     if metric.removeprefix("eval_") not in possible:
         raise ConfigError(
             f"args.metric_for_best_model: {metric!r} is not a figure of this run's validation",

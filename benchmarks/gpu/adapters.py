@@ -29,14 +29,18 @@ BASE = "Qwen3-4B"
 NEEDS = ("peft",)
 
 
-def trained(setting: Setting, model: LoraConfig, allowed: float, **args: object) -> Row | None:
+def trained(
+    setting: Setting, model: LoraConfig, allowed: float, **args: object
+) -> Row | None:
     """A run of some steps: its speed and memory, and whether the judge that comes of it scores the
     same when it is saved and loaded. None on the processes that save nothing."""
     release()
     steps, size = setting.of(8, 3), setting.of(8, 2)
     with TemporaryDirectory() as folder, step_times() as times:
         rows = run_rows(setting, steps * size, setting.of((500, 600), (20, 40)))
-        config = run_config(Path(folder), model, size, steps, learning_rate=1e-3, **args)
+        config = run_config(
+            Path(folder), model, size, steps, learning_rate=1e-3, **args
+        )
         judge = trained_judge(config, rows, step_family(config))
         used = peak_gib()
         close_group()
@@ -53,22 +57,31 @@ def trained(setting: Setting, model: LoraConfig, allowed: float, **args: object)
     lengths = [n for each in times.lengths[times.warm_up :] for n in each]
     spent = sum(times.seconds[times.warm_up :])
     apart = Agreement(
-        "saved and loaded", largest(ours, again), allowed, f", adapter of {weight:.0f} MiB"
+        "saved and loaded",
+        largest(ours, again),
+        allowed,
+        f", adapter of {weight:.0f} MiB",
     )
     return apart.row(
         tokens_per_s=times.speed,
-        share=share_of_peak(body, lengths, spent, 2),  # a frozen weight has no gradient of its own
+        share=share_of_peak(
+            body, lengths, spent, 2
+        ),  # a frozen weight has no gradient of its own
         memory_gib=used,
     )
 
 
 def config_of(setting: Setting, **settings: object) -> LoraConfig:
     """A LoRA judge on the 4B's shape."""
-    body = model_folder(BASE, setting.folder, small=setting.small, device=setting.device)
+    body = model_folder(
+        BASE, setting.folder, small=setting.small, device=setting.device
+    )
     return LoraConfig(base=str(body), max_tokens=1024, **settings)  # type: ignore[arg-type]
 
 
-def _row(setting: Setting, model: LoraConfig, allowed: float = 1e-4, **args: object) -> Row:
+def _row(
+    setting: Setting, model: LoraConfig, allowed: float = 1e-4, **args: object
+) -> Row:
     row = trained(setting, model, allowed, **args)
     assert row is not None, "the only process is the main one"
     return row
@@ -109,7 +122,10 @@ def quantised(setting: Setting) -> Iterator[Row]:
     yield attempt(
         "nf4, gradient checkpointing",
         lambda: _row(
-            setting, config_of(setting, quantize="nf4"), COARSE, gradient_checkpointing=True
+            setting,
+            config_of(setting, quantize="nf4"),
+            COARSE,
+            gradient_checkpointing=True,
         ),
         (*NEEDS, "bitsandbytes"),
     )

@@ -23,6 +23,9 @@ if __name__ == "__main__":
     try:
         from gpu.driver import main
     except ModuleNotFoundError as error:
-        print(f"gpu-check: {error.name} is not installed, see docs/howto/gpu.md", file=sys.stderr)
+        print(
+            f"gpu-check: {error.name} is not installed, see docs/howto/gpu.md",
+            file=sys.stderr,
+        )
         sys.exit(2)
     sys.exit(main(__doc__ or ""))

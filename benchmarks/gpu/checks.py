@@ -30,13 +30,17 @@ class Check:
 CHECKS: dict[str, Check] = {
     "agreement": Check("Scores of a GPU and of a CPU", encoder.agreement, 60),
     "score-large": Check(
-        "ModernBERT-large scores, bf16", lambda s: encoder.scoring(s, "ModernBERT-large"), 90
+        "ModernBERT-large scores, bf16",
+        lambda s: encoder.scoring(s, "ModernBERT-large"),
+        90,
     ),
     "lora": Check("LoRA on Qwen3-4B", adapters.adapters, 120),
     "prefix": Check("Follow-ups on Qwen3-4B, bf16", language.prefixes, 75),
     "generate": Check("Answers of Qwen3-4B, bf16", language.generation, 90),
     "train-large": Check(
-        "ModernBERT-large learns", lambda s: encoder.training(s, "ModernBERT-large"), 120
+        "ModernBERT-large learns",
+        lambda s: encoder.training(s, "ModernBERT-large"),
+        120,
     ),
     "memory": Check("Memory runs out", encoder.memory, 45),
     "command": Check("The whole of medal train", encoder.command, 75),
@@ -45,7 +49,9 @@ CHECKS: dict[str, Check] = {
     "qlora": Check("QLoRA on Qwen3-4B", adapters.quantised, 75),
     "generative": Check("Qwen3-4B learns to write answers", adapters.generative, 90),
     "score-base": Check(
-        "ModernBERT-base scores, bf16", lambda s: encoder.scoring(s, "ModernBERT-base"), 75
+        "ModernBERT-base scores, bf16",
+        lambda s: encoder.scoring(s, "ModernBERT-base"),
+        75,
     ),
     "train-base": Check(
         "ModernBERT-base learns", lambda s: encoder.training(s, "ModernBERT-base"), 75
@@ -53,7 +59,9 @@ CHECKS: dict[str, Check] = {
     "score-mmbert": Check(
         "mmBERT-base scores, bf16", lambda s: encoder.scoring(s, "mmBERT-base"), 75
     ),
-    "train-mmbert": Check("mmBERT-base learns", lambda s: encoder.training(s, "mmBERT-base"), 75),
+    "train-mmbert": Check(
+        "mmBERT-base learns", lambda s: encoder.training(s, "mmBERT-base"), 75
+    ),
 }
 
 
@@ -76,7 +84,12 @@ def command(name: str, script: Path, arguments: list[str], *, cpu: bool) -> list
     settings = configs / "deepspeed" / f"{launcher}{'_cpu' * cpu}.json"
     return [
         *(sys.executable, "-m", "accelerate.commands.launch"),
-        *("--config_file", str(configs / "accelerate" / "gpu8.yaml"), "--num_processes", "1"),
+        *(
+            "--config_file",
+            str(configs / "accelerate" / "gpu8.yaml"),
+            "--num_processes",
+            "1",
+        ),
         *("--deepspeed_config_file", str(settings)),
         *(str(script), *arguments),
     ]

@@ -40,7 +40,9 @@ def device_name() -> str:
     if not torch.cuda.is_available():
         return "CPU"
     about = torch.cuda.get_device_properties(0)
-    return f"{about.name}, {about.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+    return (
+        f"{about.name}, {about.total_memory / 2**30:.0f} GiB, CUDA {torch.version.cuda}"
+    )
 
 
 def versions() -> dict[str, str]:
@@ -60,15 +62,21 @@ def run_check(name: str, setting: Setting, device: str, limit: float) -> Outcome
     with tempfile.TemporaryDirectory() as folder:
         result, log = Path(folder) / "rows.jsonl", Path(folder) / "log"
         own = ["--work", name, "--result", str(result), "--models", str(setting.folder)]
-        line = command(name, SCRIPT, own + ["--small"] * setting.small, cpu=device == "CPU")
+        line = command(
+            name, SCRIPT, own + ["--small"] * setting.small, cpu=device == "CPU"
+        )
         environment = os.environ | {"HF_HUB_OFFLINE": "1", "PYTHONUNBUFFERED": "1"}
         paths = [str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         with log.open("w") as stream:
             process = subprocess.Popen(
-                line, stdout=stream, stderr=subprocess.STDOUT, env=environment,
-                cwd=ROOT, start_new_session=True,
-            )  # fmt: skip
+                line,
+                stdout=stream,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                cwd=ROOT,
+                start_new_session=True,
+            )
             try:
                 status: int | None = process.wait(limit)
             except subprocess.TimeoutExpired:
@@ -92,7 +100,9 @@ def run_check(name: str, setting: Setting, device: str, limit: float) -> Outcome
     spent = time.monotonic() - start
     form = "small" if setting.small else "full"
     today = date.today().isoformat()
-    return Outcome(name, form, device, versions(), today, round(spent, 1), state, said, rows)
+    return Outcome(
+        name, form, device, versions(), today, round(spent, 1), state, said, rows
+    )
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -119,7 +129,12 @@ def kept(journal: Path, form: str, device: str) -> dict[str, Outcome]:
 
 
 def run_all(
-    names: Sequence[str], setting: Setting, journal: Path, minutes: float, *, fresh: bool = False
+    names: Sequence[str],
+    setting: Setting,
+    journal: Path,
+    minutes: float,
+    *,
+    fresh: bool = False,
 ) -> int:
     """Run what is not done yet (``fresh``: all), within ``minutes``; the exit status."""
     device, end = device_name(), time.monotonic() + 60 * minutes
@@ -138,14 +153,20 @@ def run_all(
             continue
         found = run_check(name, setting, device, min(limit, left))
         if found.seconds < limit and found.said.startswith("ended after"):
-            late.append(name)  # its own time was not up: it is begun again by the next run
+            late.append(
+                name
+            )  # its own time was not up: it is begun again by the next run
             continue
         Journal(journal).append([found])
-        print(f"{name}: {found.state} in {found.seconds:.0f} s {found.said}", flush=True)
+        print(
+            f"{name}: {found.state} in {found.seconds:.0f} s {found.said}", flush=True
+        )
     outcomes = kept(journal, form, device)
     show([outcomes[name] for name in names if name in outcomes])
     if late:
-        print(f"the time was up before {', '.join(late)}: run it again, the rest is kept")
+        print(
+            f"the time was up before {', '.join(late)}: run it again, the rest is kept"
+        )
     if any(o.state == "failed" for n, o in outcomes.items() if n in names):
         return 1
     return TIME_UP if late else 0
@@ -156,14 +177,24 @@ def arguments(about: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=about, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--small", action="store_true", help="tiny shapes, on a CPU too")
+    parser.add_argument(
+        "--small", action="store_true", help="tiny shapes, on a CPU too"
+    )
     parser.add_argument("--only", nargs="+", choices=sorted(CHECKS), metavar="NAME")
     parser.add_argument("--fresh", action="store_true", help="do again what is done")
     parser.add_argument("--minutes", type=float, default=9.0, help="of the whole run")
-    parser.add_argument("--journal", type=Path, default=ROOT / "runs" / "gpu" / "journal.jsonl")
-    parser.add_argument("--models", type=Path, default=ROOT / "runs" / "gpu" / "models",
-                        help="where random weights are made and kept")  # fmt: skip
-    parser.add_argument("--report", action="store_true", help="the journal's table into the docs")
+    parser.add_argument(
+        "--journal", type=Path, default=ROOT / "runs" / "gpu" / "journal.jsonl"
+    )
+    parser.add_argument(
+        "--models",
+        type=Path,
+        default=ROOT / "runs" / "gpu" / "models",
+        help="where random weights are made and kept",
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="the journal's table into the docs"
+    )
     parser.add_argument("--list", action="store_true", help="the names of the checks")
     parser.add_argument("--work", choices=sorted(CHECKS), help=argparse.SUPPRESS)
     parser.add_argument("--result", type=Path, help=argparse.SUPPRESS)
@@ -192,5 +223,9 @@ def main(about: str) -> int:
         )
         return NO_GPU
     names = [name for name in CHECKS if not options.only or name in options.only]
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # the check's process is ended too
-    return run_all(names, setting, options.journal, options.minutes, fresh=options.fresh)
+    signal.signal(
+        signal.SIGTERM, lambda *_: sys.exit(1)
+    )  # the check's process is ended too
+    return run_all(
+        names, setting, options.journal, options.minutes, fresh=options.fresh
+    )

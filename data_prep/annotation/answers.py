@@ -27,7 +27,9 @@ _WORDS = {
 _NAMED = 12  # keys named in one problem
 
 
-def check(answers: Iterable[Answer], project: Project) -> tuple[list[Answer], list[str]]:
+def check(
+    answers: Iterable[Answer], project: Project
+) -> tuple[list[Answer], list[str]]:
     """Returns the valid answers, with values on their scales, and all problems: place, problem, and
     what to type instead.
 
@@ -41,7 +43,9 @@ def check(answers: Iterable[Answer], project: Project) -> tuple[list[Answer], li
         if problem := _misplaced(answer, project):
             problems.append(f"{answer.where}: {problem}")
         elif any(answer.values.values()):
-            checked = replace(answer, values=_values(answer, project.dimensions, problems))
+            checked = replace(
+                answer, values=_values(answer, project.dimensions, problems)
+            )
             valid[answer.key, answer.annotator].append(checked)
     agreed = []
     for (key, annotator), repeated in valid.items():
@@ -50,7 +54,9 @@ def check(answers: Iterable[Answer], project: Project) -> tuple[list[Answer], li
             continue
         where = " and ".join(answer.where for answer in repeated)
         problem = f"{where}: {annotator!r} answered {key} {len(repeated)} times and not the same"
-        problems.append(f"{problem}; keep one of them, or correct the name of the annotator")
+        problems.append(
+            f"{problem}; keep one of them, or correct the name of the annotator"
+        )
     return agreed, problems + _unfinished(project, valid)
 
 
@@ -66,7 +72,9 @@ def _unfinished(project: Project, annotated: Collection[tuple[str, str]]) -> lis
             if len(left) > _NAMED:
                 examples += f" and {len(left) - _NAMED} more"
             who = f"annotator {name!r}" if name else "project"
-            problem = f"{len(left)} of {len(keys)} dialogues are not annotated: {examples}"
+            problem = (
+                f"{len(left)} of {len(keys)} dialogues are not annotated: {examples}"
+            )
             problems.append(f"{who}: {problem}; annotate them and import again")
     return problems
 
@@ -79,7 +87,9 @@ def _misplaced(answer: Answer, project: Project) -> str | None:
             "exported file"
         )
     if not answer.annotator:
-        return "field 'annotator': expected the annotator's name, got nothing; type a name"
+        return (
+            "field 'annotator': expected the annotator's name, got nothing; type a name"
+        )
     assigned = project.assignments
     if assigned and answer.annotator not in assigned:
         return (
@@ -104,7 +114,9 @@ def _values(
         if value is None:
             expected = example = f"{YES} or {NO}"
             if dimension.kind != "binary":
-                expected = f"a whole number from {dimension.low:g} to {dimension.high:g}"
+                expected = (
+                    f"a whole number from {dimension.low:g} to {dimension.high:g}"
+                )
                 *levels, last = (f"{level:g}" for level in dimension.levels)
                 example = f"{', '.join(levels)} or {last}"
             got = repr(text) if text else "nothing"
@@ -113,7 +125,9 @@ def _values(
     for name, text in answer.values.items():
         if name not in values and text:
             problem = f"field {name!r}: expected one of {', '.join(sorted(values))}"
-            problems.append(f"{answer.where}: {problem}; rename the field or leave it empty")
+            problems.append(
+                f"{answer.where}: {problem}; rename the field or leave it empty"
+            )
     return values
 
 
@@ -146,7 +160,10 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
         name = answer.annotator
         return names.index(name) if name in names else len(names), name
 
-    scales = {dimension.name: (dimension.low, dimension.high) for dimension in project.dimensions}
+    scales = {
+        dimension.name: (dimension.low, dimension.high)
+        for dimension in project.dimensions
+    }
     for key, row in project.rows.items():
         in_order = sorted(by_key[key], key=rank)
         if not in_order:
@@ -161,7 +178,9 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
                 comments[answer.annotator] = texts
         if comments:
             extra["annotator_comments"] = comments
-        labels = {name: tuple(answer.values[name] for answer in in_order) for name in scales}
+        labels = {
+            name: tuple(answer.values[name] for answer in in_order) for name in scales
+        }
         yield replace(
             row,
             labels=labels,

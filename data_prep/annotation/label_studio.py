@@ -69,7 +69,9 @@ def read_label_studio(path: Path) -> Iterator[Answer]:
     try:
         tasks = json.loads(path.read_text(encoding="utf-8-sig"))
     except (ValueError, OSError, RecursionError) as error:
-        raise DataError(path, None, f"not a JSON export: {error}", hint=_EXPORT) from error
+        raise DataError(
+            path, None, f"not a JSON export: {error}", hint=_EXPORT
+        ) from error
     if not isinstance(tasks, list) or not all(isinstance(task, dict) for task in tasks):
         raise DataError(path, None, "expected a list of tasks", hint=_EXPORT)
     for number, task in enumerate(tasks, 1):
@@ -92,11 +94,15 @@ def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
             name = result.get("from_name")
             if name is not None:  # else a relation between regions
                 values[name] = _text(result["value"])
-        texts = {name: values.pop(name) for name in (OTHER_TEXT, COMMENT) if name in values}
+        texts = {
+            name: values.pop(name) for name in (OTHER_TEXT, COMMENT) if name in values
+        }
         yield Answer(
             where=f"{where}, annotation {annotation.get('id')}",
             key=str(data.get("key") or ""),
-            annotator=str(data.get("assigned_to") or _account(annotation.get("completed_by"))),
+            annotator=str(
+                data.get("assigned_to") or _account(annotation.get("completed_by"))
+            ),
             texts=texts,
             values=values,
         )
@@ -104,7 +110,9 @@ def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
 
 def _text(value: Mapping[str, Any]) -> str:
     """The answer in the value of a result."""
-    kind = next(kind for kind in ("choices", "text", "rating", "number") if kind in value)
+    kind = next(
+        kind for kind in ("choices", "text", "rating", "number") if kind in value
+    )
     answer = value[kind]
     if isinstance(answer, list):
         return " / ".join(map(str, answer))

@@ -52,14 +52,18 @@ class ExportOptions(Config):
         "there is one file for everybody.",
     )
     per_dialogue: int = option(
-        2, ge=1, help="Annotators per dialogue; all who read its language if these are fewer."
+        2,
+        ge=1,
+        help="Annotators per dialogue; all who read its language if these are fewer.",
     )
     form: tuple[Form, ...] = option(
         ("label-studio", "xlsx"), help="label-studio or xlsx; may be repeated."
     )
     human_likeness: bool = option(False, help="Also ask how human the user reads.")
     rubric: str = option("medal", help="Shipped name or YAML file.")
-    guidelines: str = option("annotation/guidelines", help="YAML file or name in configs/.")
+    guidelines: str = option(
+        "annotation/guidelines", help="YAML file or name in configs/."
+    )
     seed: int = option(0, ge=0, help="Seed of every random draw.")
     offline: bool = option(False, help="Never use the network.")
     reading: ReadOptions = ReadOptions()
@@ -91,7 +95,9 @@ def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
         try:
             annotators[name] = [language_code(p) for p in langs.split(",") if p.strip()]
         except RecordError as error:
-            raise ConfigError(f"annotator {text!r}: not a language code such as 'en'") from error
+            raise ConfigError(
+                f"annotator {text!r}: not a language code such as 'en'"
+            ) from error
     return annotators
 
 
@@ -110,10 +116,13 @@ def assign(
     """
     readers = {}
     for lang in sorted(set(langs.values())):
-        readers[lang] = [name for name, read in annotators.items() if not read or lang in read]
+        readers[lang] = [
+            name for name, read in annotators.items() if not read or lang in read
+        ]
     if unread := [lang for lang, names in readers.items() if not names]:
         raise ConfigError(
-            f"no annotator reads {', '.join(map(repr, unread))}", hint="--annotator NAME:LANG"
+            f"no annotator reads {', '.join(map(repr, unread))}",
+            hint="--annotator NAME:LANG",
         )
     shares: dict[str, list[str]] = {name: [] for name in annotators}
     together: Counter[frozenset[str]] = Counter()
@@ -141,7 +150,9 @@ def _least_loaded(
     ``partners``."""
 
     def load(name: str) -> tuple[int, int]:
-        return len(shares[name]), sum(together[frozenset((name, partner))] for partner in partners)
+        return len(shares[name]), sum(
+            together[frozenset((name, partner))] for partner in partners
+        )
 
     return min(names, key=load)
 
@@ -211,7 +222,10 @@ def export(
     studio = folder / "package" / "label_studio"
 
     def document(name: str) -> str:
-        return fragment(TEMPLATES, name, guidelines=guidelines, questions=asks).strip() + "\n"
+        return (
+            fragment(TEMPLATES, name, guidelines=guidelines, questions=asks).strip()
+            + "\n"
+        )
 
     texts = {out / "guidelines.md": document("guidelines.md")}
     if "label-studio" in forms:

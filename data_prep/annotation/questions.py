@@ -101,7 +101,9 @@ def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:
     return build_config(Guidelines, read_yaml(name_or_path), where=str(name_or_path))
 
 
-def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) -> list[Dimension]:
+def dimensions_to_ask(
+    rubric: str = "medal", *, human_likeness: bool = False
+) -> list[Dimension]:
     """Dimensions of the rubric, with ``user_human_likeness`` (MEDAL, section 3.5) if wanted.
 
     Raises ConfigError for a continuous dimension, which has no choices.
@@ -118,7 +120,9 @@ def dimensions_to_ask(rubric: str = "medal", *, human_likeness: bool = False) ->
     return dimensions
 
 
-def questions(dimensions: Sequence[Dimension], guidelines: Guidelines) -> list[AnnotationQuestion]:
+def questions(
+    dimensions: Sequence[Dimension], guidelines: Guidelines
+) -> list[AnnotationQuestion]:
     """The questions about ``dimensions``. Raises ConfigError if the number of grades is not the
     number of levels."""
     questions = []

@@ -51,14 +51,18 @@ def write_xlsx(
     try:
         from openpyxl import Workbook
     except ImportError as error:
-        raise MissingExtraError("openpyxl", "annotate", "an xlsx spreadsheet") from error
+        raise MissingExtraError(
+            "openpyxl", "annotate", "an xlsx spreadsheet"
+        ) from error
     from openpyxl.styles import Font, PatternFill
     from openpyxl.utils import get_column_letter
     from openpyxl.worksheet.datavalidation import DataValidation
     from openpyxl.worksheet.hyperlink import Hyperlink
 
     def head(sheet: Worksheet, names: Sequence[str], widths: Sequence[int]) -> None:
-        for column, (cell, width) in enumerate(zip(_put(sheet, 1, names), widths, strict=True), 1):
+        for column, (cell, width) in enumerate(
+            zip(_put(sheet, 1, names), widths, strict=True), 1
+        ):
             cell.font = Font(bold=True)
             sheet.column_dimensions[get_column_letter(column)].width = width
         sheet.freeze_panes = "A2"
@@ -82,13 +86,17 @@ def write_xlsx(
     head(answers, header(questions), widths)
     at = 2
     for number, (key, row) in enumerate(rows, 1):
-        *_, link = _put(answers, number + 1, [number, key, annotator, row.dialogue.lang, "read"])
+        *_, link = _put(
+            answers, number + 1, [number, key, annotator, row.dialogue.lang, "read"]
+        )
         link.hyperlink = Hyperlink(ref=link.coordinate, location=f"'{DIALOGUES}'!A{at}")
         link.font = Font(underline="single", color="0B5C8A")
         for turn in row.dialogue.turns:
             text = turn.content or EMPTY
             for start in range(0, len(text), CELL):
-                cells = _put(dialogues, at, [number, key, turn.role, text[start : start + CELL]])
+                cells = _put(
+                    dialogues, at, [number, key, turn.role, text[start : start + CELL]]
+                )
                 if turn.role == "assistant":
                     for cell in cells:
                         cell.fill = tint
@@ -129,7 +137,9 @@ def _put(sheet: Worksheet, row: int, values: Iterable[str | int]) -> list[Cell]:
         if isinstance(value, str):
             cell.value = _CONTROL.sub("\ufffd", value)
             cell.data_type = "s"
-            cell.quotePrefix = value.startswith(FORMULA)  # editing must not turn it into a formula
+            cell.quotePrefix = value.startswith(
+                FORMULA
+            )  # editing must not turn it into a formula
         else:
             cell.value = value
         cell.alignment = Alignment(wrap_text=isinstance(value, str), vertical="top")
@@ -162,9 +172,13 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
             row = dict(zip(head, texts, strict=False))
             values = {name: row.get(name.lower(), "") for name in dimensions}
             if row.get(KEY) or any(values.values()):
-                free = {name: row[name] for name in (OTHER_TEXT, COMMENT) if name in row}
+                free = {
+                    name: row[name] for name in (OTHER_TEXT, COMMENT) if name in row
+                }
                 where = f"{path}: row {number}"
-                yield Answer(where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free)
+                yield Answer(
+                    where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free
+                )
     if not head:
         raise DataError(path, None, "an empty sheet")
 

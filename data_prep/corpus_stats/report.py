@@ -124,7 +124,9 @@ def tokens_note(stats: CorpusStatistics) -> str:
     langs_by_tool: dict[str, list[str]] = {}
     for lang, tool in sorted(stats.lemmatisers.items()):
         langs_by_tool.setdefault(tool.name, []).append(lang)
-    tools = "; ".join(f"{', '.join(langs)}: {name}" for name, langs in langs_by_tool.items())
+    tools = "; ".join(
+        f"{', '.join(langs)}: {name}" for name, langs in langs_by_tool.items()
+    )
     if tools:
         return f"MTLD over: {tools}."
     return ""
@@ -209,7 +211,9 @@ def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -
     rows: list[Row] = []
     for chatbot in chatbots:
         subsets = [Subset(lang.lang, chatbot.chatbot) for lang in langs]
-        cells = [_heat_cell(stats, subset, dimension, (low, high)) for subset in subsets]
+        cells = [
+            _heat_cell(stats, subset, dimension, (low, high)) for subset in subsets
+        ]
         rows.append((chatbot.label, *cells))
     head = ("Chatbot", *(lang.label for lang in langs))
     return Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small")
@@ -303,14 +307,21 @@ def answers_figure(stats: CorpusStatistics) -> Figure | None:
         counts = levels.counts
         parts = [str(level) for level in levels.levels]
         if levels.reason:
-            histogram, edges = np.histogram(stats.labels[dimension], 10, dimension.scale)
+            histogram, edges = np.histogram(
+                stats.labels[dimension], 10, dimension.scale
+            )
             counts = tuple(histogram.tolist())
-            parts = [f"{number(low, 1)} to {number(high, 1)}" for low, high in pairwise(edges)]
+            parts = [
+                f"{number(low, 1)} to {number(high, 1)}"
+                for low, high in pairwise(edges)
+            ]
         bars = []
         for part, count in zip(parts, counts, strict=True):
             bars.append(Bar(part, [BarSegment(count, 0)], text=str(count)))
         name = stats.label(dimension)
-        panels.append(Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer"))
+        panels.append(
+            Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer")
+        )
     if panels:
         return Figure(f"{stats.name}: answers of each dimension, rows", panels)
     return None
@@ -321,7 +332,11 @@ def answers_figure(stats: CorpusStatistics) -> Figure | None:
 
 def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     """Write stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
-    groupings = {"Language": stats.langs, "Chatbot": stats.chatbots, "User model": stats.users}
+    groupings = {
+        "Language": stats.langs,
+        "Chatbot": stats.chatbots,
+        "User model": stats.users,
+    }
     groupings = {head: subsets for head, subsets in groupings.items() if subsets}
     texts = [text_table(stats, *grouping) for grouping in groupings.items()]
     texts += [side_table(stats, *grouping) for grouping in groupings.items()]
@@ -333,7 +348,9 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     top = _highest_share(stats)
     # Issues and overall; all dimensions if the set has neither.
     mapped = [*stats.issues, *stats.overall] or [*stats.other_shares, *stats.graded]
-    maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1)) if stats.issues else _MAPS_LEAD
+    maps_lead = (
+        _ISSUE_MAPS_LEAD.format(number(100 * top, 1)) if stats.issues else _MAPS_LEAD
+    )
     distribution, level_figures = _distributions(stats, stats.overall or stats.graded)
     figures = {
         "heatmaps": heat_figure(stats, mapped, top),
@@ -345,7 +362,13 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
     issues: list[Block] = list(filter(None, [figures["issues"]]))
     labels = _label_blocks(stats, groupings)
     sections = [
-        Section("texts", "Dialogues and texts", folded(texts, in_sight), _TEXTS_LEAD, "Texts"),
+        Section(
+            "texts",
+            "Dialogues and texts",
+            folded(texts, in_sight),
+            _TEXTS_LEAD,
+            "Texts",
+        ),
         Section("heatmaps", "Chatbots by languages", heat_maps, maps_lead),
         Section("bars", "Issues by language", issues, _ISSUES_LEAD),
         Section(
@@ -355,7 +378,9 @@ def write_report(stats: CorpusStatistics, folder: Path) -> Path:
             _DISTRIBUTION_LEAD,
             "Distribution",
         ),
-        Section("labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD * bool(labels)),
+        Section(
+            "labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD * bool(labels)
+        ),
         facts_section(facts(stats)),
     ]
     tables: list[Table] = []
@@ -397,10 +422,14 @@ def _distributions(
     return blocks, dict(zip(unique_slugs(list(figures)), figures.values(), strict=True))
 
 
-def _label_blocks(stats: CorpusStatistics, groupings: dict[str, list[Subset]]) -> list[Block]:
+def _label_blocks(
+    stats: CorpusStatistics, groupings: dict[str, list[Subset]]
+) -> list[Block]:
     """The tables of labels: of each kind that by language, and the others in folds."""
     blocks: list[Block] = []
-    by_grouping = [label_tables(stats, *item, stats.graded) for item in groupings.items()]
+    by_grouping = [
+        label_tables(stats, *item, stats.graded) for item in groupings.items()
+    ]
     for tables in zip(*by_grouping, strict=True):
         blocks += folded(tables, 1)
     return blocks
@@ -430,7 +459,9 @@ def _subtitle(stats: CorpusStatistics) -> str:
 
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
     """How the figures were made, as (name, value) pairs."""
-    levels = [f"{count} at level {level}" for level, count in sorted(stats.levels.items())]
+    levels = [
+        f"{count} at level {level}" for level, count in sorted(stats.levels.items())
+    ]
     sources = [f"{name} ({count})" for name, count in stats.sources.most_common(20)]
     pairs = [
         ("files", stats.name),
@@ -446,9 +477,13 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
         text = "rows end at the judged turn; a conversation with several judged turns counts as"
         pairs.append(("turn level", f"{turns} {text} several dialogues"))
     if failed := stats.counts["failed"]:
-        pairs.append(("failures", f"{failed} rows have no labels because the judge failed"))
+        pairs.append(
+            ("failures", f"{failed} rows have no labels because the judge failed")
+        )
     if malformed := stats.counts["malformed"]:
-        pairs.append(("malformed", f"{malformed} rows are marked malformed; they are counted"))
+        pairs.append(
+            ("malformed", f"{malformed} rows are marked malformed; they are counted")
+        )
     for speaker in ("chatbot", "user"):
         if (names := len(stats.names(speaker))) > MAX_NAMES:
             text = f"{names} are more than {MAX_NAMES}: no tables by name"

@@ -109,7 +109,9 @@ class CorpusStatistics:
         self.labelled_by: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
         self._answers: dict[ScaledDimension, dict[int, float]] = defaultdict(dict)
-        self._between: set[ScaledDimension] = set()  # with an answer that is neither 0 nor 1
+        self._between: set[ScaledDimension] = (
+            set()
+        )  # with an answer that is neither 0 nor 1
         self._selected: tuple[Subset, Any] | None = None
         self._figures: dict[tuple[Subset, ScaledDimension], Estimate] = {}
         measures = []
@@ -126,7 +128,9 @@ class CorpusStatistics:
             self._add_answers(row, number)
             measures.append(self._measured(row))
             contents.append(content_hash(row.to_record()))
-        self.data = content_hash(sorted(contents))  # as in the signatures of a benchmark
+        self.data = content_hash(
+            sorted(contents)
+        )  # as in the signatures of a benchmark
         self.rows = pd.DataFrame(measures or {column: [] for column in _COLUMNS})
         self._arrange_labels()
 
@@ -171,14 +175,20 @@ class CorpusStatistics:
             self.lemmatisers[lang] = lemmatiser(lang, lemmas=self.lemmas)
         split = self.lemmatisers[lang].split
         for side in SIDES:
-            texts = [turn.content for turn in row.dialogue.turns if side in ("all", turn.role)]
+            texts = [
+                turn.content
+                for turn in row.dialogue.turns
+                if side in ("all", turn.role)
+            ]
             tokens: list[str] = []
             if split is not None:
                 for text in texts:
                     tokens += split(text)
             diversity = mtld(tokens)
             measures[f"turns_{side}"] = len(texts)
-            measures[f"length_{side}"] = sum(length(text, unit_of(lang)) for text in texts)
+            measures[f"length_{side}"] = sum(
+                length(text, unit_of(lang)) for text in texts
+            )
             measures[f"mtld_{side}"] = nan if diversity is None else diversity
         return measures
 
@@ -187,16 +197,26 @@ class CorpusStatistics:
         self.labels: dict[ScaledDimension, Floats] = {}
         self.shares: list[ScaledDimension] = []
         for dimension, answers in self._answers.items():
-            means = pd.Series(answers, dtype=float).reindex(self.rows.index).to_numpy(copy=True)
+            means = (
+                pd.Series(answers, dtype=float)
+                .reindex(self.rows.index)
+                .to_numpy(copy=True)
+            )
             if dimension.scale == (0, 1) and dimension not in self._between:
                 means = np.where(np.isnan(means), nan, means >= PRESENT_FROM)
                 self.shares.append(dimension)
             self.labels[dimension] = means
-        rubric = [dimension.name for dimension in load_rubric("medal") if dimension.is_issue]
+        rubric = [
+            dimension.name for dimension in load_rubric("medal") if dimension.is_issue
+        ]
         issues = [dimension for dimension in self.shares if dimension.name in rubric]
         self.issues = sorted(issues, key=lambda dimension: rubric.index(dimension.name))
-        self.other_shares = [dimension for dimension in self.shares if dimension not in issues]
-        graded = [dimension for dimension in self.labels if dimension not in self.shares]
+        self.other_shares = [
+            dimension for dimension in self.shares if dimension not in issues
+        ]
+        graded = [
+            dimension for dimension in self.labels if dimension not in self.shares
+        ]
         self.overall = [dimension for dimension in graded if dimension.name == OVERALL]
         self.graded = sorted(graded, key=lambda dimension: dimension.name != OVERALL)
 
@@ -239,7 +259,9 @@ class CorpusStatistics:
 
     def label(self, dimension: ScaledDimension) -> str:
         """The name; with its scale if it is graded or two dimensions share the name."""
-        is_unique = [labelled.name for labelled in self.labels].count(dimension.name) == 1
+        is_unique = [labelled.name for labelled in self.labels].count(
+            dimension.name
+        ) == 1
         if is_unique and (dimension in self.shares or dimension.scale is None):
             return dimension.name
         if dimension.scale is None:
@@ -329,7 +351,9 @@ class CorpusStatistics:
         levels = range(int(low), int(high) + 1)
         counts = np.bincount(nearest - levels[0], minlength=len(levels))
         shares = counts / (counts.sum() or 1.0)
-        return Distribution(tuple(levels), tuple(counts.tolist()), tuple(shares.tolist()))
+        return Distribution(
+            tuple(levels), tuple(counts.tolist()), tuple(shares.tolist())
+        )
 
 
 def _mean(
@@ -344,7 +368,9 @@ def _mean(
     return Estimate(float(rows[column].sum()) / count)
 
 
-def _clustered(answers: Floats, groups: npt.NDArray[np.object_], *, is_share: bool) -> Estimate:
+def _clustered(
+    answers: Floats, groups: npt.NDArray[np.object_], *, is_share: bool
+) -> Estimate:
     """The mean of ``answers`` with its interval; see ``CorpusStatistics.figure``."""
     if not len(answers):
         return Estimate(None, reason="no label")

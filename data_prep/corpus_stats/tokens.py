@@ -87,7 +87,9 @@ def _spacy(lang: str) -> Lemmatiser:
     _import("spacy_lookups_data")
     try:
         nlp = spacy.blank(lang)
-    except ImportError as error:  # spaCy lacks the language, or the language needs a package
+    except (
+        ImportError
+    ) as error:  # spaCy lacks the language, or the language needs a package
         if unit_of(lang) == "words":
             return lemmatiser(lang, lemmas=False)
         needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]
@@ -121,7 +123,9 @@ def _import(name: str) -> ModuleType:
     try:
         return import_module(name)
     except ImportError as error:
-        purpose = "lexical diversity over lemmas (--no-lemmas counts the words as they are)"
+        purpose = (
+            "lexical diversity over lemmas (--no-lemmas counts the words as they are)"
+        )
         raise MissingExtraError(name.replace("_", "-"), "lang", purpose) from error
 
 

@@ -23,7 +23,9 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 
 _LONGEST = 4000  # characters of a comment; a sentence is expected
-_CLAUSE = re.compile(r"[.;:!?\n]+|,|\b(?:but|although|though|while|whereas)\b", re.IGNORECASE)
+_CLAUSE = re.compile(
+    r"[.;:!?\n]+|,|\b(?:but|although|though|while|whereas)\b", re.IGNORECASE
+)
 _WORD = re.compile(r"[\w'’]+")
 _REACH = 3  # words before a match among which a negation counts
 
@@ -75,8 +77,12 @@ class ForeignLanguage:
                 before = _CLAUSE.split(text[: hit.start()])[-1]
                 after = _CLAUSE.split(text[hit.end() :])[0]
                 words = set(_words(before + hit.group() + after))
-                of_user = words & set(keywords.user) and not words & set(keywords.assistant)
-                if not of_user and not set(_words(before)[-_REACH:]) & set(keywords.negations):
+                of_user = words & set(keywords.user) and not words & set(
+                    keywords.assistant
+                )
+                if not of_user and not set(_words(before)[-_REACH:]) & set(
+                    keywords.negations
+                ):
                     return hit.group().strip()
         return None
 
@@ -92,13 +98,17 @@ class ForeignLanguage:
                     foreign += names
             for text in keywords.named:
                 text = text.replace("{foreign}", rf"\b{_one_of(foreign)}\b")
-                texts.append(text.replace("{topic}", rf"[ -]{_one_of(keywords.topics)}\b"))
+                texts.append(
+                    text.replace("{topic}", rf"[ -]{_one_of(keywords.topics)}\b")
+                )
         patterns = []
         for text in texts:
             try:
                 patterns.append(re.compile(text, re.IGNORECASE))
             except re.error as error:
-                problem = f"keyword pattern {text!r} is not a regular expression: {error}"
+                problem = (
+                    f"keyword pattern {text!r} is not a regular expression: {error}"
+                )
                 raise ConfigError(problem) from error
         return patterns
 
@@ -130,12 +140,18 @@ class CurateOptions(Config):
     out: Path = option(help="Folder to write: the selection and its report.")
     n: int = option(100, ge=1, help="Dialogues per language.")
     policy: Policy = option("balanced", help="How dialogues are chosen.")
-    lang: tuple[str, ...] = option((), help="ISO 639-1 code; may be repeated. Default: all.")
-    keywords: str = option("curate/foreign_language", help="YAML of the foreign-language filter.")
+    lang: tuple[str, ...] = option(
+        (), help="ISO 639-1 code; may be repeated. Default: all."
+    )
+    keywords: str = option(
+        "curate/foreign_language", help="YAML of the foreign-language filter."
+    )
     keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
     rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
     seed: int = option(0, ge=0, help="Seed of every random draw.")
-    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    overwrite: bool = option(
+        False, help="Start again from the beginning; replaces OUT."
+    )
     reading: ReadOptions = ReadOptions()
 
 
@@ -179,11 +195,17 @@ class LabelRules:
     @property
     def levels(self) -> tuple[int, ...]:
         """The whole numbers of the overall scale, even if it is continuous."""
-        return tuple(range(math.ceil(self.overall.low), math.floor(self.overall.high) + 1))
+        return tuple(
+            range(math.ceil(self.overall.low), math.floor(self.overall.high) + 1)
+        )
 
     def missing(self, row: LabelledDialogue) -> list[str]:
         """Labels that the row lacks and a balanced selection needs."""
-        return [name for name in (*self.issues, self.overall.name) if not row.has_label(name)]
+        return [
+            name
+            for name in (*self.issues, self.overall.name)
+            if not row.has_label(name)
+        ]
 
     def read(self, row: LabelledDialogue) -> Candidate:
         """The row as a candidate with the labels it has. An issue is present if at least half of
@@ -293,5 +315,7 @@ def _no_candidate(
         )
     if langs:
         hint = f"languages there: {', '.join(sorted(langs))}"
-        return DataError(files, None, f"no dialogue in {', '.join(options.lang)}", hint=hint)
+        return DataError(
+            files, None, f"no dialogue in {', '.join(options.lang)}", hint=hint
+        )
     return DataError(files, None, "no dialogue to select from")

@@ -42,7 +42,9 @@ _EVENNESS = (
     "Entropy of the counts over that of equal counts, over the values that the pool has: 1 is "
     "even, 0 is one value alone. A random sample is about as even as the pool."
 )
-_COUNTS = "Selected, of how many in the pool. Issues overlap: a dialogue can have several."
+_COUNTS = (
+    "Selected, of how many in the pool. Issues overlap: a dialogue can have several."
+)
 _EFFECTIVE = "as many equally weighted dialogues say as much about the pool"
 
 
@@ -72,7 +74,9 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     balances = []
     for lang in sorted({candidate.lang for candidate in pool}):
         candidates = [candidate for candidate in pool if candidate.lang == lang]
-        selection = select(options.policy, candidates, options.n, rules, seed=options.seed)
+        selection = select(
+            options.policy, candidates, options.n, rules, seed=options.seed
+        )
         selections[lang] = selection
         chosen = [selected.candidate for selected in selection]
         weights = [selected.weight for selected in selection]
@@ -120,7 +124,9 @@ def factor_balances(
         values = []
         for name in names:
             counts = {"pool": in_pool[name], "selected": selected[name]}
-            values.append({"value": name, **counts, "target": per_language / len(names)})
+            values.append(
+                {"value": name, **counts, "target": per_language / len(names)}
+            )
         present = [name for name in names if in_pool[name]]
         balances[factor] = {
             "values": values,
@@ -166,7 +172,9 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     for spec in options.files:
         for row in stream_spec(spec, reading=ReadingReport(), options=options.reading):
             if row.id in notes:
-                rows[row.id] = replace(row, extra={**row.extra, "curation": notes[row.id]})
+                rows[row.id] = replace(
+                    row, extra={**row.extra, "curation": notes[row.id]}
+                )
     return [rows[id] for id in notes]
 
 
@@ -180,7 +188,10 @@ def write_report(curation: Curation, folder: Path) -> None:
     }
     write_json(folder / "curation.json", record)
     effective = ", ".join(f"{b['lang']} {b['effective']:.0f}" for b in balances)
-    facts = {**curation.facts, "effective size by the weights": f"{effective}: {_EFFECTIVE}"}
+    facts = {
+        **curation.facts,
+        "effective size by the weights": f"{effective}: {_EFFECTIVE}",
+    }
     total = sum(balance["selected"] for balance in balances)
     pool = sum(balance["pool"] for balance in balances)
     write_page(
@@ -190,7 +201,12 @@ def write_report(curation: Curation, folder: Path) -> None:
         f"policy {curation.options.policy}",
         (
             Section("evenness", "Evenness", [_evenness(balances)], _EVENNESS),
-            Section("counts", "Counts", [_counts(balances, name) for name in _FACTORS], _COUNTS),
+            Section(
+                "counts",
+                "Counts",
+                [_counts(balances, name) for name in _FACTORS],
+                _COUNTS,
+            ),
             Section("left-out", "Left out", _left_out(curation)),
             facts_section(facts.items()),
         ),
@@ -207,7 +223,9 @@ def print_report(curation: Curation) -> None:
         effective = round(balance["effective"])
         rows.append((lang, balance["pool"], selected, balance["contexts"], effective))
         if selected < balance["wanted"]:
-            notes.append(f"{lang}: {selected} of {balance['wanted']}, the pool has no more")
+            notes.append(
+                f"{lang}: {selected} of {balance['wanted']}, the pool has no more"
+            )
         short = []
         for factor, value in _misses(curation, balance):
             name = f"{'score ' * (factor == 'level')}{_name(value)}"
@@ -215,7 +233,9 @@ def print_report(curation: Curation) -> None:
         if short:
             notes.append(f"{lang}: short of an even share: {', '.join(short)}")
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
-    print_tables([Table("Dialogues", columns, rows), _evenness(curation.balances)], notes)
+    print_tables(
+        [Table("Dialogues", columns, rows), _evenness(curation.balances)], notes
+    )
 
 
 def _evenness(balances: Sequence[dict[str, Any]]) -> Table:
@@ -231,7 +251,9 @@ def _evenness(balances: Sequence[dict[str, Any]]) -> Table:
 
 def _counts(balances: Sequence[dict[str, Any]], factor: str) -> Table:
     """A table of a factor: values by language; a deeper blue means more of it."""
-    counts: dict[str, dict[str, dict[str, Any]]] = {}  # name of the value -> language -> its counts
+    counts: dict[
+        str, dict[str, dict[str, Any]]
+    ] = {}  # name of the value -> language -> its counts
     highest = 1
     for balance in balances:
         for value in balance["factors"][factor]["values"]:
@@ -244,7 +266,9 @@ def _counts(balances: Sequence[dict[str, Any]], factor: str) -> Table:
         for lang in langs:
             if value := by_lang.get(lang):
                 selected = value["selected"]
-                text = Markup('{} <span class="ci">of {:,}</span>').format(selected, value["pool"])
+                text = Markup('{} <span class="ci">of {:,}</span>').format(
+                    selected, value["pool"]
+                )
                 cells.append(Heat(text, selected / highest, value=selected))
             else:
                 cells.append("")
@@ -256,7 +280,9 @@ def _name(value: Mapping[str, Any]) -> str:
     return value["value"] or "(not named)"
 
 
-def _misses(curation: Curation, balance: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _misses(
+    curation: Curation, balance: dict[str, Any]
+) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the values of which a balanced selection has clearly less than an even share, with
     their factor."""
     if curation.options.policy == "balanced":

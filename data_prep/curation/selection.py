@@ -112,7 +112,9 @@ class _BalancedSelection:
         for row, candidate in enumerate(pool):
             self.has[row] = [name in candidate.categories for name in self.categories]
         self.category_counts = np.zeros(len(self.categories), dtype=np.int64)
-        self.factors = {name: self._factor(name) for name in ("level", "chatbot", "user")}
+        self.factors = {
+            name: self._factor(name) for name in ("level", "chatbot", "user")
+        }
         self.groups, self.group_counts = self._factor("group")
 
     def _factor(self, name: str) -> tuple[Array, Array]:
@@ -145,7 +147,9 @@ class _BalancedSelection:
                 rows.append(row)
         turns: Counter[str] = Counter()
         turn_of = {}
-        for user, chatbot in sorted(suitable, key=lambda pair: draw(seed, "\n".join(pair))):
+        for user, chatbot in sorted(
+            suitable, key=lambda pair: draw(seed, "\n".join(pair))
+        ):
             turn_of[user, chatbot] = turns[chatbot]
             turns[chatbot] += 1
         for pair in sorted(turn_of, key=lambda pair: turn_of[pair]):
@@ -162,7 +166,9 @@ class _BalancedSelection:
             left = np.flatnonzero(self.has[self.is_free].any(axis=0))
             if not len(left):
                 break
-            category = min(left.tolist(), key=lambda k: (int(self.category_counts[k]), rank[k]))
+            category = min(
+                left.tolist(), key=lambda k: (int(self.category_counts[k]), rank[k])
+            )
             rows = np.flatnonzero(self.has[:, category] & self.is_free)
             # The first of equals, in a random order.
             cheapest = rows[np.argmin(self._costs(rows, category))]

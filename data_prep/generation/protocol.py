@@ -42,7 +42,9 @@ _ALONE = r"\A\W{0,20}(?i:end\s{1,9}of\s{1,9}dialogue)\W{0,20}\Z"
 _END = re.compile(
     rf"{_ALONE}|\s{{0,20}}[*_`\"'(\[{{<]{{0,9}}(?<![A-Za-z]){_MARK}(?![A-Za-z])[*_`\"')\]}}>]*[.!]?\s*"
 )
-_LABEL = re.compile(r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE)
+_LABEL = re.compile(
+    r"\A(?:\*\*)?(?:user|human)(?:\*\*)?\s*[:\uff1a]\s*(?:\*\*)?\s*", re.IGNORECASE
+)
 _QUOTES = {
     '"': '"',
     "“": "”",
@@ -51,9 +53,12 @@ _QUOTES = {
     "「": "」",
 }
 _VERDICT = re.compile(
-    r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—\u3002\uff0c\uff1a\uff01]*\s*", re.IGNORECASE
+    r"\A[\s*_`\"'([]*(yes|no)\b[\s*_`\"')\]]*[.,:;!\-–—\u3002\uff0c\uff1a\uff01]*\s*",
+    re.IGNORECASE,
 )
-_FIELDS = re.compile(r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?')
+_FIELDS = re.compile(
+    r'\A\{\s*"verdict"\s*:\s*"(Yes|No)"\s*(?:,\s*"reason"\s*:\s*"([^"]*))?'
+)
 
 _CONTEXT = {"scene", "persona", "gender", "affect", "language", "country"}
 _USER = _CONTEXT | {"rejected", "feedback"}
@@ -140,7 +145,11 @@ class GenerateConfig(Config):
     user_judge: AgentConfig
     chatbots: tuple[AgentConfig, ...] = Field(min_length=1)
     first_turn: RetriedDecoding = RetriedDecoding(
-        prompt="user_first", temperature=1.5, presence_penalty=0.6, max_tokens=512, tries=10
+        prompt="user_first",
+        temperature=1.5,
+        presence_penalty=0.6,
+        max_tokens=512,
+        tries=10,
     )
     later_turns: RetriedDecoding = RetriedDecoding(
         prompt="user_later", temperature=0.9, top_p=0.95, tries=5
@@ -440,7 +449,9 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
         messages = prompts[name].messages(values, again=_rejected_attempts(state))
     elif state.stage == "check":
         decoding = config.check
-        values["dialogue"] = transcript(state.turns) or "(nothing yet: it is the first message)"
+        values["dialogue"] = (
+            transcript(state.turns) or "(nothing yet: it is the first message)"
+        )
         values["message"] = transcript([Turn("user", state.candidate_text)])
         check = prompts["check"]
         if not state.turns and "system_first" in check.parts:

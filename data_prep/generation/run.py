@@ -40,7 +40,14 @@ _OWN = ("journal.jsonl", DIALOGUES, REJECTED, "summary.json", RECORD)
 _PARTS = ("settings", "agents", "contexts")
 # Settings that say where a model is served and how fast, but change no dialogue.
 _CONNECTION = {
-    *("base_url", "api_key_env", "max_in_flight", "timeout", "attempts", "longest_wait"),
+    *(
+        "base_url",
+        "api_key_env",
+        "max_in_flight",
+        "timeout",
+        "attempts",
+        "longest_wait",
+    ),
     *("max_cost", "prices", "cache", "device", "token_budget"),
     "tokenizer",
 }
@@ -97,11 +104,15 @@ class Outputs:
         except (OSError, ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or not set(record) >= set(_PARTS):
-            problem = f"{path} is not a record of medal generate; the folder is unchanged"
+            problem = (
+                f"{path} is not a record of medal generate; the folder is unchanged"
+            )
             raise MedalError(problem, hint=hint)
         return record
 
-    def _require_same(self, earlier: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    def _require_same(
+        self, earlier: Mapping[str, Any], record: Mapping[str, Any]
+    ) -> None:
         """Raises MedalError for a part of the earlier record that is another now. The country of a
         context is no part of its id, so it is compared too."""
         for part in _PARTS:
@@ -185,7 +196,9 @@ class GenerationCounts:
         """The content of summary.json; dollars only if a price is known."""
 
         def tries(counts: Counter[int]) -> dict[str, int]:
-            accepted = {str(number): counts[number] for number in sorted(counts) if number}
+            accepted = {
+                str(number): counts[number] for number in sorted(counts) if number
+            }
             return accepted | {"never": counts[0]}
 
         return {
@@ -200,7 +213,9 @@ class GenerationCounts:
                 "accepted_at_try_first_turn": tries(self.first),
                 "accepted_at_try_later_turns": tries(self.later),
             },
-            "usage": {agent: dict(usage) for agent, usage in sorted(self.usage.items())},
+            "usage": {
+                agent: dict(usage) for agent, usage in sorted(self.usage.items())
+            },
         }
 
 
@@ -252,8 +267,14 @@ class GenerationRun(JobRunner[DialogueState]):
             "contexts": {context.id: context.country for context in contexts},
         }
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
-        models = agents(config) if agents is not None else Agents(config.agents(self.speaking))
-        super().__init__(self.outputs.journal, models, max_cost=max_cost, per_call=config.per_call)
+        models = (
+            agents(config)
+            if agents is not None
+            else Agents(config.agents(self.speaking))
+        )
+        super().__init__(
+            self.outputs.journal, models, max_cost=max_cost, per_call=config.per_call
+        )
         try:
             with self.outputs.rebuilding():
                 self.replay()
@@ -262,12 +283,17 @@ class GenerationRun(JobRunner[DialogueState]):
             raise
         # Dialogues of chatbots that do not speak in this run stay as the journal left them.
         speaking = {*self.speaking, None}
-        self.active = {id: state for id, state in self.active.items() if state.chatbot in speaking}
+        self.active = {
+            id: state for id, state in self.active.items() if state.chatbot in speaking
+        }
         self._next = iter(self.openers)
 
     def _settings(self) -> dict[str, object]:
         """Everything that changes a dialogue, besides agents and contexts."""
-        settings: dict[str, object] = {"seed": self.config.seed, "max_turns": self.config.max_turns}
+        settings: dict[str, object] = {
+            "seed": self.config.seed,
+            "max_turns": self.config.max_turns,
+        }
         for name, prompt in self.prompts.items():
             decoding = getattr(self.config, name).model_dump(exclude={"prompt"})
             settings[name] = {**decoding, "prompt": content_hash(prompt.model_dump())}
@@ -292,8 +318,14 @@ class GenerationRun(JobRunner[DialogueState]):
             # Sorted, so that the file does not depend on which server was faster. Memory holds
             # offsets, not texts.
             file = self.config.out / DIALOGUES
-            starts = {json.loads(line)["id"]: start for start, line in Journal(file).lines()}
-            with file.open("rb") as old, atomic_path(file) as partial, partial.open("wb") as new:
+            starts = {
+                json.loads(line)["id"]: start for start, line in Journal(file).lines()
+            }
+            with (
+                file.open("rb") as old,
+                atomic_path(file) as partial,
+                partial.open("wb") as new,
+            ):
                 for id in self.order():
                     if id in starts:
                         old.seek(starts[id])
@@ -328,7 +360,9 @@ class GenerationRun(JobRunner[DialogueState]):
         """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
         follow from it, so that these fit when it is accepted."""
         share = len(self.speaking)
-        load = sum(share if state.chatbot is None else 1 for state in self.active.values())
+        load = sum(
+            share if state.chatbot is None else 1 for state in self.active.values()
+        )
         while load < self.config.at_once and (id := next(self._next, None)) is not None:
             if id in self.accepted:
                 load += self._spread(self.accepted[id])
@@ -401,10 +435,14 @@ def estimate(
         while not state.over:
             request = request_of(state, prompts)
             text = " ".join(["words"] * words[state.stage])
-            if state.stage == "check":  # the seed is a hash of dialogue, turn and attempt
+            if (
+                state.stage == "check"
+            ):  # the seed is a hash of dialogue, turn and attempt
                 accepts = (request.seed or 0) % 1000 < 1000 * acceptance
                 text = "Yes." if accepts else f"No. {text}"
-            written = min(request.max_tokens, prompt_tokens_above([Message("user", text)]))
+            written = min(
+                request.max_tokens, prompt_tokens_above([Message("user", text)])
+            )
             read = prompt_tokens_above(request.messages)
             usage[state.agent].update(
                 requests=1,
@@ -416,7 +454,9 @@ def estimate(
 
     for context in contexts_for(settings, config.languages, config.seed):
         for user in config.users:
-            opener = play(DialogueState(f"{context.id}--{user.name}", context, user.name, config))
+            opener = play(
+                DialogueState(f"{context.id}--{user.name}", context, user.name, config)
+            )
             if opener.opened:
                 for chatbot in speaking:
                     play(opener.with_chatbot(chatbot))
@@ -431,5 +471,7 @@ def estimate(
             money = model.cost(Usage(total["read"], output=total["written"]))
             if money is None and model.private:
                 money = 0.0
-        costs[agent] = CostEstimate(total["requests"], 0, total["read"], total["written"], money)
+        costs[agent] = CostEstimate(
+            total["requests"], 0, total["read"], total["written"], money
+        )
     return costs

@@ -100,7 +100,9 @@ def insert(
     cut = cuts[round(position * (len(cuts) - 1))]
     styled = in_style(sentence, text)
     line_end = "\n" in text
-    return attach(attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end)
+    return attach(
+        attach(text[:cut], styled, lang, line_end), text[cut:], lang, line_end
+    )
 
 
 def attach(
@@ -136,7 +138,9 @@ def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
 @lru_cache(maxsize=32)
 def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
     dealt: dict[tuple[str, str], tuple[Any, ...]] = {}
-    for position, entry in enumerate(yaml.safe_load(config_text(f"perturbation/{table}"))):
+    for position, entry in enumerate(
+        yaml.safe_load(config_text(f"perturbation/{table}"))
+    ):
         for lang, value in entry.items():
             key = (lang, _DEAL[position % len(_DEAL)])
             dealt[key] = (*dealt.get(key, ()), value)
@@ -161,7 +165,9 @@ def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
     return pairs
 
 
-def with_contents(dialogue: Dialogue, contents: Mapping[int, str], start: int = 0) -> Dialogue:
+def with_contents(
+    dialogue: Dialogue, contents: Mapping[int, str], start: int = 0
+) -> Dialogue:
     """``dialogue`` with new contents by turn, which are counted from the turn ``start``."""
     turns = list(dialogue.turns)
     for i, content in contents.items():
@@ -176,7 +182,9 @@ def variants(text: str) -> tuple[str, str]:
 
 def stable_hash(*parts: object) -> int:
     """A 64-bit hash of ``parts``, the same in every process."""
-    digest = hashlib.blake2b("\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8)
+    digest = hashlib.blake2b(
+        "\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8
+    )
     return int.from_bytes(digest.digest(), "big")
 
 
@@ -195,8 +203,13 @@ class Donors:
             lang = row.dialogue.lang
             donors = turns.setdefault(lang, [])
             if len(donors) < _MOST:
-                middle = (row.dialogue.turns[i].content for i in row.dialogue.assistant_turns[1:-1])
-                donors += [(row.group, text) for text in middle if has_words(text, lang, 5)]
+                middle = (
+                    row.dialogue.turns[i].content
+                    for i in row.dialogue.assistant_turns[1:-1]
+                )
+                donors += [
+                    (row.group, text) for text in middle if has_words(text, lang, 5)
+                ]
         for donors in turns.values():
             donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
@@ -217,7 +230,10 @@ class Donors:
         last = min(len(turns), near + _WINDOW)
         tried = [turns[i] for i in edit.rng.integers(first, last, size=_TRIES)]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
-        return next((text for owner, text in tried if owner != edit.group and accept(text)), None)
+        return next(
+            (text for owner, text in tried if owner != edit.group and accept(text)),
+            None,
+        )
 
 
 class CannotInject(Exception):
@@ -322,7 +338,9 @@ class Edit:
     ) -> list[str]:
         """One to ``limit`` neutral sentences outside ``used``, of about ``length`` characters in
         all. Raises CannotInject if the table has none left."""
-        free = [s for s in self.table("neutral") if s not in used and s not in self.texts]
+        free = [
+            s for s in self.table("neutral") if s not in used and s not in self.texts
+        ]
         if not free:
             raise CannotInject("no neutral sentence left for the control")
         drawn = []
@@ -373,4 +391,6 @@ class Edit:
         unmarked = text.rstrip(".!~。！ ")
         if unmarked.endswith(("?", "？")):
             return unmarked + unmarked[-1]
-        return unmarked + self.choose([mark for mark in marks if unmarked + mark != text])
+        return unmarked + self.choose(
+            [mark for mark in marks if unmarked + mark != text]
+        )

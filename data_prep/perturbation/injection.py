@@ -86,9 +86,13 @@ class InjectionCounts:
     def lines(self) -> list[str]:
         """One line per issue, each followed by one line per reason."""
         lines: list[str] = []
-        for issue in dict.fromkeys([*self.injected, *(issue for issue, _ in self.refused)]):
+        for issue in dict.fromkeys(
+            [*self.injected, *(issue for issue, _ in self.refused)]
+        ):
             reasons = {r: n for (i, r), n in self.refused.most_common() if i == issue}
-            lines.append(f"{issue}: {self.injected[issue]} pairs, {sum(reasons.values())} refused")
+            lines.append(
+                f"{issue}: {self.injected[issue]} pairs, {sum(reasons.values())} refused"
+            )
             lines += [f"  {n} x {r}" for r, n in reasons.items()]
         return lines
 
@@ -118,16 +122,21 @@ def injected_set(
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
-            f"cannot inject {', '.join(map(repr, unknown))}", hint=f"known: {', '.join(ISSUES)}"
+            f"cannot inject {', '.join(map(repr, unknown))}",
+            hint=f"known: {', '.join(ISSUES)}",
         )
     if wrong := [strength for strength in strengths if strength not in STRENGTHS]:
-        raise ConfigError(f"strength must be 1, 2 or 3, not {', '.join(map(str, wrong))}")
+        raise ConfigError(
+            f"strength must be 1, 2 or 3, not {', '.join(map(str, wrong))}"
+        )
     rows = list(dialogues)
     donors = Donors.of(rows)
     counts = InjectionCounts() if counts is None else counts
 
     def shuffled(purpose: str) -> list[LabelledDialogue]:
-        return sorted(rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id))
+        return sorted(
+            rows, key=lambda row: (stable_hash(seed, purpose, row.id), row.id)
+        )
 
     if clean_count is None:
         clean_count = per_issue
@@ -292,7 +301,9 @@ def _insert_variants(
     for number, (sound, faulty) in enumerate(sentences):
         opener = edit.choose(edit.table("openers")) if edit.flip() else ""
         position = float(edit.rng.random())
-        injected, control = (glue([opener, text], edit.lang) for text in (faulty, sound))
+        injected, control = (
+            glue([opener, text], edit.lang) for text in (faulty, sound)
+        )
         edit.insert(turns[number % len(turns)], injected, control, position)
     edit.finish(how)
 
@@ -334,11 +345,15 @@ def _repeat_answer(edit: Edit, sources: list[int]) -> None:
     texts = edit.texts
     later: dict[int, list[int]] = {}
     for source in sources:
-        later[source] = [i for i in edit.answers() if i > source and texts[i] != texts[source]]
+        later[source] = [
+            i for i in edit.answers() if i > source and texts[i] != texts[source]
+        ]
     count = _answer_count(edit)
     options = [source for source in sources if len(later[source]) >= min(count, 2)]
     if not options:
-        raise CannotInject(f"no answer of {_WORDS} words with {min(count, 2)} answers after it")
+        raise CannotInject(
+            f"no answer of {_WORDS} words with {min(count, 2)} answers after it"
+        )
     source = edit.choose(options)
     for target in edit.sample(later[source], count):
         control = _something_else(edit, texts[source], list(edit.control.values()))
@@ -351,7 +366,9 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
     texts = edit.texts
     source = edit.choose(sources)
     target = edit.choose([i for i in edit.answers() if i >= source])
-    parts = [part for part in sentences(texts[source]) if has_words(part, edit.lang, _WORDS)]
+    parts = [
+        part for part in sentences(texts[source]) if has_words(part, edit.lang, _WORDS)
+    ]
     again = edit.choose(parts) if parts else texts[source]
     control = _something_else(edit, again, [])
     position = edit.choose([0.0, 1.0])
@@ -409,7 +426,9 @@ def _irrelevance(edit: Edit) -> None:
         # The same treatment for both versions, so that it does not reveal the label.
         if edit.flip():
             opening = edit.choose(edit.table("neutral"))
-            opened = [insert(text, opening, 0.0, edit.lang) for text in (donor, original)]
+            opened = [
+                insert(text, opening, 0.0, edit.lang) for text in (donor, original)
+            ]
             edit.put(turn, *opened)
         else:
             edit.put(turn, edit.small_change(donor), edit.small_change(original))
@@ -425,7 +444,9 @@ def _off_topic_sentence(edit: Edit) -> None:
         if words.isdisjoint(content_words([statement], edit.lang)):
             foreign.append(statement)
     if not foreign:
-        raise CannotInject("every off-topic statement shares a word with the conversation")
+        raise CannotInject(
+            "every off-topic statement shares a word with the conversation"
+        )
     statement = edit.choose(foreign)
     # A neutral sentence before both, so that such a sentence does not reveal the control.
     opening = edit.choose(edit.table("neutral"))
@@ -511,7 +532,9 @@ def _order(edit: Edit) -> None:
     turns = edit.answers(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
     chosen = edit.sample(turns, count)
-    order = list(range(len(chosen)))  # in the end nothing has its place (Sattolo's algorithm)
+    order = list(
+        range(len(chosen))
+    )  # in the end nothing has its place (Sattolo's algorithm)
     for i in range(len(order) - 1, 0, -1):
         j = int(edit.rng.integers(i))
         order[i], order[j] = order[j], order[i]
@@ -547,7 +570,9 @@ def _garbled(edit: Edit, text: str, how: str) -> str:
     if how == "order" and not has_words(text, edit.lang, _ORDER_WORDS):
         how = "letters"
     if how == "order" or (how == "letters" and edit.lang == "zh"):
-        parts[start:] = [parts[start + i] for i in edit.rng.permutation(len(parts) - start)]
+        parts[start:] = [
+            parts[start + i] for i in edit.rng.permutation(len(parts) - start)
+        ]
     else:
         made = _shuffled_letters if how == "letters" else _nonsense
         parts[start:] = [made(edit, word) for word in parts[start:]]
@@ -581,7 +606,10 @@ def _foreign(edit: Edit, text: str) -> str:
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()
     lang = edit.choose([code for code in LANGUAGES if code != edit.lang])
-    pool = [*entries("off_topic", lang, edit.split), *entries("neutral", lang, edit.split)]
+    pool = [
+        *entries("off_topic", lang, edit.split),
+        *entries("neutral", lang, edit.split),
+    ]
     fragments: list[str] = []
     for i in edit.rng.permutation(len(pool)):
         if len(join(fragments, lang)) >= len(replaced):

@@ -78,7 +78,9 @@ def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None
 
 
 def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:
-    return _changed(dialogue, {i: change(turn.content) for i, turn in enumerate(dialogue.turns)})
+    return _changed(
+        dialogue, {i: change(turn.content) for i, turn in enumerate(dialogue.turns)}
+    )
 
 
 # -- changes that should not matter ---------------------------------------------------------------
@@ -111,9 +113,13 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 def emoji(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """An emoji at the end of every other answer."""
     signs = read_yaml("trial/phrases")["emoji"]
-    answers = [i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()][::2]
+    answers = [
+        i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()
+    ][::2]
     drawn = {i: signs[int(rng.integers(len(signs)))] for i in answers}
-    return _changed(dialogue, {i: f"{dialogue.turns[i].content} {drawn[i]}" for i in answers})
+    return _changed(
+        dialogue, {i: f"{dialogue.turns[i].content} {drawn[i]}" for i in answers}
+    )
 
 
 def markdown(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
@@ -183,7 +189,9 @@ def longer_answers(dialogue: Dialogue, rng: np.random.Generator) -> Versions | N
         try:
             padding = _neutral_text(with_contents(dialogue, contents), rng, length)
         except CannotInject:
-            padding = _neutral_text(dialogue, rng, length)  # a long dialogue repeats sentences
+            padding = _neutral_text(
+                dialogue, rng, length
+            )  # a long dialogue repeats sentences
         contents[i] = attach(dialogue.turns[i].content, padding, dialogue.lang)
     return _changed(dialogue, contents)
 
@@ -219,12 +227,16 @@ class TextInsertion(Config):
     control: Literal["none", "neutral"] = "none"
     harm: Literal["up", "down"] = "up"
     hidden: Hidden = "none"
-    texts: tuple[Annotated[Mapping[str, str], Field(min_length=1)], ...] = Field(min_length=1)
+    texts: tuple[Annotated[Mapping[str, str], Field(min_length=1)], ...] = Field(
+        min_length=1
+    )
 
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages in which every text exists."""
-        return tuple(lang for lang in self.texts[0] if all(lang in text for text in self.texts))
+        return tuple(
+            lang for lang in self.texts[0] if all(lang in text for text in self.texts)
+        )
 
     def versions(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
         """The dialogue with the text, and a control with neutral sentences if ``control`` says so.

@@ -72,8 +72,12 @@ def _patterns(name: str) -> list[re.Pattern[str]]:
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
     words = set(" ".join(lists.values()).split())
     # Longest first, so that the reported word is the whole one.
-    escaped = [re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))]
-    patterns = [re.compile(_WHOLE.format("|".join([*escaped, *phrases])), re.IGNORECASE)]
+    escaped = [
+        re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))
+    ]
+    patterns = [
+        re.compile(_WHOLE.format("|".join([*escaped, *phrases])), re.IGNORECASE)
+    ]
     if exact:
         patterns.append(re.compile(_WHOLE.format("|".join(exact))))
     return patterns
@@ -103,7 +107,9 @@ def sentences(triple: Triple) -> str:
     head = triple.head.rstrip(" .")
     tail = triple.tail.rstrip(" .")
     first, _, following = tail.partition(" ")
-    if following and first in relations["small"]:  # "The sea is rough"; names keep their capital
+    if (
+        following and first in relations["small"]
+    ):  # "The sea is rough"; names keep their capital
         tail = f"{first.lower()} {following}"
     if tail.startswith(tuple(relations["subjects"])):
         text = template["clause"].format(head=head, tail=tail)
@@ -134,7 +140,9 @@ def parse_triple(record: object) -> Triple:
     if isinstance(spelling, str):
         relation = relations["spellings"].get(spelling, spelling)
     if relation not in relations["relations"]:
-        raise RecordError("relation", f"one of {', '.join(relations['relations'])}", spelling)
+        raise RecordError(
+            "relation", f"one of {', '.join(relations['relations'])}", spelling
+        )
     events = []
     for field in ("head", "tail"):
         events.append(" ".join(text(field, record.get(field)).split()))
@@ -216,7 +224,9 @@ class SeedContext:
     @property
     def group(self) -> str:
         """The id of the context without its language. Splits and clusters use it."""
-        return f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
+        return (
+            f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
+        )
 
     @property
     def id(self) -> str:
@@ -257,7 +267,9 @@ class Draw(NamedTuple):
     quadrant: str | None
 
 
-def contexts_for(config: SeedsConfig, languages: Sequence[str], seed: int) -> list[SeedContext]:
+def contexts_for(
+    config: SeedsConfig, languages: Sequence[str], seed: int
+) -> list[SeedContext]:
     """``config.n`` contexts in each language, context by context, in the order of ``languages``.
 
     Raises ConfigError for an unknown language and if there are fewer than n different ones;
@@ -323,7 +335,9 @@ def draw(
             f"{len(people)} personas make only {len(scenes) * len(people)}",
             hint="request fewer, or give larger files of scenes and personas",
         )
-    quadrants = read_yaml("seeds/affects")  # of the circumplex (Russell, 1980), with their states
+    quadrants = read_yaml(
+        "seeds/affects"
+    )  # of the circumplex (Russell, 1980), with their states
     states = {}
     for name, names in quadrants.items():
         states[name] = iter(_balanced(names, n, seed, f"state {name}"))
@@ -357,13 +371,17 @@ def draw(
     return draws
 
 
-def in_languages(draws: Sequence[Draw], languages: Sequence[str], seed: int) -> list[SeedContext]:
+def in_languages(
+    draws: Sequence[Draw], languages: Sequence[str], seed: int
+) -> list[SeedContext]:
     """Each draw in each language; the countries of a language are equally frequent.
 
     Raises ConfigError for a language that is unknown or given twice.
     """
     if len(set(languages)) < len(languages) or not languages:
-        raise ConfigError(f"languages: each once, at least one, not {' '.join(languages)!r}")
+        raise ConfigError(
+            f"languages: each once, at least one, not {' '.join(languages)!r}"
+        )
     countries = {}
     for lang in languages:
         names = language(lang).countries
@@ -371,13 +389,17 @@ def in_languages(draws: Sequence[Draw], languages: Sequence[str], seed: int) -> 
     contexts = []
     for drawn in draws:
         user = (drawn.scene, drawn.persona, drawn.gender, drawn.affect)
-        contexts += [SeedContext(*user, lang, next(countries[lang])) for lang in languages]
+        contexts += [
+            SeedContext(*user, lang, next(countries[lang])) for lang in languages
+        ]
     return contexts
 
 
 def _rank(seed: int, purpose: str, item: str) -> bytes:
     """The sort key of ``item`` among those drawn for one ``purpose``."""
-    return hashlib.blake2b(f"{seed}\0{purpose}\0{item}".encode(), digest_size=16).digest()
+    return hashlib.blake2b(
+        f"{seed}\0{purpose}\0{item}".encode(), digest_size=16
+    ).digest()
 
 
 def _lowest(
@@ -433,6 +455,8 @@ def _balanced(
     """``count`` values; at every length all are equally frequent, up to one."""
     order: list[T] = []
     for turn in range(-(-count // len(values))):
-        mixed = sorted(range(len(values)), key=lambda i: _rank(seed, f"{purpose} {turn}", str(i)))
+        mixed = sorted(
+            range(len(values)), key=lambda i: _rank(seed, f"{purpose} {turn}", str(i))
+        )
         order += [values[i] for i in mixed]
     return order[:count]

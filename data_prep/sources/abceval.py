@@ -29,7 +29,9 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
     machine = {}
     by_behaviour = row.extra.get(MACHINE, {})
     for issue, behaviours in ISSUE_BEHAVIOURS.items():
-        machine[issue] = _any_machine([by_behaviour.get(name, {}) for name in behaviours])
+        machine[issue] = _any_machine(
+            [by_behaviour.get(name, {}) for name in behaviours]
+        )
         if columns := [row.labels[name] for name in behaviours if name in row.labels]:
             labels[issue] = _any(columns)
     scales = dict.fromkeys(labels, (0.0, 1.0))
@@ -56,7 +58,9 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
         machine = {}
         for name in longest.labels:
             if name in ISSUE_BEHAVIOURS:
-                labels[name] = _any([row.labels[name] for row in turns if name in row.labels])
+                labels[name] = _any(
+                    [row.labels[name] for row in turns if name in row.labels]
+                )
                 by_turn = [row.extra.get(MACHINE, {}).get(name, {}) for row in turns]
                 machine[name] = _any_machine(by_turn)
         scales = {name: longest.scales[name] for name in labels}
@@ -81,7 +85,9 @@ def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
     return tuple(labels)
 
 
-def _any_machine(columns: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
+def _any_machine(
+    columns: Sequence[Mapping[str, float | None]],
+) -> dict[str, float | None]:
     """By model, as ``_any``."""
     labels = {}
     for model in chain.from_iterable(columns):

@@ -96,7 +96,9 @@ def _problems(row: LabelledDialogue) -> list[str]:
     turns = row.dialogue.turns
     present = {
         "empty turn": any(not turn.content.strip() for turn in turns),
-        "two turns of one role in a row": any(a.role == b.role for a, b in pairwise(turns)),
+        "two turns of one role in a row": any(
+            a.role == b.role for a, b in pairwise(turns)
+        ),
         "no assistant turn": not row.dialogue.assistant_turns,
         "ends on a user turn": turns[-1].role == "user",
         "replacement character": any("\ufffd" in turn.content for turn in turns),

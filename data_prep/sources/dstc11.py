@@ -43,7 +43,8 @@ def read_dstc11(
     for name, level in _LEVELS.items():
         for lang, file_language, column in _LANGUAGES:
             path = (
-                folder / f"task1/dev/en_{file_language}/{name}_multilingual_en_{file_language}.csv"
+                folder
+                / f"task1/dev/en_{file_language}/{name}_multilingual_en_{file_language}.csv"
             )
             files = [*folder.glob(f"metadata/dev/**/{name}_eval.json")]
             if len(files) != 1 or not path.is_file():
@@ -82,11 +83,15 @@ def _entries(
         if entry.get("annotations") and (entry.get("response") or entry.get("dialog")):
             entries.append(entry)
     with open(path, encoding="utf-8-sig", newline="") as stream:
-        dialogues = groupby(csv.DictReader(stream), lambda row: row["UID"].rpartition("-")[0])
+        dialogues = groupby(
+            csv.DictReader(stream), lambda row: row["UID"].rpartition("-")[0]
+        )
         for entry, (uid, group) in zip(entries, dialogues, strict=True):
             rows = list(group)
             last = entry.get("response") or entry["dialog"][-1]["text"]
             if rows[-1]["SEG"].strip() not in last:
-                problem = f"{uid} does not end with the last turn of its entry: {last!r}"
+                problem = (
+                    f"{uid} does not end with the last turn of its entry: {last!r}"
+                )
                 raise DataError(str(path), None, problem)
             yield uid, entry, rows

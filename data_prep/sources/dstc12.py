@@ -34,7 +34,8 @@ TRAIN_SCALES: dict[str, Scale] = (
     {"empathy": (1.0, 12.0)}
     | dict.fromkeys(("trust", "skill", "talent", "capability"), (0.0, 5.0))
     | dict.fromkeys(
-        ("relevance", "nonrepetition", "proactivity", "curiosity", "overall"), (0.0, 100.0)
+        ("relevance", "nonrepetition", "proactivity", "curiosity", "overall"),
+        (0.0, 100.0),
     )
 )
 
@@ -57,13 +58,20 @@ def to_dstc12(
     for name, parts in TABLE.items():
         if all(part in units for part in parts):
             unit = sum(units[part] for part in parts) / len(parts)
-            labels[name] = (float(math.floor(rescale(unit, (0, 1), scales[name]) + 0.5)),)
+            labels[name] = (
+                float(math.floor(rescale(unit, (0, 1), scales[name]) + 0.5)),
+            )
     return replace(
-        row, labels=labels, scales={name: scales[name] for name in labels}, aggregated=True
+        row,
+        labels=labels,
+        scales={name: scales[name] for name in labels},
+        aggregated=True,
     )
 
 
-def halve(rows: Iterable[LabelledDialogue], *, seed: int = 0) -> Iterator[LabelledDialogue]:
+def halve(
+    rows: Iterable[LabelledDialogue], *, seed: int = 0
+) -> Iterator[LabelledDialogue]:
     """Yields ``rows`` with split ``train`` or ``validation``: half of the labels of each dimension
     (section 3.2), in the order given.
 
@@ -78,7 +86,9 @@ def halve(rows: Iterable[LabelledDialogue], *, seed: int = 0) -> Iterator[Labell
     drawn = np.random.default_rng(seed).permutation(len(names))
     waiting = {names[i]: groups[names[i]] for i in drawn}
     sides: dict[str, str] = {}
-    lead: dict[str, int] = defaultdict(int)  # labels of train minus validation, by dimension
+    lead: dict[str, int] = defaultdict(
+        int
+    )  # labels of train minus validation, by dimension
     while waiting:
         left = defaultdict(list)
         for group, dimensions in waiting.items():

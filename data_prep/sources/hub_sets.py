@@ -30,7 +30,9 @@ def read_medal(
     yield from medal_rows(folder_records(hub_folder(REPOSITORY, offline)), reading)
 
 
-def hub_folder(repository: str, offline: bool | None, patterns: list[str] | None = None) -> str:
+def hub_folder(
+    repository: str, offline: bool | None, patterns: list[str] | None = None
+) -> str:
     """The folder of a data set of the Hub, downloaded first unless offline; with ``patterns`` only
     these files. Raises SourceError if it is not available."""
     # Download the folder first: datasets has no offline switch for a single call.
@@ -109,17 +111,23 @@ def read_soda_eval(
             name, _, text = line.partition(":")
             names.append(name.strip())
             texts.append(text.strip())
-        roles: list[Role] = ["assistant" if name == names[-1] else "user" for name in names]
+        roles: list[Role] = [
+            "assistant" if name == names[-1] else "user" for name in names
+        ]
         issues = _issues(row)
         group = f"soda-eval-{row['dialog_id']}"
         yield rated(
             f"{group}-{len(history)}",
             map(Turn, roles, texts),
-            {"overall": [row["score"]]} | {name: [int(name in issues)] for name in sorted(types)},
+            {"overall": [row["score"]]}
+            | {name: [int(name in issues)] for name in sorted(types)},
             {"overall": (1.0, 5.0)} | dict.fromkeys(types, (0.0, 1.0)),
             source="soda_eval",
             group=group,
             split=_SPLITS[row["split"]],
             level="turn",
-            extra={"labels_by": "GPT-4", "comments": {"overall": row["overall_comment"]} | issues},
+            extra={
+                "labels_by": "GPT-4",
+                "comments": {"overall": row["overall_comment"]} | issues,
+            },
         )

@@ -38,12 +38,16 @@ class Leak:
     how: str
 
 
-def check_leaks(train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]) -> None:
+def check_leaks(
+    train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
+) -> None:
     """Raise LeakError with the first examples if ``train`` and ``test`` share a dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
-    examples = [f"    {leak.train_id} ~ {leak.test_id}: {leak.how}" for leak in leaks[:5]]
+    examples = [
+        f"    {leak.train_id} ~ {leak.test_id}: {leak.how}" for leak in leaks[:5]
+    ]
     raise LeakError(
         f"{len({leak.train_id for leak in leaks})} training rows are also in the held-out rows:"
         "\n" + "\n".join(examples),
@@ -68,9 +72,13 @@ def find_leaks(
         relative = groups.get(row.group)
         hashes = _running_hashes(row.dialogue)
         starts = (texts[start] for start in hashes[_MIN_TURNS - 1 :] if start in texts)
-        equal = texts.get(hashes[-1]) or beginnings.get(hashes[-1]) or next(starts, None)
+        equal = (
+            texts.get(hashes[-1]) or beginnings.get(hashes[-1]) or next(starts, None)
+        )
         # Rows without a group have their id as group; two files may share ids by chance.
-        if relative is not None and not (_has_own_group(row) and _has_own_group(relative)):
+        if relative is not None and not (
+            _has_own_group(row) and _has_own_group(relative)
+        ):
             yield Leak(row.id, relative.id, f"same group {row.group!r}")
         elif equal is not None:
             yield Leak(row.id, equal, "same text, whole or as a beginning")
@@ -122,7 +130,9 @@ def _normal(text: str) -> str:
 def _running_hashes(dialogue: Dialogue) -> list[int]:
     """Hashes of the dialogue up to each turn."""
     texts = (_normal(turn.content) for turn in dialogue.turns)
-    return list(accumulate(texts, lambda before, text: hash((before, text)), initial=0))[1:]
+    return list(
+        accumulate(texts, lambda before, text: hash((before, text)), initial=0)
+    )[1:]
 
 
 def _shingles(dialogue: Dialogue) -> npt.NDArray[np.int64]:

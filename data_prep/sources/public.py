@@ -46,7 +46,9 @@ def rated(
     models = {} if model is None else {"assistant": model}
     labels = {}
     for name, values in ratings.items():
-        labels[name] = tuple(float(v) if isinstance(v, int | float) else None for v in values)
+        labels[name] = tuple(
+            float(v) if isinstance(v, int | float) else None for v in values
+        )
     return LabelledDialogue(
         dialogue=Dialogue(
             id=id,
@@ -81,13 +83,17 @@ def _load(path: Path) -> Any:
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """FED's fed_data.json at one level. An entry without ``response`` is a whole dialogue; in
     others the judged reply is the last turn."""
-    scales = {"overall": (0.0, 4.0)} | dict.fromkeys(("consistent", "understandable"), (0.0, 1.0))
+    scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
+        ("consistent", "understandable"), (0.0, 1.0)
+    )
     group = row = 0
     for entry in _load(path):
         is_turn = "response" in entry
         if is_turn == (level == "turn"):
             kind = "turn" if is_turn else "dial"
-            ratings = {k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()}
+            ratings = {
+                k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()
+            }
             yield rated(
                 f"fed-{kind}-{row:04d}",
                 _marked_turns(entry["context"] + "\n" + entry.get("response", "")),
@@ -100,7 +106,9 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
                 split="test",
             )
             row += 1
-        group += not is_turn  # the replies of a chat come before its whole-dialogue entry
+        group += (
+            not is_turn
+        )  # the replies of a chat come before its whole-dialogue entry
 
 
 def _marked_turns(text: str) -> Iterator[Turn]:
@@ -156,11 +164,15 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             )
 
 
-def _conture_ratings(answers: Sequence[Mapping[str, object]]) -> dict[str, list[object]]:
+def _conture_ratings(
+    answers: Sequence[Mapping[str, object]],
+) -> dict[str, list[object]]:
     """The ratings of a dialogue by dimension, from one mapping for each rater."""
     ratings = {}
     for question in answers[0]:
-        name = "overall" if question == "human (overall)" else question.replace(" ", "_")
+        name = (
+            "overall" if question == "human (overall)" else question.replace(" ", "_")
+        )
         ratings[name] = [answer.get(question) for answer in answers]
     return ratings
 

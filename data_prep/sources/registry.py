@@ -68,7 +68,8 @@ SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
 _ENDINGS = "|".join(map(re.escape, ENDINGS))
 _FILE_SPEC = re.compile(
-    rf"(?P<file>.+?(?:{_ENDINGS})(?:\.gz|\.zst)?)(?::(?P<words>.*))?", re.DOTALL | re.IGNORECASE
+    rf"(?P<file>.+?(?:{_ENDINGS})(?:\.gz|\.zst)?)(?::(?P<words>.*))?",
+    re.DOTALL | re.IGNORECASE,
 )
 
 
@@ -90,7 +91,11 @@ class DataSpec:
 def parse_spec(text: str) -> DataSpec:
     """DataSpec of ``text``. Raises SourceError for an unknown source or word."""
     is_source = text.partition(":")[0] in SOURCES
-    if text == STDIN or text.startswith(HUB) or (not is_source and Path(text).is_file()):
+    if (
+        text == STDIN
+        or text.startswith(HUB)
+        or (not is_source and Path(text).is_file())
+    ):
         return DataSpec(text)
     kinds: dict[str, str] = {}
     file = _FILE_SPEC.fullmatch(text)  # a path may contain colons
@@ -167,7 +172,9 @@ def stream_spec(
             yield row
     if splits and is_empty:
         missing = " and ".join(filter(None, (spec.level, spec.split)))
-        raise SourceError(f"{text!r}: no row is {missing}; its splits: {', '.join(sorted(splits))}")
+        raise SourceError(
+            f"{text!r}: no row is {missing}; its splits: {', '.join(sorted(splits))}"
+        )
 
 
 def _all_rows(
@@ -183,7 +190,9 @@ def _all_rows(
     source = get_source(spec.name)
     if source.package_read is not None:
         hint = f"give a file in the line format instead of {source.name}"
-        yield from _in_form(source.package_read(offline, reading), source.package, source, hint)
+        yield from _in_form(
+            source.package_read(offline, reading), source.package, source, hint
+        )
     for part in _parts(source, spec):
         yield from read_part(source, part, offline=offline, reading=reading)
 
@@ -192,11 +201,17 @@ def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     """The parts of a source that a spec asks for."""
     parts = []
     for part in source.parts:
-        is_chosen = part.name == spec.part or (spec.part is None and not part.named_only)
+        is_chosen = part.name == spec.part or (
+            spec.part is None and not part.named_only
+        )
         has_split = not part.splits or spec.split is None or spec.split in part.splits
         if is_chosen and has_split and spec.level in (None, part.level):
             parts.append(part)
-    if spec.part is None and spec.level is None and len({part.level for part in parts}) > 1:
+    if (
+        spec.part is None
+        and spec.level is None
+        and len({part.level for part in parts}) > 1
+    ):
         # a set of dialogues by default, not of dialogues and turns
         parts = [part for part in parts if part.level == "dialogue"]
     return parts
@@ -224,7 +239,9 @@ def _part_rows(
     reading: ReadingReport | None,
 ) -> Iterator[LabelledDialogue]:
     """Yields the rows of a part before its view. The line format comes before the public file."""
-    hint = f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
+    hint = (
+        f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
+    )
     local = find_local(part)
     if local is not None and local.name == part.line_file:
         yield from read_labelled(local, reading=reading)
@@ -250,7 +267,13 @@ def _in_form(
     """Yields ``rows``. Raises SourceError if what their reader expects is not there."""
     try:
         yield from rows
-    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         problem = f"({type(error).__name__}: {error})"
         raise SourceError(
             f"{origin}: not in the public form of {source.name} {problem}", hint=hint

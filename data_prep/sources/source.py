@@ -75,7 +75,12 @@ def is_offline(offline: bool | None = None) -> bool:
     """``offline`` if given, else the setting of HF_HUB_OFFLINE."""
     if offline is not None:
         return offline
-    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in ("1", "ON", "YES", "TRUE")
+    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in (
+        "1",
+        "ON",
+        "YES",
+        "TRUE",
+    )
 
 
 def sha256(path: Path) -> str:
@@ -124,6 +129,7 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
                 )
     except (http.client.HTTPException, OSError) as error:
         raise SourceError(
-            f"cannot fetch {part.url}: {error}", hint=f"put the file at {target} by hand"
+            f"cannot fetch {part.url}: {error}",
+            hint=f"put the file at {target} by hand",
         ) from error
     return target

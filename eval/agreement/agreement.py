@@ -51,9 +51,22 @@ _POSITIONS_NOTE = (
 )
 
 
-_GRIDS = {"percent": "Percent agreement", "alpha": "Krippendorff's α", "spearman": "Spearman ρ"}
+_GRIDS = {
+    "percent": "Percent agreement",
+    "alpha": "Krippendorff's α",
+    "spearman": "Spearman ρ",
+}
 # Columns of the table of figures in the terminal.
-_PRINTED = ("Dimension", "with 2+ answers", "annotators", "mean answer", "exact", "±1", "α", "ρ")
+_PRINTED = (
+    "Dimension",
+    "with 2+ answers",
+    "annotators",
+    "mean answer",
+    "exact",
+    "±1",
+    "α",
+    "ρ",
+)
 Numbers = npt.NDArray[np.intp]
 
 
@@ -61,10 +74,16 @@ class AgreementOptions(Config):
     """Options of ``medal agreement``."""
 
     source: str = option(
-        argument=True, metavar="FILE_OR_SPEC", help="Labelled file, or a spec: fed:dialogue."
+        argument=True,
+        metavar="FILE_OR_SPEC",
+        help="Labelled file, or a spec: fed:dialogue.",
     )
-    out: Path | None = option(None, help="Folder to write: the page, its tables and JSON.")
-    dimension: tuple[str, ...] = option((), help="Only this dimension; may be repeated.")
+    out: Path | None = option(
+        None, help="Folder to write: the page, its tables and JSON."
+    )
+    dimension: tuple[str, ...] = option(
+        (), help="Only this dimension; may be repeated."
+    )
     interval_for: Lead = option(
         "these", help="Whom intervals are for: these chatbots, or others like them."
     )
@@ -170,7 +189,9 @@ def _agreement(
     else:
         tolerance = tolerance_of(scale, answers)
         people = Values(by_person, tolerance)
-        figures, ceiling = _figures(rows, kind, Values(answers, tolerance), people, lead)
+        figures, ceiling = _figures(
+            rows, kind, Values(answers, tolerance), people, lead
+        )
     return Agreement(
         dimension=dimension,
         kind=kind,
@@ -194,7 +215,11 @@ def _clusters(rows: Sequence[LabelledDialogue], lead: Lead) -> Clusters:
 
 
 def _figures(
-    rows: Sequence[LabelledDialogue], kind: Kind, answers: Values, people: Values, lead: Lead
+    rows: Sequence[LabelledDialogue],
+    kind: Kind,
+    answers: Values,
+    people: Values,
+    lead: Lead,
 ) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
     """Returns the figures and the ceiling. ``people`` has the ``answers`` by annotator if
     annotators are named. Spearman's correlation is averaged over pairs of annotators, weighted by
@@ -210,7 +235,9 @@ def _figures(
     annotator_pairs = _annotator_pairs(people)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        figures = {key: ratio(weights @ count, weights @ pairs) for key, count in close.items()}
+        figures = {
+            key: ratio(weights @ count, weights @ pairs) for key, count in close.items()
+        }
         total, size = np.zeros(len(weights)), np.zeros(len(weights))
         for shared_rows, first, second in annotator_pairs:
             part = weights[:, shared_rows]
@@ -292,7 +319,10 @@ def agreement_page(
         sections=sections,
         leads=__package__,
         tables=tables,
-        record={"facts": dict(facts), "agreement": [asdict(part) for part in agreements]},
+        record={
+            "facts": dict(facts),
+            "agreement": [asdict(part) for part in agreements],
+        },
         printout=Printout(
             tables=[rich_table(figures, _PRINTED, ("α",)), *map(rich_table, ceilings)],
             notes=_notes(agreements),
@@ -312,7 +342,9 @@ def _notes(agreements: Sequence[Agreement]) -> list[str]:
         if reason := agreement.figures["alpha"].reason:
             name = f"{agreement.dimension} ({agreement.lang})"
             names_by_reason.setdefault(reason, []).append(name)
-    return notes + [f"α: {reason}: {', '.join(names)}" for reason, names in names_by_reason.items()]
+    return notes + [
+        f"α: {reason}: {', '.join(names)}" for reason, names in names_by_reason.items()
+    ]
 
 
 def _grid(agreements: Sequence[Agreement], metric: str, heading: str) -> Table:
@@ -326,7 +358,9 @@ def _grid(agreements: Sequence[Agreement], metric: str, heading: str) -> Table:
         if key == "adjacent":
             name += " ±1"
         columns[agreement.dimension] = name
-        cells.setdefault(agreement.lang, {})[agreement.dimension] = agreement.figures[key]
+        cells.setdefault(agreement.lang, {})[agreement.dimension] = agreement.figures[
+            key
+        ]
     rows: list[Row] = [
         [lang, *(figures[name] for name in columns)] for lang, figures in cells.items()
     ]
@@ -360,8 +394,20 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
             cells.append(Figured(alpha.beside, bare=True))
         rows.append([*cells, part.figures["spearman"]])
     beside = [f"α, {BESIDE[lead].lower()}"] * has_beside
-    columns = ("Dimension", "rows", "with 2+ answers", "pairs", "annotators", "mean answer",
-               "exact", "±1", "α is", "α", *beside, "ρ")  # fmt: skip
+    columns = (
+        "Dimension",
+        "rows",
+        "with 2+ answers",
+        "pairs",
+        "annotators",
+        "mean answer",
+        "exact",
+        "±1",
+        "α is",
+        "α",
+        *beside,
+        "ρ",
+    )
     note = (
         f"95% intervals are for {WHOM[lead]}. The mean answer of an issue is the share of answers "
         "that mark it."

@@ -35,7 +35,9 @@ def rated_dimension(
     nothing."""
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
-        names = ", ".join(sorted({key for row in labelled for key in row.labels})) or "none"
+        names = (
+            ", ".join(sorted({key for row in labelled for key in row.labels})) or "none"
+        )
         raise ConfigError(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
             hint=f"label more chats; labels in the file: {names}",
@@ -96,7 +98,12 @@ def _scale_of(
 ) -> Scale:
     """Returns the stated scale of the labels ``name``, else that of the judge. Raises ConfigError
     if there is none, or several, or all labels are equal."""
-    labels = [(label, row.id) for row in rows for label in row.labels[name] if label is not None]
+    labels = [
+        (label, row.id)
+        for row in rows
+        for label in row.labels[name]
+        if label is not None
+    ]
     low, high = min(labels)[0], max(labels)[0]
     if low == high:
         raise ConfigError(

@@ -44,7 +44,9 @@ def proof_table(result: Alignment, name: str) -> Table:
     columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
     scale = f"people's scale is {dimension.low:g} to {dimension.high:g}"
     note = f"The error is the {proof.measure.value}; {scale}."
-    return Table(f"{name}: {len(result.rows[name])} labelled chats", columns, rows, note)
+    return Table(
+        f"{name}: {len(result.rows[name])} labelled chats", columns, rows, note
+    )
 
 
 def write_align_page(result: Alignment, folder: Path) -> Path:
@@ -52,7 +54,10 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
     tables = {name: proof_table(result, name) for name in result.proofs}
     scatters: dict[str, Figure] = {}
     disagreements: list[Block] = []
-    facts = [(key.replace("_", " ").capitalize(), str(fact)) for key, fact in result.facts.items()]
+    facts = [
+        (key.replace("_", " ").capitalize(), str(fact))
+        for key, fact in result.facts.items()
+    ]
     for name, proof in result.proofs.items():
         scatters[f"scatter_{name}"] = _scatter(result, name)
         for line in (AS_IS, ALIGNED):
@@ -60,14 +65,24 @@ def write_align_page(result: Alignment, folder: Path) -> Path:
             disagreements.append(Fold(f"{name}: {line}", chats, line == ALIGNED))
         facts.append((f"Way of {name}", proof.way))
     sections = [
-        Section("proof", "The proof", ["\n".join(result.sentences()), *tables.values()], _PROOF),
+        Section(
+            "proof",
+            "The proof",
+            ["\n".join(result.sentences()), *tables.values()],
+            _PROOF,
+        ),
         Section("scatter", "Before and after", [*scatters.values()], _SCATTER),
         Section("largest", "The largest disagreements", disagreements, _LARGEST),
     ]
     return write_page(
         folder / PAGE_NAME,
         "Aligned with people's labels",
-        counted([(len(tables), "dimension"), (len(next(iter(result.rows.values()))), "chat")]),
+        counted(
+            [
+                (len(tables), "dimension"),
+                (len(next(iter(result.rows.values()))), "chat"),
+            ]
+        ),
         [*sections, facts_section(facts)],
         tables=tables,
         figures=scatters,
@@ -82,7 +97,9 @@ def _scatter(result: Alignment, name: str) -> Figure:
     plots = []
     for line in (AS_IS, ALIGNED):
         dots = []
-        for target, unit in zip(proof.targets.tolist(), proof.units[line].tolist(), strict=True):
+        for target, unit in zip(
+            proof.targets.tolist(), proof.units[line].tolist(), strict=True
+        ):
             x, y = dimension.from_unit(target), dimension.from_unit(unit)
             dots.append(Dot(x, y, 0, f"people {number(x)}, judge {number(y)}"))
         plot = Plot(
@@ -99,7 +116,11 @@ def _scatter(result: Alignment, name: str) -> Figure:
 def _largest_disagreements(result: Alignment, name: str, line: str) -> list[Block]:
     """Returns the chats whose scores on a ``line`` of the proof are farthest from people's."""
     proof, dimension = result.proofs[name], result.dimensions[name]
-    units = {"people": proof.targets, AS_IS: proof.units[AS_IS], ALIGNED: proof.units[ALIGNED]}
+    units = {
+        "people": proof.targets,
+        AS_IS: proof.units[AS_IS],
+        ALIGNED: proof.units[ALIGNED],
+    }
     distances = np.abs(proof.units[line] - proof.targets)
     chats: list[Block] = []
     for i in np.argsort(-distances, kind="stable")[:_SHOWN].tolist():

@@ -69,7 +69,9 @@ class PromptLimits:
         elif self.calls is not None:
             option = "--max-calls"
         if option is not None:
-            raise ConfigError(f"{option} is for prompted judges: it changes their prompts")
+            raise ConfigError(
+                f"{option} is for prompted judges: it changes their prompts"
+            )
 
 
 @dataclass(slots=True)
@@ -110,7 +112,9 @@ def fit_prompts(
                     if limits.cost is not None:
                         cost = _COST_SHARES[kind] * limits.cost / len(learnt_rows)
                     prompt_folder = folder / f"{kind}-{number}"
-                    prompt = _Prompt(member, dimension, rows, material.targets, prompt_folder, cost)
+                    prompt = _Prompt(
+                        member, dimension, rows, material.targets, prompt_folder, cost
+                    )
                     prompt.fit(kind, learnt, calls, limits.reflect_with)
                     prompts.append(prompt)
             except CostLimitError:
@@ -122,7 +126,9 @@ def fit_prompts(
         if not prompts:
             fitted.notes.append(f"{dimension.name}: {kind} prompt not tried: {problem}")
             continue
-        prompted = Member(f"{kind}-{dimension.name}", prompts[-1].judge, {}, prompts[-1].settings)
+        prompted = Member(
+            f"{kind}-{dimension.name}", prompts[-1].judge, {}, prompts[-1].settings
+        )
         fitted.members.append(prompted)
         for index, prompt in enumerate(prompts):
             earlier = fitted.materials[index]
@@ -134,7 +140,9 @@ def fit_prompts(
     return fitted
 
 
-def _calls_for(kind: str, calls: int | None, run_count: int, row_count: int) -> int | None:
+def _calls_for(
+    kind: str, calls: int | None, run_count: int, row_count: int
+) -> int | None:
     """Returns how many dialogues a run may judge while it is fitted; None for no limit. Each kind
     of prompt then judges all rows, and rewriting comes second."""
     if calls is None:
@@ -166,7 +174,9 @@ class _Prompt:
                 llm_settings = {"model": llm_settings}
             self.llm = load_llm({**llm_settings, "max_cost": self.cost})
 
-    def fit(self, kind: str, learnt: Rows, calls: int | None, reflect_with: str | None) -> None:
+    def fit(
+        self, kind: str, learnt: Rows, calls: int | None, reflect_with: str | None
+    ) -> None:
         """Makes the prompt from the rows ``learnt``, and scores all rows with it."""
         if kind == REWRITTEN:
             self.rewrite(learnt, calls, reflect_with)
@@ -186,7 +196,9 @@ class _Prompt:
         name = self.dimension.name
         dialogues = [self.rows[i].dialogue for i in indices]
         judgements = self.judge.score(dialogues, level=level, dimensions=[name])
-        scores: Floats = np.array([judgement.scores[name] for judgement in judgements], float)
+        scores: Floats = np.array(
+            [judgement.scores[name] for judgement in judgements], float
+        )
         dimension = self.judge.dimension(name)
         units: Floats = (scores - dimension.low) / (dimension.high - dimension.low)
         return units
@@ -213,7 +225,9 @@ class _Prompt:
             for name, layout in layouts.items():
                 layouts[name] = _with_first_part(layout, "rated")
         variant = self.settings.get("variant") or prompt.variant or "aligned"
-        few_shot = prompt.variants.get(variant, Variant()).model_copy(update={"examples": 3})
+        few_shot = prompt.variants.get(variant, Variant()).model_copy(
+            update={"examples": 3}
+        )
         variants = {**prompt.variants, variant: few_shot}
         examples = []
         for i in learnt.tolist():
@@ -230,7 +244,9 @@ class _Prompt:
 
     def _load(self, prompt: Prompt) -> None:
         self._write("prompt", prompt.model_dump(mode="json"))
-        self.judge = judge_of_settings(self.settings | {"llm": self.llm}, self.folder.name)
+        self.judge = judge_of_settings(
+            self.settings | {"llm": self.llm}, self.folder.name
+        )
 
     def _write(self, setting: str, content: Mapping[str, object]) -> None:
         file = self.folder / f"{setting}.yaml"
@@ -241,7 +257,9 @@ class _Prompt:
 
     propose_new_texts = None
 
-    def rewrite(self, learnt: Rows, calls: int | None, reflect_with: str | None) -> None:
+    def rewrite(
+        self, learnt: Rows, calls: int | None, reflect_with: str | None
+    ) -> None:
         """Rewrites the instructions by reflection on disagreements with half of ``learnt``, and
         chooses on the other half."""
         try:
@@ -256,7 +274,9 @@ class _Prompt:
         def reflect(prompt: str | list[dict[str, Any]]) -> str:
             if not isinstance(prompt, str):
                 prompt = str(prompt[-1]["content"])
-            request = ChatRequest((Message("user", prompt),), max_tokens=2048, temperature=1.0)
+            request = ChatRequest(
+                (Message("user", prompt),), max_tokens=2048, temperature=1.0
+            )
             return reflecting.chat([request])[0].text
 
         reflected, validated = learnt[::2].tolist(), learnt[1::2].tolist()
@@ -298,7 +318,10 @@ class _Prompt:
         """Returns gepa's record of the scores of the rows ``batch`` with the texts ``candidate``.
         A text that lost or gained a field is not tried."""
         scores = np.full(len(batch), np.nan)
-        if all(_fields(candidate[name]) == _fields(text) for name, text in self.seed.items()):
+        if all(
+            _fields(candidate[name]) == _fields(text)
+            for name, text in self.seed.items()
+        ):
             self.change(candidate)
             try:
                 scores = self.scores(batch)
@@ -313,7 +336,10 @@ class _Prompt:
         return evaluation_batch(outputs, agreement, traces)
 
     def make_reflective_dataset(
-        self, candidate: dict[str, str], eval_batch: Any, components_to_update: list[str]
+        self,
+        candidate: dict[str, str],
+        eval_batch: Any,
+        components_to_update: list[str],
     ) -> dict[str, list[dict[str, str]]]:
         """Returns what gepa's language model reads about each dialogue, for each text."""
         dimension = self.dimension
@@ -326,7 +352,9 @@ class _Prompt:
             rating = dimension.from_unit(float(self.units[i]))
             feedback = f"People rate {dimension.name} {rating:.1f}, {scale}"
             text = transcript(self.rows[i].dialogue.turns)
-            records.append({"Inputs": text, "Generated Outputs": output, "Feedback": feedback})
+            records.append(
+                {"Inputs": text, "Generated Outputs": output, "Feedback": feedback}
+            )
         return dict.fromkeys(components_to_update, records)
 
 

@@ -40,7 +40,10 @@ POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
 VECTORS, REACH = "vectors:", 40.0
 FEW_SHOT, REWRITTEN = "few-shot", "rewritten"
-PROMPTS = (FEW_SHOT, REWRITTEN)  # and the dimension: members, the judge with a changed prompt
+PROMPTS = (
+    FEW_SHOT,
+    REWRITTEN,
+)  # and the dimension: members, the judge with a changed prompt
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
 # A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
 # most 1 / 4, and log odds are 4 times as large as probabilities.
@@ -102,7 +105,11 @@ class Fit:
 
     def units(self, material: Material, rows: Rows) -> Floats:
         """Returns the scores of ``rows`` on [0, 1], as the saved judge gives them."""
-        columns = [material.inputs.index(name) for name in self.blend.members if name != VECTORS]
+        columns = [
+            material.inputs.index(name)
+            for name in self.blend.members
+            if name != VECTORS
+        ]
         units = material.scores[rows][:, columns]
         if self.net is not None:
             mean, weights = self.net
@@ -143,7 +150,9 @@ def ways(material: Material) -> dict[str, Way]:
             candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns)
     if "boxed" in columns_by_member:
         stacked_columns = [judge, *columns_by_member["boxed"]]
-        candidates["stack with boxed"] = partial(line, columns=stacked_columns, alpha=3.0)
+        candidates["stack with boxed"] = partial(
+            line, columns=stacked_columns, alpha=3.0
+        )
     return candidates
 
 
@@ -163,7 +172,9 @@ def isotonic(material: Material, rows: Rows, *, column: int) -> Fit:
         start, step = 1.0, -1.0
     curve = np.array(fit_isotonic((start + step * units).tolist(), y.tolist()))
     name = (material.inputs[column],)
-    return Fit(Blend(name, np.zeros(1), np.ones(1), np.array([step]), start, curve=curve))
+    return Fit(
+        Blend(name, np.zeros(1), np.ones(1), np.array([step]), start, curve=curve)
+    )
 
 
 def line(
@@ -416,14 +427,20 @@ def _one_person(material: Material, people: Floats) -> list[Measured]:
     labels = people[rows, annotators]
     mean_of_others = (np.nansum(people, axis=1)[rows] - labels) / (counts[rows] - 1)
     predictions = labels.copy()
-    if material.measure is Measure.LOG_LOSS:  # a label is no probability, but it predicts one
+    if (
+        material.measure is Measure.LOG_LOSS
+    ):  # a label is no probability, but it predicts one
         for label in np.unique(labels):
             predictions[labels == label] = mean_of_others[labels == label].mean()
     return [_measured(material, "one person, the others", mean_of_others, predictions)]
 
 
 def _measured(
-    material: Material, name: str, human: Floats, score: Floats, gain: Estimate | None = None
+    material: Material,
+    name: str,
+    human: Floats,
+    score: Floats,
+    gain: Estimate | None = None,
 ) -> Measured:
     rho = None
     tolerance = tolerance_of(None, human)
@@ -472,12 +489,20 @@ class Alignment:
         dimensions: dict[str, Any] = {}
         for name, proof in self.proofs.items():
             scale = [self.dimensions[name].low, self.dimensions[name].high]
-            entry = {"rows": len(self.rows[name]), "scale": scale, "gain": asdict(proof.gain)}
+            entry = {
+                "rows": len(self.rows[name]),
+                "scale": scale,
+                "gain": asdict(proof.gain),
+            }
             for key in ("kept", "way", "base", "measure", "more"):
                 entry[key] = getattr(proof, key)
             entry["lines"] = [asdict(line) for line in proof.lines]
             dimensions[name] = entry
-        return {**self.facts, "judge_written": self.judge is not None, "dimensions": dimensions}
+        return {
+            **self.facts,
+            "judge_written": self.judge is not None,
+            "dimensions": dimensions,
+        }
 
     def sentences(self) -> list[str]:
         """Returns for each dimension whether the labels improve the judge, by how much and over

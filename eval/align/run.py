@@ -18,7 +18,14 @@ from medal_judges.eval.align import proof
 from medal_judges.eval.align.labels import held_out_groups, label_names, rated_dimension
 from medal_judges.eval.align.page import write_align_page
 from medal_judges.eval.align.prompts import FittedPrompts, PromptLimits, fit_prompts
-from medal_judges.eval.align.proof import MIN_LABELS, Alignment, Fit, Material, Measure, Proof
+from medal_judges.eval.align.proof import (
+    MIN_LABELS,
+    Alignment,
+    Fit,
+    Material,
+    Measure,
+    Proof,
+)
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
@@ -49,20 +56,29 @@ class AlignOptions(Config):
         argument=True, help="Shipped name (medal judges), YAML file, folder or hub id."
     )
     settings: tuple[str, ...] = option(
-        (), argument=True, metavar="FIELD=VALUE", help="Change a setting of the judge's YAML file."
+        (),
+        argument=True,
+        metavar="FIELD=VALUE",
+        help="Change a setting of the judge's YAML file.",
     )
     labels: str = option(help="Chats with people's labels, 20 or more: file or spec.")
     out: Path = option(help="Folder to write: the aligned judge with its proof.")
     max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before it spends more. Also tries changed prompts."
+        None,
+        ge=0,
+        help="US dollars; stops before it spends more. Also tries changed prompts.",
     )
     max_calls: int | None = option(
-        None, ge=0, help="Also try changed prompts, on at most so many dialogues in all."
+        None,
+        ge=0,
+        help="Also try changed prompts, on at most so many dialogues in all.",
     )
     reflect_with: str | None = option(
         None, help="Language model that rewrites the prompt (default: the judge's)."
     )
-    keep_anyway: bool = option(False, help="Write the judge even if the gain may be chance.")
+    keep_anyway: bool = option(
+        False, help="Write the judge even if the gain may be chance."
+    )
     as_json: bool = option(False, flag="--json", help="Print the proof as JSON.")
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     reading: ReadOptions = DEFAULT_READING
@@ -112,10 +128,14 @@ def align(
     if not _is_prompted(member):
         limits.refuse_for_other_judges()
     names = label_names(labelled, dimensions)
-    judge_dimensions = {dimension.name: dimension for dimension in member.judge.dimensions}
+    judge_dimensions = {
+        dimension.name: dimension for dimension in member.judge.dimensions
+    }
     rated_dimensions: dict[str, Dimension] = {}
     for name in names:
-        rated_dimensions[name] = rated_dimension(labelled, name, judge_dimensions.get(name))
+        rated_dimensions[name] = rated_dimension(
+            labelled, name, judge_dimensions.get(name)
+        )
     # All refusals are above: from here on a language model is asked, and paid, for each dimension.
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
@@ -137,7 +157,9 @@ def align(
     if notes:
         facts["notes"] = "; ".join(notes)
     result = Alignment(None, rated_dimensions, proofs, rows_of_proofs, facts)
-    result = replace(result, judge=_aligned_judge(result, inputs, keep_anyway=keep_anyway))
+    result = replace(
+        result, judge=_aligned_judge(result, inputs, keep_anyway=keep_anyway)
+    )
     if folder is not None:
         _write_folder(result, folder, labelled)
     return result
@@ -268,17 +290,25 @@ def read_inputs(
             judgements = judge_once(scorer.judge, dialogues, file, options, data=data)
         for dimension_name in asked_dimensions[name]:
             dimension = scorer.judge.dimension(dimension_name)
-            scores = np.array([j.scores[dimension_name] for j in judgements], dtype=float)
+            scores = np.array(
+                [j.scores[dimension_name] for j in judgements], dtype=float
+            )
             columns.append((scores - dimension.low) / (dimension.high - dimension.low))
             names.append(f"{name}:{dimension_name}")
     vector_judge = LinearJudge.create(LinearConfig(features=()), [])
     reader = vector_judge.reader
     readings = reader.read(dialogues, vector_judge.token_budget)
-    vectors = np.stack([reader.pool(reading, reader.rows(reading)) for reading in readings])
-    return Inputs(members, tuple(names), np.column_stack(columns), vector_judge, vectors)
+    vectors = np.stack(
+        [reader.pool(reading, reader.rows(reading)) for reading in readings]
+    )
+    return Inputs(
+        members, tuple(names), np.column_stack(columns), vector_judge, vectors
+    )
 
 
-def _scored_rows(rows: Sequence[LabelledDialogue], name: str, scores: Floats) -> list[int]:
+def _scored_rows(
+    rows: Sequence[LabelledDialogue], name: str, scores: Floats
+) -> list[int]:
     """Returns the indices of the rows with a label of ``name`` and all ``scores`` [n, inputs].
     Raises CoverageError if too few have scores."""
     rated = [i for i, row in enumerate(rows) if row.has_label(name)]
@@ -314,7 +344,9 @@ def _material(
     return material, people
 
 
-def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floats) -> int:
+def judge_column(
+    inputs: Sequence[str], name: str, scores: Floats, targets: Floats
+) -> int:
     """Returns the column of the judge's score that labels of ``name`` are about: its dimension of
     that name, else its ``overall``, else the one that correlates most with the labels."""
     for dimension in (name, "overall"):
@@ -329,7 +361,9 @@ def judge_column(inputs: Sequence[str], name: str, scores: Floats, targets: Floa
 # -- the aligned judge and its folder --------------------------------------------------------------
 
 
-def _aligned_judge(result: Alignment, inputs: Inputs, *, keep_anyway: bool) -> HybridJudge | None:
+def _aligned_judge(
+    result: Alignment, inputs: Inputs, *, keep_anyway: bool
+) -> HybridJudge | None:
     """Returns the judge of the dimensions with a gain beyond chance, or of all, with the members
     that they use; None if there is no dimension."""
     fits: dict[str, Fit] = {}
@@ -368,7 +402,9 @@ def _aligned_judge(result: Alignment, inputs: Inputs, *, keep_anyway: bool) -> H
     )
 
 
-def _write_folder(result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]) -> None:
+def _write_folder(
+    result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]
+) -> None:
     """Writes the proof with its page and, if there is one, the judge with its card."""
     write_json(folder / RECORD_NAME, result.record())
     write_align_page(result, folder)

@@ -52,7 +52,11 @@ def scatter(view: View, figures: Figures) -> Section:
         if not rows:
             continue
         colours = _colours_of_chatbots(rows)
-        legend = [(chatbot, index) for chatbot, index in colours.items() if index < OTHER_INDEX]
+        legend = [
+            (chatbot, index)
+            for chatbot, index in colours.items()
+            if index < OTHER_INDEX
+        ]
         if len(legend) < len(colours):
             legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
         labels = [point.human for row in rows for point in row.points]
@@ -72,7 +76,9 @@ def _colours_of_chatbots(rows: Sequence[ResultRow]) -> dict[str, int]:
     return {chatbot: min(index, OTHER_INDEX) for index, chatbot in enumerate(by_count)}
 
 
-def _scatter_plot(row: ResultRow, colours: Mapping[str, int], label_range: Range) -> Plot:
+def _scatter_plot(
+    row: ResultRow, colours: Mapping[str, int], label_range: Range
+) -> Plot:
     dots = [_scatter_dot(point, colours) for point in row.points]
     labels, scores = _columns(row)
     trend = []
@@ -118,7 +124,9 @@ def _columns(row: ResultRow) -> tuple[Floats, Floats]:
 def calibration(view: View, figures: Figures) -> Section:
     """For each set a calibration plot of every dimension, the first set unfolded: the mean label by
     the mean score of each bin, one line for each judge."""
-    colours = {judge: min(index, OTHER_INDEX) for index, judge in enumerate(view.judges)}
+    colours = {
+        judge: min(index, OTHER_INDEX) for index, judge in enumerate(view.judges)
+    }
     legend = list(colours.items())
     folds: list[Block] = []
     for name in view.sets:
@@ -129,7 +137,9 @@ def calibration(view: View, figures: Figures) -> Section:
                 plots.append(_calibration_plot(f"{name}: {dimension}", rows, colours))
         if plots:
             title = f"{name}: calibration"
-            figures[f"calibration-{view.sets[name]}"] = Figure(title, plots, legend=legend)
+            figures[f"calibration-{view.sets[name]}"] = Figure(
+                title, plots, legend=legend
+            )
             folds.append(Fold(name, [Figure(title, plots)], is_open=not folds))
     blocks: list[Block] = []
     if folds:
@@ -137,7 +147,9 @@ def calibration(view: View, figures: Figures) -> Section:
     return Section("calibration", "Calibration", blocks)
 
 
-def _calibration_plot(title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]) -> Plot:
+def _calibration_plot(
+    title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]
+) -> Plot:
     bins_by_judge = {row.judge: bins(row) for row in rows}
     span = (-0.04, 1.04)
     if rows[0].kind != "binary":
@@ -146,7 +158,9 @@ def _calibration_plot(title: str, rows: Sequence[ResultRow], colours: Mapping[st
             for score, label_mean, _ in judge_bins:
                 means += [score, label_mean]
         span = padded(means or [0.0])
-    marks: list[Line | list[Dot]] = [Line([(span[0], span[0]), (span[1], span[1])], "ideal")]
+    marks: list[Line | list[Dot]] = [
+        Line([(span[0], span[0]), (span[1], span[1])], "ideal")
+    ]
     gaps = []
     for row in rows:
         judge_bins, colour = bins_by_judge[row.judge], colours[row.judge]
@@ -182,7 +196,12 @@ def _bin_dots(judge: str, judge_bins: Sequence[Bin], colour: int) -> list[Dot]:
 def _gap_text(row: ResultRow, judge_bins: Sequence[Bin]) -> str:
     text = off_scale(row) or number(gap(judge_bins))
     scale = row.judge_scale
-    if judge_bins and row.kind != "binary" and scale is not None and scale != row.human_scale:
+    if (
+        judge_bins
+        and row.kind != "binary"
+        and scale is not None
+        and scale != row.human_scale
+    ):
         text += f" (from {scale[0]:g}–{scale[1]:g})"
     return text
 
@@ -197,17 +216,27 @@ def bins(row: ResultRow) -> list[Bin]:
         bin_of_row = np.clip((scores * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
     else:
         judge_scale, label_scale = row.judge_scale, row.human_scale
-        if judge_scale is not None and label_scale is not None and judge_scale != label_scale:
-            scores = np.array([rescale(score, judge_scale, label_scale) for score in scores])
+        if (
+            judge_scale is not None
+            and label_scale is not None
+            and judge_scale != label_scale
+        ):
+            scores = np.array(
+                [rescale(score, judge_scale, label_scale) for score in scores]
+            )
         order = np.argsort(scores, kind="stable")
         scores, labels = scores[order], labels[order]
         bin_of_row = _graded_bins(scores, tolerance_of(label_scale, scores))
     judge_bins = []
     for index in np.unique(bin_of_row):
         in_bin = bin_of_row == index
-        judge_bins.append((
-            float(scores[in_bin].mean()), float(labels[in_bin].mean()), int(in_bin.sum())
-        ))  # fmt: skip
+        judge_bins.append(
+            (
+                float(scores[in_bin].mean()),
+                float(labels[in_bin].mean()),
+                int(in_bin.sum()),
+            )
+        )
     return judge_bins
 
 
@@ -229,7 +258,9 @@ def _graded_bins(scores: Floats, tolerance: float) -> Floats:
 def gap(judge_bins: Sequence[Bin]) -> float:
     """Returns the mean distance between score and label, weighted by the rows of each bin
     (expected calibration error)."""
-    distance = sum(count * abs(score - label_mean) for score, label_mean, count in judge_bins)
+    distance = sum(
+        count * abs(score - label_mean) for score, label_mean, count in judge_bins
+    )
     return distance / sum(count for *_, count in judge_bins)
 
 
@@ -267,8 +298,13 @@ def papers_figures(view: View, tables: Sequence[Table]) -> Figures:
             counts = [_issue_counts(view.rows(name, issue), issue) for issue in issues]
             figures[f"rows-{set_slug}"] = Figure(f"{name}: rows with the issue", counts)
             for metric in METRICS:
-                panels = [_panel(view.rows(name, issue), metric, "", issue) for issue in issues]
-                figures[f"{metric}-{set_slug}"] = Figure(f"{name}: {label(metric)}", panels)
+                panels = [
+                    _panel(view.rows(name, issue), metric, "", issue)
+                    for issue in issues
+                ]
+                figures[f"{metric}-{set_slug}"] = Figure(
+                    f"{name}: {label(metric)}", panels
+                )
     for table in tables:
         if table.title == FOLLOW_UPS:
             figures |= _follow_up_charts(view, table)
@@ -277,7 +313,9 @@ def papers_figures(view: View, tables: Sequence[Table]) -> Figures:
 
 def _charts_by_language(view: View, name: str, dimension: str) -> Figures:
     rows = view.rows(name, dimension)
-    languages = sorted({part for row in rows for part in row.slices if part.startswith("lang:")})
+    languages = sorted(
+        {part for row in rows for part in row.slices if part.startswith("lang:")}
+    )
     if len(languages) < 2:
         return {}
     metrics = ["spearman", "pearson"]
@@ -311,7 +349,9 @@ def _follow_up_charts(view: View, table: Table) -> Figures:
             bars_by_panel.setdefault(f"{judge}: {dimension}", []).append(bar)
     figures: Figures = {}
     for set_name, bars_by_panel in bars_by_set.items():
-        longest = max(bar.segments[0].length for bars in bars_by_panel.values() for bar in bars)
+        longest = max(
+            bar.segments[0].length for bars in bars_by_panel.values() for bar in bars
+        )
         panels = []
         for panel, bars in bars_by_panel.items():
             panels.append(Bars(panel, bars, longest, panel, wide=True))
@@ -331,4 +371,8 @@ def _panel(rows: Sequence[ResultRow], metric: str, part: str, title: str = "") -
         if part and not row.under_floor:
             estimate = checked(row.slices.get(part, {}).get(metric))
         cells.append((row.judge, estimate, IntervalBar(estimate, (0.0, 1.0), ceiling)))
-    return Table(title or part.removeprefix("lang:") or "all", ("Judge", label(metric), ""), cells)
+    return Table(
+        title or part.removeprefix("lang:") or "all",
+        ("Judge", label(metric), ""),
+        cells,
+    )

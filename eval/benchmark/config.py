@@ -31,7 +31,9 @@ class BenchmarkOptions(Config):
         "configs/benchmark/human.yaml",
         help="YAML file, or the name of one in configs/benchmark/.",
     )
-    out: str | None = option(None, help="Folder to write; default: the config's output_dir.")
+    out: str | None = option(
+        None, help="Folder to write; default: the config's output_dir."
+    )
     judge: tuple[str, ...] = option(
         (),
         metavar="[NAME=]PATH",
@@ -42,14 +44,18 @@ class BenchmarkOptions(Config):
         None, ge=1, help="Number of scoring processes; on GPUs one each. [default: 1]"
     )
     interval_for: Lead | None = option(
-        None, help="Whom intervals are for: these chatbots, or others like them. [default: these]"
+        None,
+        help="Whom intervals are for: these chatbots, or others like them. [default: these]",
     )
     headline: Headline | None = option(
-        None, help="The figure of graded dimensions that ranks judges. [default: spearman]"
+        None,
+        help="The figure of graded dimensions that ranks judges. [default: spearman]",
     )
     offline: bool = option(False, help="Never use the network.")
     retry_failed: bool = option(False, help="Score every row without a score again.")
-    no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
+    no_cache: bool = option(
+        False, help="Neither use nor store cached answers of language models."
+    )
 
 
 class JudgeConfig(Config):
@@ -154,7 +160,9 @@ class BenchmarkConfig(Config):
         judges += {prediction.name for prediction in self.predictions}
         sets = [set_config.name for set_config in self.sets]
         sets += [injected.name for injected in self.injected]
-        predictions = [f"{prediction.name} on {prediction.set}" for prediction in self.predictions]
+        predictions = [
+            f"{prediction.name} on {prediction.set}" for prediction in self.predictions
+        ]
         _require_distinct("judges", judges)
         _require_distinct("sets", sets)
         _require_distinct("predictions", predictions)

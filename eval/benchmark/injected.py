@@ -70,7 +70,11 @@ def injected_results(
         if issue is None:  # the clean rows, which belong to every issue
             continue
         dimension = (names or {}).get(issue, issue)
-        issue_rows = [row for row in planted_rows if row.extra["planted"]["issue"] in (issue, None)]
+        issue_rows = [
+            row
+            for row in planted_rows
+            if row.extra["planted"]["issue"] in (issue, None)
+        ]
         scored_rows = _scored_rows(issue_rows, judgement_by_id, dimension)
         row_counts = Counter(row.extra["planted"]["kind"] for row in issue_rows)
         scored_counts = Counter(row.kind for row in scored_rows)
@@ -79,7 +83,9 @@ def injected_results(
 
 
 def _scored_rows(
-    rows: Iterable[LabelledDialogue], judgement_by_id: Mapping[str, Judgement], dimension: str
+    rows: Iterable[LabelledDialogue],
+    judgement_by_id: Mapping[str, Judgement],
+    dimension: str,
 ) -> list[ScoredRow]:
     scored_rows = []
     for row in rows:
@@ -89,7 +95,9 @@ def _scored_rows(
     return scored_rows
 
 
-def _scored_row(row: LabelledDialogue, judgement: Judgement, dimension: str) -> ScoredRow:
+def _scored_row(
+    row: LabelledDialogue, judgement: Judgement, dimension: str
+) -> ScoredRow:
     planted = row.extra["planted"]
     hit, chance = None, None
     contributions = judgement.contributions.get(dimension)
@@ -122,7 +130,9 @@ class _IssueMetrics:
     """
 
     def __init__(self, rows: Sequence[ScoredRow]) -> None:
-        self.rows_by_kind = {kind: [row for row in rows if row.kind == kind] for kind in KINDS}
+        self.rows_by_kind = {
+            kind: [row for row in rows if row.kind == kind] for kind in KINDS
+        }
 
     def all(self) -> dict[str, Estimate]:
         located = [row for row in self.rows_by_kind["planted"] if row.hit is not None]
@@ -148,7 +158,9 @@ class _IssueMetrics:
 
     def _win_rate(self) -> Estimate:
         control_scores = {row.pair: row.score for row in self.rows_by_kind["innocent"]}
-        paired = [row for row in self.rows_by_kind["planted"] if row.pair in control_scores]
+        paired = [
+            row for row in self.rows_by_kind["planted"] if row.pair in control_scores
+        ]
         gaps = np.array([row.score - control_scores[row.pair] for row in paired])
         wins = 0.5 + 0.5 * signs(gaps, EQUAL)
         return _mean(paired, wins, "no injected row scored together with its control")
@@ -174,9 +186,13 @@ def _mean(rows: Sequence[ScoredRow], values: Floats, reason: str) -> Estimate:
     return _estimate(rows, lambda weights: weights @ values / weights.sum(axis=1))
 
 
-def _estimate(rows: Iterable[ScoredRow], statistic: Callable[[Floats], Floats]) -> Estimate:
+def _estimate(
+    rows: Iterable[ScoredRow], statistic: Callable[[Floats], Floats]
+) -> Estimate:
     groups = Clusters("conversation", tuple(row.group for row in rows))
-    estimates = estimated(lambda weights: {"share": statistic(weights)}, groups, "undefined")
+    estimates = estimated(
+        lambda weights: {"share": statistic(weights)}, groups, "undefined"
+    )
     return estimates["share"]
 
 
@@ -194,6 +210,8 @@ def injected_cells(result: Result, min_coverage: float) -> list[Cell]:
     if coverage >= min_coverage:
         metrics = [estimates[name] for name in INJECTED_COLUMNS]
     else:
-        reason = f"coverage {coverage:.1%} is below the minimum of {100 * min_coverage:g}%"
+        reason = (
+            f"coverage {coverage:.1%} is below the minimum of {100 * min_coverage:g}%"
+        )
         metrics = [Estimate(None, reason=reason)] * len(INJECTED_COLUMNS)
     return [*metrics, row_counts["planted"], coverage]

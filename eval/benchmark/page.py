@@ -8,7 +8,12 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from medal_judges.eval.benchmark.charts import Figures, calibration, papers_figures, scatter
+from medal_judges.eval.benchmark.charts import (
+    Figures,
+    calibration,
+    papers_figures,
+    scatter,
+)
 from medal_judges.eval.benchmark.results import LEFT_OUT, Benchmark
 from medal_judges.eval.benchmark.view import View, human_ceiling, ranking, shown
 from medal_judges.eval.metaeval.alignment import METRICS, label
@@ -84,7 +89,12 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         slices(view, "lang", "Language"),
         slices(view, "chatbot", "Chatbot"),
         Section("tables", "Further tables", folded(benchmark.tables, 3)),
-        Section("disagreements", "Where judge and labels differ most", cards, link="Disagreements"),
+        Section(
+            "disagreements",
+            "Where judge and labels differ most",
+            cards,
+            link="Disagreements",
+        ),
         facts_section(benchmark.facts),
     ]
     board_figures: Figures = {}
@@ -92,10 +102,14 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         if "bar" in table.column_kinds():
             board_figures[name] = Figure(table.title, [table])
     figures |= papers_figures(view, benchmark.tables)
-    signed_judges = list(dict.fromkeys((row.judge, row.signature) for row in benchmark.rows))
+    signed_judges = list(
+        dict.fromkeys((row.judge, row.signature) for row in benchmark.rows)
+    )
     signatures: list[Block] = []
     if signed_judges:
-        signatures.append(Fold(counted([(len(signed_judges), "signature")]), [signed_judges]))
+        signatures.append(
+            Fold(counted([(len(signed_judges), "signature")]), [signed_judges])
+        )
     tables = _sheets(benchmark.rows)
     slugs = unique_slugs([table.title for table in benchmark.tables])
     for name, table in zip(slugs, benchmark.tables, strict=True):
@@ -115,7 +129,9 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
 # -- cards, trust, signatures and CSV files --------------------------------------------------------
 
 
-def _disagreement_cards(view: View, disagreements: Sequence[Disagreement]) -> list[Block]:
+def _disagreement_cards(
+    view: View, disagreements: Sequence[Disagreement]
+) -> list[Block]:
     """Returns a fold of dialogues for each judge, the first one open."""
     if not disagreements:
         return []
@@ -123,7 +139,9 @@ def _disagreement_cards(view: View, disagreements: Sequence[Disagreement]) -> li
     for judge in dict.fromkeys([*view.judges, *(item.judge for item in disagreements)]):
         of_judge = [_card(item) for item in disagreements if item.judge == judge]
         if of_judge:
-            body = Markup('<div class="cards">{}</div>').format(Markup("").join(of_judge))
+            body = Markup('<div class="cards">{}</div>').format(
+                Markup("").join(of_judge)
+            )
             summary = f"{judge}: {len(of_judge)} dialogues"
             cards.append(Fold(summary, [body], is_open=len(cards) == 1))
     return cards
@@ -162,7 +180,9 @@ def _trust(benchmark: Benchmark) -> Section:
     for row in benchmark.rows:
         if row.scored < row.n:
             judge_on_set = f"{row.judge} on {row.set_name}"
-            unscored[judge_on_set] = f"{judge_on_set}: {row.n - row.scored:,} of {row.n:,} unscored"
+            unscored[judge_on_set] = (
+                f"{judge_on_set}: {row.n - row.scored:,} of {row.n:,} unscored"
+            )
     missing += unscored.values()
     text = "No row is left out."
     if missing:
@@ -188,7 +208,10 @@ def _sheets(rows: Sequence[ResultRow]) -> dict[str, Table | Sheet]:
     estimate_columns = (*_ESTIMATE, *_BESIDE)
     coverage_columns = ("n", "scored", "coverage", "under_floor")
     return {
-        "figures": ((*_ROW, *coverage_columns, "metric", *estimate_columns), metric_lines),
+        "figures": (
+            (*_ROW, *coverage_columns, "metric", *estimate_columns),
+            metric_lines,
+        ),
         "slices": ((*_ROW, "slice", "n", "metric", *estimate_columns), slice_lines),
     }
 
@@ -287,16 +310,21 @@ def _matrix(view: View, dimension_by_set: Mapping[str, str]) -> Table:
         if any(row.scored >= MIN_ROWS for row in view.rows(*column)):
             large_columns.append(column)
     ranks = {
-        judge: {p: ranking(view.row(judge, *p), metric) for p in columns} for judge in view.judges
+        judge: {p: ranking(view.row(judge, *p), metric) for p in columns}
+        for judge in view.judges
     }
     worst = {judge: _worst_set(ranks[judge], large_columns) for judge in view.judges}
-    best_by_column = {p: _best(ranks[judge][p] for judge in view.judges) for p in columns}
+    best_by_column = {
+        p: _best(ranks[judge][p] for judge in view.judges) for p in columns
+    }
     best_worst = _best(worst.values())
     rows: list[Row] = []
     for judge in sorted(view.judges, key=lambda judge: _order(worst[judge])):
         cells = []
         for column in columns:
-            cells.append(_marked(shown(view.row(judge, *column), metric), best_by_column[column]))
+            cells.append(
+                _marked(shown(view.row(judge, *column), metric), best_by_column[column])
+            )
         rows.append((judge, _marked(worst[judge], best_worst), *cells))
     ceilings = [human_ceiling(view.rows(*column), metric) for column in columns]
     no_worst = Estimate(None, reason="a ceiling belongs to one set")
@@ -304,7 +332,11 @@ def _matrix(view: View, dimension_by_set: Mapping[str, str]) -> Table:
     clusters = [row.clusters for column in columns for row in view.rows(*column)]
     return Table(
         f"{label(metric)} with the labels on every set, best worst set first",
-        ("Judge", "Worst set", *(f"{name}: {dimension}" for name, dimension in columns)),
+        (
+            "Judge",
+            "Worst set",
+            *(f"{name}: {dimension}" for name, dimension in columns),
+        ),
         rows,
         f"95% intervals are for {WHOM[leading(clusters)]}.",
         pinned={-1: "ceiling"},
@@ -321,7 +353,9 @@ def _worst_set(
     missing = [column[0] for column in large_columns if ranks[column].value is None]
     if missing:
         return Estimate(None, reason=f"no number on {', '.join(missing)}")
-    return min((ranks[column] for column in large_columns), key=lambda e: e.value or 0.0)
+    return min(
+        (ranks[column] for column in large_columns), key=lambda e: e.value or 0.0
+    )
 
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
@@ -347,8 +381,17 @@ def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
         rows += _dimension_rows(view.rows(name, dimension), metrics, has_beside)
         pinned[len(rows) - 1] = "ceiling"
     names = [label(metric) for metric in metrics]
-    columns = ("Judge", names[0], *beside_columns, "", "Like for like", "minus ceiling",
-               *names[1:], "n", "Coverage")  # fmt: skip
+    columns = (
+        "Judge",
+        names[0],
+        *beside_columns,
+        "",
+        "Like for like",
+        "minus ceiling",
+        *names[1:],
+        "n",
+        "Coverage",
+    )
     title = name
     if len(dimensions) == 1:
         title = f"{name}: {dimensions[0]}"
@@ -378,24 +421,28 @@ def _dimension_rows(
         further: list[Cell] = []
         for metric in further_metrics:
             further.append(Figured(shown(row, metric), brief=metric in _BRIEF))
-        cells.append((
-            row.judge,
-            _marked(estimate, best),
-            *beside,
-            IntervalBar(estimate, span, ceilings[0].value, like.value),
-            like,
-            Figured(like_minus_ceiling),
-            *further,
-            row.n,
-            _coverage(row),
-        ))  # fmt: skip
+        cells.append(
+            (
+                row.judge,
+                _marked(estimate, best),
+                *beside,
+                IntervalBar(estimate, span, ceilings[0].value, like.value),
+                like,
+                Figured(like_minus_ceiling),
+                *further,
+                row.n,
+                _coverage(row),
+            )
+        )
     # The ceiling's headline metric is in the column of the judges like for like.
     bar = IntervalBar(Estimate(None), span, ceilings[0].value)
     are_issues = rows[0].kind == "binary"
     styled = [Figured(ceiling, brief=are_issues) for ceiling in ceilings]
     blank = [""] * (1 + has_beside)
     answered = max(row.ceiling_rows for row in rows) or ""
-    cells.append(("human ceiling", *blank, bar, styled[0], "", *styled[1:], answered, ""))
+    cells.append(
+        ("human ceiling", *blank, bar, styled[0], "", *styled[1:], answered, "")
+    )
     return cells
 
 
@@ -431,7 +478,9 @@ def slices(view: View, part: str, title: str) -> Section:
         tables = []
         for dimension in view.dimensions(name):
             rows = view.rows(name, dimension)
-            parts = sorted({p for row in rows for p in row.slices if p.startswith(f"{part}:")})
+            parts = sorted(
+                {p for row in rows for p in row.slices if p.startswith(f"{part}:")}
+            )
             if len(parts) > 1:  # a table of one part would only repeat the leaderboard
                 tables.append(_slice_table(f"{name}: {dimension}", rows, parts, title))
         blocks += tables[:1]
@@ -452,7 +501,9 @@ def _slice_table(
         cells = []
         for row in rows:
             like = row.slice_like_for_like.get(part, {}).get(metric)
-            cells.append(_slice_cell(row, row.slices.get(part, {}).get(metric), like, ceiling))
+            cells.append(
+                _slice_cell(row, row.slices.get(part, {}).get(metric), like, ceiling)
+            )
         sizes = [row.slice_sizes[part] for row in rows if part in row.slice_sizes]
         size = next(iter(sizes), None)
         lines.append((part.split(":", 1)[1], size, *cells, ceiling))
@@ -482,10 +533,16 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
     the split half of people at the end."""
     groups: dict[tuple[str, str], list[SystemAgreement]] = {}
     for agreement in agreements:
-        groups.setdefault((agreement.set_name, agreement.dimension), []).append(agreement)
+        groups.setdefault((agreement.set_name, agreement.dimension), []).append(
+            agreement
+        )
     tables = []
     for (set_name, dimension), group in groups.items():
-        group.sort(key=lambda agreement: -(agreement.figures["soft_pairwise_accuracy"].value or 0))
+        group.sort(
+            key=lambda agreement: (
+                -(agreement.figures["soft_pairwise_accuracy"].value or 0)
+            )
+        )
         rows: list[Row] = []
         for agreement in group:
             orders = [agreement.figures[metric] for metric in _ORDERS]

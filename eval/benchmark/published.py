@@ -15,8 +15,19 @@ from medal_judges.report.table import Cell, Table
 
 OURS = "Our ρ"  # empty in rows that this run did not measure
 PUBLISHED = "Beside the published figures"
-_COLUMNS = ("Set", "Dimension", "Judge", "Their model", "Their ρ", "Their r", "Our model",
-            OURS, "Our r", "n", "Source")  # fmt: skip
+_COLUMNS = (
+    "Set",
+    "Dimension",
+    "Judge",
+    "Their model",
+    "Their ρ",
+    "Their r",
+    "Our model",
+    OURS,
+    "Our r",
+    "n",
+    "Source",
+)
 _NOTE = (
     "The paper's figures, on its version of the data, beside the figures of this run by the same "
     "method and model.\n\nρ is Spearman's, r Pearson's; ns marks figures that the paper calls not "

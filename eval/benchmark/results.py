@@ -133,7 +133,9 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
                 )
                 evaluations.append(evaluation)
                 if evaluation.row.kind != "binary" and not evaluation.row.under_floor:
-                    differing += disagreements(evaluation, judge_dimension, config.disagreements)
+                    differing += disagreements(
+                        evaluation, judge_dimension, config.disagreements
+                    )
     evaluations = corrected_ceilings(evaluations)
     rows = [evaluation.row for evaluation in evaluations]
     tables = _tables(run, evaluations)
@@ -168,7 +170,9 @@ def _tables(run: BenchmarkRun, evaluations: Sequence[JudgedRows]) -> list[Table]
     return tables
 
 
-def _facts(run: BenchmarkRun, rows: Sequence[ResultRow], command: str) -> list[tuple[str, str]]:
+def _facts(
+    run: BenchmarkRun, rows: Sequence[ResultRow], command: str
+) -> list[tuple[str, str]]:
     """Returns how the benchmark was made."""
     from medal_judges import __version__
 
@@ -215,8 +219,15 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
             for text, count, share in _choices(selections):
                 row_share = 100 * count / len(selections)
                 rows.append((name, judge, dimension, text, count, row_share, share))
-    columns = ("Set", "Judge", "Dimension", "Follow-up", "Chosen in", "% of the rows",
-               "% of choices")  # fmt: skip
+    columns = (
+        "Set",
+        "Judge",
+        "Dimension",
+        "Follow-up",
+        "Chosen in",
+        "% of the rows",
+        "% of choices",
+    )
     note = (
         "Number and share of the rows with a selection of follow-ups for which all runs chose this "
         "one, and its share of all choices (DIET, Figure 3)."
@@ -224,7 +235,9 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
     return Table(FOLLOW_UPS, columns, rows, note)
 
 
-def _choices(selections: Sequence[Mapping[str, Any]]) -> list[tuple[str, int, float | None]]:
+def _choices(
+    selections: Sequence[Mapping[str, Any]],
+) -> list[tuple[str, int, float | None]]:
     """Returns each chosen follow-up with the number of selections that have it, and its share (%)
     of all choices; then how many selections are empty, or could not be read."""
     counts: Counter[str] = Counter()
@@ -250,17 +263,28 @@ INJECTED_NOTE = (
 
 
 def injected_table(
-    name: str, rows: Sequence[LabelledDialogue], answers: Sequence[Answers], min_coverage: float
+    name: str,
+    rows: Sequence[LabelledDialogue],
+    answers: Sequence[Answers],
+    min_coverage: float,
 ) -> Table:
     """Returns one row for each issue and judge, by issue; no rows if nothing was judged."""
     rows_by_issue: dict[str, list[list[Cell]]] = {}
     for judge_answers in answers:
-        results = injected_results(rows, judge_answers.judgements, names=judge_answers.names)
+        results = injected_results(
+            rows, judge_answers.judgements, names=judge_answers.names
+        )
         for issue, result in results.items():
             if judge_answers.names[issue] in judge_answers.dimensions:
                 cells = injected_cells(result, min_coverage)
                 rows_of_issue = rows_by_issue.setdefault(issue, [])
                 rows_of_issue.append([issue, judge_answers.judge, *cells])
-    columns = ("Issue", "Judge", *INJECTED_COLUMNS.values(), "Injected rows", "Coverage")
+    columns = (
+        "Issue",
+        "Judge",
+        *INJECTED_COLUMNS.values(),
+        "Injected rows",
+        "Coverage",
+    )
     lines = [row for rows_of_issue in rows_by_issue.values() for row in rows_of_issue]
     return Table(f"Injected issues: {name}", columns, lines, INJECTED_NOTE)

@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from medal_judges.config import boxed_folder, build_config, judge_file, judge_names, load_config
+from medal_judges.config import (
+    boxed_folder,
+    build_config,
+    judge_file,
+    judge_names,
+    load_config,
+)
 from medal_judges.errors import (
     ConfigError,
     JudgeLoadError,
@@ -52,8 +58,15 @@ from medal_judges.report.console import ProgressBar, rich_table, wide_console
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import read_judgements
 
-_INJECTED = ("Issue", "Judge", "F1+ vs clean", "F1+ vs matched controls", "AUC vs clean",
-            "AUC vs matched controls", "False alarms, clean")  # fmt: skip
+_INJECTED = (
+    "Issue",
+    "Judge",
+    "F1+ vs clean",
+    "F1+ vs matched controls",
+    "AUC vs clean",
+    "AUC vs matched controls",
+    "False alarms, clean",
+)
 _WHO = ("Set", "Dimension", "Better", "Other")
 # Columns of further tables in the terminal; tables by language are on the page only.
 _PRINTED: dict[str, Sequence[str]] = {
@@ -63,7 +76,14 @@ _PRINTED: dict[str, Sequence[str]] = {
     GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p", "n"),
     ISSUES: (*_WHO, "Difference in F1+", "p", "n"),
     MCNEMAR: (*_WHO, "Right alone: better", "Right alone: other", "p, Holm", "n"),
-    ANNOTATORS: (*_WHO[:2], "Judge", "Annotator", "F1+ judge", "F1+ annotator", "McNemar p, Holm"),
+    ANNOTATORS: (
+        *_WHO[:2],
+        "Judge",
+        "Annotator",
+        "F1+ judge",
+        "F1+ annotator",
+        "McNemar p, Holm",
+    ),
 }
 _LINES = 30  # of a long table; the page and the CSV files have all
 
@@ -143,11 +163,17 @@ def _overrides(options: BenchmarkOptions) -> list[str]:
 
 def _config(options: BenchmarkOptions, overrides: Sequence[str]) -> BenchmarkConfig:
     """Returns the config with the further judges of the options."""
-    data = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark").model_dump()
+    data = load_config(
+        BenchmarkConfig, options.config, overrides, folder="benchmark"
+    ).model_dump()
     data["judges"] = [*data["judges"]]
     for text in options.judge:
         name, sign, path = text.partition("=")
-        if not sign and (judge_file(text) or boxed_folder(text)) and text in judge_names():
+        if (
+            not sign
+            and (judge_file(text) or boxed_folder(text))
+            and text in judge_names()
+        ):
             path = text  # a packaged judge brings its name
         elif not (name and sign and path):
             raise ConfigError(
@@ -198,7 +224,9 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
         if table.title == PUBLISHED:
             # The page also has the lines that this run did not measure.
             column = table.columns.index(OURS)
-            table = replace(table, rows=[row for row in table.rows if row[column] is not None])
+            table = replace(
+                table, rows=[row for row in table.rows if row[column] is not None]
+            )
         if columns_of_table is None or not table.rows:
             continue
         if len(table.rows) > _LINES:
@@ -213,7 +241,9 @@ def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
 
 
 def judge_all(
-    run: BenchmarkRun, options: BenchmarkOptions, progress: Callable[[str, str, int], None]
+    run: BenchmarkRun,
+    options: BenchmarkOptions,
+    progress: Callable[[str, str, int], None],
 ) -> None:
     """Fills ``run.answers``: first scores every set with every judge, then reads the files of
     predictions. ``progress`` is called with the judge, the set and the number of rows done since
@@ -253,12 +283,16 @@ def _score_sets(
         workers = 1
     with opened(choice, workers, run.config.device) as judge:
         for name, data in (run.sets | run.injected).items():
-            judge_dimensions = {dimension.name: dimension for dimension in judge.dimensions}
+            judge_dimensions = {
+                dimension.name: dimension for dimension in judge.dimensions
+            }
             names, dimensions = _dimensions(run, config, name, data, judge_dimensions)
             if not dimensions:
                 progress(name, len(data.rows))
                 continue
-            trained_count = sum(row.dialogue.text_hash in training_chats for row in data.rows)
+            trained_count = sum(
+                row.dialogue.text_hash in training_chats for row in data.rows
+            )
             if trained_count:
                 run.notes.append(
                     f"judge {config.name} was trained on {trained_count} of {len(data.rows)} chats "
@@ -289,7 +323,9 @@ def _score_sets(
                     judge_dimensions[dimension].high,
                 )
             signature = str(judge.signature())
-            run.answers[name].append(Answers(config.name, signature, judgements, names, scales))
+            run.answers[name].append(
+                Answers(config.name, signature, judgements, names, scales)
+            )
 
 
 def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
@@ -301,7 +337,11 @@ def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
         overrides.append(f"llm={llm}")
     # Baselines beside the others have no weights, and no use for a device.
     return choose_judge(
-        judge.path, overrides, revision=judge.revision, device=config.device, strict=False
+        judge.path,
+        overrides,
+        revision=judge.revision,
+        device=config.device,
+        strict=False,
     )
 
 
@@ -328,7 +368,9 @@ def _predicted_answers(run: BenchmarkRun, config: PredictionConfig) -> Answers:
         run.notes.append(f"predictions {config.name}: {note}")
     answers = Answers(config.name, signature, judgements, {})
     names, dimensions = _dimensions(run, config, config.set, data, answers.dimensions)
-    stated_dimensions = [(str(config.path), judgement.dimensions) for judgement in judgements]
+    stated_dimensions = [
+        (str(config.path), judgement.dimensions) for judgement in judgements
+    ]
     scales = {}
     for name, dimension in known_dimensions(
         dimensions, stated_dimensions, config.rubric, "rubric:"
@@ -354,7 +396,9 @@ def _dimensions(
                 hint=f"correct `dimensions` in the benchmark's file; the judge has: "
                 f"{', '.join(judge_dimensions)}",
             )
-    names = {d: config.dimensions.get(d, default) for d, default in data.dimensions.items()}
+    names = {
+        d: config.dimensions.get(d, default) for d, default in data.dimensions.items()
+    }
     wanted_names = list(dict.fromkeys(names.values()))
     missing = [name for name in wanted_names if name not in judge_dimensions]
     if missing:

@@ -100,7 +100,9 @@ def load_set(
         options = config.read_options
     reading = ReadingReport(strict=True)
     try:
-        rows = load_spec(config.source, offline=offline, reading=reading, options=options)
+        rows = load_spec(
+            config.source, offline=offline, reading=reading, options=options
+        )
     except (SourceError, DataError) as error:
         if config.optional:
             return error.message
@@ -111,7 +113,9 @@ def load_set(
     return _rated_set(config, rows)
 
 
-def _injected_set(config: InjectedConfig, rows: Sequence[LabelledDialogue]) -> BenchmarkSet:
+def _injected_set(
+    config: InjectedConfig, rows: Sequence[LabelledDialogue]
+) -> BenchmarkSet:
     if not any("planted" in row.extra for row in rows):
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} has injected issues",
@@ -158,7 +162,9 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue) -> bool:
     return config.split is None or config.split.part_of(row.group) == "test"
 
 
-def published_labels(config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str) -> Answers:
+def published_labels(
+    config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
+) -> Answers:
     """Returns the labels that the model ``labeller`` gave the rows, as a judge's answers. Raises
     ConfigError if no row has any."""
     ratings_by_row: list[dict[str, Rating]] = []
@@ -168,11 +174,15 @@ def published_labels(config: SetConfig, rows: Sequence[LabelledDialogue], labell
         try:
             labels_by_model = machine_labels(row)
         except RecordError as error:
-            raise DataError(config.source, None, f"row {row.id!r}: {error.message}") from error
+            raise DataError(
+                config.source, None, f"row {row.id!r}: {error.message}"
+            ) from error
         labellers.update(dict.fromkeys(labels_by_model))
         ratings = _ratings_by(labeller, labels_by_model, config.dimensions)
         ratings_by_row.append(ratings)
-        scales |= {name: rating.scale for name, rating in ratings.items() if rating.scale}
+        scales |= {
+            name: rating.scale for name, rating in ratings.items() if rating.scale
+        }
     rated_names = {name for ratings in ratings_by_row for name in ratings}
     names = [name for name in config.dimensions if name in rated_names]
     if not names:
@@ -197,7 +207,9 @@ def published_labels(config: SetConfig, rows: Sequence[LabelledDialogue], labell
 
 
 def _ratings_by(
-    labeller: str, labels_by_model: Mapping[str, LabelledDialogue], dimensions: Mapping[str, str]
+    labeller: str,
+    labels_by_model: Mapping[str, LabelledDialogue],
+    dimensions: Mapping[str, str],
 ) -> dict[str, Rating]:
     """Returns the labels that the model ``labeller`` gave one row, by the set's dimension."""
     ratings = {}
@@ -218,7 +230,9 @@ def _as_judgement(
     if missing:
         failure = f"no label by {labeller}: {', '.join(missing)}"
     chat = row.dialogue.chat_hash
-    return Judgement(row.id, f"judge:{labeller}", scores, row.turn, failure=failure, chat=chat)
+    return Judgement(
+        row.id, f"judge:{labeller}", scores, row.turn, failure=failure, chat=chat
+    )
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:

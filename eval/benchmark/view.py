@@ -28,7 +28,9 @@ class View:
             self._rows.setdefault((row.set_name, row.dimension), {})[row.judge] = row
         for rows_by_judge in self._rows.values():
             # A signature without data (a bare baseline) cannot contradict the others.
-            signatures = [Signature.parse(row.signature) for row in rows_by_judge.values()]
+            signatures = [
+                Signature.parse(row.signature) for row in rows_by_judge.values()
+            ]
             require_comparable([s for s in signatures if s.data is not None])
         self.headlines: dict[str, str] = {}
         for name in self.sets:
@@ -74,7 +76,9 @@ def shown(row: ResultRow | None, metric: str, source: str = "metrics") -> Estima
     if row.under_floor:
         coverage = f"{100 * (row.coverage or 0):.1f}%"
         floor = f"{100 * row.min_coverage:g}%"
-        reason = f"coverage {coverage} is below the minimum of {floor}: no headline figure"
+        reason = (
+            f"coverage {coverage} is below the minimum of {floor}: no headline figure"
+        )
         return Estimate(None, reason=reason)
     return checked(getattr(row, source).get(metric))
 
@@ -83,7 +87,9 @@ def ranking(row: ResultRow | None, metric: str) -> Estimate:
     """Returns the number that ranks the judges: ``shown``, or None if fewer than 10 rows are
     scored."""
     if row is not None and row.scored < MIN_ROWS:
-        return Estimate(None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank")
+        return Estimate(
+            None, reason=f"{row.scored} rows, fewer than {MIN_ROWS}: no rank"
+        )
     return shown(row, metric)
 
 

@@ -43,7 +43,12 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import holm_corrected
 from medal_judges.stats.equal import EQUAL_FACT, Values
 from medal_judges.stats.means import interval_of, mean_of
-from medal_judges.stats.ppi import CorrectedFigures, LabelledSample, correct, too_few_labels
+from medal_judges.stats.ppi import (
+    CorrectedFigures,
+    LabelledSample,
+    correct,
+    too_few_labels,
+)
 from medal_judges.stats.systems import (
     SystemRows,
     indistinct_groups,
@@ -53,7 +58,9 @@ from medal_judges.stats.systems import (
 from medal_judges.stats.weights import curation_weights
 
 HINT = " Human labels of some dialogues correct that: --human FILE."  # in the terminal
-_ALONE = "By the judge alone: a judge that favours one system's style makes it look better."
+_ALONE = (
+    "By the judge alone: a judge that favours one system's style makes it look better."
+)
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _DIFFERING = 6  # pairs of dialogues on the page, at least one of each dimension
 Numbers = npt.NDArray[np.intp]
@@ -114,7 +121,8 @@ def compare(
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
     counts = {
-        str(name): int(n) for name, n in systems.row("system").value_counts(sort=False).items()
+        str(name): int(n)
+        for name, n in systems.row("system").value_counts(sort=False).items()
     }
     varies = f"the column {options.cluster!r}" if options.cluster else "a context"
     facts = [
@@ -143,7 +151,9 @@ def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Flo
     """Returns the scores of each dimension that has some, ``overall`` first. Raises MedalError for
     a chosen one that no row has."""
     scored = {}
-    for name in chosen or sorted(systems.dimensions, key=lambda name: name != "overall"):
+    for name in chosen or sorted(
+        systems.dimensions, key=lambda name: name != "overall"
+    ):
         if name not in systems.dimensions:
             hint = f"there: {', '.join(systems.dimensions)}"
             raise MedalError(f"no row has the dimension {name!r}", hint=hint)
@@ -208,20 +218,29 @@ def _differing(
     names, ids = systems.row("system"), systems.row("id")
     pairs: list[tuple[str, int, int]] = []
     for dimension, scores in scored.items():
-        by_context = pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
-        ends = pandas.DataFrame({"high": by_context.idxmax(), "low": by_context.idxmin()})
+        by_context = (
+            pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
+        )
+        ends = pandas.DataFrame(
+            {"high": by_context.idxmax(), "low": by_context.idxmin()}
+        )
         ends["gap"] = scores[ends["high"]] - scores[ends["low"]]
         of_two_systems = names[ends["high"]].to_numpy() != names[ends["low"]].to_numpy()
         ends = ends[of_two_systems & (ends["gap"] > scales[dimension].tolerance)]
         ends = ends.sort_values("gap", ascending=False, kind="stable")
-        for high, low in ends[["high", "low"]].head(max(1, _DIFFERING // len(scored))).to_numpy():
+        for high, low in (
+            ends[["high", "low"]].head(max(1, _DIFFERING // len(scored))).to_numpy()
+        ):
             pairs.append((dimension, int(high), int(low)))
     shown_rows = [row for _, *rows in pairs for row in rows]
     turns = turns_of(systems, options, shown_rows)
     differing: list[Differing] = []
     for dimension, *rows in pairs:
         scores = scored[dimension]
-        sides = [(names[row], ids[row], float(scores[row]), turns.get(row, ())) for row in rows]
+        sides = [
+            (names[row], ids[row], float(scores[row]), turns.get(row, ()))
+            for row in rows
+        ]
         differing.append((dimension, tuple(sides)))
     return differing
 
@@ -230,7 +249,9 @@ def _codes(names: Iterable[str]) -> Numbers:
     """Returns a number for each distinct name, shape (rows,). Numbers sort faster than names."""
     import pandas
 
-    return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp)
+    return np.asarray(
+        pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp
+    )
 
 
 def _read_labels(
@@ -273,7 +294,9 @@ def _match_labels(
     if turns := len(labels) - len(of_dialogues):
         notes.append(f"{turns} labels of single turns were skipped ({file}).")
     if absent := len(joined.absent):
-        notes.append(f"{absent} labels of dialogues that no system has were skipped ({file}).")
+        notes.append(
+            f"{absent} labels of dialogues that no system has were skipped ({file})."
+        )
     matched = []
     for label, rows in zip(of_dialogues, joined.score_rows, strict=True):
         if len(rows) > 1:
@@ -314,11 +337,18 @@ def _labels_by_dimension(
     return labels
 
 
-def _may_meet(system: str, systems: Set[str], label: LabelledDialogue, score: ScoreKey) -> bool:
+def _may_meet(
+    system: str, systems: Set[str], label: LabelledDialogue, score: ScoreKey
+) -> bool:
     """Says whether a label can be of a score: its system is ``system``, the one that the label
     states, or any if neither names a system."""
     meta = label.dialogue.meta
-    for name in (system, label.extra.get("system"), meta.get("system"), label.dialogue.chatbot):
+    for name in (
+        system,
+        label.extra.get("system"),
+        meta.get("system"),
+        label.dialogue.chatbot,
+    ):
         if isinstance(name, str) and name in systems:
             return score.system == name
     return True
@@ -341,7 +371,10 @@ class _SystemsOn:
         values = labels.values.get(dimension.name)
         weights = labels.weights if values is not None else None
         self.span = labels.scales.get(dimension.name)
-        scores, unscored = systems.scores(dimension.name), systems.unscored(dimension.name)
+        scores, unscored = (
+            systems.scores(dimension.name),
+            systems.unscored(dimension.name),
+        )
         of_lang = (systems.row("lang") == lang).to_numpy() | (lang == ALL)
         self.by_system: dict[str, SystemRows] = {}
         self.unscored: dict[str, int] = {}
@@ -385,7 +418,9 @@ class _SystemsOn:
         if not any(sample.labelled.any() for sample in samples.values()):
             return "people labelled no dialogue on it"
         reasons = {name: too_few_labels(sample) for name, sample in samples.items()}
-        return "; ".join(f"{name} has {reason}" for name, reason in reasons.items() if reason)
+        return "; ".join(
+            f"{name} has {reason}" for name, reason in reasons.items() if reason
+        )
 
     def _system_results(
         self, samples: Mapping[str, LabelledSample], corrected: CorrectedFigures | None
@@ -411,7 +446,9 @@ class _SystemsOn:
     def _pair(self, first: str, second: str, basis: Basis) -> PairResult:
         rows = self.by_system
         difference = system_difference(rows[first], rows[second], label_span=self.span)
-        if self.dimension.good == "low":  # the first wins a context if its score is lower
+        if (
+            self.dimension.good == "low"
+        ):  # the first wins a context if its score is lower
             wins, losses = difference.losses, difference.wins
             difference = replace(difference, wins=wins, losses=losses)
         tested = difference.best if basis == "people" else difference.judge
@@ -427,7 +464,9 @@ def _ranked(
 ) -> list[SystemResult]:
     """Returns the systems, best first (equal ones in the order of the files), with the interval of
     each rank and the groups that cannot be told apart, by the corrected p-values."""
-    p_values = {frozenset((pair.first, pair.second)): pair.tested.p_value for pair in pairs}
+    p_values = {
+        frozenset((pair.first, pair.second)): pair.tested.p_value for pair in pairs
+    }
     systems = result.systems
 
     def p_value(i: int, j: int) -> float | None:

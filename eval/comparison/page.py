@@ -28,7 +28,15 @@ from medal_judges.report.page import (
     facts_section,
     fragment,
 )
-from medal_judges.report.table import Cell, IntervalBar, PValue, Row, Table, number, slug
+from medal_judges.report.table import (
+    Cell,
+    IntervalBar,
+    PValue,
+    Row,
+    Table,
+    number,
+    slug,
+)
 
 _PACKAGE = "medal_judges.eval.comparison"
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
@@ -64,7 +72,9 @@ def comparison_page(comparison: SystemComparison) -> Page:
         printed.append(systems)
         if 0 < len(result.pairs) <= _PRINTED:
             printed.append(pairs)
-        blocks.setdefault(result.dimension, []).extend(_table_blocks(result, systems, pairs))
+        blocks.setdefault(result.dimension, []).extend(
+            _table_blocks(result, systems, pairs)
+        )
     verdicts = [(sentence, "bold") for sentence in comparison.verdicts()]
     return Page(
         name="compare",
@@ -96,7 +106,9 @@ def _sections(
     folds = _differing_folds(comparison)
     yield Section("differing", "Where the scores differ most", folds, _READ, "Chats")
     yield trust_section([comparison.judge])
-    has_labels = any(s.labelled for result in comparison.results for s in result.systems)
+    has_labels = any(
+        s.labelled for result in comparison.results for s in result.systems
+    )
     comparisons = comparison.comparisons
     terms = fragment(_PACKAGE, "terms.html", comparisons=comparisons, people=has_labels)
     yield Section("terms", "How to read it", [terms])

@@ -15,7 +15,16 @@ from medal_judges.stats.systems import SystemDifference
 
 ALL = "all"  # every language together
 # Fields of a SystemDifference in compare.json.
-_RECORDED = ("pairing", "shared", "rows", "left_out", "wins", "ties", "losses", "by_context")
+_RECORDED = (
+    "pairing",
+    "shared",
+    "rows",
+    "left_out",
+    "wins",
+    "ties",
+    "losses",
+    "by_context",
+)
 Verdict = Literal["passed", "failed", "undecided"]
 # What a result rests on: human labels that correct the judge, or the judge alone.
 Basis = Literal["people", "judge"]
@@ -146,12 +155,17 @@ def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
             f"{first} and {second} differ by {distance}",
             f", which may be chance: {estimate.reason}",
         )
-    p_value = "" if estimate.p_value is None else f", p {p_value_text(estimate.p_value)}"
+    p_value = (
+        "" if estimate.p_value is None else f", p {p_value_text(estimate.p_value)}"
+    )
     if not pair.apart:
         how = f"{number(estimate.value)} {interval(estimate)}{p_value}"
         if pair.tested.smallest is not None:
             how += f"; these dialogues can show {number(pair.tested.smallest)} or more"
-        return f"{first} and {second} cannot be told apart", f": {first} minus {second} is {how}"
+        return (
+            f"{first} and {second} cannot be told apart",
+            f": {first} minus {second} is {how}",
+        )
     if (estimate.value > 0) != (good == "high"):
         first, second = second, first
     ends = estimate.low, estimate.high
@@ -251,7 +265,9 @@ def _check_pair(
         verdict = "passed"
         text = f"the scores of {system} and {first} do not differ"
     elif estimate.value is None or estimate.low is None or estimate.high is None:
-        raise MedalError(f"{gate}: {system} cannot be compared with {first}: {estimate.reason}")
+        raise MedalError(
+            f"{gate}: {system} cannot be compared with {first}: {estimate.reason}"
+        )
     else:
         text = f"{system} is worse than {first} by {number(estimate.value)} {interval(estimate)}"
         if estimate.low > limit:

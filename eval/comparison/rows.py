@@ -43,8 +43,12 @@ MOST_SYSTEMS = 100  # 4,950 pairs of each dimension and language
 # Names of a column that holds the scene or prompt of a dialogue.
 _SCENES = ("context", "scene", "scenario", "prompt_id", "context_id")
 _FEW = 3  # dialogues of a system that may share an opening without being a greeting
-_COMMON = 0.2  # minimum share of rows whose opening two systems have, to pair by openings
-_LARGEST_CONTEXT = 0.5  # share of rows with one context, up to which a column tells contexts apart
+_COMMON = (
+    0.2  # minimum share of rows whose opening two systems have, to pair by openings
+)
+_LARGEST_CONTEXT = (
+    0.5  # share of rows with one context, up to which a column tells contexts apart
+)
 _ALIKE = 0.5  # minimum share of shared ids with equal openings, to pair by ids
 
 
@@ -66,15 +70,21 @@ class CompareOptions(Config):
         help="Scores, a folder of scores, or chats to score; one for each system.",
     )
     by: str | None = option(
-        None, help="Column that names the system: chatbot, or one of medal score --keep."
+        None,
+        help="Column that names the system: chatbot, or one of medal score --keep.",
     )
     judge: str | None = option(
-        None, help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default."
+        None,
+        help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default.",
     )
     human: tuple[str, ...] = option(
-        (), metavar="[NAME=]FILE", help="Human labels, which correct the judge; may be repeated."
+        (),
+        metavar="[NAME=]FILE",
+        help="Human labels, which correct the judge; may be repeated.",
     )
-    chats: tuple[str, ...] = option((), help="Dialogues of the scores, by id; may be repeated.")
+    chats: tuple[str, ...] = option(
+        (), help="Dialogues of the scores, by id; may be repeated."
+    )
     out: Path | None = option(
         None, help="Folder to write: page, JSON, tables, figures and resumed scores."
     )
@@ -84,18 +94,30 @@ class CompareOptions(Config):
         metavar="MARGIN",
         help="Gate: no system is worse than the first one by more than MARGIN (0: at all).",
     )
-    fail_undecided: bool = option(False, help="Fail a gate if its margin is inside the interval.")
-    min_coverage: float = option(
-        0.98, ge=0, le=1, help="Minimum coverage of a gate; exits with status 3 below it."
+    fail_undecided: bool = option(
+        False, help="Fail a gate if its margin is inside the interval."
     )
-    junit: Path | None = option(None, help="File to write: the gates as JUnit XML, for CI.")
+    min_coverage: float = option(
+        0.98,
+        ge=0,
+        le=1,
+        help="Minimum coverage of a gate; exits with status 3 below it.",
+    )
+    junit: Path | None = option(
+        None, help="File to write: the gates as JUnit XML, for CI."
+    )
     dimensions: tuple[str, ...] = option(
         (), flag="--dimension", help="Only this dimension; may be repeated."
     )
-    context: str | None = option(None, help="Column that names the context, such as scene.")
-    cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
+    context: str | None = option(
+        None, help="Column that names the context, such as scene."
+    )
+    cluster: str | None = option(
+        None, help="Column whose rows belong together, such as user."
+    )
     rubric: str | None = option(
-        None, help="Shipped name or YAML file: scales and good ends that the scores do not state."
+        None,
+        help="Shipped name or YAML file: scales and good ends that the scores do not state.",
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
@@ -105,7 +127,9 @@ class CompareOptions(Config):
 
     @model_validator(mode="after")
     def _check(self) -> CompareOptions:
-        if self.fail_if_worse is None and (self.junit is not None or self.fail_undecided):
+        if self.fail_if_worse is None and (
+            self.junit is not None or self.fail_undecided
+        ):
             option = "--fail-undecided" if self.junit is None else "--junit"
             raise ConfigError(f"{option} needs a gate", hint="--fail-if-worse MARGIN")
         return self
@@ -188,7 +212,9 @@ class Systems:
         if ("meta", name) in self.frame:
             values = self.frame["meta", name].astype(object).tolist()
         texts: dict[int, str | None] = {}
-        for i, (value, dialogue) in enumerate(zip(values, self.row("dialogue"), strict=True)):
+        for i, (value, dialogue) in enumerate(
+            zip(values, self.row("dialogue"), strict=True)
+        ):
             texts[i] = value_as_text(value)
             if texts[i] is None and isinstance(dialogue, Dialogue):
                 texts[i] = value_as_text(metadata_of(dialogue, [name])[name])
@@ -214,7 +240,9 @@ def _require_chats_for_a_judge(options: CompareOptions, paths: Iterable[Path]) -
     typed = [name for name, value in options_of_a_judge.items() if value is not None]
     if typed and all(path.is_dir() or holds_judgements(path) for path in paths):
         hint = f"leave {typed[0]} out, or give the chats instead of their scores"
-        raise ConfigError(f"{typed[0]} is for chats, and all files hold scores", hint=hint)
+        raise ConfigError(
+            f"{typed[0]} is for chats, and all files hold scores", hint=hint
+        )
 
 
 def read_systems(
@@ -240,7 +268,9 @@ def read_systems(
     frames: list[DataFrame] = []
     stated: list[tuple[str, Sequence[Dimension]]] = []
     file_of_judge: dict[str, Path] = {}
-    for (name, path), slug in zip(sources.items(), unique_slugs(list(sources)), strict=True):
+    for (name, path), slug in zip(
+        sources.items(), unique_slugs(list(sources)), strict=True
+    ):
         if path.is_dir() or holds_judgements(path):
             frame, own_texts = frame_of(score_files([path])), texts
         else:
@@ -250,7 +280,9 @@ def read_systems(
             frame, own_texts = _score(dialogues, judge, options, slug, progress), {}
             own_texts |= _without_turns(dialogues)
         for text in frame["judge"].unique():
-            signature = replace(Signature.parse(text), data=None, dimension=None, seed=None)
+            signature = replace(
+                Signature.parse(text), data=None, dimension=None, seed=None
+            )
             file_of_judge.setdefault(str(signature), path)
         stated.append((str(path), stated_dimensions(frame)))
         if len(frame):
@@ -264,7 +296,9 @@ def read_systems(
         )
     rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
     if "score" not in rows or rows["score"].isna().all(axis=None):
-        raise MedalError("no dialogue has a score", hint="see the field failure of each line")
+        raise MedalError(
+            "no dialogue has a score", hint="see the field failure of each line"
+        )
     systems = Systems(rows, next(iter(file_of_judge)), stated)
     if options.by is not None:
         systems = _named_by(systems, options.by)
@@ -304,8 +338,12 @@ def _named_by(systems: Systems, column: str) -> Systems:
 def _require_two_systems(systems: Systems, by: str | None) -> None:
     count = len(systems.names)
     if count > MOST_SYSTEMS:
-        problem = f"{count:,} systems are too many pairs: at most {MOST_SYSTEMS} are compared"
-        raise MedalError(problem, hint="leave some out, or choose another column for --by")
+        problem = (
+            f"{count:,} systems are too many pairs: at most {MOST_SYSTEMS} are compared"
+        )
+        raise MedalError(
+            problem, hint="leave some out, or choose another column for --by"
+        )
     if count < 2:
         problem = f"all rows have the {by} {systems.names[0]!r}" if by else "one system"
         hint = "give two files or more, or --by COLUMN"
@@ -316,8 +354,13 @@ def _without_turns(dialogues: Iterable[Dialogue]) -> _Texts:
     """Returns the first user turn and the dialogue without its turns, by id."""
     texts: _Texts = {}
     for dialogue in dialogues:
-        opening = next((turn.content for turn in dialogue.turns if turn.role == "user"), "")
-        texts[dialogue.id] = (" ".join(opening.split()) or None, replace(dialogue, turns=()))
+        opening = next(
+            (turn.content for turn in dialogue.turns if turn.role == "user"), ""
+        )
+        texts[dialogue.id] = (
+            " ".join(opening.split()) or None,
+            replace(dialogue, turns=()),
+        )
     return texts
 
 
@@ -364,7 +407,9 @@ def _rows(system: str, frame: DataFrame, texts: _Texts) -> DataFrame:
     return rows
 
 
-def turns_of(systems: Systems, options: CompareOptions, rows: Sequence[int]) -> dict[int, Turns]:
+def turns_of(
+    systems: Systems, options: CompareOptions, rows: Sequence[int]
+) -> dict[int, Turns]:
     """Returns the turns of these rows, shortened, from a second pass over the chats. Rows of score
     files have turns only if ``options.chats`` has their id and no other row has it."""
     ids, sources = systems.row("id"), systems.row("source")
@@ -383,7 +428,9 @@ def turns_of(systems: Systems, options: CompareOptions, rows: Sequence[int]) -> 
         for dialogue in dialogues_of(path, options.reading, ReadingReport(keep=0)):
             of_dialogue = chosen_ids.index[chosen_ids == dialogue.id]
             if len(of_dialogue):
-                short, _ = shortened([(turn.role, turn.content) for turn in dialogue.turns])
+                short, _ = shortened(
+                    [(turn.role, turn.content) for turn in dialogue.turns]
+                )
                 turns |= dict.fromkeys(of_dialogue.tolist(), short)
     return turns
 
@@ -404,12 +451,16 @@ def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, st
         largest_share = values.value_counts().max() / len(values)
         if largest_share <= _LARGEST_CONTEXT:
             return systems.grouped(name, "column"), f"the column {name!r}", ""
-        notes.append(f"{largest_share:.0%} of the rows have one {name}, so it pairs nothing.")
+        notes.append(
+            f"{largest_share:.0%} of the rows have one {name}, so it pairs nothing."
+        )
     ids = systems.row("id")
     if _is_shared(systems, ids).any():
         if _begin_alike(systems):
             return "id " + ids, "the id", " ".join(notes)
-        notes.append("Systems share ids, but the dialogues of one id begin differently.")
+        notes.append(
+            "Systems share ids, but the dialogues of one id begin differently."
+        )
     opening = systems.row("opening").astype(object)
     greetings = _greetings(systems, opening)
     is_alone = opening.isna() | opening.isin(greetings)

@@ -65,7 +65,9 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        return choose_clusters(self.chatbots, [row.group for row in self.rows], self.lead)
+        return choose_clusters(
+            self.chatbots, [row.group for row in self.rows], self.lead
+        )
 
     def part(self, indices: Iterable[int]) -> Aligned:
         """Returns a selection of the rows; ``total`` becomes their number."""
@@ -142,7 +144,10 @@ def align(
             scored_judgements.append(judgement)
             labels.append(label)
             scores.append(score)
-    human, judge = np.array(labels, dtype=np.float64), np.array(scores, dtype=np.float64)
+    human, judge = (
+        np.array(labels, dtype=np.float64),
+        np.array(scores, dtype=np.float64),
+    )
     return Aligned(
         tuple(scored_rows),
         tuple(scored_judgements),
@@ -158,7 +163,9 @@ def align(
 
 
 def _by_row(
-    rows: Sequence[LabelledDialogue], judgements: Sequence[Judgement], ignored: Container[Key]
+    rows: Sequence[LabelledDialogue],
+    judgements: Sequence[Judgement],
+    ignored: Container[Key],
 ) -> dict[Key, Judgement]:
     """Returns the judgement of each row, without those of ``ignored`` rows. Raises MedalError for
     judgements of other rows, and for two judgements of a row."""
@@ -200,7 +207,10 @@ def own_judgements(
 ) -> tuple[list[Judgement], JoinedLabels]:
     """Returns the judgements under the ids of their rows, without those of other chats than the
     rows of their ids, and how they were joined."""
-    keys = [ScoreKey(judgement.id, judgement.turn, judgement.chat) for judgement in judgements]
+    keys = [
+        ScoreKey(judgement.id, judgement.turn, judgement.chat)
+        for judgement in judgements
+    ]
     joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
     row_of: dict[int, LabelledDialogue] = {}
     for row, indices in zip(rows, joined.score_rows, strict=True):
@@ -324,4 +334,6 @@ def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
         "fn": people & ~judge,
         "tn": ~people & ~judge,
     }
-    return {name: (cell & is_answered).astype(np.float64) for name, cell in cells.items()}
+    return {
+        name: (cell & is_answered).astype(np.float64) for name, cell in cells.items()
+    }

@@ -77,7 +77,9 @@ def against_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigur
     alpha = Estimate(None, reason="all answers are equal")
     if np.nanmax(shared.values) - np.nanmin(shared.values) > answers.tolerance:
         all_rows = np.ones((1, len(shared.rows)))
-        alpha = Estimate(float(alpha_statistic(shared.values, MEASUREMENT[kind])(all_rows)[0]))
+        alpha = Estimate(
+            float(alpha_statistic(shared.values, MEASUREMENT[kind])(all_rows)[0])
+        )
     for figures in (ceiling.like_for_like, ceiling.ceiling):
         if figures[headline].value is None:
             difference = Difference(None, reason=figures[headline].reason)
@@ -87,14 +89,17 @@ def against_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigur
         person = ceiling_statistic(answers, kind, only=headline)
         assert judge is not None and person is not None  # their figures are defined
         difference = paired_difference(judge, person, headline, shared.clusters)
-    return replace(ceiling, ceiling=ceiling.ceiling | {"alpha": alpha}, difference=difference)
+    return replace(
+        ceiling, ceiling=ceiling.ceiling | {"alpha": alpha}, difference=difference
+    )
 
 
 def headline_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigures:
     """Returns the ceiling of the ``headline`` figure alone, for a slice."""
     ceiling = _ceiling(aligned, kind, (headline,), only=headline)
     return CeilingFigures(
-        {headline: ceiling.ceiling[headline]}, {headline: ceiling.like_for_like[headline]}
+        {headline: ceiling.ceiling[headline]},
+        {headline: ceiling.like_for_like[headline]},
     )
 
 
@@ -123,7 +128,9 @@ def _ceiling(
     if kind == "binary":
         chatbots, only, metrics = [], None, METRICS
         why = not_classifiable(shared.score, shared.values)
-    ceiling_of = partial(human_ceiling, answers, kind, shared.clusters, chatbots, only=only)
+    ceiling_of = partial(
+        human_ceiling, answers, kind, shared.clusters, chatbots, only=only
+    )
     like_for_like = undefined(metrics, why or "")
     if why is None:
         like_for_like = ceiling_of(judge=shared.judge)
@@ -213,13 +220,18 @@ def _pairs_of_positions(values: Floats, judge: Values | None) -> Iterator[_Part]
 
 
 def _positions(
-    answers: Values, chatbots: Sequence[str | None], judge: Values | None, only: str | None
+    answers: Values,
+    chatbots: Sequence[str | None],
+    judge: Values | None,
+    only: str | None,
 ) -> Iterator[_Part]:
     """Yields each position, or the judge on its rows, against the mean of the other positions."""
     values = answers.numbers
     for position in busiest(values):
         other_answers = np.delete(values, position, axis=1)
-        is_shared = np.isfinite(values[:, position]) & np.isfinite(other_answers).any(axis=1)
+        is_shared = np.isfinite(values[:, position]) & np.isfinite(other_answers).any(
+            axis=1
+        )
         rows = np.flatnonzero(is_shared)
         if len(rows) < MIN_ROWS:
             continue
@@ -260,7 +272,9 @@ def answers_by_annotator(
     table = pd.DataFrame(answers)
     counts = table.count()
     counts = counts[counts > 0]
-    by_count = sorted(counts.index, key=lambda annotator: (-counts[annotator], annotator))
+    by_count = sorted(
+        counts.index, key=lambda annotator: (-counts[annotator], annotator)
+    )
     busiest_columns = sorted(by_count[:MOST_COLUMNS])
     return table[busiest_columns].to_numpy(dtype=np.float64), True, len(counts)
 

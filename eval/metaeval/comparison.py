@@ -30,7 +30,10 @@ from medal_judges.stats.significance import (
 )
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
-WILLIAMS, MCNEMAR = "Williams' test between judges", "McNemar's test between judges on issues"
+WILLIAMS, MCNEMAR = (
+    "Williams' test between judges",
+    "McNemar's test between judges on issues",
+)
 MEANS = "Means over dimensions"
 ANNOTATORS = "Judges against each annotator on issues"
 _PAIRS_NOTE = (
@@ -61,9 +64,19 @@ _DIFFERENCE = {
     "pairwise": "Difference in pairs right",
     "f1_present": "Difference in F1+",
 }
-_EACH = ("Set", "Dimension", "Judge", "Annotator", "F1+ judge", "F1+ annotator",
-         "Right alone: judge", "Right alone: annotator", "McNemar p", "McNemar p, Holm",
-         "n")  # fmt: skip
+_EACH = (
+    "Set",
+    "Dimension",
+    "Judge",
+    "Annotator",
+    "F1+ judge",
+    "F1+ annotator",
+    "Right alone: judge",
+    "Right alone: annotator",
+    "McNemar p",
+    "McNemar p, Holm",
+    "n",
+)
 Line = tuple[Cell, ...]
 
 
@@ -111,13 +124,17 @@ def corrected_ceilings(evaluations: Sequence[JudgedRows]) -> list[JudgedRows]:
     for i, rows in enumerate(evaluations):
         if rows.apart is not None and not rows.row.under_floor:
             differences[i] = rows.apart
-    for i, difference in zip(differences, holm_corrected([*differences.values()]), strict=True):
+    for i, difference in zip(
+        differences, holm_corrected([*differences.values()]), strict=True
+    ):
         row = replace(evaluations[i].row, ceiling_difference=difference.estimate)
         corrected[i] = replace(evaluations[i], row=row)
     return corrected
 
 
-def _pair_tables(title: str, judged: Sequence[JudgedRows], metric: str) -> Iterator[Table]:
+def _pair_tables(
+    title: str, judged: Sequence[JudgedRows], metric: str
+) -> Iterator[Table]:
     """Yields the differences of all pairs of judges and the test of ``metric`` beside them, first
     over all rows, then by language."""
     for by_language in (False, True):
@@ -135,7 +152,9 @@ def _pair_tables(title: str, judged: Sequence[JudgedRows], metric: str) -> Itera
             yield Table(name + suffix, heads, _corrected(heads, lines), _TESTS_NOTE)
 
 
-def _difference_table(title: str, heads: Sequence[str], pairs: Sequence[JudgePair]) -> Table:
+def _difference_table(
+    title: str, heads: Sequence[str], pairs: Sequence[JudgePair]
+) -> Table:
     """A table of the differences of pairs, with the interval for the others beside it, the p-value
     and the number of rows."""
     lead = leading(pair.better.clusters.unit for pair in pairs)
@@ -192,7 +211,11 @@ def _pairs(
             part: tuple[str, ...] = ()
             if language is not None:
                 part = (language,)
-                chosen = [i for i, row in enumerate(better.rows) if row.dialogue.lang == language]
+                chosen = [
+                    i
+                    for i, row in enumerate(better.rows)
+                    if row.dialogue.lang == language
+                ]
                 better, other = better.part(chosen), other.part(chosen)
             names = first.row.judge, second.row.judge
             difference = _difference(better, other, metric)
@@ -214,7 +237,9 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
         reason = not_classifiable(side.score, side.values)
         if reason is not None:
             return Difference(None, reason=reason)
-    statistics = [classification_statistic(side.score, side.values) for side in (first, second)]
+    statistics = [
+        classification_statistic(side.score, side.values) for side in (first, second)
+    ]
     return paired_difference(statistics[0], statistics[1], metric, first.clusters)
 
 
@@ -231,7 +256,9 @@ def _williams(pair: JudgePair) -> Line:
 
 def _mcnemar(pair: JudgePair) -> Line:
     count = len(pair.better.rows)
-    if any(not_classifiable(side.score, side.values) for side in (pair.better, pair.other)):
+    if any(
+        not_classifiable(side.score, side.values) for side in (pair.better, pair.other)
+    ):
         return None, None, None, None, count
     better, other = right_alone(pair.better.score, pair.other.score, pair.better.values)
     return better, other, _p(mcnemar(better, other).p_value), None, count
@@ -304,5 +331,12 @@ def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
             variants = np.abs(rhos), np.maximum(rhos, 0.0), np.array(rhos)
             means = [float(variant.mean()) for variant in variants]
         lines.append((*about, *means, f"{len(rhos)} of {len(values)}"))
-    columns = ("Set", "Judge", "Mean absolute ρ", "Mean positive ρ", "Mean ρ", "Dimensions")
+    columns = (
+        "Set",
+        "Judge",
+        "Mean absolute ρ",
+        "Mean positive ρ",
+        "Mean ρ",
+        "Dimensions",
+    )
     return Table(MEANS, columns, lines, _MEANS_NOTE)

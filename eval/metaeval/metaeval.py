@@ -203,12 +203,20 @@ def evaluate(
     if kind == "binary":
         headline = METRICS[0]
     slices = _slices(aligned)
-    ceilings = {name: headline_ceiling(part, kind, headline) for name, part in slices.items()}
+    ceilings = {
+        name: headline_ceiling(part, kind, headline) for name, part in slices.items()
+    }
     ceiling = against_ceiling(aligned, kind, headline)
     points = []
-    for row, label, score in zip(aligned.rows, aligned.human, aligned.score, strict=True):
+    for row, label, score in zip(
+        aligned.rows, aligned.human, aligned.score, strict=True
+    ):
         lang, chatbot = row.dialogue.lang, row.dialogue.chatbot
-        points.append(Point(row.id, row.turn, float(label), float(score), lang, chatbot, row.group))
+        points.append(
+            Point(
+                row.id, row.turn, float(label), float(score), lang, chatbot, row.group
+            )
+        )
     defaults = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
     result = ResultRow(
         **defaults | about,
@@ -224,7 +232,9 @@ def evaluate(
         ceiling_difference=ceiling.difference_estimate,
         slices={name: _slice_figures(part, kind) for name, part in slices.items()},
         slice_ceilings={name: part.ceiling for name, part in ceilings.items()},
-        slice_like_for_like={name: part.like_for_like for name, part in ceilings.items()},
+        slice_like_for_like={
+            name: part.like_for_like for name, part in ceilings.items()
+        },
         slice_sizes={name: len(part.rows) for name, part in slices.items()},
         counts=_counts(aligned, kind),
         points=points,
@@ -256,7 +266,11 @@ def _slice_figures(part: Aligned, kind: Kind) -> dict[str, Estimate]:
 def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:
     """Returns the cells of the confusion matrix of an issue, summed over annotators, and the number
     of rows on which the judge says present."""
-    if kind != "binary" or not aligned.rows or not_classifiable(aligned.score, aligned.values):
+    if (
+        kind != "binary"
+        or not aligned.rows
+        or not_classifiable(aligned.score, aligned.values)
+    ):
         return {}
     cells = confusion_cells(aligned.score, aligned.values)
     counts = {name: int(cell.sum()) for name, cell in cells.items()}
@@ -288,7 +302,9 @@ def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
     return estimates | graded
 
 
-def disagreements(judged: JudgedRows, judge_dimension: str, top: int = 6) -> list[Disagreement]:
+def disagreements(
+    judged: JudgedRows, judge_dimension: str, top: int = 6
+) -> list[Disagreement]:
     """Returns the ``top`` rows that judge and people rank most differently; none if all scores or
     all labels are equal."""
     aligned = judged.aligned
@@ -333,8 +349,17 @@ def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
         key = (row.set_name, row.level, row.dimension, len(chosen.rows))
         if key not in halves:  # depends on the rows, not on the judge
             halves[key] = split_half(chosen.people, systems, groups)
-        about = (row.judge, row.set_name, row.level, row.dimension, count, len(chosen.rows))
-        agreement = SystemAgreement(*about, system_agreement(people, judge), halves[key])
+        about = (
+            row.judge,
+            row.set_name,
+            row.level,
+            row.dimension,
+            count,
+            len(chosen.rows),
+        )
+        agreement = SystemAgreement(
+            *about, system_agreement(people, judge), halves[key]
+        )
         agreements.append(agreement)
     return agreements
 

@@ -21,7 +21,9 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.report.page import LONGEST, Turns, account_of, shortened
 from medal_judges.stats.correlation import Floats
 
-MOST_CHARACTERS = 60_000_000  # of all conversations on the page, which gzip makes some 20 MB
+MOST_CHARACTERS = (
+    60_000_000  # of all conversations on the page, which gzip makes some 20 MB
+)
 _CHUNK = 50  # conversations unpacked at a time
 _SNIPPET = 90
 _MOST_VALUES = 300  # of a column to filter by; nobody filters by a user
@@ -61,7 +63,9 @@ def badness(scores: Scores) -> Floats:
             probability = 1 - probability
         total += np.nan_to_num(probability)
         count += np.isfinite(probability)
-    issues: Floats = np.divide(total, count, out=np.full(scores.rows, math.nan), where=count > 0)
+    issues: Floats = np.divide(
+        total, count, out=np.full(scores.rows, math.nan), where=count > 0
+    )
     if scores.headline is None:
         return issues
     dimension = scores.dimensions[scores.headline]
@@ -97,7 +101,9 @@ class Conversation:
         row. An explanation of the whole judgement has an empty dimension."""
         judgement = self.judgement
         reasons = [("", judgement.explanation)]
-        reasons += [(name, detail.get("comment")) for name, detail in judgement.details.items()]
+        reasons += [
+            (name, detail.get("comment")) for name, detail in judgement.details.items()
+        ]
         reasons.append(("unscored", judgement.failure))
         return [(name, text) for name, text in reasons if text]
 
@@ -179,11 +185,16 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
     for name, column in scores.columns.items():
         if 1 < len(column.categories) <= _MOST_VALUES:
             part = pandas.Categorical(column[rows].astype(object))
-            columns[name] = {"names": list(part.categories), "codes": part.codes.tolist()}
+            columns[name] = {
+                "names": list(part.categories),
+                "codes": part.codes.tolist(),
+            }
     dimensions = []
     for dimension in scores.dimensions.values():
         record = dimension.to_record()
-        dimensions.append({key: record[key] for key in ("name", "kind", "low", "high", "good")})
+        dimensions.append(
+            {key: record[key] for key in ("name", "kind", "low", "high", "good")}
+        )
     times = []
     if scores.times is not None:
         times = [moment_text(time) for time in scores.times[rows]]
@@ -193,9 +204,13 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
         "headline": scores.headline,
         "dimensions": dimensions,
         "id": [conversation.judgement.id for conversation in conversations.values()],
-        "turn": [conversation.judgement.turn for conversation in conversations.values()],
+        "turn": [
+            conversation.judgement.turn for conversation in conversations.values()
+        ],
         "time": times,
-        "scores": {name: _rounded(column[rows]) for name, column in scores.scores.items()},
+        "scores": {
+            name: _rounded(column[rows]) for name, column in scores.scores.items()
+        },
         "uncertainty": _rounded(scores.uncertainty[rows]),
         "columns": columns,
         "snippet": [conversation.snippet for conversation in conversations.values()],

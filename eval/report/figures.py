@@ -21,7 +21,13 @@ from medal_judges.stats.difference import Difference, Student, holm_corrected
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
-from medal_judges.stats.means import MIN_FOR_MEAN, Sample, difference_of, mean_of, share_of
+from medal_judges.stats.means import (
+    MIN_FOR_MEAN,
+    Sample,
+    difference_of,
+    mean_of,
+    share_of,
+)
 from medal_judges.stats.ppi import (
     LabelledSample,
     corrected_difference,
@@ -119,7 +125,10 @@ def compute_figures(
     every_row = np.ones(scores.rows, dtype=bool)
     return ReportFigures(
         {name: figure(scores, name, every_row) for name in scores.dimensions},
-        {name: int(np.isfinite(column).sum()) for name, column in scores.scores.items()},
+        {
+            name: int(np.isfinite(column).sum())
+            for name, column in scores.scores.items()
+        },
         groups,
         timeline,
         {name: corrected_figure(scores, name, every_row) for name in scores.people},
@@ -143,7 +152,9 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
     count = len(np.unique(clusters))
     value = float(values[0])
     if count < MIN_FOR_MEAN:
-        return Estimate(value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}")
+        return Estimate(
+            value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
+        )
     dimension = scores.dimensions[name]
     share = min(max(dimension.to_unit(value), 0.0), 1.0)
     low, high = wilson(share * count, count)
@@ -194,7 +205,9 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     differences: dict[tuple[str, str], Difference] = {}
     for group, rows in members.items():
         for name in scores.dimensions:
-            differences[group, name] = _difference(scores, name, rows, column.codes >= 0)
+            differences[group, name] = _difference(
+                scores, name, rows, column.codes >= 0
+            )
     tested = list(differences)
     if len(members) == 2:
         # One question: each group is the rest of the other.
@@ -203,7 +216,9 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     differences |= dict(zip(tested, corrected, strict=True))
     for group, name in differences.keys() - set(tested):
         mirrored = differences[next(iter(members)), name]
-        differences[group, name] = differences[group, name].corrected(mirrored.comparisons)
+        differences[group, name] = differences[group, name].corrected(
+            mirrored.comparisons
+        )
     groups = []
     for group, rows in members.items():
         groups.append(
@@ -255,14 +270,18 @@ def _difference(scores: Scores, name: str, rows: Mask, has_value: Mask) -> Diffe
     is_small = len(values) < LARGE or min(len(first), len(second)) < MIN_FOR_MEAN
     is_constant = first.constant and second.constant
     if is_small or is_constant or not is_one_row_a_cluster:
-        return difference_of(Sample(first, clusters[inside]), Sample(second, clusters[outside]))
+        return difference_of(
+            Sample(first, clusters[inside]), Sample(second, clusters[outside])
+        )
     # Welch's t is the jackknife if each row is a cluster, and fast for many groups.
     from scipy.stats import sem, ttest_ind
 
     test = ttest_ind(first.numbers, second.numbers, equal_var=False)
     difference = float(first.numbers.mean() - second.numbers.mean())
     error = float(np.hypot(sem(first.numbers), sem(second.numbers)))
-    return Difference(difference, error, Student(float(test.df)), tolerance=first.tolerance)
+    return Difference(
+        difference, error, Student(float(test.df)), tolerance=first.tolerance
+    )
 
 
 def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
@@ -283,7 +302,9 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
         values = scores.values(name)
         rows = np.flatnonzero((periods >= 0) & np.isfinite(values))
         _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
-        changes[name] = change(_comparable(scores, name, values[rows]), periods[rows], clusters)
+        changes[name] = change(
+            _comparable(scores, name, values[rows]), periods[rows], clusters
+        )
     corrected = holm_corrected([step.difference for step in changes.values()])
     for name, difference in zip(changes, corrected, strict=True):
         changes[name] = replace(changes[name], difference=difference)
@@ -303,7 +324,10 @@ class GateResult:
 
 
 def check_gates(
-    gates: Sequence[Gate], scores: Scores, estimates: Mapping[str, Estimate], min_coverage: float
+    gates: Sequence[Gate],
+    scores: Scores,
+    estimates: Mapping[str, Estimate],
+    min_coverage: float,
 ) -> list[GateResult]:
     """Checks each gate against the interval of its dimension.
 
@@ -342,7 +366,9 @@ def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
     value, low, high = estimate.value, estimate.low, estimate.high
     if value is None or low is None or high is None:
         reason = estimate.reason or "no interval"
-        raise MedalError(f"{gate.name} cannot be decided: {reason}", hint="score more chats")
+        raise MedalError(
+            f"{gate.name} cannot be decided: {reason}", hint="score more chats"
+        )
     form = "{:.2%}" if scores.is_issue(gate.dimension) else "{:.2f}"
     at, tolerance = form.format(limit), dimension.tolerance
     is_below, is_above = high < limit - tolerance, low > limit + tolerance

@@ -51,23 +51,37 @@ class Gate:
 class ReportOptions(ScoreSelection):
     """What ``medal report`` reads, compares, checks and writes."""
 
-    chats: str | None = option(None, help="The chats that were scored: texts and columns.")
-    human: str | None = option(None, help="Human labels of a random sample of the chats.")
+    chats: str | None = option(
+        None, help="The chats that were scored: texts and columns."
+    )
+    human: str | None = option(
+        None, help="Human labels of a random sample of the chats."
+    )
     fail_under: tuple[str, ...] = option(
         (), metavar="DIM=X", help="Gate: at least X; overall=3.5. May be repeated."
     )
     fail_over: tuple[str, ...] = option(
         (), metavar="DIM=X", help="Gate: at most X; unsafe=0.01. May be repeated."
     )
-    fail_undecided: bool = option(False, help="Fail a gate if its limit is inside the interval.")
-    min_coverage: float = option(
-        0.98, ge=0, le=1, help="Minimum coverage of a gate; exits with status 3 below it."
+    fail_undecided: bool = option(
+        False, help="Fail a gate if its limit is inside the interval."
     )
-    conversations: int = option(10_000, ge=1, help="Maximum number of conversations on the page.")
-    junit: Path | None = option(None, help="File to write: the gates as JUnit XML, for CI.")
+    min_coverage: float = option(
+        0.98,
+        ge=0,
+        le=1,
+        help="Minimum coverage of a gate; exits with status 3 below it.",
+    )
+    conversations: int = option(
+        10_000, ge=1, help="Maximum number of conversations on the page."
+    )
+    junit: Path | None = option(
+        None, help="File to write: the gates as JUnit XML, for CI."
+    )
     title: str | None = option(None, help="Heading of the page.")
     out: Path | None = option(
-        None, help="Folder to write: the page, tables as CSV, figures as PNG, PDF and SVG."
+        None,
+        help="Folder to write: the page, tables as CSV, figures as PNG, PDF and SVG.",
     )
     reading: ReadOptions = ReadOptions()
 

@@ -10,7 +10,12 @@ import numpy as np
 from markupsafe import Markup
 
 from medal_judges.eval.report.conversations import Conversation, pack
-from medal_judges.eval.report.figures import GateResult, GroupFigures, ReportFigures, Timeline
+from medal_judges.eval.report.figures import (
+    GateResult,
+    GroupFigures,
+    ReportFigures,
+    Timeline,
+)
 from medal_judges.eval.report.tables import (
     change_table,
     column_name,
@@ -79,7 +84,10 @@ def report_page(
 ) -> Page:
     """Returns report.html with its tables and figures."""
     summary = summary_table(scores, figures)
-    drawn = {"distribution": _distributions(scores), "time": _over_time(scores, figures)}
+    drawn = {
+        "distribution": _distributions(scores),
+        "time": _over_time(scores, figures),
+    }
     by_column, group_sections = _by_column(scores, figures)
     drawn |= by_column
     for name, dimensions in (("graded", scores.graded), ("issues", scores.issues)):
@@ -94,12 +102,18 @@ def report_page(
         Section("time", "Over time", [*_present(drawn["time"]), *changes]),
         trust or Section("trust", "", []),
         *group_sections,
-        Section("conversations", "Conversations", list(_conversations(scores, conversations))),
+        Section(
+            "conversations",
+            "Conversations",
+            list(_conversations(scores, conversations)),
+        ),
         Section("distribution", "Distribution", _present(drawn["distribution"])),
         facts_section(facts),
     ]
     line = Markup("<p><code>{}</code> <span class='ci'>{:,} {}s</span></p>")
-    signatures = [line.format(text, n, scores.unit) for text, n in scores.signatures.items()]
+    signatures = [
+        line.format(text, n, scores.unit) for text, n in scores.signatures.items()
+    ]
     return Page(
         name="report",
         title=title,
@@ -143,10 +157,14 @@ def _summary(
     return [lead, table]
 
 
-def _tiles(scores: Scores, figures: ReportFigures) -> Iterator[tuple[str, str, str, str]]:
+def _tiles(
+    scores: Scores, figures: ReportFigures
+) -> Iterator[tuple[str, str, str, str]]:
     """Yields the few figures at the top of the page, as (name, figure, interval, meaning)."""
     faults = [name for name in scores.issues if scores.dimensions[name].good == "low"]
-    most_frequent = max(faults, key=lambda name: figures.lead(name).value or 0.0, default=None)
+    most_frequent = max(
+        faults, key=lambda name: figures.lead(name).value or 0.0, default=None
+    )
     for name in (scores.headline, most_frequent):
         if name is None:
             continue
@@ -171,7 +189,9 @@ def _tiles(scores: Scores, figures: ReportFigures) -> Iterator[tuple[str, str, s
         yield "scored", f"{100 * scores.coverage:.1f}%", "", meaning
 
 
-def _conversations(scores: Scores, conversations: Mapping[int, Conversation]) -> Iterator[Block]:
+def _conversations(
+    scores: Scores, conversations: Mapping[int, Conversation]
+) -> Iterator[Block]:
     if not conversations:
         return
     if len(conversations) < scores.rows:
@@ -200,10 +220,14 @@ def _by_column(
         largest = replace(table, rows=table.rows[:_IN_SIGHT])
         if "95%" in table.columns:
             drawn[f"by-{slug}"] = Figure(table.title, [largest])
-        lead = fragment(_PACKAGE, "group_lead.html", column=column, unit=scores.cluster_name)
+        lead = fragment(
+            _PACKAGE, "group_lead.html", column=column, unit=scores.cluster_name
+        )
         blocks = _group_blocks(table, largest, column, groups)
         name = column_name(column)
-        sections.append(Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name))
+        sections.append(
+            Section(f"by-{slug}", f"By {name.lower()}", blocks, lead=lead, link=name)
+        )
     return drawn, sections
 
 
@@ -243,12 +267,13 @@ def _distribution(scores: Scores, name: str) -> Bars:
         share = count / len(values)
         text = percent(share)
         texts.append(f"{text} have {noun} of {bin_name}")
-        tooltip = (
-            f"{text} of {scores.unit}s have {noun} of {bin_name}: {count:,} of {len(values):,}"
-        )
+        counted = f"{count:,} of {len(values):,}"
+        tooltip = f"{text} of {scores.unit}s have {noun} of {bin_name}: {counted}"
         bars.append(Bar(bin_name, [BarSegment(share, 0)], text=text, tooltip=tooltip))
     end = max(max(counts.values()) / len(values), 0.01)
-    return Bars(title, bars, end, f"{name}, share of {scores.unit}s: {', '.join(texts)}")
+    return Bars(
+        title, bars, end, f"{name}, share of {scores.unit}s: {', '.join(texts)}"
+    )
 
 
 def _counts_by_score(scores: Scores, name: str, values: Floats) -> dict[str, int]:
@@ -256,7 +281,9 @@ def _counts_by_score(scores: Scores, name: str, values: Floats) -> dict[str, int
     dimension = scores.dimensions[name]
     if not scores.is_issue(name) and 2 < len(dimension.levels) <= _LEVELS:
         rounded = np.round(values)
-        return {f"{level:g}": int((rounded == level).sum()) for level in dimension.levels}
+        return {
+            f"{level:g}": int((rounded == level).sum()) for level in dimension.levels
+        }
     bins = _ISSUE_BINS if scores.is_issue(name) else _BINS
     edges = np.linspace(dimension.low, dimension.high, bins + 1)
     # A score outside the scale is in the bin at that end.
@@ -274,13 +301,19 @@ def _over_time(scores: Scores, figures: ReportFigures) -> Figure | None:
     if timeline is None or len(timeline.periods) < 2:
         return None
     heading = f"By {timeline.unit}"
-    panels = [_timeline_plot(scores, timeline, name) for name in ordered(scores, figures)]
+    panels = [
+        _timeline_plot(scores, timeline, name) for name in ordered(scores, figures)
+    ]
     return Figure(heading, panels, heading)
 
 
 def _timeline_plot(scores: Scores, timeline: Timeline, name: str) -> Plot:
     """Returns a plot of a dimension by period: whiskers, dots and a line through them."""
-    is_issue, estimates, periods = scores.is_issue(name), timeline.figures[name], timeline.periods
+    is_issue, estimates, periods = (
+        scores.is_issue(name),
+        timeline.figures[name],
+        timeline.periods,
+    )
     factor, text = (100.0, percent) if is_issue else (1.0, number)
     whiskers: list[Line] = []
     dots: list[Dot] = []
@@ -302,9 +335,16 @@ def _timeline_plot(scores: Scores, timeline: Timeline, name: str) -> Plot:
     marks: list[Line | list[Dot]] = [*whiskers, Line(curve, "trend"), dots]
     change = timeline.changes[name]
     p_value = change.difference.p_value
-    if change.searched and change.start is not None and p_value is not None and p_value < 0.05:
+    if (
+        change.searched
+        and change.start is not None
+        and p_value is not None
+        and p_value < 0.05
+    ):
         low, high = y_axis.span
-        marks.append(Line([(change.start - 0.5, low), (change.start - 0.5, high)], "ideal"))
+        marks.append(
+            Line([(change.start - 0.5, low), (change.start - 0.5, high)], "ideal")
+        )
     few = _few_rows(timeline)
     return Plot(
         title=name,

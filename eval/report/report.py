@@ -45,7 +45,9 @@ class Report:
     page: Path | None
 
 
-def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar) -> Report:
+def make_report(
+    options: ReportOptions, reading: ReadingReport, bar: ProgressBar
+) -> Report:
     """Computes figures and gates; writes the page with its tables and figures if ``out`` is given.
     Counts bad rows in ``reading``.
 
@@ -58,7 +60,9 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
             hint="write it to a file first",
         )
     # Bad rows are counted in the first pass over the chats only.
-    passes = chain([reading], repeat(ReadingReport(keep=0, strict=options.reading.strict)))
+    passes = chain(
+        [reading], repeat(ReadingReport(keep=0, strict=options.reading.strict))
+    )
 
     def dialogues() -> Iterable[Dialogue] | None:
         if options.chats is None:
@@ -87,14 +91,20 @@ def make_report(options: ReportOptions, reading: ReadingReport, bar: ProgressBar
         bar.advance(0, note="page")
         source = files[0].name if len(files) == 1 else f"{len(files)} files"
         title = options.title or f"Scored chats: {source}"
-        trust = trust_section(scores.signatures, scores.dimensions.values(), scores.skipped)
+        trust = trust_section(
+            scores.signatures, scores.dimensions.values(), scores.skipped
+        )
         facts = _facts(scores, (*files, options.chats, options.human))
-        content = report_page(title, scores, figures, conversations, gates, facts, trust)
+        content = report_page(
+            title, scores, figures, conversations, gates, facts, trust
+        )
         page = content.write(options.out)
     if undecided is not None:
         raise undecided
     if not scores.rows:
-        raise CoverageError("no judgement was read", hint="score the chats first: medal score")
+        raise CoverageError(
+            "no judgement was read", hint="score the chats first: medal score"
+        )
     if options.junit is not None:
         cases = ((result.gate.name, result.verdict, result.text) for result in gates)
         write_junit(options.junit, "medal report", cases)

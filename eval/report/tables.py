@@ -6,7 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
-from medal_judges.eval.report.figures import OTHERS, GroupFigures, ReportFigures, Timeline
+from medal_judges.eval.report.figures import (
+    OTHERS,
+    GroupFigures,
+    ReportFigures,
+    Timeline,
+)
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
@@ -55,7 +60,9 @@ def ends_of(estimates: Iterable[Estimate]) -> list[float]:
     return ends
 
 
-def _cell(scores: Scores, name: str, estimate: Estimate | None, signed: bool = False) -> Cell:
+def _cell(
+    scores: Scores, name: str, estimate: Estimate | None, signed: bool = False
+) -> Cell:
     """Returns a figure as a cell: a share of an issue, a mean of anything else."""
     if estimate is None or not scores.is_issue(name):
         return estimate
@@ -88,14 +95,21 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
             better = "higher" if dimension.good == "high" else "lower"
             scale = f"{dimension.low:g} to {dimension.high:g}, {better} is better"
             span = dimension.low, dimension.high
-        cells: list[Cell] = [name, _cell(scores, name, estimate), IntervalBar(estimate, span)]
+        cells: list[Cell] = [
+            name,
+            _cell(scores, name, estimate),
+            IntervalBar(estimate, span),
+        ]
         if is_corrected:
             basis = "people and judge" if figures.is_corrected(name) else "judge alone"
             cells += [basis, _cell(scores, name, figures.overall[name])]
         rows.append([*cells, scale, figures.counts[name]])
     headings = {}
     if scores.graded and scores.issues:
-        headings = {0: "Graded: mean", len(scores.graded): f"Issues: share of {scores.unit}s"}
+        headings = {
+            0: "Graded: mean",
+            len(scores.graded): f"Issues: share of {scores.unit}s",
+        }
     title = "Corrected by human labels" if is_corrected else "Every dimension"
     basis_columns = ["By", "As judged"] * is_corrected
     columns = ["Dimension", "Figure", "95%", *basis_columns, "Scale", "Scored"]
@@ -110,7 +124,9 @@ def group_table(
     title, name = f"By {column_name(column).lower()}", column_name(column)
     dimensions = ordered(scores, figures)
     if not dimensions:
-        return Table(title, [name, "Rows"], [(group.name, group.rows) for group in groups])
+        return Table(
+            title, [name, "Rows"], [(group.name, group.rows) for group in groups]
+        )
     headline = dimensions[0]
     span = padded(ends_of(group.lead(headline) for group in groups) or [0.0])
     by_people = headline in scores.people
@@ -118,12 +134,23 @@ def group_table(
     for group in groups:
         estimate, difference = group.lead(headline), group.differences[headline]
         cells: list[Cell] = [group.name, group.rows, _cell(scores, headline, estimate)]
-        cells += [IntervalBar(estimate, span), _cell(scores, headline, difference, signed=True)]
+        cells += [
+            IntervalBar(estimate, span),
+            _cell(scores, headline, difference, signed=True),
+        ]
         cells.append(_p_cell(difference))
         if by_people:
             cells.append(_cell(scores, headline, group.figures[headline]))
         rows.append(cells)
-    columns = [name, "Rows", headline, "95%", "From the others", "p", *["As judged"] * by_people]
+    columns = [
+        name,
+        "Rows",
+        headline,
+        "95%",
+        "From the others",
+        "p",
+        *["As judged"] * by_people,
+    ]
     return Table(title, columns, rows, _BY_PEOPLE if by_people else "")
 
 
@@ -171,7 +198,11 @@ def _changes(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str
         if is_worse is None or change.start is None or difference.p_value is None:
             continue
         since = timeline.periods[change.start]
-        when = f"since {since}" if change.searched else f"in the later half (from {since} on)"
+        when = (
+            f"since {since}"
+            if change.searched
+            else f"in the later half (from {since} on)"
+        )
         before = cell_text(_cell(scores, name, Estimate(change.before)))
         after = cell_text(_cell(scores, name, Estimate(change.after)))
         gap = cell_text(_cell(scores, name, difference, signed=True))
@@ -183,7 +214,9 @@ def _changes(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str
         yield tone, f"{name} is {tone} {when}: {means}, {p_value}."
 
 
-def _worse_groups(scores: Scores, figures: ReportFigures) -> Iterator[tuple[float, str]]:
+def _worse_groups(
+    scores: Scores, figures: ReportFigures
+) -> Iterator[tuple[float, str]]:
     """Yields how much worse a group is, as a share of the scale (twice that for the headline), and
     a sentence."""
     for column, groups in figures.groups.items():
@@ -191,14 +224,21 @@ def _worse_groups(scores: Scores, figures: ReportFigures) -> Iterator[tuple[floa
             if group.name.endswith(f" {OTHERS}"):
                 continue
             for name, difference in group.differences.items():
-                figure, gap, p_value = group.lead(name).value, difference.value, difference.p_value
+                figure, gap, p_value = (
+                    group.lead(name).value,
+                    difference.value,
+                    difference.p_value,
+                )
                 if figure is None or gap is None or p_value is None:
                     continue
                 if not _is_worse(scores, name, difference):
                     continue
                 text, distance = number(figure), number(abs(gap))
                 if scores.is_issue(name):
-                    text, distance = f"in {percent(figure)}", f"{number(100 * abs(gap), 1)} points"
+                    text, distance = (
+                        f"in {percent(figure)}",
+                        f"{number(100 * abs(gap), 1)} points",
+                    )
                 side = "below" if gap < 0 else "above"
                 dimension = scores.dimensions[name]
                 size = abs(gap) / (dimension.high - dimension.low)

@@ -55,7 +55,9 @@ def read_columns(
     Raises ConfigError if ``dialogues`` are given and no row is of one, by id and text.
     """
     meta = frame.attrs["meta"]
-    columns = RowColumns({name: _meta_column(frame, name) for name in names}, list(meta))
+    columns = RowColumns(
+        {name: _meta_column(frame, name) for name in names}, list(meta)
+    )
     lang = columns.values["lang"]
     lang = lang.where(lang != UNKNOWN_LANGUAGE, None)
     if "detected_language" in frame:
@@ -86,7 +88,9 @@ def _add_dialogues(
     import pandas
 
     id_of_row, ids = frame["id"].factorize()
-    keys = {key.id: (i, key) for i, key in enumerate(row_keys(frame.drop_duplicates("id")))}
+    keys = {
+        key.id: (i, key) for i, key in enumerate(row_keys(frame.drop_duplicates("id")))
+    }
     has_chat = np.zeros(len(ids), dtype=bool)
     names = list(columns.values)
     values_by_id = {name: np.full(len(ids), None, dtype=object) for name in names}
@@ -106,7 +110,9 @@ def _add_dialogues(
             values_by_id[name][i] = value
     if len(frame) and not has_chat.any():
         hint = "--chats is the file that was scored"
-        raise ConfigError("no chat of the scores is among the chats, by id and text", hint=hint)
+        raise ConfigError(
+            "no chat of the scores is among the chats, by id and text", hint=hint
+        )
     for name, column in columns.values.items():
         of_dialogues = pandas.Series(values_by_id[name][id_of_row])
         columns.values[name] = column.where(column.notna(), of_dialogues)

@@ -34,12 +34,20 @@ def score_files(paths: Iterable[str | Path]) -> list[Path]:
 
 def _files_in_folder(folder: Path) -> list[Path]:
     # A CSV holds only a part of the judgements, and the lines are beside it.
-    present = {path for path in folder.iterdir() if path.is_file() and not path.name.endswith(CSV)}
+    present = {
+        path
+        for path in folder.iterdir()
+        if path.is_file() and not path.name.endswith(CSV)
+    }
     # Beside a table (scores.jsonl.parquet) are the lines that it was made of.
-    sources = [path for path in sorted(present) if path.with_name(path.stem) not in present]
+    sources = [
+        path for path in sorted(present) if path.with_name(path.stem) not in present
+    ]
     files = [path for path in sources if holds_judgements(path)]
     if not files:
-        raise MedalError(f"{folder}: the folder has no file of scores", hint="medal score --out")
+        raise MedalError(
+            f"{folder}: the folder has no file of scores", hint="medal score --out"
+        )
     return files
 
 
@@ -70,4 +78,6 @@ def frame_of(files: Sequence[Path]) -> DataFrame:
     if len(files) == 1:
         return read_frame(files[0], brief=True)
     judgements = judgements_of(files)
-    return to_frame(replace(judgement, explanation=None, usage={}) for judgement in judgements)
+    return to_frame(
+        replace(judgement, explanation=None, usage={}) for judgement in judgements
+    )

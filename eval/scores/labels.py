@@ -55,7 +55,9 @@ def add_labels(
     count = f"{len(label_by_row):,} of {scores.rows:,} {scores.unit}s"
     scores.notes += [*notes, f"{count} have human labels ({name})"]
     if joined.absent:
-        absent = f"{len(joined.absent):,} labelled rows are not among the scores: skipped"
+        absent = (
+            f"{len(joined.absent):,} labelled rows are not among the scores: skipped"
+        )
         scores.notes.append(absent)
     if unjudged := [name for name in labelled_names if name not in scores.dimensions]:
         scores.notes.append(f"Labelled but not judged: {', '.join(unjudged)}")

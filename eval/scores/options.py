@@ -23,7 +23,9 @@ class ScoreSelection(Config):
     )
     by: tuple[str, ...] = option((), help="Column to compare by; may be repeated.")
     over: str | None = option(None, help="COLUMN:UNIT of time, for example time:day.")
-    cluster: str | None = option(None, help="Column whose rows belong together, such as user.")
+    cluster: str | None = option(
+        None, help="Column whose rows belong together, such as user."
+    )
     dimensions: tuple[str, ...] = option(
         (), flag="--dimension", help="Only this dimension; may be repeated."
     )

@@ -72,11 +72,18 @@ class Scores:
     @property
     def signatures(self) -> dict[str, int]:
         """Rows of each signature."""
-        return {str(k): int(n) for k, n in self.frame["judge"].value_counts(sort=False).items()}
+        return {
+            str(k): int(n)
+            for k, n in self.frame["judge"].value_counts(sort=False).items()
+        }
 
     def failures(self) -> str:
         """The three most frequent reasons of unscored rows."""
-        reasons = self.frame["failure"][~self.is_scored].fillna("no reason given").value_counts()
+        reasons = (
+            self.frame["failure"][~self.is_scored]
+            .fillna("no reason given")
+            .value_counts()
+        )
         return "; ".join(f"{n:,} × {reason}" for reason, n in reasons[:3].items())
 
     @property
@@ -128,7 +135,11 @@ def load_scores(
     """
     _refuse_several_judges(frame)
     scores_of_all = _judged_columns(frame, options.dimensions)
-    scores = {name: column for name, column in scores_of_all.items() if np.isfinite(column).any()}
+    scores = {
+        name: column
+        for name, column in scores_of_all.items()
+        if np.isfinite(column).any()
+    }
     by_file = [(", ".join(options.scores), stated_dimensions(frame))]
     dimensions = checked_dimensions(scores, by_file, options.rubric)
     time_column = None
@@ -170,7 +181,9 @@ def _refuse_several_judges(frame: DataFrame) -> None:
     if len(judges_with_settings) > 1:
         names = ", ".join(sorted({Signature.parse(text).judge for text in signatures}))
         hint = "score all chats with one judge and one setting, or make one report for each file"
-        raise DataError("the scores", None, f"several judges made them ({names})", hint=hint)
+        raise DataError(
+            "the scores", None, f"several judges made them ({names})", hint=hint
+        )
 
 
 def _judged_columns(frame: DataFrame, chosen: Iterable[str]) -> dict[str, Floats]:
@@ -269,7 +282,9 @@ def _clusters(
     return np.where(column.codes >= 0, column.codes, numbered_on), name
 
 
-def _uncertainty(frame: DataFrame, names: Iterable[str], binary: list[Floats]) -> Floats:
+def _uncertainty(
+    frame: DataFrame, names: Iterable[str], binary: list[Floats]
+) -> Floats:
     """Returns the mean spread of each row's scores, shape (rows,). If judgements state none, it is
     that of the probabilities of issues (``binary``), or NaN."""
     import pandas

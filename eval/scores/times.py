@@ -63,7 +63,9 @@ def _texts_as_seconds(values: Series) -> Floats:
     moments = pandas.to_datetime(texts, format="ISO8601", utc=True, errors="coerce")
     dates = texts.astype("string").str.extract(_DATE)
     # A number above 12 is a day; so is the first number of a date with points.
-    day_first = pandas.to_numeric(dates["first"]).gt(12).any() or dates["mark"].eq(".").any()
+    day_first = (
+        pandas.to_numeric(dates["first"]).gt(12).any() or dates["mark"].eq(".").any()
+    )
     month_first = pandas.to_numeric(dates["second"]).gt(12).any()
     if day_first != month_first:
         dated = pandas.to_datetime(
@@ -90,7 +92,9 @@ def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], lis
         return indices, []
     periods = pandas.to_datetime(times[has_time], unit="s").to_period(_PERIODS[unit])
     indices[has_time] = periods.asi8 - periods.asi8.min()
-    every_period = pandas.period_range(periods.min(), periods.max(), freq=_PERIODS[unit])
+    every_period = pandas.period_range(
+        periods.min(), periods.max(), freq=_PERIODS[unit]
+    )
     form = "%Y-%m" if unit == "month" else "%Y-%m-%d"
     return indices, every_period.start_time.strftime(form).tolist()
 

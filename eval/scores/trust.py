@@ -51,11 +51,15 @@ def trust_section(
             blocks.append(_MIDDLE.format((low + high) / 2, dimension.name, low, high))
             break
     if skipped:
-        blocks.append(f"Unreadable lines of the input, which no figure counts: {skipped:,}.")
+        blocks.append(
+            f"Unreadable lines of the input, which no figure counts: {skipped:,}."
+        )
     judges = dict.fromkeys(Signature.parse(text).judge for text in signatures)
     for judge in judges:
         blocks += _agreement_blocks(judge)
-    return Section("trust", "How far to trust these scores", blocks, lead="", link="Trust")
+    return Section(
+        "trust", "How far to trust these scores", blocks, lead="", link="Trust"
+    )
 
 
 def _agreement_blocks(judge: str) -> Iterator[Block]:
@@ -69,10 +73,20 @@ def _agreement_blocks(judge: str) -> Iterator[Block]:
     for row in read_agreement(folder):
         if row.value is not None and row.lang in ("all", "en"):
             beside = Figured(row.estimate.beside, bare=True)
-            rows.append((f"{row.source} ({row.part})", row.dimension, row.estimate, beside, row.n))
+            rows.append(
+                (
+                    f"{row.source} ({row.part})",
+                    row.dimension,
+                    row.estimate,
+                    beside,
+                    row.n,
+                )
+            )
     if rows:
         columns = ("Rated chats", "Dimension", "Spearman's ρ", BESIDE["these"], "n")
-        note = f"1: the order of people; 0: chance. 95% intervals are for {WHOM['these']}."
+        note = (
+            f"1: the order of people; 0: chance. 95% intervals are for {WHOM['these']}."
+        )
         yield Table(f"{judge}: agreement with people", columns, rows, note)
     else:
         yield _UNKNOWN.format(judge)

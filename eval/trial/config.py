@@ -18,7 +18,9 @@ from medal_judges.stats.estimate import Estimate
 # The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
 # training/card/templates/card.md and docs/results/trial.md use the same words.
 Group = Literal["same", "no_gain", "attack", "must_fall", "use"]
-Verdict = Literal["green", "amber", "red", "none"]  # none: too few pairs, or nothing to judge
+Verdict = Literal[
+    "green", "amber", "red", "none"
+]  # none: too few pairs, or nothing to judge
 GROUPS: Mapping[Group, str] = {
     "same": "Irrelevant changes",
     "no_gain": "Cheap gains",
@@ -41,16 +43,22 @@ class TrialOptions(Config):
     )
     out: Path = option(help="Folder to write.")
     data: str | None = option(
-        None, help="File of chats, or a spec such as fed:dialogue; default: the shipped dialogues."
+        None,
+        help="File of chats, or a spec such as fed:dialogue; default: the shipped dialogues.",
     )
-    config: str = option("default", help="YAML file, or the name of one in configs/trial/.")
+    config: str = option(
+        "default", help="YAML file, or the name of one in configs/trial/."
+    )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
         None, help="Precision; default: fp32 for saved judges."
     )
-    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
+    max_cost: float | None = option(
+        None, ge=0, help="US dollars; stops before it spends more."
+    )
     save: bool = option(
-        False, help="Also write trial.json into each judge's folder, for its model card."
+        False,
+        help="Also write trial.json into each judge's folder, for its model card.",
     )
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
@@ -107,7 +115,11 @@ class Bound(Config):
         if badness[0] <= sign * self.green:
             return "green"
         crosses_zero = self.size and min(values) <= 0 <= max(values)
-        if badness[0] < sign * self.red or min(badness) <= sign * self.green or crosses_zero:
+        if (
+            badness[0] < sign * self.red
+            or min(badness) <= sign * self.green
+            or crosses_zero
+        ):
             return "amber"
         return "red"
 
@@ -127,7 +139,9 @@ def load_bounds(path: str) -> Bounds:
     bounds = read_yaml("trial/bounds")
     for name, bound in read_yaml(path).items():
         if name not in bounds:
-            raise ConfigError(f"{path}: no figure {name!r}", hint=f"known: {', '.join(bounds)}")
+            raise ConfigError(
+                f"{path}: no figure {name!r}", hint=f"known: {', '.join(bounds)}"
+            )
         bounds[name] = bound
     checked_bounds = {}
     for name, bound in bounds.items():

@@ -41,7 +41,10 @@ from medal_judges.records.signature import content_hash
 
 SHIPPED = "chitchat:test"
 LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; the range of its early fault
-LANGUAGE, REFERENCE = "language", "en"  # the check of a dialogue against its translations
+LANGUAGE, REFERENCE = (
+    "language",
+    "en",
+)  # the check of a dialogue against its translations
 # Checks without an edit: the same dialogues again, translations, coverage and cost.
 AGAIN, ROW_ORDER, DIMENSION_ORDER = "again", "row_order", "dimension_order"
 EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "use")
@@ -95,8 +98,12 @@ def load_data(
     translated: dict[str, Mapping[str, Dialogue]] = {}
     donors = list(rows)
     for name, by_language in list(own_dialogues().items())[: config.own]:
-        donors += [LabelledDialogue(d, {}, {}, group=name) for d in by_language.values()]
-        translated[name] = {language: by_language[language] for language in config.languages}
+        donors += [
+            LabelledDialogue(d, {}, {}, group=name) for d in by_language.values()
+        ]
+        translated[name] = {
+            language: by_language[language] for language in config.languages
+        }
         for dialogue in translated[name].values():
             groups[dialogue.id] = name
             if file is None:
@@ -129,13 +136,17 @@ def own_dialogues() -> Mapping[str, Mapping[str, Dialogue]]:
     """Returns each conversation of configs/trial/dialogues.yaml by name and language."""
     roles: tuple[Role, Role] = ("user", "assistant")
     conversations: dict[str, dict[str, Dialogue]] = {}
-    for entry in parse_yaml(config_text("trial/dialogues"), "configs/trial/dialogues.yaml"):
+    for entry in parse_yaml(
+        config_text("trial/dialogues"), "configs/trial/dialogues.yaml"
+    ):
         name = f"own-{entry['id']}"
         by_language = conversations[name] = {}
         for language in entry["turns"][0]:
             texts = [turn[language] for turn in entry["turns"]]
             turns = tuple(Turn(roles[i % 2], text) for i, text in enumerate(texts))
-            by_language[language] = Dialogue(f"{name}-{language}", turns, language, source="trial")
+            by_language[language] = Dialogue(
+                f"{name}-{language}", turns, language, source="trial"
+            )
     return conversations
 
 
@@ -171,7 +182,10 @@ class Edit:
         versions = self.make(dialogue, rng)
         if isinstance(versions, Dialogue):
             versions = Versions(versions)
-        if versions is None or versions.version.turns == (versions.control or dialogue).turns:
+        if (
+            versions is None
+            or versions.version.turns == (versions.control or dialogue).turns
+        ):
             return None
         return versions
 
@@ -198,7 +212,14 @@ def turn_edits(files: Sequence[str] = ("trial/texts",)) -> Iterator[Edit]:
         yield Edit(name, group, description, change, languages=languages)
     for file in files:
         for name, entry in text_insertions(file).items():
-            yield Edit(name, entry.group, entry.what, entry.versions, entry.harm, entry.languages)
+            yield Edit(
+                name,
+                entry.group,
+                entry.what,
+                entry.versions,
+                entry.harm,
+                entry.languages,
+            )
 
 
 def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
@@ -213,7 +234,9 @@ def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
         text = f"Issue {issue.replace('_', ' ')} injected, at strengths 1 to 3."
         for dose in doses:
             make = partial(injector.issue, issue, dose)
-            yield fall(name=issue, description=text, make=make, strength=dose, issue=issue)
+            yield fall(
+                name=issue, description=text, make=make, strength=dose, issue=issue
+            )
     text = f"Three issues in one dialogue: {', '.join(name for name, _ in _SEVERAL)}."
     yield fall(name="several_at_once", description=text, make=injector.all_at_once)
     for third, (place, ordinal) in enumerate(_THIRDS.items()):
@@ -236,11 +259,15 @@ class _Injector:
         group = self.data.groups[dialogue.id]
         return injected(dialogue, issue, strength, rng, self.data.donors, group)
 
-    def all_at_once(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    def all_at_once(
+        self, dialogue: Dialogue, rng: np.random.Generator
+    ) -> Versions | None:
         group = self.data.groups[dialogue.id]
         return several(dialogue, _SEVERAL, rng, self.data.donors, group)
 
-    def in_third(self, third: int, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    def in_third(
+        self, third: int, dialogue: Dialogue, rng: np.random.Generator
+    ) -> Versions | None:
         """A dialogue carries an issue in each third, or in none."""
         ends = [number * len(dialogue.turns) // 3 for number in range(4)]
         thirds = list(pairwise(ends))
@@ -249,11 +276,16 @@ class _Injector:
                 return None
         return self._between(thirds[third], dialogue, rng)
 
-    def in_long_dialogue(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
+    def in_long_dialogue(
+        self, dialogue: Dialogue, rng: np.random.Generator
+    ) -> Versions | None:
         """The long dialogue is this one and, in random order, others of its language."""
         same_language_dialogues = []
         for other_dialogue in self.data.dialogues:
-            if other_dialogue.lang == dialogue.lang and other_dialogue.id != dialogue.id:
+            if (
+                other_dialogue.lang == dialogue.lang
+                and other_dialogue.id != dialogue.id
+            ):
                 same_language_dialogues.append(other_dialogue)
         turns = list(dialogue.turns)
         for i in rng.permutation(len(same_language_dialogues)):
@@ -270,7 +302,9 @@ class _Injector:
         return injected_at(dialogue, start, end, rng, self.data.donors, group)
 
 
-def trial_edits(data: TrialData, config: TrialConfig, further: Sequence[Edit] = ()) -> list[Edit]:
+def trial_edits(
+    data: TrialData, config: TrialConfig, further: Sequence[Edit] = ()
+) -> list[Edit]:
     """Returns all edits that ``config`` selects, of the shipped ones and ``further``. Raises
     ConfigError for an unknown check, and for two edits of one name."""
     texts = ("trial/texts", *config.texts)
@@ -322,7 +356,9 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
     The choice of dialogues and the random numbers depend only on the seed, the dialogue's id and
     the edit's name. All strengths of an edit use the same dialogues.
     """
-    pairs_of: dict[str, list[_EditedPair]] = {dialogue.id: [] for dialogue in data.dialogues}
+    pairs_of: dict[str, list[_EditedPair]] = {
+        dialogue.id: [] for dialogue in data.dialogues
+    }
     for edit in edits:
         for dialogue_id, pair in islice(_edited(data, config, edit), config.per_check):
             pairs_of[dialogue_id].append(pair)
@@ -342,12 +378,18 @@ def make_plan(data: TrialData, config: TrialConfig, edits: Sequence[Edit]) -> Tr
             if reference is not None and language != REFERENCE:
                 dialogues.setdefault(reference.id, reference)
                 dialogues.setdefault(dialogue.id, dialogue)
-                rows.append((LANGUAGE, 0, name, language, reference.id, dialogue.id, ()))
+                rows.append(
+                    (LANGUAGE, 0, name, language, reference.id, dialogue.id, ())
+                )
     originals = [dialogue.id for dialogue in data.dialogues]
-    return TrialPlan(list(edits), dialogues, originals, pd.DataFrame(rows, columns=_PAIR))
+    return TrialPlan(
+        list(edits), dialogues, originals, pd.DataFrame(rows, columns=_PAIR)
+    )
 
 
-def _edited(data: TrialData, config: TrialConfig, edit: Edit) -> Iterator[tuple[str, _EditedPair]]:
+def _edited(
+    data: TrialData, config: TrialConfig, edit: Edit
+) -> Iterator[tuple[str, _EditedPair]]:
     """Yields the id of each dialogue that can carry the edit, with the pair, in random order."""
 
     def order(dialogue: Dialogue) -> tuple[int, str]:
@@ -365,4 +407,7 @@ def _edited(data: TrialData, config: TrialConfig, edit: Edit) -> Iterator[tuple[
             before = f"{after}.control"
             scored.append(replace(versions.control, id=before))
         about = edit.name, edit.strength, data.groups[dialogue.id], dialogue.lang
-        yield dialogue.id, _EditedPair((*about, before, after, versions.touched), scored)
+        yield (
+            dialogue.id,
+            _EditedPair((*about, before, after, versions.touched), scored),
+        )

@@ -47,7 +47,9 @@ _WORST = 5  # pairs to read
 _WORST_FIRST: Sequence[Verdict] = ("red", "amber", "none", "green")
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)
 _CJK = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
-Parts = list[tuple[str, bool]] | None  # (text, changed); None: this version has no such turn
+Parts = (
+    list[tuple[str, bool]] | None
+)  # (text, changed); None: this version has no such turn
 _AGAIN_WHAT = {
     AGAIN: "The same dialogues scored again, without the cache.",
     ROW_ORDER: "The same dialogues in reverse order and in smaller batches.",
@@ -147,7 +149,9 @@ class Analysis:
     def judged(self) -> tuple[str, ...]:
         """Languages of the figures: those of the data that the judge supports, or all of them if it
         supports none."""
-        languages = dict.fromkeys(self.plan.dialogues[id].lang for id in self.plan.originals)
+        languages = dict.fromkeys(
+            self.plan.dialogues[id].lang for id in self.plan.originals
+        )
         supported = [language for language in languages if language in self.languages]
         return tuple(supported or languages)
 
@@ -155,11 +159,15 @@ class Analysis:
     def pairs(self) -> pd.DataFrame:
         """The plan's pairs with a score on both sides, in every language."""
         pairs = self.plan.pairs
-        return with_scores(pairs, map(self._score, pairs.before), map(self._score, pairs.after))
+        return with_scores(
+            pairs, map(self._score, pairs.before), map(self._score, pairs.after)
+        )
 
     def pairs_of(self, name: str) -> pd.DataFrame:
         """Returns the scored pairs of a check in the languages of the figures."""
-        return self.pairs[(self.pairs.check == name) & self.pairs.lang.isin(self.judged)]
+        return self.pairs[
+            (self.pairs.check == name) & self.pairs.lang.isin(self.judged)
+        ]
 
     def _score(self, id: str) -> float | None:
         return quality(self.versions.get(id), self.parts)
@@ -183,7 +191,9 @@ class Analysis:
     def _scored_again(self, name: str) -> TrialFinding:
         ids = self.plan.originals
         again = [quality(self.again[name].get(id), self.parts) for id in ids]
-        pairs = with_scores(pd.DataFrame({"conversation": ids}), map(self._score, ids), again)
+        pairs = with_scores(
+            pd.DataFrame({"conversation": ids}), map(self._score, ids), again
+        )
         figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
         bounds = {"shift": "again.shift", "moved": "again.moved"}
         return self._finding("same", name, _AGAIN_WHAT[name], pairs, figures, bounds)
@@ -202,7 +212,10 @@ class Analysis:
         rows = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
         unscored = pd.Series([self._score(id) is None for id in ids])
         description = "Share of dialogues and versions without a score."
-        figures, bounds = {"unscored": share(rows, unscored)}, {"unscored": "use.unscored"}
+        figures, bounds = (
+            {"unscored": share(rows, unscored)},
+            {"unscored": "use.unscored"},
+        )
         return self._finding("use", "unscored", description, rows, figures, bounds)
 
     def _cost(self, judgements: Sequence[Judgement]) -> TrialFinding:
@@ -236,17 +249,26 @@ class Analysis:
             figures["harmed"] = share(pairs, _above_half(sign * pairs.change))
         figures |= _common(pairs)
         bounds = _MOVED[edit.group]
-        finding = self._finding(edit.group, edit.name, edit.description, pairs, figures, bounds)
+        finding = self._finding(
+            edit.group, edit.name, edit.description, pairs, figures, bounds
+        )
         all_pairs = self.pairs[self.pairs.check == edit.name]
         return replace(finding, by_language=_by_language(all_pairs, sign))
 
     def _fault(self, edit: Edit) -> TrialFinding:
         """Returns the finding of an injected issue, at its largest strength, with the figures of
         each strength if there are several."""
-        all_pairs, doses = self.pairs[self.pairs.check == edit.name], self.pairs_of(edit.name)
+        all_pairs, doses = (
+            self.pairs[self.pairs.check == edit.name],
+            self.pairs_of(edit.name),
+        )
         strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
         pairs = doses[doses.strength == strengths[-1]]
-        figures = {"auc": auc(pairs), "win": win(pairs), "drop": mean(pairs, -pairs.change)}
+        figures = {
+            "auc": auc(pairs),
+            "win": win(pairs),
+            "drop": mean(pairs, -pairs.change),
+        }
         bounds = {"auc": "must_fall.auc"}
         if len(strengths) > 1:
             for strength in strengths:
@@ -254,7 +276,9 @@ class Analysis:
                 figures[f"drop_{strength}"] = mean(dose, -dose.change)
             figures["slope"] = dose_slope(doses)
             bounds["slope"] = "must_fall.slope"
-        finding = self._finding(edit.group, edit.name, edit.description, pairs, figures, bounds)
+        finding = self._finding(
+            edit.group, edit.name, edit.description, pairs, figures, bounds
+        )
         strongest = all_pairs[all_pairs.strength == strengths[-1]]
         return replace(finding, by_language=_by_language(strongest, -1.0))
 
@@ -273,7 +297,9 @@ class Analysis:
         headline = next(iter(bounds))
         reason = f"{len(rows)} pairs, fewer than {MIN_PAIRS}"
         if len(rows) >= MIN_PAIRS:
-            verdicts = {n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()}
+            verdicts = {
+                n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()
+            }
             verdict = min(verdicts.values(), key=_WORST_FIRST.index)
             decisive = [name for name in bounds if verdicts[name] == verdict]
             headline = decisive[0]
@@ -341,7 +367,9 @@ def auc(pairs: pd.DataFrame) -> Estimate:
     order = np.argsort(scores, kind="stable")
     numbers, labels = Values(scores[order], _TOLERANCE), labels[order]
     names = np.tile(pairs.conversation, 2)[order]
-    return _estimate(lambda weights: weighted_auc(labels, numbers, weights), names, LOGIT)
+    return _estimate(
+        lambda weights: weighted_auc(labels, numbers, weights), names, LOGIT
+    )
 
 
 def win(pairs: pd.DataFrame) -> Estimate:
@@ -363,7 +391,9 @@ def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
     """Returns the mean rank correlation within a language, weighted by pairs."""
     if pairs.empty:
         return Estimate(None, reason="no scored pair")
-    statistic = within_system_statistic(_values(pairs.x), _values(pairs.y), pairs.lang.tolist())
+    statistic = within_system_statistic(
+        _values(pairs.x), _values(pairs.y), pairs.lang.tolist()
+    )
     return _estimate(
         lambda weights: statistic(weights)["within_system"],
         pairs.conversation,
@@ -382,7 +412,9 @@ def dose_slope(pairs: pd.DataFrame) -> Estimate:
     pairs = pairs.sort_values("strength", kind="stable")
     original = pairs.after.map(lambda id: id.rpartition("+")[0])
     slopes, conversations = [], []
-    for (conversation, _), rows in pairs.groupby(["conversation", original], sort=False):
+    for (conversation, _), rows in pairs.groupby(
+        ["conversation", original], sort=False
+    ):
         if len(rows) > 1:
             away = rows.strength.to_numpy(dtype=float) - rows.strength.mean()
             slopes.append(float(-(away @ rows.change) / (away @ away)))
@@ -402,7 +434,9 @@ def _above_half(points: pd.Series[float]) -> pd.Series[bool]:
 
 def _by_language(pairs: pd.DataFrame, sign: float) -> dict[str, Estimate]:
     """Returns the mean shift of each language, times ``sign``."""
-    return {lang: mean(part, sign * part.change) for lang, part in pairs.groupby("lang")}
+    return {
+        lang: mean(part, sign * part.change) for lang, part in pairs.groupby("lang")
+    }
 
 
 def _estimate(
@@ -446,7 +480,9 @@ def _card(analysis: Analysis, harm: float, edit: Edit, pair: Any) -> dict[str, A
     check = edit.name
     if pair.strength:
         check += f", strength {pair.strength}"
-    before, after = (analysis.plan.dialogues[id].turns for id in (pair.before, pair.after))
+    before, after = (
+        analysis.plan.dialogues[id].turns for id in (pair.before, pair.after)
+    )
     rows = _changed_rows(before, after)
     turns_shown = sum(1 + row["alike"] for row in rows)
     return {
@@ -463,7 +499,9 @@ def _card(analysis: Analysis, harm: float, edit: Edit, pair: Any) -> dict[str, A
     }
 
 
-def _changed_rows(before: Sequence[Turn], after: Sequence[Turn]) -> list[dict[str, Any]]:
+def _changed_rows(
+    before: Sequence[Turn], after: Sequence[Turn]
+) -> list[dict[str, Any]]:
     """Returns the turns that differ, with one unchanged turn before and after them."""
     pairs: list[tuple[Turn | None, Turn | None]] = list(zip_longest(before, after))
     near: set[int] = set()
@@ -474,8 +512,15 @@ def _changed_rows(before: Sequence[Turn], after: Sequence[Turn]) -> list[dict[st
     next_index = 0
     for i in sorted(near.intersection(range(len(pairs)))):
         turns = [turn for turn in pairs[i] if turn is not None]
-        parts_before, parts_after = marked(*(getattr(turn, "content", None) for turn in pairs[i]))
-        row = {"index": i, "role": turns[0].role, "before": parts_before, "after": parts_after}
+        parts_before, parts_after = marked(
+            *(getattr(turn, "content", None) for turn in pairs[i])
+        )
+        row = {
+            "index": i,
+            "role": turns[0].role,
+            "before": parts_before,
+            "after": parts_after,
+        }
         rows.append(row | {"alike": i - next_index})
         next_index = i + 1
     return rows
@@ -495,7 +540,9 @@ def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:
         if end > start:
             parts_before.append(("".join(words[start:end]), is_changed))
         if end_after > start_after:
-            parts_after.append(("".join(words_after[start_after:end_after]), is_changed))
+            parts_after.append(
+                ("".join(words_after[start_after:end_after]), is_changed)
+            )
     return parts_before, parts_after
 
 

@@ -17,7 +17,14 @@ from markupsafe import Markup
 
 from medal_judges import __version__
 from medal_judges.eval.scores.trust import trust_section
-from medal_judges.eval.trial.config import GROUPS, Bounds, Group, TrialConfig, Verdict, load_bounds
+from medal_judges.eval.trial.config import (
+    GROUPS,
+    Bounds,
+    Group,
+    TrialConfig,
+    Verdict,
+    load_bounds,
+)
 from medal_judges.eval.trial.edits import (
     AGAIN,
     DIMENSION_ORDER,
@@ -28,7 +35,12 @@ from medal_judges.eval.trial.edits import (
     make_plan,
     trial_edits,
 )
-from medal_judges.eval.trial.findings import Analysis, TrialFinding, TrialResult, worst_pairs
+from medal_judges.eval.trial.findings import (
+    Analysis,
+    TrialFinding,
+    TrialResult,
+    worst_pairs,
+)
 from medal_judges.inference.scoring import ScoreOptions, judge_once, judging_time
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
@@ -101,7 +113,9 @@ def run_trial(
     write_records(out / "pairs.jsonl", plan.pairs.to_dict("records"))
     results, worst = [], {}
     for trial_judge in _with_unique_names(judges):
-        scoring = _Scoring(trial_judge, plan, out / "judgements" / trial_judge.name, progress)
+        scoring = _Scoring(
+            trial_judge, plan, out / "judgements" / trial_judge.name, progress
+        )
         analysis = scoring.analysis(config, bounds)
         quality = ", ".join(dimension.name for dimension in analysis.parts)
         if len(analysis.parts) > 1:
@@ -147,14 +161,22 @@ class _Scoring:
 
     def analysis(self, config: TrialConfig, bounds: Bounds) -> Analysis:
         judge = self.trial_judge.judge
-        versions = self.judgements(judge, "versions", list(self.plan.dialogues.values()))
-        analysis = Analysis(self.plan, bounds, judge.dimensions, judge.languages or (), versions)
+        versions = self.judgements(
+            judge, "versions", list(self.plan.dialogues.values())
+        )
+        analysis = Analysis(
+            self.plan, bounds, judge.dimensions, judge.languages or (), versions
+        )
         again = analysis.again
         originals = [self.plan.dialogues[id] for id in self.plan.originals]
-        if config.wants(ROW_ORDER, "same"):  # other batches too: half of the tokens in each
+        if config.wants(
+            ROW_ORDER, "same"
+        ):  # other batches too: half of the tokens in each
             budget = max(1, judge.token_budget // 2)
             backwards = originals[::-1]
-            again[ROW_ORDER] = self.judgements(judge, ROW_ORDER, backwards, token_budget=budget)
+            again[ROW_ORDER] = self.judgements(
+                judge, ROW_ORDER, backwards, token_budget=budget
+            )
         names = [dimension.name for dimension in judge.dimensions]
         if config.wants(DIMENSION_ORDER, "same") and len(names) > 1:
             again[DIMENSION_ORDER] = self.judgements(
@@ -193,11 +215,21 @@ _WORST_FIRST: tuple[Verdict, ...] = ("red", "amber", "green")
 _DOSES = (1, 2, 3)
 Drops = Sequence[tuple[float, float]]  # (dose, points)
 _NAMES = {
-    "shift": "Shift", "moved": "Moved", "spearman": "ρ", "gain": "Gain", "raised": "Raised",
-    "harmed": "Harmed", "auc": "AUC", "win": "Below its control", "drop": "Drop",
-    "slope": "Drop a step", "unscored": "Unscored", "seconds": "Seconds", "tokens": "Tokens",
+    "shift": "Shift",
+    "moved": "Moved",
+    "spearman": "ρ",
+    "gain": "Gain",
+    "raised": "Raised",
+    "harmed": "Harmed",
+    "auc": "AUC",
+    "win": "Below its control",
+    "drop": "Drop",
+    "slope": "Drop a step",
+    "unscored": "Unscored",
+    "seconds": "Seconds",
+    "tokens": "Tokens",
     "money": "Dollars",
-}  # fmt: skip
+}
 _COLUMNS: Mapping[Group, tuple[str, ...]] = {
     "same": ("shift", "moved", "spearman"),
     "no_gain": ("gain", "raised", "spearman"),
@@ -233,19 +265,27 @@ def write_trial(trial: Trial, out: Path) -> Path:
     ]
     details: list[Block] = []
     for result in results:
-        details.append(Fold(result.judge, list(_details(result)), is_open=len(results) == 1))
+        details.append(
+            Fold(result.judge, list(_details(result)), is_open=len(results) == 1)
+        )
     signature = Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>')
-    signatures = [signature.format(result.judge, result.signature) for result in results]
+    signatures = [
+        signature.format(result.judge, result.signature) for result in results
+    ]
     rows = []
     for name, bound in trial.bounds.items():
         rows.append((_spaced(name, ": "), bound.text(), bound.why))
     sections = [
         Section("glance", "At a glance", _overview(results)),
         Section("doses", "Dose and response", _dose_figure(results), link="Doses"),
-        Section("worst", "The worst pairs to read", _worst_folds(trial), link="Worst pairs"),
+        Section(
+            "worst", "The worst pairs to read", _worst_folds(trial), link="Worst pairs"
+        ),
         Section("details", "All figures", details, link="Figures"),
         trust_section(result.signature for result in results),
-        Section("bounds", "Bounds", [Table("Bounds", ("Figure", "Bound", "Why"), rows)]),
+        Section(
+            "bounds", "Bounds", [Table("Bounds", ("Figure", "Bound", "Why"), rows)]
+        ),
         facts_section(facts),
     ]
     return write_page(
@@ -366,7 +406,9 @@ def _details(result: TrialResult) -> Iterator[Block]:
         yield _language_table(f"{result.judge}: shift by language", findings, note)
 
 
-def _group_table(title: str, findings: Sequence[TrialFinding], columns: Sequence[str]) -> Table:
+def _group_table(
+    title: str, findings: Sequence[TrialFinding], columns: Sequence[str]
+) -> Table:
     """The findings of a group, with those of the figures ``columns`` that any of them has."""
     names: list[str] = []
     for name in columns:
@@ -411,7 +453,10 @@ def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
             issues.setdefault(issue, len(issues))
             points += [point for _, point in drops]
     span = padded(points)
-    panels = [_dose_panel(judge, by_issue, issues, span) for judge, by_issue in drops_of.items()]
+    panels = [
+        _dose_panel(judge, by_issue, issues, span)
+        for judge, by_issue in drops_of.items()
+    ]
     legend = [(_spaced(issue), colour) for issue, colour in issues.items()]
     return [Figure("Dose and response", panels, "", legend, "Issues")]
 
@@ -429,7 +474,9 @@ def _dose_panel(
     judge: str, by_issue: Mapping[str, Drops], colours: Mapping[str, int], span: Range
 ) -> Plot:
     ends = (_DOSES[0] - 0.2, _DOSES[-1] + 0.2)
-    marks: list[Line | Sequence[Dot]] = [Line([(end, 0.0) for end in ends], style="ideal")]
+    marks: list[Line | Sequence[Dot]] = [
+        Line([(end, 0.0) for end in ends], style="ideal")
+    ]
     for issue, colour in colours.items():
         drops = by_issue.get(issue, [])
         dots = []

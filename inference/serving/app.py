@@ -50,7 +50,9 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 class ServeMetrics:
     """The metrics of a server. They contain neither texts nor ids of dialogues."""
 
-    def __init__(self, waiting: Callable[[], float], spent: Callable[[], float]) -> None:
+    def __init__(
+        self, waiting: Callable[[], float], spent: Callable[[], float]
+    ) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         shared: dict[str, Any] = {"namespace": "medal", "registry": self.registry}
@@ -66,8 +68,12 @@ class ServeMetrics:
         self.windows = Histogram("window_dialogues", text, buckets=_ROWS, **shared)
         text = "Judgements, with a score or not."
         self.judgements = Counter("judgements", text, ["scored"], **shared)
-        self.tokens = Counter("tokens", "Tokens that the judge read and wrote.", **shared)
-        money = Gauge("dollars_spent", "US dollars paid for answers of models.", **shared)
+        self.tokens = Counter(
+            "tokens", "Tokens that the judge read and wrote.", **shared
+        )
+        money = Gauge(
+            "dollars_spent", "US dollars paid for answers of models.", **shared
+        )
         money.set_function(spent)
 
     def window(self, rows: int, judgements: Sequence[Judgement]) -> None:
@@ -81,18 +87,28 @@ class ServeMetrics:
 class ScoreService:
     """Connects HTTP requests with the queue and the judge of a server, and counts them."""
 
-    def __init__(self, judge: Judge, options: ScoreOptions, limits: ServeLimits) -> None:
+    def __init__(
+        self, judge: Judge, options: ScoreOptions, limits: ServeLimits
+    ) -> None:
         self.judge, self.options, self.limits = judge, options, limits
         budget = options.token_budget or judge.token_budget
         self.queue = FairQueue(judge.window, budget)
-        self.metrics = ServeMetrics(lambda: float(self.queue.waiting()), self.dollars_spent)
-        self.worker = JudgeWorker(judge, self.queue, limits.batch_wait, self.metrics.window)
+        self.metrics = ServeMetrics(
+            lambda: float(self.queue.waiting()), self.dollars_spent
+        )
+        self.worker = JudgeWorker(
+            judge, self.queue, limits.batch_wait, self.metrics.window
+        )
         self.held_bytes = 0  # of bodies that arrive or wait for an answer
 
     def dollars_spent(self) -> float:
         """Returns the US dollars paid for answers, over all models of the judge."""
-        limiters = {id(model.limiter): model.limiter for model in self.judge.language_models()}
-        return sum(limiter.spent for limiter in limiters.values() if limiter is not None)
+        limiters = {
+            id(model.limiter): model.limiter for model in self.judge.language_models()
+        }
+        return sum(
+            limiter.spent for limiter in limiters.values() if limiter is not None
+        )
 
     async def score(self, request: Request) -> Response:
         """Answers a request; drops its dialogues if the client disconnects. Raises RefusedError."""
@@ -130,7 +146,10 @@ class ScoreService:
         if reason is not None:
             raise RefusedError(503, reason, retry_after=SOON)
         judgements = list(to_records(chain.from_iterable(job.judgements)))
-        answer: dict[str, Any] = {"judge": self.worker.signature, "judgements": judgements}
+        answer: dict[str, Any] = {
+            "judge": self.worker.signature,
+            "judgements": judgements,
+        }
         if folded:
             answer["folded"] = folded
         return JSONResponse(answer)
@@ -139,10 +158,16 @@ class ScoreService:
         """Reads ``body`` and counts its bytes as held. Raises RefusedError, also if its type is not
         JSON: web pages of other sites can send other types without asking the server first."""
         limits = self.limits
-        media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        media_type = (
+            request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        )
         if media_type != "application/json" or "content-encoding" in request.headers:
-            raise RefusedError(415, "expected Content-Type: application/json, not compressed")
-        too_large = RefusedError(413, f"the body is larger than {limits.body_bytes:,} bytes")
+            raise RefusedError(
+                415, "expected Content-Type: application/json, not compressed"
+            )
+        too_large = RefusedError(
+            413, f"the body is larger than {limits.body_bytes:,} bytes"
+        )
         length = request.headers.get("content-length", "")
         if length.isdecimal() and int(length[:20]) > limits.body_bytes:
             raise too_large
@@ -154,7 +179,9 @@ class ScoreService:
                 if len(body) > limits.body_bytes:
                     raise too_large
                 if self.held_bytes > limits.held_bytes:
-                    raise RefusedError(429, "too many requests at once", retry_after=SOON)
+                    raise RefusedError(
+                        429, "too many requests at once", retry_after=SOON
+                    )
 
         try:
             await asyncio.wait_for(read(), limits.body_seconds)
@@ -169,11 +196,15 @@ class ScoreService:
         if waiting and waiting + len(job.dialogues) > self.limits.max_waiting:
             seconds = math.ceil(waiting * self.worker.pace)
             seconds = min(LONGEST_WAIT, max(1, seconds))
-            raise RefusedError(429, f"{waiting} dialogues are waiting already", retry_after=seconds)
+            raise RefusedError(
+                429, f"{waiting} dialogues are waiting already", retry_after=seconds
+            )
         if not self.worker.alive or not self.queue.put(job):
             raise RefusedError(503, "the server is stopping", retry_after=SOON)
 
-    async def _wait(self, request: Request, outcome: asyncio.Future[str | None]) -> None:
+    async def _wait(
+        self, request: Request, outcome: asyncio.Future[str | None]
+    ) -> None:
         """Waits for the outcome. Raises ClientDisconnect if the client leaves, and RefusedError
         (503) if there is no outcome in time."""
 
@@ -206,7 +237,11 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
         yield
 
     app = FastAPI(
-        title="medal_judges", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None
+        title="medal_judges",
+        lifespan=lifespan,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
     )
     app.add_middleware(Guard, token=token, loopback=loopback)
 
@@ -222,10 +257,14 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
                 response = JSONResponse(error.to_record(), error.status, headers)
             except ClientDisconnect:
                 response = Response(status_code=GONE)
-            except Exception as error:  # its words may contain those of a dialogue: not in the log
+            except (
+                Exception
+            ) as error:  # its words may contain those of a dialogue: not in the log
                 logger.error("a request failed: %s", type(error).__name__)
                 logger.debug("while answering", exc_info=error)
-                response = JSONResponse({"error": "the server failed on this request"}, 500)
+                response = JSONResponse(
+                    {"error": "the server failed on this request"}, 500
+                )
         service.metrics.seconds.observe(time.perf_counter() - start)
         service.metrics.requests.labels(str(response.status_code)).inc()
         return response
@@ -244,14 +283,18 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
         record = {
             "signature": service.worker.signature,
             "family": service.judge.family,
-            "dimensions": [dimension.to_record() for dimension in service.judge.dimensions],
+            "dimensions": [
+                dimension.to_record() for dimension in service.judge.dimensions
+            ],
             "languages": service.judge.languages,  # null: any, or not known
         }
         return JSONResponse(record)
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+        return Response(
+            generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST
+        )
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:

@@ -71,10 +71,14 @@ def parse_body(
     row = {name: getattr(request, name) for name in request.model_fields_set - _SHARED}
     if request.dialogues is not None:
         if row:
-            raise RefusedError(422, "expected dialogues or one row, not both", field=min(row))
+            raise RefusedError(
+                422, "expected dialogues or one row, not both", field=min(row)
+            )
         return _dialogues(request.dialogues, limits, folded), options
     if not {"messages", "dialogue"} & row.keys():
-        raise RefusedError(422, "expected messages, dialogue or dialogues", field="messages")
+        raise RefusedError(
+            422, "expected messages, dialogue or dialogues", field="messages"
+        )
     return [_dialogue(row, "", limits, folded)], options
 
 
@@ -86,9 +90,13 @@ def _parsed(body: bytes) -> object:
         raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
     except DataError as error:
         cause = error.__cause__
-        if isinstance(cause, RecordError) and cause.field != "(line)":  # half a surrogate pair
+        if (
+            isinstance(cause, RecordError) and cause.field != "(line)"
+        ):  # half a surrogate pair
             raise RefusedError(422, error.problem, field=cause.field) from None
-        raise RefusedError(400, "the body is not valid JSON", hint=error.problem) from None
+        raise RefusedError(
+            400, "the body is not valid JSON", hint=error.problem
+        ) from None
 
 
 def _validated(record: object) -> ScoreBody:
@@ -110,11 +118,15 @@ def _validated(record: object) -> ScoreBody:
     raise RefusedError(422, problem["msg"], field=field, hint=hint)
 
 
-def _dialogues(rows: list[Any], limits: ServeLimits, folded: Counter[str]) -> list[Dialogue]:
+def _dialogues(
+    rows: list[Any], limits: ServeLimits, folded: Counter[str]
+) -> list[Dialogue]:
     """Returns the dialogues of all rows; if some are malformed, the error lists the first ones."""
     if len(rows) > limits.max_dialogues:
         message = f"{len(rows)} dialogues in one request; at most {limits.max_dialogues} are taken"
-        raise RefusedError(413, message, field="dialogues", hint="send them in several requests")
+        raise RefusedError(
+            413, message, field="dialogues", hint="send them in several requests"
+        )
     dialogues: list[Dialogue] = []
     malformed: list[dict[str, object]] = []
     for index, row in enumerate(rows):
@@ -123,7 +135,9 @@ def _dialogues(rows: list[Any], limits: ServeLimits, folded: Counter[str]) -> li
         except RefusedError as error:
             if error.status != 422:
                 raise
-            malformed.append({"row": index, "field": error.field, "problem": error.message})
+            malformed.append(
+                {"row": index, "field": error.field, "problem": error.message}
+            )
     if malformed:
         message = f"{len(malformed)} of {len(rows)} dialogues are malformed; nothing was scored"
         field = str(malformed[0]["field"])
@@ -131,7 +145,9 @@ def _dialogues(rows: list[Any], limits: ServeLimits, folded: Counter[str]) -> li
     return dialogues
 
 
-def _dialogue(row: object, location: str, limits: ServeLimits, folded: Counter[str]) -> Dialogue:
+def _dialogue(
+    row: object, location: str, limits: ServeLimits, folded: Counter[str]
+) -> Dialogue:
     """Returns the dialogue of a row, which is at ``location`` in the body."""
     try:
         dialogue = parse_dialogue(row, folded=folded)

@@ -66,7 +66,9 @@ class Client:
         try:
             import httpx
         except ImportError as error:
-            raise MissingExtraError("httpx", "serve", "the client of medal serve") from error
+            raise MissingExtraError(
+                "httpx", "serve", "the client of medal serve"
+            ) from error
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ConfigError(
@@ -111,7 +113,9 @@ class Client:
         Raises ServiceError for what the server refuses, or if it cannot be reached.
         """
         for body in _bodies(dialogues, level, dimensions, unknown_language):
-            yield from map(judgement_parser(), self._ask("POST", "/score", body)["judgements"])
+            yield from map(
+                judgement_parser(), self._ask("POST", "/score", body)["judgements"]
+            )
 
     def judge(self) -> dict[str, Any]:
         """Returns signature, family, dimensions and languages of the server's judge."""
@@ -133,7 +137,9 @@ class Client:
                 if answer.is_success:
                     return answer.json()
                 with suppress(ValueError):  # ignores a date as Retry-After
-                    delay += min(300.0, max(0.0, float(answer.headers.get("retry-after", 0))))
+                    delay += min(
+                        300.0, max(0.0, float(answer.headers.get("retry-after", 0)))
+                    )
                 is_late = time.monotonic() + delay >= start + self.patience
                 if is_late or answer.status_code not in _AGAIN:
                     raise _refused(answer)
@@ -147,7 +153,10 @@ class Client:
 
 
 def _bodies(
-    dialogues: Iterable[Row], level: str, dimensions: Sequence[str] | None, policy: str | None
+    dialogues: Iterable[Row],
+    level: str,
+    dimensions: Sequence[str] | None,
+    policy: str | None,
 ) -> Iterator[bytes]:
     """Yields requests. Raises RecordError for text that is no valid Unicode."""
     asked: dict[str, Any] = {"level": level}

@@ -37,7 +37,9 @@ class Guard:
                 error = {"error": "this server answers to localhost and 127.0.0.1 only"}
                 answer = JSONResponse(error, 421)
             elif scope["path"] not in OPEN and not self.has_token(headers):
-                error = {"error": f"a token is needed: Authorization: Bearer ${TOKEN_VARIABLE}"}
+                error = {
+                    "error": f"a token is needed: Authorization: Bearer ${TOKEN_VARIABLE}"
+                }
                 answer = JSONResponse(error, 401, {"WWW-Authenticate": "Bearer"})
         await answer(scope, receive, send)
 
@@ -64,7 +66,9 @@ def is_loopback(host: str) -> bool:
     try:
         addresses = getaddrinfo(host, None, type=SOCK_STREAM)
     except (gaierror, UnicodeError) as error:
-        raise ConfigError(f"--host {host}: no such address", hint="127.0.0.1 or 0.0.0.0") from error
+        raise ConfigError(
+            f"--host {host}: no such address", hint="127.0.0.1 or 0.0.0.0"
+        ) from error
     for *_, socket_address in addresses:
         address = str(socket_address[0]).partition("%")[0]
         if not ip_address(address).is_loopback:
@@ -87,7 +91,12 @@ def token_for(host: str) -> str | None:
                 hint=f"{hint}, or leave --host out",
             )
         return None
-    if len(token) < SHORTEST or not token.isascii() or not token.isprintable() or " " in token:
+    if (
+        len(token) < SHORTEST
+        or not token.isascii()
+        or not token.isprintable()
+        or " " in token
+    ):
         raise ConfigError(
             f"the token in {TOKEN_VARIABLE} must be {SHORTEST} or more printable ASCII characters "
             "without blanks",

@@ -10,14 +10,24 @@ class ServeLimits(Config):
     """Limits on sizes and times of requests. ``batch_wait``: seconds that an idle judge waits for
     more requests after the first."""
 
-    max_body: int = option(8, ge=1, help="Maximum MB of a request; larger ones get 413.")
-    max_dialogues: int = option(256, ge=1, help="Maximum dialogues of a request; more get 413.")
-    max_turns: int = option(2000, ge=1, help="Maximum turns of a dialogue; more get 413.")
+    max_body: int = option(
+        8, ge=1, help="Maximum MB of a request; larger ones get 413."
+    )
+    max_dialogues: int = option(
+        256, ge=1, help="Maximum dialogues of a request; more get 413."
+    )
+    max_turns: int = option(
+        2000, ge=1, help="Maximum turns of a dialogue; more get 413."
+    )
     max_waiting: int = option(
         2048, ge=1, help="Maximum waiting dialogues; requests beyond that get 429."
     )
-    timeout: float = option(300.0, ge=0.1, help="Seconds for a request; longer ones get 503.")
-    drain: float = option(30.0, ge=0, le=3600, help="Seconds to finish requests after SIGTERM.")
+    timeout: float = option(
+        300.0, ge=0.1, help="Seconds for a request; longer ones get 503."
+    )
+    drain: float = option(
+        30.0, ge=0, le=3600, help="Seconds to finish requests after SIGTERM."
+    )
     body_seconds: float = 30.0
     batch_wait: float = 0.005
     connections: int = 512
@@ -53,4 +63,6 @@ class RefusedError(MedalError):
     def to_record(self) -> dict[str, object]:
         """Returns the JSON body of the error."""
         optional = {"hint": self.hint, "field": self.field, "rows": self.rows}
-        return {"error": self.message} | {key: value for key, value in optional.items() if value}
+        return {"error": self.message} | {
+            key: value for key, value in optional.items() if value
+        }

@@ -143,7 +143,9 @@ class FairQueue:
                 self._jobs.append(job)
         # Requests with a dialogue in this window go to the end.
         jobs_in_window = {job for job, _ in window}
-        self._jobs = deque(sorted([*put_off, *self._jobs], key=jobs_in_window.__contains__))
+        self._jobs = deque(
+            sorted([*put_off, *self._jobs], key=jobs_in_window.__contains__)
+        )
         return window
 
 
@@ -151,8 +153,15 @@ class JudgeWorker:
     """Scores the windows of ``queue`` in a thread. A dialogue that the judge cannot score gets
     judgements with a ``failure``; the others of its window are scored."""
 
-    def __init__(self, judge: Judge, queue: FairQueue, wait: float, on_window: OnWindow) -> None:
-        self.judge, self.queue, self.wait, self.on_window = judge, queue, wait, on_window
+    def __init__(
+        self, judge: Judge, queue: FairQueue, wait: float, on_window: OnWindow
+    ) -> None:
+        self.judge, self.queue, self.wait, self.on_window = (
+            judge,
+            queue,
+            wait,
+            on_window,
+        )
         self.signature = str(judge.signature())
         self.pace = 0.0  # seconds per dialogue, a moving average
         # A daemon: a judge in the middle of a long answer must not delay the end for ever.
@@ -196,7 +205,9 @@ class JudgeWorker:
         for (job, row), judgements in zip(window, judged, strict=True):
             job.add(row, judgements)
 
-    def judged(self, dialogues: Sequence[Dialogue], options: ScoreOptions) -> list[list[Judgement]]:
+    def judged(
+        self, dialogues: Sequence[Dialogue], options: ScoreOptions
+    ) -> list[list[Judgement]]:
         """Returns the judgements of each dialogue.
 
         After an error each half of the window is tried alone, down to the dialogue that causes it.
@@ -211,7 +222,9 @@ class JudgeWorker:
                 judged.append([next(judgements) for _ in range(count)])
             return judged
         except Exception as error:
-            is_about_one = not isinstance(error, MedalError) or isinstance(error, CostLimitError)
+            is_about_one = not isinstance(error, MedalError) or isinstance(
+                error, CostLimitError
+            )
             if not is_about_one or len(dialogues) == 1:
                 return self._failed(dialogues, options, error)
         middle = len(dialogues) // 2

@@ -70,7 +70,10 @@ def current_setting(judge: Any) -> GoldenSetting:
     if (net := getattr(judge, "net", None)) is None:
         return GoldenSetting()
     dtype = judge.dtype
-    precision, writes = "no" if dtype == "fp32" else dtype, bool(judge.language_models())
+    precision, writes = (
+        "no" if dtype == "fp32" else dtype,
+        bool(judge.language_models()),
+    )
     setting = setting_for(net, judge.device.type, precision, writes=writes)
     if (setting.device, setting.dtype) == ("cpu", "fp32"):
         setting = replace(setting, device=judge.device.type, dtype=dtype)
@@ -100,7 +103,9 @@ class GoldenCheck:
 def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
     """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` as
     many of them, and as many turns of each, as it states."""
-    dialogues = [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
+    dialogues = [
+        parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]
+    ]
     if setting is None or setting.dialogues is None:
         return dialogues
     # Evenly spaced, because neighbours in the file share a language.
@@ -119,14 +124,22 @@ def versions() -> dict[str, str]:
     return installed
 
 
-def write_golden(judge: Any, folder: Path, setting: GoldenSetting | None = None) -> None:
+def write_golden(
+    judge: Any, folder: Path, setting: GoldenSetting | None = None
+) -> None:
     """Writes golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
     ``judge`` must have the device and dtype of ``setting`` (see Judge.place)."""
     setting = setting or current_setting(judge)
     dialogues = golden_dialogues(setting)
-    with ProgressBar("golden scores", len(dialogues), visible=bool(judge.language_models())) as bar:
-        bar.console.print(f"golden scores: answering {len(dialogues)} dialogues", highlight=False)
-        judgements = [*judge.score(dialogues, unknown_language="allow", progress=bar.advance)]
+    with ProgressBar(
+        "golden scores", len(dialogues), visible=bool(judge.language_models())
+    ) as bar:
+        bar.console.print(
+            f"golden scores: answering {len(dialogues)} dialogues", highlight=False
+        )
+        judgements = [
+            *judge.score(dialogues, unknown_language="allow", progress=bar.advance)
+        ]
     record = {
         "signature": str(judge.signature()),
         "device": setting.device,
@@ -159,7 +172,10 @@ def read_golden(folder: Path) -> dict[str, Any]:
 
 
 def compare(
-    folder: Path, *, device: str | None = None, options: Mapping[str, object] | None = None
+    folder: Path,
+    *,
+    device: str | None = None,
+    options: Mapping[str, object] | None = None,
 ) -> GoldenCheck:
     """Compares the judge saved in ``folder``, loaded with ``options``, with its golden scores: on
     ``device``, by default on the device of golden.json, or on a CPU if there is no GPU.
@@ -204,7 +220,9 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
     return check.deviation
 
 
-def check_in_fresh_process(folder: Path, options: Mapping[str, object] | None = None) -> None:
+def check_in_fresh_process(
+    folder: Path, options: Mapping[str, object] | None = None
+) -> None:
     """Runs ``check_golden`` in a new Python process. Raises JudgeLoadError if it fails."""
     command = [sys.executable, "-m", "medal_judges.models.base.golden", str(folder)]
     stdin = json.dumps(options or {})  # not on the command line, which others can read
@@ -217,4 +235,6 @@ def check_in_fresh_process(folder: Path, options: Mapping[str, object] | None = 
 
 
 if __name__ == "__main__":
-    print(f"largest deviation {check_golden(Path(sys.argv[1]), json.load(sys.stdin)):.2e}")
+    print(
+        f"largest deviation {check_golden(Path(sys.argv[1]), json.load(sys.stdin)):.2e}"
+    )

@@ -20,7 +20,9 @@ from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
 _END = 0.1  # the part of the scale at each end in which a raw score is bent
-_ORDER = 0.01  # the share of the unit in an isotonic map, whose flat parts would be ties
+_ORDER = (
+    0.01  # the share of the unit in an isotonic map, whose flat parts would be ties
+)
 
 
 def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -34,7 +36,9 @@ def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
     return np.where(scores > 0.5, 1 - distance, distance)
 
 
-def isotonic_map(units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]) -> npt.NDArray[np.float64]:
+def isotonic_map(
+    units: npt.ArrayLike, knots: Iterable[npt.ArrayLike]
+) -> npt.NDArray[np.float64]:
     """Returns ``units`` on [0, 1] mapped by monotone ``knots`` (x, y), in the same order: flat
     parts rise by a hundredth of the unit."""
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
@@ -108,7 +112,9 @@ class Calibration(Config):
 
     def chance(self, unit: float) -> float:
         """Returns a score on [0, 1] after the isotonic map, if there is one."""
-        return unit if self.isotonic is None else float(isotonic_map(unit, self.isotonic))
+        return (
+            unit if self.isotonic is None else float(isotonic_map(unit, self.isotonic))
+        )
 
 
 class OutputHead:
@@ -129,11 +135,14 @@ class OutputHead:
         if config.kind == "binary" and self.levels != 2:
             raise ConfigError(
                 f"dimension {dimension.name!r} does not have two levels, as a binary head needs",
-                hint="use kind: regression" + (", ordinal or classification" * (self.levels > 2)),
+                hint="use kind: regression"
+                + (", ordinal or classification" * (self.levels > 2)),
             )
         sizes = {"ordinal": self.levels - 1, "classification": self.levels}
         self.outputs = sizes.get(config.kind, 1)
-        self.targets = self.levels if config.kind in ("ordinal", "classification") else 1
+        self.targets = (
+            self.levels if config.kind in ("ordinal", "classification") else 1
+        )
 
     @property
     def output_names(self) -> list[str]:
@@ -160,7 +169,9 @@ class OutputHead:
         if config.kind == "regression":
             losses = functional.mse_loss(logits, targets, reduction="none").squeeze(-1)
         elif config.kind == "binary":
-            smoothed = targets * (1 - config.label_smoothing) + 0.5 * config.label_smoothing
+            smoothed = (
+                targets * (1 - config.label_smoothing) + 0.5 * config.label_smoothing
+            )
             losses = functional.binary_cross_entropy_with_logits(
                 logits,
                 smoothed,
@@ -171,15 +182,23 @@ class OutputHead:
             losses = corn_losses(logits, targets)
         else:
             losses = functional.cross_entropy(
-                logits, targets, label_smoothing=config.label_smoothing, reduction="none"
+                logits,
+                targets,
+                label_smoothing=config.label_smoothing,
+                reduction="none",
             )
         return losses * labelled.squeeze(-1) * config.weight
 
-    def probabilities(self, logits: Tensor, temperature: float, spread: float | None) -> Tensor:
+    def probabilities(
+        self, logits: Tensor, temperature: float, spread: float | None
+    ) -> Tensor:
         """Returns the probability per level [B, levels]. A regression's distribution is a normal
         with the standard deviation ``spread`` on [0, 1]; without levels or ``spread`` the result
         has no columns."""
-        kind, logits = self.config.kind, logits.cpu().double()  # in float32 large ones are ties
+        kind, logits = (
+            self.config.kind,
+            logits.cpu().double(),
+        )  # in float32 large ones are ties
         if kind == "binary":
             p = torch.sigmoid(logits.squeeze(-1) / temperature)
             return torch.stack([1 - p, p], dim=-1)
@@ -189,7 +208,9 @@ class OutputHead:
             return corn_probabilities(logits / temperature)
         if self.levels < 2 or not spread:
             return logits.new_zeros(len(logits), 0)
-        return normal_bins(torch.from_numpy(on_scale(logits.squeeze(-1))), spread, self.levels)
+        return normal_bins(
+            torch.from_numpy(on_scale(logits.squeeze(-1))), spread, self.levels
+        )
 
     def answers(
         self, logits: Tensor, fitted: Calibration
@@ -212,7 +233,9 @@ class OutputHead:
         """Returns expected values [B] (float64, CPU) on the dimension's scale."""
         if self.config.kind == "regression":
             units = torch.from_numpy(on_scale(logits.squeeze(-1).cpu()))
-            return units * (self.dimension.high - self.dimension.low) + self.dimension.low
+            return (
+                units * (self.dimension.high - self.dimension.low) + self.dimension.low
+            )
         p = self.probabilities(logits, temperature, None)
         return p @ p.new_tensor(self.dimension.levels)
 
@@ -240,7 +263,9 @@ def corn_losses(logits: Tensor, target: Tensor) -> Tensor:
     """
     above = target.flip(-1).cumsum(-1).flip(-1)  # [B, K]: P(label >= k)
     reached, passed = above[:, :-1], above[:, 1:]
-    share = torch.where(reached > 0, passed / reached.clamp_min(1e-9), torch.zeros_like(reached))
+    share = torch.where(
+        reached > 0, passed / reached.clamp_min(1e-9), torch.zeros_like(reached)
+    )
     return functional.binary_cross_entropy_with_logits(
         logits, share, weight=reached, reduction="none"
     ).sum(-1)

@@ -20,18 +20,45 @@ _LOG_IN = "hf auth login, or set HF_TOKEN"
 _NO_TOKEN = "no token of the Hub is set"
 # As the Hub has it: no double dash or dot, and neither at an end.
 _ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]*/\w(?:[\w.-]*\w)?\Z")
-_FOLDERS = {"configs", "judges", "runs"}  # of this project, so never the owner of a repository
+_FOLDERS = {
+    "configs",
+    "judges",
+    "runs",
+}  # of this project, so never the owner of a repository
 # The subfolders and files of a judge's folder. Nothing else is published or downloaded.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 # Files of transformers and PEFT at the top of a judge's folder: model, adapter, tokenizer.
 TOP_FILES = (
-    *("config.json", "adapter_config.json", "*.safetensors", "model.safetensors.index.json"),
-    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *(
+        "config.json",
+        "adapter_config.json",
+        "*.safetensors",
+        "model.safetensors.index.json",
+    ),
+    *(
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+    ),
     *("vocab.txt", "vocab.json", "merges.txt", "*.model", "chat_template.jinja"),
 )
 _OWN_FILES = (
-    *("judge.json", "golden.json", "rubric.yaml", "prompt.yaml", "grid.csv", *TOP_FILES),
-    *("README.md", "train_config.json", "validation.json", "agreement.json", "data.json"),
+    *(
+        "judge.json",
+        "golden.json",
+        "rubric.yaml",
+        "prompt.yaml",
+        "grid.csv",
+        *TOP_FILES,
+    ),
+    *(
+        "README.md",
+        "train_config.json",
+        "validation.json",
+        "agreement.json",
+        "data.json",
+    ),
     *("trial.json", "align.json", "members/*/*.yaml"),
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
 )
@@ -80,7 +107,9 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     )
 
 
-def _hub_json(repo_id: str, name: str, revision: str | None) -> tuple[Path, dict[str, Any]] | None:
+def _hub_json(
+    repo_id: str, name: str, revision: str | None
+) -> tuple[Path, dict[str, Any]] | None:
     """Downloads a JSON file of a repository: its path and content, which is empty if it is not a
     JSON mapping. None if the repository has no such file."""
     from huggingface_hub import hf_hub_download
@@ -98,14 +127,18 @@ def _hub_json(repo_id: str, name: str, revision: str | None) -> tuple[Path, dict
     return path, content if isinstance(content, dict) else {}
 
 
-def download(repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None) -> Path:
+def download(
+    repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None
+) -> Path:
     """Downloads any Hub repository, or its files that match ``patterns``, and returns the folder.
     Raises HubError."""
     from huggingface_hub import snapshot_download
 
     with _explained(repo_id, revision):
         allowed = list(patterns) if patterns else None
-        return Path(snapshot_download(repo_id, revision=revision, allow_patterns=allowed))
+        return Path(
+            snapshot_download(repo_id, revision=revision, allow_patterns=allowed)
+        )
 
 
 def is_hub_id(name: str) -> bool:
@@ -117,7 +150,9 @@ def judge_files(folder: Path) -> list[Path]:
     """Returns the files of a judge to push: only files that this package writes. Raises HubError
     for a link: what it points to may be anything."""
     files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
-    members = [path for path in folder.glob("members/*") if (path / "judge.json").is_file()]
+    members = [
+        path for path in folder.glob("members/*") if (path / "judge.json").is_file()
+    ]
     for path in (*files, *members):
         for part in (path, *path.parents):
             if part == folder:
@@ -174,7 +209,9 @@ def push_folder(
             repo_id=repo,
             folder_path=folder,
             commit_message=message or f"Judge {folder.name}",
-            allow_patterns=[p.relative_to(folder).as_posix() for p in judge_files(folder)],
+            allow_patterns=[
+                p.relative_to(folder).as_posix() for p in judge_files(folder)
+            ],
             # Files of an earlier judge must not look like parts of this judge.
             delete_patterns=["*.safetensors", "*.json"],
         )
@@ -184,7 +221,9 @@ def push_folder(
 
 
 @contextmanager
-def _explained(repo_id: str, revision: str | None, *, writing: bool = False) -> Iterator[None]:
+def _explained(
+    repo_id: str, revision: str | None, *, writing: bool = False
+) -> Iterator[None]:
     """Raises errors of huggingface_hub and of the disk as HubError."""
     try:
         yield
@@ -210,7 +249,10 @@ def _explanation(
         hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
         return f"no folder {repo_id} here, nor is it a hub id", hint
     if isinstance(error, errors.RevisionNotFoundError):
-        return f"{repo_id} has no revision {revision!r}", "its page lists branches and tags"
+        return (
+            f"{repo_id} has no revision {revision!r}",
+            "its page lists branches and tags",
+        )
     if isinstance(error, errors.LocalTokenNotFoundError):
         return f"{repo_id}: {_NO_TOKEN}", _LOG_IN
     if isinstance(error, errors.HfHubHTTPError):
@@ -220,7 +262,10 @@ def _explanation(
     offline = errors.LocalEntryNotFoundError | ConnectionError | TimeoutError
     if is_transport or isinstance(error, offline):
         if writing:
-            return f"cannot push {repo_id}: the Hub is out of reach", "is there a network?"
+            return (
+                f"cannot push {repo_id}: the Hub is out of reach",
+                "is there a network?",
+            )
         return (
             f"the Hub is out of reach, and {repo_id} at revision {revision or 'main'!r} is not "
             "cached, or only in part",
@@ -242,12 +287,18 @@ def _refusal(
     is_unknown = isinstance(error, errors.RepositoryNotFoundError)
     if isinstance(error, errors.GatedRepoError):
         who = _NO_TOKEN if no_token else "your account has no access"
-        return f"{repo_id} is gated, and {who}", f"request access on its page, then: {_LOG_IN}"
+        return (
+            f"{repo_id} is gated, and {who}",
+            f"request access on its page, then: {_LOG_IN}",
+        )
     if is_unknown and no_token:
         message = f"no folder and no public Hub repository {repo_id}, and {_NO_TOKEN}"
         return message, f"for a private one: {_LOG_IN}"
     if status == 401:
-        return f"{repo_id}: {_NO_TOKEN if no_token else 'the Hub rejects your token'}", _LOG_IN
+        return (
+            f"{repo_id}: {_NO_TOKEN if no_token else 'the Hub rejects your token'}",
+            _LOG_IN,
+        )
     if status == 403 and writing:
         hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
         return f"{repo_id}: your token may not write there", hint

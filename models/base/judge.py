@@ -31,7 +31,12 @@ from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.reading.language_detection import PURPOSE, detected_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, finite_details, unscored
+from medal_judges.records.judgement import (
+    Contributions,
+    Judgement,
+    finite_details,
+    unscored,
+)
 from medal_judges.records.signature import Signature, content_hash
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
@@ -80,12 +85,18 @@ def judgement_of(
 ) -> Judgement:
     """Returns the judgement with the ``results`` by dimension and further ``fields``. ``failure``:
     by default the distinct failures of the results."""
-    failures = dict.fromkeys(filter(None, (result.failure for result in results.values())))
+    failures = dict.fromkeys(
+        filter(None, (result.failure for result in results.values()))
+    )
     return Judgement(
         scores={name: result.score for name, result in results.items()},
         distributions={n: r.distribution for n, r in results.items() if r.distribution},
-        details={name: result.details for name, result in results.items() if result.details},
-        contributions={n: r.contributions for n, r in results.items() if r.contributions},
+        details={
+            name: result.details for name, result in results.items() if result.details
+        },
+        contributions={
+            n: r.contributions for n, r in results.items() if r.contributions
+        },
         failure=failure or "; ".join(failures) or None,
         **fields,
     )
@@ -212,7 +223,9 @@ class Judge(ABC):
         not an iterable of Dialogue (elements of an iterator are checked as they are read).
         """
         if level not in get_args(ScoreLevel):
-            raise ConfigError(f"level must be 'dialogue', 'turn' or 'last', not {level!r}")
+            raise ConfigError(
+                f"level must be 'dialogue', 'turn' or 'last', not {level!r}"
+            )
         if unknown_language not in POLICIES:
             policies = ", ".join(POLICIES)
             raise ConfigError(
@@ -220,9 +233,13 @@ class Judge(ABC):
             )
         names = self._check_dimensions(dimensions)
         judge = self
-        if token_budget is not None:  # in a copy, which shares the weights, for the hooks
+        if (
+            token_budget is not None
+        ):  # in a copy, which shares the weights, for the hooks
             if not isinstance(token_budget, int) or token_budget < 1:
-                raise ConfigError(f"token_budget must be 1 or more, not {token_budget!r}")
+                raise ConfigError(
+                    f"token_budget must be 1 or more, not {token_budget!r}"
+                )
             judge = copy(self)
             judge.token_budget = token_budget
         detect = is_detecting(self.languages, detect_language)
@@ -234,7 +251,9 @@ class Judge(ABC):
             detect,
             progress or (lambda dialogues: None),
         )
-        return with_warnings(judgements, self.languages, outside=unknown_language == "warn")
+        return with_warnings(
+            judgements, self.languages, outside=unknown_language == "warn"
+        )
 
     def _stream(
         self,
@@ -254,18 +273,26 @@ class Judge(ABC):
                 dialogue, language = with_language(dialogue, detect)
                 detected.append(language)
                 requests += requests_at(dialogue, level, row)
-            unknown = [self._unknown_language(request.dialogue, policy) for request in requests]
+            unknown = [
+                self._unknown_language(request.dialogue, policy) for request in requests
+            ]
             reasons = []  # why a request is not scored
             for request, language in zip(requests, unknown, strict=True):
                 reason = None if request.dialogue.assistant_turns else NO_ASSISTANT_TURN
                 if policy == "refuse" and language is not None:
                     reason = f"{_refusal(language)}{', '.join(self.languages or ())}"
                 reasons.append(reason)
-            scored = [r for r, reason in zip(requests, reasons, strict=True) if reason is None]
+            scored = [
+                r for r, reason in zip(requests, reasons, strict=True) if reason is None
+            ]
             answers = iter(self._score_requests(scored, names, len(window), progress))
-            for request, reason, language in zip(requests, reasons, unknown, strict=True):
+            for request, reason, language in zip(
+                requests, reasons, unknown, strict=True
+            ):
                 if reason is None:
-                    judgement = _completed(next(answers), request, signature, dimensions)
+                    judgement = _completed(
+                        next(answers), request, signature, dimensions
+                    )
                 else:
                     judgement = unscored(
                         request.dialogue, signature, dimensions, reason, request.turn
@@ -278,10 +305,16 @@ class Judge(ABC):
                     judgement = replace(judgement, **languages)
                 yield judgement
 
-    def _unknown_language(self, dialogue: Dialogue, policy: UnknownLanguage) -> str | None:
+    def _unknown_language(
+        self, dialogue: Dialogue, policy: UnknownLanguage
+    ) -> str | None:
         """Returns the dialogue's language if the judge does not support it, unless the policy
         allows any."""
-        if policy == "allow" or self.languages is None or dialogue.lang == UNKNOWN_LANGUAGE:
+        if (
+            policy == "allow"
+            or self.languages is None
+            or dialogue.lang == UNKNOWN_LANGUAGE
+        ):
             return None
         supported = map(base_language, self.languages)
         return None if base_language(dialogue.lang) in supported else dialogue.lang
@@ -295,7 +328,9 @@ class Judge(ABC):
     ) -> list[Judgement]:
         """Returns the family's judgement of each request of a window of ``dialogues``, in order."""
         answers: dict[int, Judgement] = {}
-        waiting = Counter(request.row for request in requests)  # dialogue -> requests to score
+        waiting = Counter(
+            request.row for request in requests
+        )  # dialogue -> requests to score
         progress(dialogues - len(waiting))
         with self.computing:
             self._prepare(requests)
@@ -355,11 +390,15 @@ class Judge(ABC):
         language models does not, because its answers can cost money.
         """
         folder = save_judge(self, Path(path))
-        if golden or (golden is None and not (self.family == "hybrid" and self.language_models())):
+        if golden or (
+            golden is None and not (self.family == "hybrid" and self.language_models())
+        ):
             write_golden(self, folder)
         return folder
 
-    def push_to_hub(self, repo_id: str, *, private: bool = True, **options: str | None) -> str:
+    def push_to_hub(
+        self, repo_id: str, *, private: bool = True, **options: str | None
+    ) -> str:
         """Uploads the judge to the Hub with golden scores and returns the commit's address.
 
         ``options``: ``revision`` (a tag), ``message``. It writes no card: ``medal push`` does, from
@@ -371,7 +410,10 @@ class Judge(ABC):
 
 
 def _completed(
-    answer: Judgement, request: ScoreRequest, signature: str, dimensions: tuple[Dimension, ...]
+    answer: Judgement,
+    request: ScoreRequest,
+    signature: str,
+    dimensions: tuple[Dimension, ...],
 ) -> Judgement:
     """Returns the family's ``answer`` with the fields that the base class sets, and without NaN and
     infinity (not JSON): such a score becomes None with a failure, other values are left out."""
@@ -395,7 +437,9 @@ def _completed(
         truncated_turns=request.truncated_turns,
         cut_turns=request.cut_turns,
         scores=scores,
-        distributions={n: p for n, p in answer.distributions.items() if all(map(math.isfinite, p))},
+        distributions={
+            n: p for n, p in answer.distributions.items() if all(map(math.isfinite, p))
+        },
         failure="; ".join(filter(None, failures)) or None,
         usage={name: amount for name, amount in usage.items() if math.isfinite(amount)},
         contributions={name: c for name, c in answer.contributions.items() if c.finite},
@@ -422,7 +466,11 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     def checked() -> Iterator[Dialogue]:
         items: Iterator[object] = iter(dialogues)
         for index, item in enumerate(items):
-            if index == 0 and isinstance(item, Mapping) and {"role", "content"} <= item.keys():
+            if (
+                index == 0
+                and isinstance(item, Mapping)
+                and {"role", "content"} <= item.keys()
+            ):
                 item = {"messages": [item, *items]}
             if isinstance(item, Dialogue):
                 yield item
@@ -443,7 +491,9 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     return checked()
 
 
-def requests_at(dialogue: Dialogue, level: ScoreLevel, row: int = 0) -> list[ScoreRequest]:
+def requests_at(
+    dialogue: Dialogue, level: ScoreLevel, row: int = 0
+) -> list[ScoreRequest]:
     """Returns the requests for one dialogue at ``level``; ``row``: see ScoreRequest."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
@@ -487,7 +537,9 @@ def _refusal(lang: str) -> str:
 def is_refusal(judgement: Judgement) -> bool:
     """Returns whether a judgement is unscored because of the dialogue's language."""
     lang, failure = judgement.unknown_language, judgement.failure
-    return lang is not None and failure is not None and failure.startswith(_refusal(lang))
+    return (
+        lang is not None and failure is not None and failure.startswith(_refusal(lang))
+    )
 
 
 def is_truncated(judgement: Judgement) -> bool:
@@ -522,7 +574,9 @@ def with_warnings(
             unknown[judgement.unknown_language] += 1
         yield judgement
     if truncated:
-        logger.warning(truncation_text(f"{truncated} judgements", truncated_turns, cut_turns))
+        logger.warning(
+            truncation_text(f"{truncated} judgements", truncated_turns, cut_turns)
+        )
     if unknown:
         logger.warning(
             "judgements in languages that the judge does not support: %s; it supports %s",

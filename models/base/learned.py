@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
-from medal_judges.models.device import cast_weights, set_attention, torch_device, torch_dtype
+from medal_judges.models.device import (
+    cast_weights,
+    set_attention,
+    torch_device,
+    torch_dtype,
+)
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Contributions, Unit, known_details
 from medal_judges.records.signature import Signature
@@ -36,7 +41,10 @@ def unit_of(unit: Unit, *, mapped: bool) -> Unit:
     """Returns ``unit``; with ``mapped`` (a calibration maps the score) its uncalibrated form."""
     if not mapped:
         return unit
-    uncalibrated: dict[Unit, Unit] = {"score": "uncalibrated score", "logit": "uncalibrated logit"}
+    uncalibrated: dict[Unit, Unit] = {
+        "score": "uncalibrated score",
+        "logit": "uncalibrated logit",
+    }
     return uncalibrated.get(unit, unit)
 
 
@@ -85,10 +93,17 @@ class LearnedJudge(Judge):
     def details_of(self, name: str, score: float, raw: float | None) -> dict[str, Any]:
         """Returns details of a score: the interval of human ratings around it, if the dimension has
         a margin, and its ``raw`` score."""
-        dimension, margin, interval = self.dimension(name), self.fitted(name).margin, None
+        dimension, margin, interval = (
+            self.dimension(name),
+            self.fitted(name).margin,
+            None,
+        )
         if margin is not None:
             reach = margin * (dimension.high - dimension.low)
-            interval = [max(dimension.low, score - reach), min(dimension.high, score + reach)]
+            interval = [
+                max(dimension.low, score - reach),
+                min(dimension.high, score + reach),
+            ]
         return known_details(interval=interval, raw=raw)
 
     def write_state(self, folder: Path, **settings: object) -> None:

@@ -79,7 +79,9 @@ def load_saved(kind: Any, folder: Path, settings: Any, unused: str = "-") -> Any
     require_no_differences(
         folder,
         {
-            "missing": [key for key in report["missing_keys"] if not key.startswith(unused)],
+            "missing": [
+                key for key in report["missing_keys"] if not key.startswith(unused)
+            ],
             "unexpected": report["unexpected_keys"],
             "of another shape": [key for key, *_ in report["mismatched_keys"]],
         },
@@ -91,7 +93,9 @@ def positions_of(settings: Any) -> int | None:
     """Returns how many tokens a model with these ``settings`` can read; None: any number."""
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
-        positions -= settings.pad_token_id + 1  # their positions start after the padding's
+        positions -= (
+            settings.pad_token_id + 1
+        )  # their positions start after the padding's
     return positions
 
 

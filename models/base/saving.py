@@ -56,12 +56,22 @@ FORMAT = 4  # raise it if an older package would load a saved judge wrongly
 _SHOWN = 6  # names in a message; a body has hundreds
 # Settings that name code: classes of a file in the folder, and kernels of the Hub.
 _CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")
-_ATTENTION = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+_ATTENTION = (
+    "attn_implementation",
+    "_attn_implementation",
+    "_attn_implementation_internal",
+)
 _PLAIN_ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
-_MODULES = ("Transformer", "Pooling", "Normalize")  # of sentence-transformers; others can call code
+_MODULES = (
+    "Transformer",
+    "Pooling",
+    "Normalize",
+)  # of sentence-transformers; others can call code
 _LARGEST_SETTINGS = 2_000_000  # bytes; larger JSON files are vocabularies
 _LARGEST_TEXT = 1 << 26  # bytes of a vocabulary
-_LONGEST_HEADER = 1 << 22  # bytes of the names in a file of weights; some 40,000 tensors
+_LONGEST_HEADER = (
+    1 << 22
+)  # bytes of the names in a file of weights; some 40,000 tensors
 _LONGEST_NAME = 40  # bytes of a tensor in that header, at least
 _MOST_GROWTH = 32
 _REPEATED = ("layers", "experts", "members")  # settings that are numbers of modules
@@ -79,18 +89,24 @@ def save_judge(judge: Any, path: Path) -> Path:
             return []
         ignored = []
         for name in names:
-            of_a_judge = name in (GOLDEN_NAME, *PARTS) or any(map(Path(name).match, _TOP))
+            of_a_judge = name in (GOLDEN_NAME, *PARTS) or any(
+                map(Path(name).match, _TOP)
+            )
             if of_a_judge or (partial / name).exists():
                 ignored.append(name)
         return ignored
 
     with atomic_path(path.resolve()) as partial:  # a link stays a link
-        shutil.rmtree(partial, ignore_errors=True)  # left by a killed process with this number
+        shutil.rmtree(
+            partial, ignore_errors=True
+        )  # left by a killed process with this number
         partial.mkdir()
         judge._save(partial)
         judge.revision = judge_revision(partial)
         if path.is_dir():
-            shutil.copytree(path, partial, ignore=replaced, copy_function=_link, dirs_exist_ok=True)
+            shutil.copytree(
+                path, partial, ignore=replaced, copy_function=_link, dirs_exist_ok=True
+            )
     return path
 
 
@@ -130,7 +146,9 @@ def judge_revision(folder: Path) -> str:
 # -- loading -----------------------------------------------------------------------------------
 
 
-def load_judge(source: str | Path, *, revision: str | None = None, **options: Any) -> Any:
+def load_judge(
+    source: str | Path, *, revision: str | None = None, **options: Any
+) -> Any:
     """Loads a judge; see Judge.from_pretrained."""
     described = judge_file(source)
     if described is None:
@@ -172,10 +190,15 @@ def read_config(folder: Path) -> dict[str, Any]:
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
     if path.stat().st_size > _LARGEST_SETTINGS:
-        raise JudgeLoadError(f"{path}: above {_LARGEST_SETTINGS:,} bytes, which no judge needs")
+        raise JudgeLoadError(
+            f"{path}: above {_LARGEST_SETTINGS:,} bytes, which no judge needs"
+        )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:  # not JSON, nested too deep, or not even UTF-8
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # not JSON, nested too deep, or not even UTF-8
         raise JudgeLoadError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(config, dict) or "family" not in config:
         raise JudgeLoadError(
@@ -196,16 +219,21 @@ def read_config(folder: Path) -> dict[str, Any]:
 def _family(name: object, where: str) -> Any:
     """Returns the class of a family: one of FAMILIES, or of an installed package that names it as
     an entry point of the group GROUP. Raises JudgeLoadError for an unknown family."""
-    families = {point.name: point.value for point in entry_points(group=GROUP)} | FAMILIES
+    families = {
+        point.name: point.value for point in entry_points(group=GROUP)
+    } | FAMILIES
     if not isinstance(name, str) or name not in families:
         raise JudgeLoadError(
-            f"{where}: unknown family {name!r}", hint=f"known here: {', '.join(sorted(families))}"
+            f"{where}: unknown family {name!r}",
+            hint=f"known here: {', '.join(sorted(families))}",
         )
     module, _, cls = families[name].partition(":")
     try:
         return getattr(import_module(module), cls)
     except (ImportError, AttributeError) as error:
-        raise JudgeLoadError(f"{where}: family {name!r} ({families[name]}): {error}") from error
+        raise JudgeLoadError(
+            f"{where}: family {name!r} ({families[name]}): {error}"
+        ) from error
 
 
 def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
@@ -224,7 +252,9 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
                 )
     try:
         judge = family.load(folder, **options)
-        judge.languages = _stated_languages(config.get("languages"), str(folder)) or judge.languages
+        judge.languages = (
+            _stated_languages(config.get("languages"), str(folder)) or judge.languages
+        )
         judge.revision = judge_revision(folder)
     except MedalError:
         raise
@@ -266,7 +296,9 @@ def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
     if languages is None:
         return None
     codes = list(languages) if isinstance(languages, list | tuple) else []
-    if not codes or not all(isinstance(x, str) and re.fullmatch("[a-z]{2,3}", x) for x in codes):
+    if not codes or not all(
+        isinstance(x, str) and re.fullmatch("[a-z]{2,3}", x) for x in codes
+    ):
         raise ConfigError(
             f"{where}: languages must be a list of ISO 639-1 codes, not {languages!r:.60}",
             hint='languages: [en, "no"], or leave it out if any language will do',
@@ -280,11 +312,16 @@ def require_data_only(folder: Path) -> None:
 
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    roots = (folder.resolve(), Path(HF_HUB_CACHE).resolve())  # the Hub's cache consists of links
+    roots = (
+        folder.resolve(),
+        Path(HF_HUB_CACHE).resolve(),
+    )  # the Hub's cache consists of links
     paths = sorted(folder.rglob("*"))
     for path in paths:  # all of them before one is opened: a pipe would not let go
         real = path.resolve()
-        if not any(map(real.is_relative_to, roots)) or not (real.is_file() or real.is_dir()):
+        if not any(map(real.is_relative_to, roots)) or not (
+            real.is_file() or real.is_dir()
+        ):
             reason = "a link out of it, a pipe or a device"
             raise _unsafe(folder, path, "is no file of the folder", reason)
     for path in paths:
@@ -302,7 +339,10 @@ def _unsafe(folder: Path, path: Path, problem: str, reason: str) -> JudgeLoadErr
 def _problems(path: Path, folder: Path) -> Iterator[tuple[str, str]]:
     """Yields (problem, reason) of a file that may run code or use up the memory."""
     size = path.stat().st_size
-    if path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml") and size > _LARGEST_TEXT:
+    if (
+        path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml")
+        and size > _LARGEST_TEXT
+    ):
         yield f"has {size:,} bytes", f"at most {_LARGEST_TEXT:,} are read"
     if path.suffix == ".safetensors" and _header(path) > _LONGEST_HEADER:
         yield "names too many tensors", f"above {_LONGEST_HEADER:,} bytes of names"
@@ -339,7 +379,10 @@ def _too_many_modules(content: object, folder: Path) -> Iterator[tuple[str, str]
     for settings in _objects_in(content if names else None):
         for key, value in settings.items():
             if key.endswith(_REPEATED) and isinstance(value, int) and value > names:
-                yield f"sets {key} to {value:,}", "the weights beside it have fewer names"
+                yield (
+                    f"sets {key} to {value:,}",
+                    "the weights beside it have fewer names",
+                )
 
 
 def _header(path: Path) -> int:
@@ -358,7 +401,9 @@ def require_enough_weights(
 
     with torch.device("meta"):
         parameters = build().named_parameters()
-    count = sum(weight.numel() for name, weight in parameters if not name.startswith(besides))
+    count = sum(
+        weight.numel() for name, weight in parameters if not name.startswith(besides)
+    )
     size = sum(path.stat().st_size for path in weights if path.is_file())
     if count > size:
         raise JudgeLoadError(
@@ -382,7 +427,9 @@ def _objects_in(content: object) -> Iterator[dict[str, Any]]:
 def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
     for settings in _objects_in(content):
         for key, value in settings.items():
-            if key in _CODE_KEYS or (key in _ATTENTION and value not in _PLAIN_ATTENTION):
+            if key in _CODE_KEYS or (
+                key in _ATTENTION and value not in _PLAIN_ATTENTION
+            ):
                 yield f"sets {key} to {value!r:.80}"
     if path.name != "modules.json":
         return
@@ -392,7 +439,11 @@ def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
         package, _, name = str(kind).rpartition(".")
         if not package.startswith("sentence_transformers.") or name not in _MODULES:
             yield f"names the module {kind!r:.80}"
-        if not (path.parent / str(subfolder)).resolve().is_relative_to(folder.resolve()):
+        if (
+            not (path.parent / str(subfolder))
+            .resolve()
+            .is_relative_to(folder.resolve())
+        ):
             yield f"names the place {subfolder!r:.80}"
 
 
@@ -403,7 +454,9 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Writes ``tensors`` as a safetensors file."""
     from safetensors.torch import save_file
 
-    state = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    state = {
+        name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()
+    }
     save_file(state, path, metadata={"format": "pt"})
 
 
@@ -445,13 +498,17 @@ def require_same_keys(
     )
 
 
-def require_no_differences(path: Path, differences: Mapping[str, Iterable[object]]) -> None:
+def require_no_differences(
+    path: Path, differences: Mapping[str, Iterable[object]]
+) -> None:
     """Raises JudgeLoadError that names the ``differences`` between weights and config."""
     problems = []
     for problem, keys in differences.items():
         names = sorted(map(str, keys))
         if len(names) > _SHOWN:
-            names[_SHOWN - 1 :] = [f"{names[_SHOWN - 1]} and {len(names) - _SHOWN} more"]
+            names[_SHOWN - 1 :] = [
+                f"{names[_SHOWN - 1]} and {len(names) - _SHOWN} more"
+            ]
         if names:
             problems.append(f"{problem} {', '.join(names)}")
     if problems:
@@ -494,7 +551,10 @@ def placed(
     if family == "hybrid":
         members = unplaced.get("members", settings.get("members"))
         if isinstance(members, Mapping):
-            members = {key: _placed_member(member, placement) for key, member in members.items()}
+            members = {
+                key: _placed_member(member, placement)
+                for key, member in members.items()
+            }
         return unplaced | {"members": members}
     llm = unplaced.get("llm", settings.get("llm", _DEFAULT_LLM))
     if isinstance(llm, str):

@@ -125,7 +125,9 @@ class SequenceJudge(NetworkJudge):
         units, start = self.unit_logits(logits), 0
         for head in self.heads:
             end = start + head.targets
-            total = total + head.losses(units[head.dimension.name], targets[:, start:end])
+            total = total + head.losses(
+                units[head.dimension.name], targets[:, start:end]
+            )
             start = end
         return total
 
@@ -142,7 +144,9 @@ class SequenceJudge(NetworkJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         ids, mask = pad_rows([request.payload for request in requests], self.pad)
-        output = self.net(input_ids=ids.to(self.device), attention_mask=mask.to(self.device))
+        output = self.net(
+            input_ids=ids.to(self.device), attention_mask=mask.to(self.device)
+        )
         return self.judgements(output.logits.float().cpu(), dimensions)
 
     def judgements(self, logits: Tensor, dimensions: Sequence[str]) -> list[Judgement]:
@@ -155,5 +159,7 @@ class SequenceJudge(NetworkJudge):
             for result, (score, chances, raw) in zip(
                 results, zip(*answers, strict=True), strict=True
             ):
-                result[name] = DimensionScore(score, chances, self.details_of(name, score, raw))
+                result[name] = DimensionScore(
+                    score, chances, self.details_of(name, score, raw)
+                )
         return [judgement_of(result) for result in results]

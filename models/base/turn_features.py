@@ -56,7 +56,9 @@ SIMILARITY_NAMES = (
 ALL_FEATURES = FEATURE_NAMES + SIMILARITY_NAMES
 # The default of configs.
 USUAL_FEATURES = tuple(
-    name for name in ALL_FEATURES if name != "near_copy" and not name.startswith("centred_")
+    name
+    for name in ALL_FEATURES
+    if name != "near_copy" and not name.startswith("centred_")
 )
 ROLE_INDEX = {"user": 0, "assistant": 1}
 
@@ -84,7 +86,9 @@ _ORDERS = (1, 2, 3)
 _WINDOW = 4
 _CHARACTERS = 4  # of the n-grams for near copies, and their share in a near copy
 _NEAR = 0.6
-_ALIKE = 0.05  # distance of a unit vector from the mean below which its direction is noise
+_ALIKE = (
+    0.05  # distance of a unit vector from the mean below which its direction is noise
+)
 Grams = set[tuple[str, ...]]
 _NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
 
@@ -100,7 +104,9 @@ class _Speaker:
     """All n-grams of one speaker so far, and those of the speaker's last four turns."""
 
     grams: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
-    recent: deque[dict[int, Grams]] = field(default_factory=lambda: deque(maxlen=_WINDOW))
+    recent: deque[dict[int, Grams]] = field(
+        default_factory=lambda: deque(maxlen=_WINDOW)
+    )
     turns: Grams = field(default_factory=set)
     spellings: list[set[str]] = field(default_factory=list)
     log_words: float = 0.0
@@ -117,8 +123,12 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
         text, tokens = turn.content, words(turn.content)
         spelling = _spelling(text)
         # n-grams in order, repeats kept.
-        grams = {n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS}
-        lately = {n: set().union(*(recent[n] for recent in speaker.recent)) for n in (1, 2)}
+        grams = {
+            n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS
+        }
+        lately = {
+            n: set().union(*(recent[n] for recent in speaker.recent)) for n in (1, 2)
+        }
         last = partner.recent[-1] if partner.recent else _NOTHING
         marks = len(text) - sum(map(str.isalnum, text)) - sum(map(str.isspace, text))
         log_words, count = math.log1p(len(tokens)), max(1, len(tokens))
@@ -188,13 +198,18 @@ def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
     same_role = roles[:, :, None] == roles[:, None, :]
     own_turns, partner = earlier & same_role, earlier & ~same_role
     # 1 at the speaker's last turn before, 2 at the one before it, and so on.
-    own_rank, partner_rank = (m.flip(-1).cumsum(-1).flip(-1) for m in (own_turns, partner))
+    own_rank, partner_rank = (
+        m.flip(-1).cumsum(-1).flip(-1) for m in (own_turns, partner)
+    )
 
     def highest(cosines: Tensor, allowed: Tensor) -> Tensor:
         best = cosines.masked_fill(~allowed, -2).amax(-1)
         return best.where(allowed.any(-1), best.new_zeros(()))
 
-    columns = [highest(cosine, own_turns), highest(cosine, own_turns & (own_rank <= _WINDOW))]
+    columns = [
+        highest(cosine, own_turns),
+        highest(cosine, own_turns & (own_rank <= _WINDOW)),
+    ]
     last_own, last_partner = own_turns & (own_rank == 1), partner & (partner_rank == 1)
     for allowed in (last_own, last_partner, partner & (partner_rank == 2)):
         columns.append((cosine * allowed).sum(-1))

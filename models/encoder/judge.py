@@ -14,11 +14,19 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTok
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import learned_state
-from medal_judges.models.base.pretrained import check_window, load_pretrained, load_saved
+from medal_judges.models.base.pretrained import (
+    check_window,
+    load_pretrained,
+    load_saved,
+)
 from medal_judges.models.base.saving import (
     read_config,
 )
-from medal_judges.models.base.sequence import SequenceJudge, classifier_settings, output_layer
+from medal_judges.models.base.sequence import (
+    SequenceJudge,
+    classifier_settings,
+    output_layer,
+)
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
 from medal_judges.models.model_files import resolve
@@ -61,7 +69,9 @@ class EncoderJudge(SequenceJudge):
             check_window(config, settings)
             for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
                 if hasattr(settings, dropout):
-                    setattr(settings, dropout, 0.0)  # with it attention is 4 times slower on a CPU
+                    setattr(
+                        settings, dropout, 0.0
+                    )  # with it attention is 4 times slower on a CPU
             settings.update(config.config | classifier_settings(heads))
 
         net, tokenizer = load_pretrained(
@@ -128,7 +138,11 @@ class EncoderJudge(SequenceJudge):
 
     @classmethod
     def load(
-        cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
+        cls,
+        folder: Path,
+        *,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
     ) -> EncoderJudge:
         """Loads the judge saved in ``folder``. Raises JudgeLoadError if weights are missing or do
         not fit the config."""

@@ -34,7 +34,9 @@ class DialogueText:
         lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
         texts = [self.separator.join(lines) for lines in lines_of_dialogues]
         rendered = []
-        for lines, text, ids in zip(lines_of_dialogues, texts, self._tokenised(texts), strict=True):
+        for lines, text, ids in zip(
+            lines_of_dialogues, texts, self._tokenised(texts), strict=True
+        ):
             if len(ids) <= self.max_tokens:
                 rendered.append(RenderedDialogue(text, ids))
             else:
@@ -43,7 +45,10 @@ class DialogueText:
 
     def lines(self, dialogue: Dialogue) -> list[str]:
         """Returns the line of each turn."""
-        return [f"{turn.role}: {self.marks.broken_up(turn.content)}" for turn in dialogue.turns]
+        return [
+            f"{turn.role}: {self.marks.broken_up(turn.content)}"
+            for turn in dialogue.turns
+        ]
 
     def _tokenised(self, texts: list[str]) -> list[list[int]]:
         if not texts:
@@ -67,7 +72,10 @@ class DialogueText:
         ids = self._ids(text)
         if len(ids) <= self.max_tokens:
             return RenderedDialogue(text, ids, dropped=start)
-        shortest, longest = 0, len(text)  # characters: the first fits, the second does not
+        shortest, longest = (
+            0,
+            len(text),
+        )  # characters: the first fits, the second does not
         while longest - shortest > 1:
             middle = (shortest + longest) // 2
             if len(self._ids(text[:middle])) <= self.max_tokens:

@@ -24,7 +24,12 @@ from scipy.special import expit
 
 from medal_judges.config import Config, build_config
 from medal_judges.errors import ConfigError, NotAvailableError
-from medal_judges.models.base.judge import DimensionScore, Judge, ScoreRequest, judgement_of
+from medal_judges.models.base.judge import (
+    DimensionScore,
+    Judge,
+    ScoreRequest,
+    judgement_of,
+)
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
 from medal_judges.models.llm.cost import Usage, spent, total_usage
 from medal_judges.models.llm.loading import load_llm
@@ -42,8 +47,18 @@ from medal_judges.models.llm.protocol import (
     usage_of,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import after_thinking, mentions_thinking, shown
-from medal_judges.models.prompted.prompt import AGAIN, Prompt, load_prompt, resolve, transcript
+from medal_judges.models.prompted.answers import (
+    after_thinking,
+    mentions_thinking,
+    shown,
+)
+from medal_judges.models.prompted.prompt import (
+    AGAIN,
+    Prompt,
+    load_prompt,
+    resolve,
+    transcript,
+)
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, known_details
 from medal_judges.records.signature import Signature, content_hash
@@ -52,9 +67,13 @@ MORE_TOKENS = 4  # times the tokens, for the second question
 MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
 _MARKS = str.maketrans(dict.fromkeys("*_`#|\"'“”‘’()[]{}（）【】「」『』《》", " "))
-_LINE = re.compile(r"(?m)^\s*[-•]\s+|(?<=\d)[.)][ \t]*$")  # the bullet, and the mark of its number
+_LINE = re.compile(
+    r"(?m)^\s*[-•]\s+|(?<=\d)[.)][ \t]*$"
+)  # the bullet, and the mark of its number
 _BETWEEN = r"(?:[,;、] ?(?:and )?| and | |\s*\n\s*)"
-_NUMBERS = re.compile(rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.IGNORECASE)
+_NUMBERS = re.compile(
+    rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.IGNORECASE
+)
 
 
 class SelectionConfig(Config):
@@ -72,7 +91,9 @@ class SelectionConfig(Config):
         """Returns the prompt file. Its part ``dialogue`` or ``turn`` replaces ``{target}``; its
         part ``again`` is appended to the second question. Raises ConfigError."""
         return load_prompt(
-            self.prompt, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
+            self.prompt,
+            ("target", "dialogue", "options"),
+            ("dialogue", "turn", "again"),
         )
 
 
@@ -124,16 +145,25 @@ def select(
     target = prompt.parts["turn" if turn else "dialogue"]
     runs_by_dialogue = []
     for name, messages in dialogues:
-        values = {"target": target, "dialogue": transcript(messages, _NAMES, keep_breaks=True)}
+        values = {
+            "target": target,
+            "dialogue": transcript(messages, _NAMES, keep_breaks=True),
+        }
         runs = []
         for number in range(config.runs):
             # The dialogue's own stream: neither its batch nor its place in the file changes it.
-            stream = np.random.default_rng([config.seed, number, int(content_hash(name), 16)])
-            runs.append(_shuffled_run(prompt, values, texts, stream.permutation(len(texts))))
+            stream = np.random.default_rng(
+                [config.seed, number, int(content_hash(name), 16)]
+            )
+            runs.append(
+                _shuffled_run(prompt, values, texts, stream.permutation(len(texts)))
+            )
         runs_by_dialogue.append(runs)
     every_run = list(chain.from_iterable(runs_by_dialogue))
     _ask(llm, every_run, config.max_tokens)
-    unread = [run for run in every_run if isinstance(run.chosen, str) and not run.failed]
+    unread = [
+        run for run in every_run if isinstance(run.chosen, str) and not run.failed
+    ]
     for run in unread:
         run.question = f"{run.question}\n\n{prompt.parts[AGAIN]}".rstrip()
     more_tokens = min(MORE_TOKENS * config.max_tokens, llm.context // 4)
@@ -142,7 +172,10 @@ def select(
 
 
 def _shuffled_run(
-    prompt: Prompt, values: Mapping[str, str], texts: Sequence[str], permutation: np.ndarray
+    prompt: Prompt,
+    values: Mapping[str, str],
+    texts: Sequence[str],
+    permutation: np.ndarray,
 ) -> _Run:
     order = permutation.tolist()
     options = [f"{number}. {texts[i]}" for number, i in enumerate(order, start=1)]
@@ -154,7 +187,9 @@ def _shuffled_run(
 
 def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
     """Asks the question of each run and reads its answer."""
-    requests = [ChatRequest((Message("user", run.question),), max_tokens) for run in runs]
+    requests = [
+        ChatRequest((Message("user", run.question),), max_tokens) for run in runs
+    ]
     answers = llm.chat(requests) if requests else []
     for run, request, answer in zip(runs, requests, answers, strict=True):
         run.usages.append(usage_of(llm, request, answer))
@@ -171,7 +206,10 @@ def _common_selection(runs: Sequence[_Run], size: int) -> FollowUpSelection:
     common: set[int] = set.intersection(*choices) if choices else set()
     indices, failure = tuple(sorted(common or range(size))), None
     if not choices:
-        indices, failure = (), f"no selection of follow-ups could be read: {runs[0].chosen}"
+        indices, failure = (
+            (),
+            f"no selection of follow-ups could be read: {runs[0].chosen}",
+        )
     return FollowUpSelection(
         indices=indices,
         empty=not common,
@@ -204,7 +242,9 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | st
         return f"an answer of {len(text)} characters"
     if _plain(text) == "none":
         return set()
-    numbers = _LINE.sub("", unicodedata.normalize("NFKC", text.translate(_MARKS)).strip())
+    numbers = _LINE.sub(
+        "", unicodedata.normalize("NFKC", text.translate(_MARKS)).strip()
+    )
     if _NUMBERS.fullmatch(numbers):
         chosen = sorted(int(number) for number in re.findall(r"\d{1,3}", numbers))
         for number in chosen:
@@ -293,7 +333,9 @@ class FollowUpJudge(Judge):
 
     def __init__(self, config: FollowUpConfig) -> None:
         self.config, self.name = config, config.name
-        load_rubric(config.rubric, tuple(config.scale))  # each scale is of a known dimension
+        load_rubric(
+            config.rubric, tuple(config.scale)
+        )  # each scale is of a known dimension
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.pool)
         if config.per_generator is not None:
@@ -322,7 +364,9 @@ class FollowUpJudge(Judge):
 
     def signature(self) -> Signature:
         method = self.config.model_dump(exclude={"llm", "pool", "rubric", "name"})
-        prompt = self.config.select.loaded().model_dump() if self.config.select else None
+        prompt = (
+            self.config.select.loaded().model_dump() if self.config.select else None
+        )
         return self.signed(
             revision=content_hash([method, dict(self.llm.fingerprint())]),
             base=self.llm.name,
@@ -374,9 +418,13 @@ class FollowUpJudge(Judge):
         for request in requests:
             selection = selections.get(id(request))
             if id(request) in likelihoods:
-                judgement = self._judged(request, likelihoods[id(request)], selection, dimensions)
+                judgement = self._judged(
+                    request, likelihoods[id(request)], selection, dimensions
+                )
             elif selection is not None:
-                details = {name: {"unread_runs": selection.unread} for name in dimensions}
+                details = {
+                    name: {"unread_runs": selection.unread} for name in dimensions
+                }
                 judgement = Judgement(
                     scores=dict.fromkeys(dimensions),
                     failure=selection.failure,
@@ -385,18 +433,24 @@ class FollowUpJudge(Judge):
                     transient=selection.transient,
                 )
             else:
-                reason = f"the last answer alone takes {request.tokens} tokens of {window}"
+                reason = (
+                    f"the last answer alone takes {request.tokens} tokens of {window}"
+                )
                 judgement = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
             judgements.append(judgement)
         return judgements
 
-    def _selections(self, requests: Sequence[ScoreRequest]) -> dict[int, FollowUpSelection]:
+    def _selections(
+        self, requests: Sequence[ScoreRequest]
+    ) -> dict[int, FollowUpSelection]:
         """Returns DIET's selection for each request, by its ``id()``; empty without ``select``."""
         if self.config.select is None or not requests:
             return {}
         dialogues = [(f"{r.dialogue.id}/{r.turn}", r.payload[1]) for r in requests]
         is_turn = requests[0].turn is not None  # all of one call are of one level
-        selected = select(self.llm, dialogues, self.pool, self.config.select, turn=is_turn)
+        selected = select(
+            self.llm, dialogues, self.pool, self.config.select, turn=is_turn
+        )
         return dict(zip(map(id, requests), selected, strict=True))
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
@@ -407,7 +461,10 @@ class FollowUpJudge(Judge):
             for follow_up in self.pool.follow_ups:
                 continuations.append(
                     Continuation(
-                        messages, follow_up.text, role="user", score_eos=self.config.score_eos
+                        messages,
+                        follow_up.text,
+                        role="user",
+                        score_eos=self.config.score_eos,
                     )
                 )
         return continuations
@@ -424,7 +481,10 @@ class FollowUpJudge(Judge):
         total, tokens = likelihood.total, len(likelihood.logprobs)
         if self.config.likelihood == "joint":
             assert likelihood.prefix_logprob is not None
-            total, tokens = total + likelihood.prefix_logprob, tokens + likelihood.prefix_tokens
+            total, tokens = (
+                total + likelihood.prefix_logprob,
+                tokens + likelihood.prefix_tokens,
+            )
         return total / tokens if self.config.reduce == "mean" else total
 
     def _judged(
@@ -443,7 +503,9 @@ class FollowUpJudge(Judge):
         likeliest = np.argsort(-(weights @ table), kind="stable")[:3]
         results = {}
         for name in names:
-            results[name] = self._dimension_score(name, request, table, weights, selection)
+            results[name] = self._dimension_score(
+                name, request, table, weights, selection
+            )
         usage = spent([likelihood_usage(request.tokens, likelihoods)])
         if selection is not None:
             usage = total_usage([selection.usage, usage])
@@ -471,20 +533,29 @@ class FollowUpJudge(Judge):
             details["unread_runs"] = selection.unread
             details["follow_ups"] = ()
             if not selection.empty:
-                details["follow_ups"] = tuple(self.pool.follow_ups[i].text for i in common)
+                details["follow_ups"] = tuple(
+                    self.pool.follow_ups[i].text for i in common
+                )
             details["selected"] = len(details["follow_ups"])
             indices = common or indices
         follow_ups = self.pool.follow_ups
-        values = np.zeros(len(table))  # positive less negative follow-ups, after each end
+        values = np.zeros(
+            len(table)
+        )  # positive less negative follow-ups, after each end
         for sign, factor in (("positive", 1), ("negative", -1)):
             columns = [i for i in indices if follow_ups[i].sign == sign]
             if columns:
                 values = values + factor * table[:, columns].mean(axis=1)
         raw = float(weights @ values)
-        dimension, scale = self.dimension(name), self.config.scale.get(name, LogisticScale())
+        dimension, scale = (
+            self.dimension(name),
+            self.config.scale.get(name, LogisticScale()),
+        )
         slope = (1 if dimension.good == "high" else -1) / scale.spread
         turns = [0.0] * len(request.dialogue.turns)
-        for end, value, weight in zip(self._ends(request), values, weights, strict=True):
+        for end, value, weight in zip(
+            self._ends(request), values, weights, strict=True
+        ):
             turn = request.payload[0] + end - 1
             turns[turn] = float(weight) * float(value - scale.center) * slope
         return DimensionScore(

@@ -49,7 +49,9 @@ class FollowUpPool(Config):
     def _distinct(self) -> FollowUpPool:
         if not self.follow_ups:
             raise ValueError("a pool needs a follow-up")
-        counts = Counter((follow_up.text, follow_up.sign) for follow_up in self.follow_ups)
+        counts = Counter(
+            (follow_up.text, follow_up.sign) for follow_up in self.follow_ups
+        )
         (text, _), count = counts.most_common(1)[0]
         if count > 1:
             raise ValueError(f"the follow-up {text!r} is there twice")
@@ -62,7 +64,9 @@ class FollowUpPool(Config):
 
     def of(self, dimension: str) -> tuple[int, ...]:
         """Returns the indices of the follow-ups that apply to ``dimension``."""
-        applies = [not f.dimensions or dimension in f.dimensions for f in self.follow_ups]
+        applies = [
+            not f.dimensions or dimension in f.dimensions for f in self.follow_ups
+        ]
         return tuple(np.flatnonzero(applies).tolist())
 
     def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
@@ -71,7 +75,9 @@ class FollowUpPool(Config):
         by_generator: dict[str, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):
             if follow_up.by is None:
-                raise ConfigError(f"{self.name}: who proposed {follow_up.text!r}? (field 'by')")
+                raise ConfigError(
+                    f"{self.name}: who proposed {follow_up.text!r}? (field 'by')"
+                )
             by_generator.setdefault(follow_up.by, []).append(index)
         random = np.random.default_rng(seed)
         drawn: list[int] = []

@@ -16,7 +16,12 @@ from scipy.special import expit
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import isotonic_map, on_scale
-from medal_judges.models.base.judge import DimensionScore, Judge, ScoreRequest, judgement_of
+from medal_judges.models.base.judge import (
+    DimensionScore,
+    Judge,
+    ScoreRequest,
+    judgement_of,
+)
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -24,7 +29,12 @@ from medal_judges.models.base.saving import (
     write_config,
     write_weights,
 )
-from medal_judges.models.hybrid.members import HybridSettings, Member, load_member, open_member
+from medal_judges.models.hybrid.members import (
+    HybridSettings,
+    Member,
+    load_member,
+    open_member,
+)
 from medal_judges.models.llm.cost import total_usage
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dialogue import base_language
@@ -102,7 +112,9 @@ class MemberSelection:
         member = members[self.choices[dimension.name]]
         judgement, own_name = answers[member.name], member.own_name(dimension.name)
         scale = member.judge.dimension(own_name)
-        details = rescaled_details(judgement.details.get(own_name, {}), scale, dimension)
+        details = rescaled_details(
+            judgement.details.get(own_name, {}), scale, dimension
+        )
         unit = member.unit(judgement, dimension.name)
         if unit is None:
             details["members"] = {member.name: None}
@@ -116,7 +128,9 @@ class MemberSelection:
             if "raw" in details and "logit" not in contributions.unit:
                 details["raw"] = contributions.value
         chances = judgement.distributions.get(own_name, ())
-        if len(chances) != len(dimension.levels):  # the member gave none for these levels
+        if len(chances) != len(
+            dimension.levels
+        ):  # the member gave none for these levels
             chances = ()
         return DimensionScore(score, chances, details, contributions)
 
@@ -137,7 +151,9 @@ class Stack:
         return needed
 
     def record(self) -> dict[str, object]:
-        return {"blends": {name: list(blend.members) for name, blend in self.blends.items()}}
+        return {
+            "blends": {name: list(blend.members) for name, blend in self.blends.items()}
+        }
 
     def tensors(self) -> dict[str, np.ndarray]:
         tensors = {}
@@ -145,7 +161,9 @@ class Stack:
             for part in (*BLEND_PARTS, "curve"):
                 value = getattr(blend, part)
                 if value is not None:
-                    tensors[f"{name}.{part}"] = np.atleast_1d(np.asarray(value, dtype=np.float64))
+                    tensors[f"{name}.{part}"] = np.atleast_1d(
+                        np.asarray(value, dtype=np.float64)
+                    )
         return tensors
 
     def answer(
@@ -182,7 +200,9 @@ class Stack:
 Combination = MemberSelection | Stack
 
 
-def rescaled(contributions: Contributions, scale: Dimension, target: Dimension) -> Contributions:
+def rescaled(
+    contributions: Contributions, scale: Dimension, target: Dimension
+) -> Contributions:
     """Returns contributions on ``scale`` as contributions on ``target``; logits do not change."""
     if contributions.unit not in ("score", "uncalibrated score"):
         return contributions
@@ -221,8 +241,14 @@ def level_chances(dimension: Dimension, unit: float, residual: float) -> list[fl
         return [1 - unit, unit]
     if len(levels) < 2 or residual <= 0:
         return []
-    cuts = [(a + b) / 2 for a, b in pairwise(dimension.to_unit(level) for level in levels)]
-    below = [0.0, *(0.5 * math.erfc((unit - c) / residual / math.sqrt(2)) for c in cuts), 1.0]
+    cuts = [
+        (a + b) / 2 for a, b in pairwise(dimension.to_unit(level) for level in levels)
+    ]
+    below = [
+        0.0,
+        *(0.5 * math.erfc((unit - c) / residual / math.sqrt(2)) for c in cuts),
+        1.0,
+    ]
     return [b - a for a, b in pairwise(below)]
 
 
@@ -247,13 +273,17 @@ class HybridJudge(Judge):
         self.members, self.combination = dict(members), combination
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
-        languages = [set(m.judge.languages) for m in members.values() if m.judge.languages]
+        languages = [
+            set(m.judge.languages) for m in members.values() if m.judge.languages
+        ]
         if languages:  # those that all members support
             self.languages = tuple(sorted(set.intersection(*languages))) or None
         # A kill loses at most the window of the slowest member.
         self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
-            for key, (member, own_name) in combination.asked(dimension.name, members).items():
+            for key, (member, own_name) in combination.asked(
+                dimension.name, members
+            ).items():
                 _check_dimension(members[member], own_name, dimension, key)
 
     @classmethod
@@ -267,21 +297,32 @@ class HybridJudge(Judge):
         if config.choices is not None:
             if missing := [name for name in names if name not in config.choices]:
                 raise ValueError(f"choices name no member for {', '.join(missing)}")
-            combination = MemberSelection({name: config.choices[name] for name in names})
-        members = {name: open_member(name, member) for name, member in config.members.items()}
+            combination = MemberSelection(
+                {name: config.choices[name] for name in names}
+            )
+        members = {
+            name: open_member(name, member) for name, member in config.members.items()
+        }
         judge = cls(members, combination, dimensions, name=config.name)
         judge.languages = tuple(sorted(config.scales)) or judge.languages
         return judge
 
     def language_models(self) -> list[LanguageModel]:
-        return [m for member in self.members.values() for m in member.judge.language_models()]
+        return [
+            m
+            for member in self.members.values()
+            for m in member.judge.language_models()
+        ]
 
     def signature(self) -> Signature:
         """``base`` names each member with its revision; the hash covers their whole signatures."""
         signatures = {name: m.judge.signature() for name, m in self.members.items()}
         hashed = [
             self.combination.record(),
-            {name: values.tolist() for name, values in self.combination.tensors().items()},
+            {
+                name: values.tolist()
+                for name, values in self.combination.tensors().items()
+            },
             {name: str(signature) for name, signature in signatures.items()},
             # A number depends on which dimension of a member is used.
             {name: dict(member.dimensions) for name, member in self.members.items()},
@@ -310,7 +351,9 @@ class HybridJudge(Judge):
         for member in self.members.values():
             member.save(folder)
         if tensors := self.combination.tensors():
-            arrays = {name: torch.from_numpy(values) for name, values in tensors.items()}
+            arrays = {
+                name: torch.from_numpy(values) for name, values in tensors.items()
+            }
             write_weights(arrays, folder / WEIGHTS_NAME)
 
     @classmethod
@@ -328,7 +371,9 @@ class HybridJudge(Judge):
                 f"{folder}: no option {', '.join(sorted(unknown))}",
                 hint=f"options: device, dtype, or those of a member: {', '.join(names)}",
             )
-        members = {n: load_member(n, saved["members"][n], folder, options) for n in names}
+        members = {
+            n: load_member(n, saved["members"][n], folder, options) for n in names
+        }
         return cls(
             members,
             _combination(folder, saved["kind"], saved["combination"]),
@@ -365,7 +410,9 @@ class HybridJudge(Judge):
         """Adds the member's judgement of each request to its ``answers``, if it is needed."""
         needed: dict[str, None] = {}
         for dimension in dimensions:
-            for name, own_name in self.combination.asked(dimension, self.members).values():
+            for name, own_name in self.combination.asked(
+                dimension, self.members
+            ).values():
                 if name == member.name:
                     needed[own_name] = None
         if not needed:
@@ -382,7 +429,9 @@ class HybridJudge(Judge):
         )
         for request, row, judgement in zip(requests, answers, judgements, strict=True):
             row[member.name] = judgement
-            request.truncated_turns = max(request.truncated_turns, judgement.truncated_turns)
+            request.truncated_turns = max(
+                request.truncated_turns, judgement.truncated_turns
+            )
             request.cut_turns = max(request.cut_turns, judgement.cut_turns)
 
     def _combined(
@@ -395,7 +444,9 @@ class HybridJudge(Judge):
                 self.dimension(name), self.members, answers, request.dialogue.lang
             )
         judgements = answers.values()
-        notes = [f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation]
+        notes = [
+            f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation
+        ]
         return judgement_of(
             results,
             explanation="; ".join(notes) or None,
@@ -406,7 +457,9 @@ class HybridJudge(Judge):
         )
 
 
-def _check_dimension(member: Member, own_name: str, dimension: Dimension, key: str) -> None:
+def _check_dimension(
+    member: Member, own_name: str, dimension: Dimension, key: str
+) -> None:
     """Raises ConfigError if the member cannot answer the hybrid's ``dimension`` with its
     ``own_name``. ``key``: see Combination."""
     name, names = member.name, [d.name for d in member.judge.dimensions]
@@ -425,14 +478,18 @@ def _check_dimension(member: Member, own_name: str, dimension: Dimension, key: s
         )
 
 
-def _unfitted_blends(config: HybridSettings, dimensions: Sequence[str]) -> dict[str, Blend]:
+def _unfitted_blends(
+    config: HybridSettings, dimensions: Sequence[str]
+) -> dict[str, Blend]:
     """Returns the mean of scores, or of standardised scores in each language of ``scales``."""
     weights = config.weights or {}
     members = tuple(weights)
     shares = np.array(list(weights.values()), dtype=np.float64)
     shares = shares / shares.sum()
     if not config.scales:
-        mean = Blend(members, np.zeros(len(members)), np.ones(len(members)), shares, 0.0)
+        mean = Blend(
+            members, np.zeros(len(members)), np.ones(len(members)), shares, 0.0
+        )
         return dict.fromkeys(dimensions, mean)
     scales = {}
     for lang, scale in config.scales.items():
@@ -441,7 +498,9 @@ def _unfitted_blends(config: HybridSettings, dimensions: Sequence[str]) -> dict[
     blends = {}
     for name in dimensions:
         for suffix, (center, spread) in scales.items():
-            blends[f"{name}{suffix}"] = Blend(members, center, spread, shares * DEVIATION, 0.5)
+            blends[f"{name}{suffix}"] = Blend(
+                members, center, spread, shares * DEVIATION, 0.5
+            )
     return blends
 
 
@@ -461,7 +520,9 @@ def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combinat
             parts[part] = arrays.pop(key)
         for part in ("center", "spread", "weights"):
             if parts[part].shape != (len(members),):
-                raise ValueError(f"{part} {parts[part].shape} is not of {len(members)} members")
+                raise ValueError(
+                    f"{part} {parts[part].shape} is not of {len(members)} members"
+                )
         for part in ("intercept", "residual"):
             parts[part] = float(parts[part][0])
         parts["logistic"] = bool(parts["logistic"][0])

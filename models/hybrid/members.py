@@ -19,7 +19,12 @@ from pydantic import Field, model_validator
 from medal_judges.config import Config, judge_file, read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.base.saving import OPTIONS, judge_of_settings, placed, save_judge
+from medal_judges.models.base.saving import (
+    OPTIONS,
+    judge_of_settings,
+    placed,
+    save_judge,
+)
 from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
@@ -52,7 +57,9 @@ class _Members(Config):
         # A name is a folder of the saved judge and a part of its signature.
         for name in self.members:
             if not _NAME.fullmatch(name):
-                raise ValueError(f"member {name!r}: a name has letters, digits, _ and - only")
+                raise ValueError(
+                    f"member {name!r}: a name has letters, digits, _ and - only"
+                )
         return self
 
 
@@ -100,13 +107,17 @@ class HybridSettings(_Members):
         weights = self.weights or {}
         for name in (*(self.choices or {}).values(), *weights):
             if name not in self.members:
-                raise ValueError(f"no member {name!r}; there are {', '.join(self.members)}")
+                raise ValueError(
+                    f"no member {name!r}; there are {', '.join(self.members)}"
+                )
         if weights and (min(weights.values()) < 0 or sum(weights.values()) <= 0):
             raise ValueError("weights of a mean must be 0 or more, and one above 0")
         for lang, scale in self.scales.items():
             if not re.fullmatch("[a-z]{2,3}", lang) or set(scale) != set(weights):
                 form = ", ".join(f"{member}: [MEAN, DEVIATION]" for member in weights)
-                raise ValueError(f"scales: {lang}: expected an ISO 639-1 code with {{{form}}}")
+                raise ValueError(
+                    f"scales: {lang}: expected an ISO 639-1 code with {{{form}}}"
+                )
         return self
 
 
@@ -123,7 +134,9 @@ _MACHINE = (
 )
 _SHIPPED = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_HUB_ID = re.compile(r"embedded:[A-Za-z0-9_-]+|[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_ID = re.compile(
+    r"embedded:[A-Za-z0-9_-]+|[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +160,9 @@ class Member:
 
     def own(self, dimensions: Sequence[str]) -> list[str]:
         """Returns the judge's names for those ``dimensions`` that it has, each once."""
-        return list(dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name)))
+        return list(
+            dict.fromkeys(self.own_name(name) for name in dimensions if self.has(name))
+        )
 
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
         """Returns the judge's score of the hybrid's ``dimension`` on [0, 1]; None if unscored."""
@@ -182,12 +197,16 @@ class Member:
         """Returns the options that the saved member needs and that its folder must not have."""
         if self.settings is None:
             return self.judge.load_options()
-        return {key: self.settings[key] for key in to_saved(self.settings, self.name)[1]}
+        return {
+            key: self.settings[key] for key in to_saved(self.settings, self.name)[1]
+        }
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
     """Loads the member of a config. Raises JudgeLoadError."""
-    judge = Judge.from_pretrained(config.path, revision=config.revision, **config.options)
+    judge = Judge.from_pretrained(
+        config.path, revision=config.revision, **config.options
+    )
     file = judge_file(config.path)
     settings = None if file is None else read_yaml(file) | dict(config.options)
     if settings is not None and settings.get("family") == "hybrid":  # saved as a folder
@@ -204,7 +223,9 @@ def load_member(
     ``device`` and ``dtype`` for every member with a model on this machine. Raises JudgeLoadError.
     """
     member_folder = folder / MEMBERS / name
-    if not _NAME.fullmatch(name) or not member_folder.resolve().is_relative_to(folder.resolve()):
+    if not _NAME.fullmatch(name) or not member_folder.resolve().is_relative_to(
+        folder.resolve()
+    ):
         raise JudgeLoadError(
             f"{folder}: the member {name!r} is a path or a link that leads out of the folder",
             hint="this folder was not written by medal-judges, or was changed",
@@ -222,7 +243,9 @@ def load_member(
         settings[key] = value
     where = f"member {name}"
     settings |= placed(settings, shared, where, strict=False)
-    return Member(name, judge_of_settings(settings, where), saved["dimensions"], settings)
+    return Member(
+        name, judge_of_settings(settings, where), saved["dimensions"], settings
+    )
 
 
 # -- settings in the folder of a hybrid --------------------------------------------------------
@@ -251,7 +274,9 @@ def to_saved(
     if "llm" in settings:
         llm = saved["llm"]
         if isinstance(llm, Mapping):
-            saved["llm"] = {key: value for key, value in llm.items() if key not in _MACHINE}
+            saved["llm"] = {
+                key: value for key, value in llm.items() if key not in _MACHINE
+            }
         if _foreign(saved["llm"]) is not None:
             needed["llm"] = _model_label(llm)
     for key in needed:
@@ -321,7 +346,9 @@ def _foreign_settings(
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields (path to the setting, value) of each setting that names a file."""
     paths = [(name,) for name in _FILES]
-    if settings.get("family") == "followup":  # elsewhere ``pool`` is a way to pool repeats
+    if (
+        settings.get("family") == "followup"
+    ):  # elsewhere ``pool`` is a way to pool repeats
         paths.append(("pool",))
     for path in (*paths, ("select", "prompt")):
         value: Any = settings
@@ -338,7 +365,11 @@ def _put(settings: dict[str, Any], path: tuple[str, ...], value: str) -> None:
 
 
 def _is_hub_id(value: str) -> bool:
-    return bool(_HUB_ID.fullmatch(value)) and ".." not in value and not Path(value).exists()
+    return (
+        bool(_HUB_ID.fullmatch(value))
+        and ".." not in value
+        and not Path(value).exists()
+    )
 
 
 def _foreign(llm: object) -> tuple[str, object] | None:

@@ -67,7 +67,9 @@ class MlpGrid(Config):
     setting.
     """
 
-    hidden: tuple[tuple[int, ...], ...] = Field(default=((64,), (16,), (64, 32)), min_length=1)
+    hidden: tuple[tuple[int, ...], ...] = Field(
+        default=((64,), (16,), (64, 32)), min_length=1
+    )
     alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
     epochs: tuple[int, ...] = Field(default=(100, 30), min_length=1)
     learning_rate: tuple[float, ...] = Field(default=(1e-3,), min_length=1)
@@ -161,9 +163,13 @@ class LinearConfig(TrainedConfig):
                     "user.NAME and assistant.NAME"
                 )
             if dot and self.reading == "answers":
-                raise ValueError(f"reading: answers has features of answers only, not {feature!r}")
+                raise ValueError(
+                    f"reading: answers has features of answers only, not {feature!r}"
+                )
         if unread := set(prior_features) - set(self.columns):
-            raise ValueError(f"prior_weights: {sorted(unread)[0]!r} is not one of the features")
+            raise ValueError(
+                f"prior_weights: {sorted(unread)[0]!r} is not one of the features"
+            )
         if self.prior_weights and not self.stretch:
             raise ValueError("prior_weights are for stretch: true")
         if self.reply and self.reading != "turns":
@@ -203,7 +209,11 @@ class LinearConfig(TrainedConfig):
     def compares_turns(self) -> bool:
         """Whether the vectors of the texts of turns are needed."""
         read = self.vectors and self.reading == "turns"
-        return read or self.reply is not None or bool(set(self.measures) & set(SIMILARITY_NAMES))
+        return (
+            read
+            or self.reply is not None
+            or bool(set(self.measures) & set(SIMILARITY_NAMES))
+        )
 
     @property
     def reads_base(self) -> bool:

@@ -22,7 +22,12 @@ from medal_judges.models.base.pretrained import (
     load_saved,
     positions_of,
 )
-from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.batching import (
+    SpecialTokens,
+    budget_batches,
+    pad_rows,
+    retry_on_oom,
+)
 from medal_judges.models.device import cast_weights, set_attention, torch_dtype
 from medal_judges.models.linear.config import LinearConfig, Pooling
 from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sums
@@ -58,20 +63,26 @@ class TextEncoder:
         self.marks = SpecialTokens(tokenizer)
         settings: Any = body.config
         self.width = int(settings.hidden_size)
-        self.window = min(config.max_tokens, positions_of(settings) or config.max_tokens)
+        self.window = min(
+            config.max_tokens, positions_of(settings) or config.max_tokens
+        )
         # Ids that the tokenizer puts before and after a single sequence.
         letter = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]
         starts = range(len(full) - len(letter) + 1)
         start = next((i for i in starts if full[i : i + len(letter)] == letter), None)
         self.prefix: list[int] = [] if start is None else list(full[:start])
-        self.suffix: list[int] = [] if start is None else list(full[start + len(letter) :])
+        self.suffix: list[int] = (
+            [] if start is None else list(full[start + len(letter) :])
+        )
         self.limit = self.window - len(self.prefix) - len(self.suffix)
         final_norm: Any = getattr(body, "norm", None)
         if config.depth is not None and final_norm is not None:
             final_norm.forward = _unchanged  # it is for the last layer
         named = settings.architectures or ()
-        self.causal = any("CausalLM" in name for name in named)  # no state depends on later turns
+        self.causal = any(
+            "CausalLM" in name for name in named
+        )  # no state depends on later turns
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
@@ -151,17 +162,25 @@ class TextEncoder:
         packing = self.pooling == "mean" and can_pack(self.body)
         flat: list[tuple[int, list[int]]] = []
         for row, pieces in enumerate(texts):
-            flat += [(row, piece) for piece in pieces if piece]  # empty: no text, and no marks
+            flat += [
+                (row, piece) for piece in pieces if piece
+            ]  # empty: no text, and no marks
         sums = torch.zeros(len(texts), self.width)
 
-        def vectors(batch: Sequence[tuple[int, list[int]]]) -> list[tuple[list[int], Tensor]]:
+        def vectors(
+            batch: Sequence[tuple[int, list[int]]],
+        ) -> list[tuple[list[int], Tensor]]:
             pieces = [piece for _, piece in batch]
-            totals = packed_sums(self.body, pieces) if packing else self._padded_sums(pieces)
+            totals = (
+                packed_sums(self.body, pieces) if packing else self._padded_sums(pieces)
+            )
             return [([row for row, _ in batch], totals)]
 
         if packing:
             budget = min(budget, PASS_TOKENS)
-        for batch in budget_batches(flat, lambda entry: len(entry[1]), budget, tight=not packing):
+        for batch in budget_batches(
+            flat, lambda entry: len(entry[1]), budget, tight=not packing
+        ):
             for rows, totals in retry_on_oom(vectors, batch):
                 sums.index_add_(0, torch.tensor(rows), totals)
         return functional.normalize(sums, dim=-1).numpy()
@@ -182,7 +201,9 @@ class TextEncoder:
     # -- a dialogue as one text ------------------------------------------------------------------
 
     @torch.inference_mode()
-    def in_context(self, text: str, spans: Sequence[tuple[int, int]]) -> tuple[Floats, bool]:
+    def in_context(
+        self, text: str, spans: Sequence[tuple[int, int]]
+    ) -> tuple[Floats, bool]:
         """Returns the mean token state [spans, width] of each span, and whether ``text`` was cut.
 
         A span is (start, end) in characters. The base reads the last tokens of ``text`` that fit
@@ -197,7 +218,9 @@ class TextEncoder:
         first, last = fitting.pop("offset_mapping")[0].T
         fitting = {key: value.to(self.body.device) for key, value in fitting.items()}
         states = self.body(**fitting).last_hidden_state[0].cpu().double()
-        inside = [(first < end) & (last > start) & (last > first) for start, end in spans]
+        inside = [
+            (first < end) & (last > start) & (last > first) for start, end in spans
+        ]
         shares = torch.stack(inside).double()
         shares = shares / shares.sum(dim=1, keepdim=True).clamp_min(1)
         means: Floats = (shares @ states).numpy()
@@ -218,7 +241,9 @@ def _check_base(config: LinearConfig, settings: PretrainedConfig) -> None:
     if config.depth is not None:
         layers = settings.num_hidden_layers
         if config.depth > layers:  # the library would draw the others at random
-            raise ConfigError(f"depth {config.depth}: {config.base} has {layers} layers")
+            raise ConfigError(
+                f"depth {config.depth}: {config.base} has {layers} layers"
+            )
         settings.num_hidden_layers = config.depth
         if getattr(settings, "layer_types", None):
             settings.layer_types = settings.layer_types[: config.depth]
@@ -242,9 +267,13 @@ def _pooling_of(path: str, revision: str | None) -> Pooling:
     try:
         settings = json.loads(Path(file).read_text(encoding="utf-8"))
     except ValueError as error:
-        raise JudgeLoadError(f"{file} is no JSON: {error}", hint="download it again") from error
+        raise JudgeLoadError(
+            f"{file} is no JSON: {error}", hint="download it again"
+        ) from error
     for pooling in get_args(Pooling):
-        if settings.get("pooling_mode") == pooling or settings.get(_POOLING_FIELDS[pooling]):
+        if settings.get("pooling_mode") == pooling or settings.get(
+            _POOLING_FIELDS[pooling]
+        ):
             chosen: Pooling = pooling
             return chosen
     raise ConfigError(

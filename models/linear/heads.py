@@ -62,7 +62,9 @@ class FittedHead:
         classes that were not in its training rows."""
         if len(self.classes) == 1:
             present = np.ones((len(columns), 1))
-        elif len(self.classes) == 2:  # scikit-learn has one logistic output for two classes
+        elif (
+            len(self.classes) == 2
+        ):  # scikit-learn has one logistic output for two classes
             second = expit(self.raw(columns))
             present = np.concatenate([1 - second, second], axis=1)
         else:
@@ -109,7 +111,11 @@ class FittedHead:
 
     @classmethod
     def of(
-        cls, name: str, record: Mapping[str, Any], tensors: Mapping[str, Floats], columns: int
+        cls,
+        name: str,
+        record: Mapping[str, Any],
+        tensors: Mapping[str, Floats],
+        columns: int,
     ) -> FittedHead:
         """Returns the head of a ``record`` and ``tensors``. Raises JudgeLoadError for shapes that
         do not fit, and KeyError for a missing array."""
@@ -128,7 +134,9 @@ class FittedHead:
             width = len(bias)
         user, assistant = record["averages"]
         classes = tuple(record["classes"])
-        return cls(record["kind"], tuple(layers), record["top"], classes, (user, assistant))
+        return cls(
+            record["kind"], tuple(layers), record["top"], classes, (user, assistant)
+        )
 
 
 def on_levels(probabilities: Floats, levels: int) -> Floats:

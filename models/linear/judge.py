@@ -17,7 +17,12 @@ import torch
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, isotonic_map, normal_bins
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import LearnedJudge, centred, learned_state, unit_of
+from medal_judges.models.base.learned import (
+    LearnedJudge,
+    centred,
+    learned_state,
+    unit_of,
+)
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
@@ -129,7 +134,9 @@ class LinearJudge(LearnedJudge):
             judge.heads[dimension.name] = FittedHead.line(
                 "logistic", sign * weights, sign * middle, (0.0, -sign * middle)
             )
-        judge.revision = content_hash([features, [head.record() for head in judge.heads.values()]])
+        judge.revision = content_hash(
+            [features, [head.record() for head in judge.heads.values()]]
+        )
         return judge
 
     # -- saving and loading ----------------------------------------------------------------------
@@ -155,7 +162,11 @@ class LinearJudge(LearnedJudge):
 
     @classmethod
     def load(
-        cls, folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
+        cls,
+        folder: Path,
+        *,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
     ) -> LinearJudge:
         """Loads the judge saved in ``folder``. A base that was not saved with it is loaded from its
         package, folder or hub id.
@@ -166,7 +177,9 @@ class LinearJudge(LearnedJudge):
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])
         if not config.reads_base and dtype != "fp32":
-            raise JudgeLoadError(f"a judge of features alone has no weights that could be {dtype}")
+            raise JudgeLoadError(
+                f"a judge of features alone has no weights that could be {dtype}"
+            )
         encoder = None
         if config.reads_base:
             from medal_judges.models.linear.encoder import TextEncoder
@@ -174,7 +187,9 @@ class LinearJudge(LearnedJudge):
             if config.save_base:
                 encoder = TextEncoder.load(folder / ENCODER_FOLDER, config)
             else:
-                require_base(folder, saved["base_hash"], config.base, config.base_revision)
+                require_base(
+                    folder, saved["base_hash"], config.base, config.base_revision
+                )
                 encoder = TextEncoder.create(config)
         state = learned_state(saved)
         judge = cls(config, encoder=encoder, device=device, dtype=dtype, **state)
@@ -202,7 +217,8 @@ class LinearJudge(LearnedJudge):
             setattr(reader.scale, name.removeprefix("scale."), arrays[name])
         columns = len(reader.is_vector)
         self.heads = {
-            name: FittedHead.of(name, record, arrays, columns) for name, record in records.items()
+            name: FittedHead.of(name, record, arrays, columns)
+            for name, record in records.items()
         }
         names = {dimension.name for dimension in self.dimensions}
         expected = set(shapes)
@@ -230,7 +246,9 @@ class LinearJudge(LearnedJudge):
     def signature(self) -> Signature:
         if self.reader.encoder is not None:
             return super().signature()
-        features = "+".join(feature.removeprefix("assistant.") for feature in self.config.features)
+        features = "+".join(
+            feature.removeprefix("assistant.") for feature in self.config.features
+        )
         return self.signed(revision=self.revision, base=features)
 
     # -- the hooks of Judge ----------------------------------------------------------------------
@@ -255,7 +273,11 @@ class LinearJudge(LearnedJudge):
         contributions: dict[str, Contributions] = {}
         details: dict[str, dict[str, Any]] = {}
         for name in dimensions:
-            dimension, head, fitted = self.dimension(name), self.heads[name], self.fitted(name)
+            dimension, head, fitted = (
+                self.dimension(name),
+                self.heads[name],
+                self.fitted(name),
+            )
             weights = self._weights(request, rows, dimension)
             columns = self.reader.pool(reading, rows, weights)[None]
             unit = float(self.units(name, columns)[0])
@@ -280,9 +302,13 @@ class LinearJudge(LearnedJudge):
 
     def units(self, name: str, columns: Floats) -> Floats:
         """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""
-        return self.heads[name].units(columns, self.config.decode, self.fitted(name).temperature)
+        return self.heads[name].units(
+            columns, self.config.decode, self.fitted(name).temperature
+        )
 
-    def _weights(self, request: ScoreRequest, rows: Floats, dimension: Dimension) -> Floats:
+    def _weights(
+        self, request: ScoreRequest, rows: Floats, dimension: Dimension
+    ) -> Floats:
         """Returns the weight of each turn in the columns that the dimension's head reads."""
         reading: TurnReading = request.payload
         if not self.config.each_answer or request.turn is not None:
@@ -302,22 +328,30 @@ class LinearJudge(LearnedJudge):
         fitted = self.fitted(dimension.name)
         if not fitted.others:
             return self.details_of(dimension.name, score or 0.0, raw)
-        reach = [fitted.moved(float(isotonic_map(unit, knots))) for knots in fitted.others]
+        reach = [
+            fitted.moved(float(isotonic_map(unit, knots))) for knots in fitted.others
+        ]
         interval = [dimension.from_unit(min(reach)), dimension.from_unit(max(reach))]
         return known_details(interval=interval, raw=raw)
 
-    def _distribution(self, dimension: Dimension, columns: Floats, chance: float) -> list[float]:
+    def _distribution(
+        self, dimension: Dimension, columns: Floats, chance: float
+    ) -> list[float]:
         """Returns the probability of each level; empty if there is none."""
         head, levels = self.heads[dimension.name], len(dimension.levels)
         if dimension.kind == "binary":  # the calibrated probability of label 1
             return [1 - chance, chance]
         if head.kind == "mlp_classifier" and levels > 1:
-            chances: list[float] = on_levels(head.probabilities(columns), levels)[0].tolist()
+            chances: list[float] = on_levels(head.probabilities(columns), levels)[
+                0
+            ].tolist()
             return chances
         spread = self.fitted(dimension.name).spread
         if levels < 2 or not spread:
             return []
-        bins: list[float] = normal_bins(torch.tensor([chance]), spread, levels)[0].double().tolist()
+        bins: list[float] = (
+            normal_bins(torch.tensor([chance]), spread, levels)[0].double().tolist()
+        )
         return bins
 
     def _contributions(
@@ -336,7 +370,9 @@ class LinearJudge(LearnedJudge):
         if head.kind == "ridge":
             factor, value = dimension.high - dimension.low, dimension.from_unit(output)
         slopes = head.layers[0][0][:, 0].reshape(len(self.reader.sides), -1)
-        blocks = np.zeros((2, slopes.shape[1]))  # of user turns, then of assistant turns
+        blocks = np.zeros(
+            (2, slopes.shape[1])
+        )  # of user turns, then of assistant turns
         blocks[list(self.reader.sides)] = slopes
         evidence = factor * weights * (rows * blocks[reading.roles]).sum(axis=1)
         means = factor * np.array(head.averages)[reading.roles]

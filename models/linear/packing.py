@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 PACKED = "medal_packed"
 # Bodies whose texts can be packed: each token's position is an argument, all layers see all tokens.
 PACKABLE = ("bert", "roberta", "xlm-roberta")
-PASS_TOKENS = 2048  # tokens of a packed row: they fit the cache of a core; 8,192 take 25% longer
+PASS_TOKENS = (
+    2048  # tokens of a packed row: they fit the cache of a core; 8,192 take 25% longer
+)
 
 
 def can_pack(body: PreTrainedModel) -> bool:
@@ -38,16 +40,22 @@ def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tenso
     """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids), which
     are sorted by length."""
     # (texts, their length) of each length; the pieces are sorted by it.
-    groups = [(len(list(lengths)), length) for length, lengths in groupby(map(len, pieces))]
+    groups = [
+        (len(list(lengths)), length) for length, lengths in groupby(map(len, pieces))
+    ]
     config: Any = body.config
     # RoBERTa's positions start after the padding's.
     first = 0 if config.model_type == "bert" else config.pad_token_id + 1
-    positions = [torch.arange(first, first + length).repeat(texts) for texts, length in groups]
+    positions = [
+        torch.arange(first, first + length).repeat(texts) for texts, length in groups
+    ]
     ids = torch.tensor([list(chain.from_iterable(pieces))])
     attention = config._attn_implementation
     config._attn_implementation = PACKED
     try:
-        output = body(input_ids=ids, position_ids=torch.cat(positions)[None], groups=groups)
+        output = body(
+            input_ids=ids, position_ids=torch.cat(positions)[None], groups=groups
+        )
     finally:
         config._attn_implementation = attention
     vectors: Tensor = output.last_hidden_state[0].float()
@@ -76,7 +84,10 @@ def packed_attention(
     split = (torch.split(part[0], lengths, dim=1) for part in (query, key, value))
     outputs = []
     for part, (texts, length) in zip(zip(*split, strict=True), groups, strict=True):
-        batched = [tensor.reshape(heads, texts, length, size).transpose(0, 1) for tensor in part]
+        batched = [
+            tensor.reshape(heads, texts, length, size).transpose(0, 1)
+            for tensor in part
+        ]
         attended = functional.scaled_dot_product_attention(*batched)
         outputs.append(attended.transpose(1, 2).reshape(1, texts * length, heads, size))
     return torch.cat(outputs, dim=1), None

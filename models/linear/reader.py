@@ -94,7 +94,9 @@ class TurnScale:
     @classmethod
     def neutral(cls, features: int, width: int) -> TurnScale:
         """Returns the scale that changes nothing."""
-        return cls(np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width)))
+        return cls(
+            np.zeros((2, features)), np.ones((2, features)), np.zeros((2, width))
+        )
 
     def tensors(self) -> dict[str, Floats]:
         """Returns the arrays that are saved; an empty one cannot be."""
@@ -147,7 +149,9 @@ class DialogueReader:
         for feature, value in values.items():
             for side, name in self.config.columns[feature]:
                 if side in self.sides:
-                    columns[start + self.sides.index(side) * block + names.index(name)] = value
+                    columns[
+                        start + self.sides.index(side) * block + names.index(name)
+                    ] = value
         return columns
 
     # -- what costs: features and vectors of turns -----------------------------------------------
@@ -255,7 +259,9 @@ class DialogueReader:
         pieces = map(self.encoder.pieces, self.encoder.token_ids(distinct))
         return dict(zip(distinct, pieces, strict=True))
 
-    def _embedded(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
+    def _embedded(
+        self, pieces: Mapping[str, Pieces], budget: int
+    ) -> dict[str, Vectors]:
         """Returns the vector of each text."""
         assert self.encoder is not None
         vectors = self.text_vectors
@@ -280,7 +286,9 @@ class DialogueReader:
         assert self.encoder is not None
         states: dict[int, TurnStates] = {}
         beginnings: dict[tuple[Turn, ...], Vectors] = {}
-        longest_first = sorted(range(len(dialogues)), key=lambda row: -len(dialogues[row].turns))
+        longest_first = sorted(
+            range(len(dialogues)), key=lambda row: -len(dialogues[row].turns)
+        )
         for row in longest_first:
             dialogue, start = dialogues[row], skipped[row]
             turns = dialogue.turns[start : dialogue.assistant_turns[-1] + 1]
@@ -302,7 +310,9 @@ class DialogueReader:
                     beginnings[turns[:end]] = turn_states[:end]
         return [states[row] for row in range(len(dialogues))]
 
-    def _first_that_fits(self, turns: Sequence[Turn], pieces: Mapping[str, Pieces]) -> int:
+    def _first_that_fits(
+        self, turns: Sequence[Turn], pieces: Mapping[str, Pieces]
+    ) -> int:
         """Returns the index of the oldest turn that is read: it and all later turns fit into the
         window. The last turn is always read.
         """
@@ -323,7 +333,9 @@ class DialogueReader:
         assert self.encoder is not None
         names = [turn.role.capitalize() for turn in turns] + ["User"]
         text, spans = "", []
-        for turn, name, next_name in zip(turns, names, islice(names, 1, None), strict=False):
+        for turn, name, next_name in zip(
+            turns, names, islice(names, 1, None), strict=False
+        ):
             begin = len(text) + len(name) + 1
             text += f"{name}: {self.encoder.marks.broken_up(turn.content)}\n"
             span = (begin, len(text) - 1)
@@ -340,18 +352,26 @@ class DialogueReader:
         model (in training); None uses the mean of both."""
         if self.reactions is None:
             return reading.measures
-        standardised = self.scale.standardised(reading.measures, reading.roles, self.config.limit)
-        reactions = self.reactions.columns(reading.texts, standardised, reading.roles, half)
+        standardised = self.scale.standardised(
+            reading.measures, reading.roles, self.config.limit
+        )
+        reactions = self.reactions.columns(
+            reading.texts, standardised, reading.roles, half
+        )
         return np.concatenate([reading.measures, reactions], axis=1)
 
     def rows(self, reading: TurnReading, half: int | None = None) -> Floats:
         """Returns the columns of each turn [T, F + W]: features, then its vector."""
         features = self.features(reading, half)
-        standardised = self.scale.standardised(features, reading.roles, self.config.limit)
+        standardised = self.scale.standardised(
+            features, reading.roles, self.config.limit
+        )
         vectors = reading.vectors - self.scale.centre[reading.roles]
         return np.concatenate([standardised, vectors], axis=1)
 
-    def pool(self, reading: TurnReading, rows: Floats, weights: Floats | None = None) -> Floats:
+    def pool(
+        self, reading: TurnReading, rows: Floats, weights: Floats | None = None
+    ) -> Floats:
         """Returns the columns of the dialogue [C]: the vector of its text, if it has one, then for
         each side the weighted sum of its ``rows``."""
         if weights is None:
@@ -370,4 +390,6 @@ def _tokens(pieces: Pieces) -> int:
 
 
 def _text(dialogue: Dialogue) -> str:
-    return "\n".join(f"{turn.role.capitalize()}: {turn.content}" for turn in dialogue.turns)
+    return "\n".join(
+        f"{turn.role.capitalize()}: {turn.content}" for turn in dialogue.turns
+    )

@@ -21,7 +21,9 @@ from torch.nn import functional
 from medal_judges.models.base.saving import require_same_keys
 from medal_judges.models.linear.config import ReplyConfig
 
-HALVES = 2  # each reply model learns from one half, and reads the other half in training
+HALVES = (
+    2  # each reply model learns from one half, and reads the other half in training
+)
 _SHARPNESS = 10.0  # of the contrast on user turns; the reply model learns its own
 _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a similar size
 
@@ -48,12 +50,16 @@ class ReplyModel(nn.Module):
             nn.init.zeros_(parameter)
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
-    def expect(self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor) -> Tensor:
+    def expect(
+        self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor
+    ) -> Tensor:
         """Returns the expected replies: unit vectors [..., H], from unit turn vectors [..., H] and
         features [..., F]."""
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
         inputs = [_VECTOR * turn, _VECTOR * before, *products, measures]
-        return functional.normalize(self.answer(turn) + self.context(torch.cat(inputs, -1)), dim=-1)
+        return functional.normalize(
+            self.answer(turn) + self.context(torch.cat(inputs, -1)), dim=-1
+        )
 
     def replies(self, vectors: Tensor) -> Tensor:
         """Returns turn vectors [..., H] mapped to the space of ``expect``."""
@@ -63,11 +69,16 @@ class ReplyModel(nn.Module):
         """Returns the log-mean likelihood of positive reactions minus that of negative reactions
         [...]."""
         sharpness = self.log_sharpness.exp()
-        return contrast(expected, self.replies(positive), self.replies(negative), sharpness)
+        return contrast(
+            expected, self.replies(positive), self.replies(negative), sharpness
+        )
 
 
 def contrast(
-    vectors: Tensor, positive: Tensor, negative: Tensor, sharpness: Tensor | float = _SHARPNESS
+    vectors: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    sharpness: Tensor | float = _SHARPNESS,
 ) -> Tensor:
     """Returns log mean exp(s cos) over ``positive`` [P, H] minus the same over ``negative`` [N,
     H]."""
@@ -106,7 +117,11 @@ class Reactions(nn.Module):
 
     @torch.inference_mode()
     def columns(
-        self, unit: np.ndarray, measures: np.ndarray, roles: np.ndarray, half: int | None
+        self,
+        unit: np.ndarray,
+        measures: np.ndarray,
+        roles: np.ndarray,
+        half: int | None,
     ) -> np.ndarray:
         """Returns the reaction and the expected reaction of each turn [T, 2], 0 for turns of the
         other side. ``half`` selects the reply model (in training); None uses the mean of both."""
@@ -119,7 +134,11 @@ class Reactions(nn.Module):
             replies = model.expect(*context, inputs)
             expected.append(model.contrast(replies, self.positive, self.negative))
         columns = torch.stack(
-            [contrast(vectors, self.positive, self.negative), torch.stack(expected).mean(0)], dim=-1
+            [
+                contrast(vectors, self.positive, self.negative),
+                torch.stack(expected).mean(0),
+            ],
+            dim=-1,
         ).numpy()
         columns[roles == 1, 0] = 0
         columns[roles == 0, 1] = 0
@@ -144,9 +163,14 @@ class Reactions(nn.Module):
     ) -> Reactions:
         """Returns the reactions saved as ``tensors`` in the file ``path``. Raises JudgeLoadError if
         they do not fit the settings."""
-        with torch.device("meta"):  # takes no memory for sizes that a wrong config asks for
+        with torch.device(
+            "meta"
+        ):  # takes no memory for sizes that a wrong config asks for
             made = cls(config, hidden, features)
         require_same_keys(made.tensors(), tensors, path)
-        state = {name.removeprefix("reply."): tensor.float() for name, tensor in tensors.items()}
+        state = {
+            name.removeprefix("reply."): tensor.float()
+            for name, tensor in tensors.items()
+        }
         made.load_state_dict(state, assign=True)
         return made.requires_grad_(False)

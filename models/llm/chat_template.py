@@ -66,7 +66,9 @@ class ChatTemplate:
         firsts = [tokenizer("a").input_ids[:1]]
         if self.source is not None:
             system = self._rendered([Message("system", _MARK), Message("user", "a")])
-            self.system = "native" if system is not None and _MARK in system else "folded"
+            self.system = (
+                "native" if system is not None and _MARK in system else "folded"
+            )
             neighbours = [Message("user", "a"), Message("user", "b")]
             self.alternates = self._rendered(neighbours) is None
             firsts.append(self._tokens(self._apply([Message("user", "a")]))[:1])
@@ -85,7 +87,9 @@ class ChatTemplate:
 
     # -- prompts --------------------------------------------------------------------------------
 
-    def prefix(self, messages: Sequence[Message], role: ChatRole, prefill: str = "") -> list[int]:
+    def prefix(
+        self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
+    ) -> list[int]:
         """Ids of everything before the next text of ``role``, ``prefill`` included.
 
         A final space belongs to the text: a tokenizer with a word-start piece would encode it as a
@@ -93,7 +97,9 @@ class ChatTemplate:
         """
         return self.encode(self.prefix_text(messages, role, prefill))
 
-    def prefix_text(self, messages: Sequence[Message], role: ChatRole, prefill: str = "") -> str:
+    def prefix_text(
+        self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
+    ) -> str:
         """The text of ``prefix``."""
         return self._around(tuple(messages), role, prefill.strip())[0]
 
@@ -125,7 +131,10 @@ class ChatTemplate:
         ids = joined(text)
         start = _common(self._head(head), ids)
         if c.score_eos:
-            with_end, special = joined(text + after), set(self.tokenizer.all_special_ids)
+            with_end, special = (
+                joined(text + after),
+                set(self.tokenizer.all_special_ids),
+            )
             length = _common(ids, with_end)
             ends = (i for i in range(length, len(with_end)) if with_end[i] in special)
             ids = with_end[: next(ends, length) + 1]
@@ -166,7 +175,9 @@ class ChatTemplate:
         for message in fitted:
             if joined and joined[-1].role == message.role:
                 before = joined.pop()
-                message = replace(before, content=f"{before.content}\n{message.content}")
+                message = replace(
+                    before, content=f"{before.content}\n{message.content}"
+                )
             joined.append(message)
         spoken = [i for i, message in enumerate(joined) if message.role != "system"]
         if spoken and joined[spoken[0]].role == "assistant":
@@ -199,7 +210,10 @@ class ChatTemplate:
     def _parted_uncached(self, head: str) -> tuple[list[int], str]:
         """(ids up to the last special token of ``head``, the rest of its text): tokenizers split a
         text there, so later text does not change the ids before."""
-        at = max((head.rfind(token) for token in self.tokenizer.all_special_tokens), default=0)
+        at = max(
+            (head.rfind(token) for token in self.tokenizer.all_special_tokens),
+            default=0,
+        )
         return ([], head) if at <= 0 else (self._encode(head[:at]), head[at:])
 
 
@@ -225,7 +239,9 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
 # to its own budget; then, after the end of the block, the answer. So a schema applies to the answer
 # alone, and a truncated thought still gets an answer.
 
-BUDGET = 4096  # tokens to think for a model that always thinks, unless llm.thinking is set
+BUDGET = (
+    4096  # tokens to think for a model that always thinks, unless llm.thinking is set
+)
 
 
 class Block(NamedTuple):
@@ -240,8 +256,12 @@ class Block(NamedTuple):
 
 _FINAL = "<|start|>assistant<|channel|>final<|message|>"
 BLOCKS = (
-    Block("<think>\n", "</think>", "\n\n", "</think>"),  # Qwen3, DeepSeek-R1, QwQ, SmolLM3, GLM
-    Block("<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|channel|>analysis"),  # gpt-oss
+    Block(
+        "<think>\n", "</think>", "\n\n", "</think>"
+    ),  # Qwen3, DeepSeek-R1, QwQ, SmolLM3, GLM
+    Block(
+        "<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|channel|>analysis"
+    ),  # gpt-oss
     Block("[THINK]", "[/THINK]", "", "[/THINK]"),  # Magistral
 )
 
@@ -279,15 +299,27 @@ class Thinking:
             text = text.removesuffix(self.block.stop) + self.block.opening
         return self.template.encode(text)
 
-    def thought(self, prompt: Sequence[int], ids: Sequence[int], prefill: str) -> list[int]:
+    def thought(
+        self, prompt: Sequence[int], ids: Sequence[int], prefill: str
+    ) -> list[int]:
         """``prompt``, the thinking ``ids``, the end of the block and the prefill."""
         closed = self.block.stop in self.template.tokenizer.decode(list(ids)[-16:])
         stop = [] if closed else self.tokens(self.block.stop)
-        return [*prompt, *ids, *stop, *self.tokens(self.block.after), *self.tokens(prefill.strip())]
+        return [
+            *prompt,
+            *ids,
+            *stop,
+            *self.tokens(self.block.after),
+            *self.tokens(prefill.strip()),
+        ]
 
     def tokens(self, text: str) -> list[int]:
         """The ids of ``text`` alone."""
-        ids: Any = self.template.tokenizer(text, add_special_tokens=False).input_ids if text else ()
+        ids: Any = (
+            self.template.tokenizer(text, add_special_tokens=False).input_ids
+            if text
+            else ()
+        )
         return list(ids)
 
 
@@ -296,7 +328,12 @@ class TokenModel(LanguageModel):
     think (see Thinking)."""
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, *, name: str, window: int, thinking: int | None
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        name: str,
+        window: int,
+        thinking: int | None,
     ) -> None:
         self.tokenizer, self.name, self.window = tokenizer, name, window
         self.template = ChatTemplate(tokenizer)
@@ -317,11 +354,17 @@ class TokenModel(LanguageModel):
         alternatives = {}
         # Ascending: if two tokens are spelled alike, the likelier one stays.
         for alternative in sorted(logprobs, key=logprobs.__getitem__):
-            alternatives[str(self.tokenizer.decode([alternative]))] = logprobs[alternative]
-        return TokenChoice(str(self.tokenizer.decode([token_id])), logprobs[token_id], alternatives)
+            alternatives[str(self.tokenizer.decode([alternative]))] = logprobs[
+                alternative
+            ]
+        return TokenChoice(
+            str(self.tokenizer.decode([token_id])), logprobs[token_id], alternatives
+        )
 
     @abstractmethod
-    def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
+    def _complete(
+        self, prompts: Prompts, requests: Sequence[ChatRequest]
+    ) -> list[Completion]:
         """The answer to each request, given its prompt."""
 
     @abstractmethod
@@ -371,9 +414,14 @@ class TokenModel(LanguageModel):
         the thinking)."""
         thinking, template = self.thinking, self.template
         if not thinking.budget:
-            return [(template.prefix(r.messages, "assistant", r.prefill), 0) for r in requests]
+            return [
+                (template.prefix(r.messages, "assistant", r.prefill), 0)
+                for r in requests
+            ]
         prompts = [thinking.prompt(request.messages) for request in requests]
-        closing = len(thinking.tokens(thinking.block.stop) + thinking.tokens(thinking.block.after))
+        closing = len(
+            thinking.tokens(thinking.block.stop) + thinking.tokens(thinking.block.after)
+        )
         thinking_requests = []  # for the budget, or the rest of the window
         for request, prompt in zip(requests, prompts, strict=True):
             room = self.window - len(prompt) - request.max_tokens - closing
@@ -382,15 +430,21 @@ class TokenModel(LanguageModel):
             thinking_requests.append(ChatRequest(request.messages, tokens, *sampling))
         fits = self._fitting(prompts, thinking_requests)
         written = self._write_until(
-            [prompts[i] for i in fits], [thinking_requests[i] for i in fits], thinking.block.stop
+            [prompts[i] for i in fits],
+            [thinking_requests[i] for i in fits],
+            thinking.block.stop,
         )
         ids_by_index = dict(zip(fits, written, strict=True))
         thoughts = []
         for i, request in enumerate(requests):
             ids = ids_by_index.get(i, ())
-            thoughts.append((thinking.thought(prompts[i], ids, request.prefill), len(ids)))
+            thoughts.append(
+                (thinking.thought(prompts[i], ids, request.prefill), len(ids))
+            )
         return thoughts
 
     def _fitting(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[int]:
         pairs = zip(prompts, requests, strict=True)
-        return [i for i, (p, r) in enumerate(pairs) if len(p) + r.max_tokens <= self.window]
+        return [
+            i for i, (p, r) in enumerate(pairs) if len(p) + r.max_tokens <= self.window
+        ]

@@ -20,7 +20,9 @@ from medal_judges.storage.files import ProcessLock
 
 WAIT = 0.01  # seconds between two looks at a limit of cost that is used up for now
 
-Count = Annotated[int, Field(strict=True, ge=0, le=10**12)]  # of tokens; more is no count
+Count = Annotated[
+    int, Field(strict=True, ge=0, le=10**12)
+]  # of tokens; more is no count
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -80,7 +82,9 @@ def spent(usages: Iterable[Usage]) -> dict[str, float]:
     """The sum of ``usages`` as ``Judgement.usage`` records it."""
     records = []
     for usage in usages:
-        records.append({"tokens": float(usage.input + usage.output)} | usage.to_record())
+        records.append(
+            {"tokens": float(usage.input + usage.output)} | usage.to_record()
+        )
     return total_usage(records)
 
 
@@ -96,7 +100,9 @@ class Price(Config):
         """Returns the price of ``usage`` in US dollars."""
         cached = self.input if self.cached is None else self.cached
         fresh = usage.input - usage.cached
-        return (fresh * self.input + usage.cached * cached + usage.output * self.output) / 1e6
+        return (
+            fresh * self.input + usage.cached * cached + usage.output * self.output
+        ) / 1e6
 
 
 class PriceFile(Config):
@@ -112,7 +118,10 @@ class PriceFile(Config):
     def find(self, model: str, base_url: str | None = None) -> Price | None:
         """Returns the price of ``model``. A dated version (``gpt-4.1-2025-04-14``) has the price of
         the longest matching name. None if no name matches or the server is not ``host``."""
-        if base_url is not None and self.host not in (None, urlsplit(base_url).hostname):
+        if base_url is not None and self.host not in (
+            None,
+            urlsplit(base_url).hostname,
+        ):
             return None
         # "gpt-4.1-mini" is no version of "gpt-4.1": a date has to follow.
         names = [n for n in self.models if model == n or model.startswith(f"{n}-20")]
@@ -175,7 +184,10 @@ class CostLimiter:
             )
         while True:
             with self._lock:
-                if self.limit is None or self.spent + self.at_stake + highest <= self.limit:
+                if (
+                    self.limit is None
+                    or self.spent + self.at_stake + highest <= self.limit
+                ):
                     self.at_stake += highest
                     self.under_way += 1
                     return

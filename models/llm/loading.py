@@ -56,14 +56,24 @@ from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)
-_BROKEN = (ValueError, KeyError, TypeError, RecursionError)  # what reading a wrong line raises
+_BROKEN = (
+    ValueError,
+    KeyError,
+    TypeError,
+    RecursionError,
+)  # what reading a wrong line raises
 
 
 def chat_key(model: str, request: ChatRequest) -> str:
     """Returns the cache key of an answer: ``model`` (see ``model_key``) and each field of the
     request."""
-    later = {"frequency_penalty", "unlimited"}  # answers cached before these fields stay valid
-    return _hash("chat", model, {k: v for k, v in asdict(request).items() if v or k not in later})
+    later = {
+        "frequency_penalty",
+        "unlimited",
+    }  # answers cached before these fields stay valid
+    return _hash(
+        "chat", model, {k: v for k, v in asdict(request).items() if v or k not in later}
+    )
 
 
 def model_key(model: LanguageModel) -> str:
@@ -101,7 +111,9 @@ class AnswerStore:
                     [key for key in dict.fromkeys(keys) if key in self._places]
                 )
         except OSError as error:
-            raise SourceError(f"{self.path}: cached answers cannot be read: {error}") from error
+            raise SourceError(
+                f"{self.path}: cached answers cannot be read: {error}"
+            ) from error
 
     def _read_new_lines(self) -> None:
         """Notes the keys of the lines that were appended since the last call."""
@@ -122,23 +134,30 @@ class AnswerStore:
                 stream.seek(start)
                 try:
                     record = json.loads(stream.read(length))
-                    answer = COMPLETION.validate_json(json.dumps(record["answer"]), strict=True)
+                    answer = COMPLETION.validate_json(
+                        json.dumps(record["answer"]), strict=True
+                    )
                     if record["key"] != key or answer.failed:
                         raise ValueError("not an answer to this request")
                     answers[key] = answer
                 except _BROKEN:
                     del self._places[key]
-                    logger.warning("%s: an unreadable answer is requested anew", self.path)
+                    logger.warning(
+                        "%s: an unreadable answer is requested anew", self.path
+                    )
         return answers
 
     def append(self, answers: Mapping[str, Completion]) -> None:
         """Write ``answers`` and wait until they are on disk. Raises SourceError."""
         try:
             self.journal.append(
-                {"key": key, "answer": asdict(answer)} for key, answer in answers.items()
+                {"key": key, "answer": asdict(answer)}
+                for key, answer in answers.items()
             )
         except OSError as error:
-            raise SourceError(f"{self.path}: an answer cannot be cached: {error}") from error
+            raise SourceError(
+                f"{self.path}: an answer cannot be cached: {error}"
+            ) from error
         except RecordError as error:  # half a surrogate pair
             logger.warning("%s: an answer is not cached: %s", self.path, error)
 
@@ -156,7 +175,10 @@ class CachedModel(Wrapper):
         key = model_key(inner)
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
         folder = folder or cache_folder() / "answers"
-        self.store, self.counts = AnswerStore(folder / f"{label}-{key[:12]}.jsonl"), Counter[str]()
+        self.store, self.counts = (
+            AnswerStore(folder / f"{label}-{key[:12]}.jsonl"),
+            Counter[str](),
+        )
         self._lock = ProcessLock()
         self._own_key, self._served_key = key, ""
 
@@ -170,7 +192,9 @@ class CachedModel(Wrapper):
                     identity = self.inner.served_identity()
                 except MedalError as error:
                     logger.warning("%s; cached answers may not be found", error.message)
-                self._served_key = _hash(self._own_key, identity) if identity else self._own_key
+                self._served_key = (
+                    _hash(self._own_key, identity) if identity else self._own_key
+                )
             return self._served_key
 
     def answer_counts(self) -> Counter[str]:
@@ -227,7 +251,11 @@ class CountingModel(Wrapper):
         """Reports cached answers, and failures for the other requests."""
         for index, request in enumerate(requests):
             key = chat_key(self.key, request)
-            cached = self.inner.cached(request) if isinstance(self.inner, CachedModel) else None
+            cached = (
+                self.inner.cached(request)
+                if isinstance(self.inner, CachedModel)
+                else None
+            )
             if cached is not None:
                 self.cached_keys.add(key)
             else:
@@ -241,9 +269,13 @@ class CountingModel(Wrapper):
         if not self.likelihoods:
             raise ConfigError(f"{self.name} does not return log-probabilities")
         for continuation in chain.from_iterable(groups):
-            turn = Message(continuation.role, f"{continuation.prefill} {continuation.text}")
+            turn = Message(
+                continuation.role, f"{continuation.prefill} {continuation.text}"
+            )
             self.continuations += 1
-            self.continuation_tokens += self.inner.count_tokens([*continuation.messages, turn])
+            self.continuation_tokens += self.inner.count_tokens(
+                [*continuation.messages, turn]
+            )
         placeholder = Likelihood((-1.0,), -1.0 if joint else None)
         return [[placeholder] * len(group) for group in groups]
 
@@ -265,7 +297,9 @@ def counting_model(setting: object, *, likelihoods: bool = True) -> CountingMode
             return CountingModel(load_llm(config), likelihoods=likelihoods)
     from medal_judges.models.llm.server.model import RemoteModel
 
-    bound = RemoteModel(config if isinstance(config, OpenAILLM) else OpenAILLM(model=config.model))
+    bound = RemoteModel(
+        config if isinstance(config, OpenAILLM) else OpenAILLM(model=config.model)
+    )
     return CountingModel(bound, likelihoods=likelihoods)
 
 
@@ -277,7 +311,9 @@ _IN_USE: WeakValueDictionary[str, LanguageModel] = WeakValueDictionary()
 _LOADING = ProcessLock()
 
 
-def load_llm(setting: str | Mapping[str, object] | LLMConfig | LanguageModel) -> LanguageModel:
+def load_llm(
+    setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
+) -> LanguageModel:
     """Loads the model that ``setting`` names, see llm_config. A model of this machine that is in
     use is not loaded twice. Raises ConfigError for a wrong setting or if the model does not
     load."""

@@ -31,7 +31,11 @@ Logprob = Annotated[float, Field(le=1e-3)]
 
 # How llguidance's grammars write an object: with free white space a small model may write blanks
 # without end.
-JSON_LAYOUT: Any = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+JSON_LAYOUT: Any = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +110,9 @@ class Completion:
         return replace(self, usage=replace(self.usage, **changes))
 
 
-def failed(reason: str, usage: Usage | None = None, *, transient: bool = False) -> Completion:
+def failed(
+    reason: str, usage: Usage | None = None, *, transient: bool = False
+) -> Completion:
     """A completion without an answer."""
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
 
@@ -233,7 +239,9 @@ class LanguageModel(ABC):
         is sent."""
         total = likelihoods or Usage()
         for request in requests:
-            total += Usage(self.count_tokens(request.messages), output=request.max_tokens)
+            total += Usage(
+                self.count_tokens(request.messages), output=request.max_tokens
+            )
         return CostEstimate(len(requests), input=total.input, output=total.output)
 
     def answer_counts(self) -> Counter[str]:
@@ -295,7 +303,8 @@ class Wrapper(LanguageModel):
 
 
 def collect(
-    chat_each: Callable[[Sequence[ChatRequest], OnAnswer], None], requests: Sequence[ChatRequest]
+    chat_each: Callable[[Sequence[ChatRequest], OnAnswer], None],
+    requests: Sequence[ChatRequest],
 ) -> list[Completion]:
     """Returns the answers of ``chat_each`` in order; a missing answer is a failure."""
     answers: dict[int, Completion] = {}
@@ -318,7 +327,9 @@ def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
-    return Usage(input=prompt + sum(len(likelihood.logprobs) for likelihood in likelihoods))
+    return Usage(
+        input=prompt + sum(len(likelihood.logprobs) for likelihood in likelihoods)
+    )
 
 
 def scored_by_owner(
@@ -372,7 +383,9 @@ def first_turn_that_fits(
     """Smallest index from which ``messages`` take at most ``prompt_budget`` tokens; the last
     message stays even if it is too long."""
     last = max(0, len(messages) - 1)
-    return oldest_kept(last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget)
+    return oldest_kept(
+        last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget
+    )
 
 
 def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
@@ -405,4 +418,6 @@ def tokens_above(text: str) -> int:
 
 def prompt_tokens_above(messages: Sequence[Message]) -> int:
     """The same for a whole chat."""
-    return AROUND_PROMPT + sum(AROUND_MESSAGE + tokens_above(m.content) for m in messages)
+    return AROUND_PROMPT + sum(
+        AROUND_MESSAGE + tokens_above(m.content) for m in messages
+    )

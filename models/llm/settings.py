@@ -132,7 +132,9 @@ def llm_config(setting: object) -> LLMConfig:
     settings = dict(setting) if isinstance(setting, Mapping) else {"model": setting}
     name = settings.get("model")
     if not isinstance(name, str) or not name:
-        raise ConfigError("llm: no model named", hint="llm: {backend: openai, model: NAME}")
+        raise ConfigError(
+            "llm: no model named", hint="llm: {backend: openai, model: NAME}"
+        )
     if settings.get("backend") is None:
         backend, colon, model = name.partition(":")
         settings["backend"] = "transformers"
@@ -158,7 +160,9 @@ def llm_config(setting: object) -> LLMConfig:
 LLMConfig = Annotated[
     TransformersLLM | VllmLLM | OpenAILLM,
     Field(discriminator="backend"),
-    BeforeValidator(lambda v: v if v is None or isinstance(v, LanguageModel) else llm_config(v)),
+    BeforeValidator(
+        lambda v: v if v is None or isinstance(v, LanguageModel) else llm_config(v)
+    ),
 ]
 # The same for a judge, which in Python may also take a loaded model.
 LLMSetting = LLMConfig | InstanceOf[LanguageModel]

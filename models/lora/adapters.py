@@ -78,7 +78,9 @@ class LoraConfig(HeadedConfig):
     @model_validator(mode="after")
     def _settings_apply(self) -> LoraConfig:
         if self.head == "generative" and self.heads:
-            raise ValueError("heads are for head: scoring; a generative judge writes its numbers")
+            raise ValueError(
+                "heads are for head: scoring; a generative judge writes its numbers"
+            )
         return self
 
 
@@ -114,13 +116,17 @@ def load_adapted(
         state = read_weights(path)
         ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
         if ranks != {config.rank}:  # before adapters of any size are created
-            raise JudgeLoadError(f"{path}: adapters of rank {sorted(ranks)}, not {config.rank}")
+            raise JudgeLoadError(
+                f"{path}: adapters of rank {sorted(ranks)}, not {config.rank}"
+            )
     model, tokenizer = _load_base(config, device, labels, dtype)
     if saved is not None:
         tokenizer = _saved_tokenizer(saved, tokenizer, config.base)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model.config.pad_token_id = tokenizer.pad_token_id  # by which a head finds the last token
+    model.config.pad_token_id = (
+        tokenizer.pad_token_id
+    )  # by which a head finds the last token
     from peft import (
         get_peft_model,
         get_peft_model_state_dict,
@@ -158,12 +164,18 @@ def network_with(
     """
     network, _ = load_adapted(config, device, labels=labels)
     marks = ("lora_", "modules_to_save")
-    learned = {name: value for name, value in state.items() if any(map(name.__contains__, marks))}
+    learned = {
+        name: value
+        for name, value in state.items()
+        if any(map(name.__contains__, marks))
+    }
     network.load_state_dict(learned, strict=False)
     return network
 
 
-def placed(network: Any, config: LoraConfig, device: str | torch.device | None, dtype: str) -> Any:
+def placed(
+    network: Any, config: LoraConfig, device: str | torch.device | None, dtype: str
+) -> Any:
     """Returns the ``network`` on ``device`` in ``dtype``.
 
     A quantised network keeps its device and its dtype.
@@ -192,7 +204,9 @@ def _load_base(
     options: dict[str, Any] = {}
     if config.quantize is not None:
         if find_spec("bitsandbytes") is None:
-            raise MissingExtraError("bitsandbytes", "qlora", f"quantize: {config.quantize}")
+            raise MissingExtraError(
+                "bitsandbytes", "qlora", f"quantize: {config.quantize}"
+            )
         settings: dict[str, Any] = {"load_in_8bit": True}
         if config.quantize == "nf4":
             settings = {
@@ -240,7 +254,9 @@ def _peft_config(config: LoraConfig) -> Any:
     from peft import LoraConfig as PeftConfig
 
     scoring = config.head == "scoring"
-    targets = config.targets if isinstance(config.targets, str) else list(config.targets)
+    targets = (
+        config.targets if isinstance(config.targets, str) else list(config.targets)
+    )
     return PeftConfig(
         r=config.rank,
         lora_alpha=config.alpha,  # type: ignore[arg-type]
@@ -260,14 +276,18 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
     The saved name of the base is one that works on other machines (see hub_name).
     """
     tokenizer.save_pretrained(folder)
-    model.save_pretrained(str(folder), safe_serialization=True, save_embedding_layers=False)
+    model.save_pretrained(
+        str(folder), safe_serialization=True, save_embedding_layers=False
+    )
     path = folder / ADAPTER_CONFIG
     settings = json.loads(path.read_text(encoding="utf-8"))
     settings |= {
         "base_model_name_or_path": hub_name(config.base),
         "revision": config.base_revision,
     }
-    path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8"
+    )
     (folder / "README.md").unlink(missing_ok=True)  # PEFT's card; ours is written later
 
 

@@ -71,11 +71,17 @@ class GenerativeLoraJudge(PromptedJudge):
         body: Any = getattr(network, "get_base_model", lambda: network)()
         # ``weights`` can be any text: the judge's revision is a hash of its files.
         model = LocalModel(
-            body, tokenizer, name=config.base.replace(":", "/"), thinking=0, weights="adapted"
+            body,
+            tokenizer,
+            name=config.base.replace(":", "/"),
+            thinking=0,
+            weights="adapted",
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
-        self.template.prefix([Message("user", "?")], "assistant")  # a broken template fails now
+        self.template.prefix(
+            [Message("user", "?")], "assistant"
+        )  # a broken template fails now
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
@@ -104,7 +110,9 @@ class GenerativeLoraJudge(PromptedJudge):
         kind = "fp32" if dtype == torch.float32 else MIXED
         judge = cls(*adapted, config, prompted, device=device, dtype=kind)
         mask = GrammarMask(judge.tokenizer, [{"type": "object"}])
-        mask(torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer)))  # not after the training
+        mask(
+            torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer))
+        )  # not after the training
         return judge
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
@@ -114,7 +122,12 @@ class GenerativeLoraJudge(PromptedJudge):
     def with_network(self, network: Any, dtype: str) -> GenerativeLoraJudge:
         """Returns the judge with the trained network, in ``dtype``."""
         return type(self)(
-            network, self.tokenizer, self.lora, self.prompted, device=self.device, dtype=dtype
+            network,
+            self.tokenizer,
+            self.lora,
+            self.prompted,
+            device=self.device,
+            dtype=dtype,
         )
 
     def to_scale(self) -> None:
@@ -132,7 +145,11 @@ class GenerativeLoraJudge(PromptedJudge):
         for name, content in texts.items():
             text = yaml.safe_dump(content, allow_unicode=True, sort_keys=False)
             (folder / name).write_text(text, encoding="utf-8")
-        settings = {"name": self.name, "lora": self.lora.model_dump(), "facts": self.facts}
+        settings = {
+            "name": self.name,
+            "lora": self.lora.model_dump(),
+            "facts": self.facts,
+        }
         write_config(folder, self, settings | {"calibration": {}})
 
     def signature(self) -> Signature:
@@ -168,11 +185,18 @@ class GenerativeLoraJudge(PromptedJudge):
         """
         messages = self.messages(request, question)
         text = self.answer(question, units, comments)
-        sequence = self.template.sequence(Continuation(messages, text, role="assistant"))
-        return list(sequence.ids[: sequence.start]), list(sequence.ids[sequence.start :])
+        sequence = self.template.sequence(
+            Continuation(messages, text, role="assistant")
+        )
+        return list(sequence.ids[: sequence.start]), list(
+            sequence.ids[sequence.start :]
+        )
 
     def answer(
-        self, question: PromptQuestion, units: Mapping[str, float], comments: Mapping[str, str]
+        self,
+        question: PromptQuestion,
+        units: Mapping[str, float],
+        comments: Mapping[str, str],
     ) -> str:
         """Returns the JSON text of an answer, in the form that the prompt's grammar prescribes."""
         builder = self.builder(None)
@@ -192,7 +216,11 @@ class GenerativeLoraJudge(PromptedJudge):
 
 
 def prompted_config(
-    config: LoraConfig, name: str, rubric: str, prompt: str, dimensions: Sequence[Dimension]
+    config: LoraConfig,
+    name: str,
+    rubric: str,
+    prompt: str,
+    dimensions: Sequence[Dimension],
 ) -> PromptedConfig:
     """Returns the settings of the prompted judge that asks the adapted model."""
     load_prompt(prompt)  # a wrong name fails before weights are read

@@ -76,10 +76,14 @@ class LoraJudge(SequenceJudge):
         labels = classifier_settings(heads)
         model, tokenizer = load_adapted(config, device, labels=labels, dtype=dtype)
         kind = "fp32" if dtype == torch.float32 else MIXED
-        return cls(model, tokenizer, config, heads, name=name, device=device, dtype=kind)
+        return cls(
+            model, tokenizer, config, heads, name=name, device=device, dtype=kind
+        )
 
     def signature(self) -> Signature:
-        return replace(super().signature(), revision=with_base(self.revision, self.config))
+        return replace(
+            super().signature(), revision=with_base(self.revision, self.config)
+        )
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
         labels = classifier_settings(self.heads)
@@ -99,20 +103,35 @@ class LoraJudge(SequenceJudge):
         config, state = LoraConfig(**saved["lora"]), learned_state(saved)
         dimensions = state.pop("dimensions")
         if config.head == "generative":
-            from medal_judges.models.lora.generative import GenerativeLoraJudge, prompted_config
+            from medal_judges.models.lora.generative import (
+                GenerativeLoraJudge,
+                prompted_config,
+            )
 
             model, tokenizer = load_adapted(config, device, folder)
             rubric, prompt = str(folder / RUBRIC), str(folder / PROMPT)
-            prompted = prompted_config(config, state["name"], rubric, prompt, dimensions)
+            prompted = prompted_config(
+                config, state["name"], rubric, prompt, dimensions
+            )
             facts = state["facts"]
             return GenerativeLoraJudge(
-                model, tokenizer, config, prompted, facts=facts, device=device, dtype=dtype
+                model,
+                tokenizer,
+                config,
+                prompted,
+                facts=facts,
+                device=device,
+                dtype=dtype,
             )
         heads = output_heads(dimensions, config.heads)
         labels = classifier_settings(heads)
         model, tokenizer = load_adapted(config, device, folder, labels=labels)
-        judge = LoraJudge(model, tokenizer, config, heads, device=device, dtype=dtype, **state)
-        judge.render([Dialogue("", (Turn("user", "?"),))])  # a broken template fails now
+        judge = LoraJudge(
+            model, tokenizer, config, heads, device=device, dtype=dtype, **state
+        )
+        judge.render(
+            [Dialogue("", (Turn("user", "?"),))]
+        )  # a broken template fails now
         return judge
 
     # -- the text of a dialogue --------------------------------------------------------------------

@@ -25,8 +25,24 @@ Step = Literal["schema", "json", "line", "again"]
 
 MOST_CHARACTERS = 100_000  # of an answer; a longer one is not read
 LABELS = (  # of a score line, with one dimension, instead of its name
-    *("score", "rating", "final score", "final rating", "overall score", "overall rating"),
-    *("puntuación", "bewertung", "note", "pontuação", "avaliação", "评分", "分数", "得分"),
+    *(
+        "score",
+        "rating",
+        "final score",
+        "final rating",
+        "overall score",
+        "overall rating",
+    ),
+    *(
+        "puntuación",
+        "bewertung",
+        "note",
+        "pontuação",
+        "avaliação",
+        "评分",
+        "分数",
+        "得分",
+    ),
 )
 _NUMBER = r"-?\d{1,6}(?:\.\d{1,2})?"
 _PLAIN_NUMBER = re.compile(_NUMBER, re.ASCII)
@@ -39,9 +55,13 @@ _BLOCK = r"(?:think(?:ing)?|thought|reasoning)"
 _OPEN = re.compile(rf"\s*[<\[]({_BLOCK})[>\]]", re.IGNORECASE)
 _CLOSE = re.compile(rf"[<\[]/({_BLOCK})[>\]]", re.IGNORECASE)
 # The end of a block that the prompt itself opened, as chat templates do: a line of its own.
-_CLOSE_ALONE = re.compile(rf"^[ \t]{{0,4}}</{_BLOCK}>[ \t]{{0,4}}$", re.IGNORECASE | re.MULTILINE)
+_CLOSE_ALONE = re.compile(
+    rf"^[ \t]{{0,4}}</{_BLOCK}>[ \t]{{0,4}}$", re.IGNORECASE | re.MULTILINE
+)
 _RESULT = "[RESULT]"
-_SHORTEST_COPY = 12  # characters of a line that repeats a turn; anybody writes shorter ones
+_SHORTEST_COPY = (
+    12  # characters of a line that repeats a turn; anybody writes shorter ones
+)
 
 
 class AnswerShape(Config):
@@ -101,7 +121,9 @@ def read_answers(
     else:
         json_answer = find_json(text)
         if json_answer is None and completion.enforced and was_cut:
-            json_answer = JsonAnswer(_complete_entries(text), text, text.find("{"), len(text))
+            json_answer = JsonAnswer(
+                _complete_entries(text), text, text.find("{"), len(text)
+            )
         if json_answer is None:
             answers = _read_prose(text, fields, shape, material)
         elif json_answer.is_fenced and _is_copy(json_answer.source, material):
@@ -110,7 +132,9 @@ def read_answers(
             is_schema = completion.enforced and not json_answer.is_fenced
             step: Step = "schema" if is_schema else "json"
             is_only = len(fields) == 1
-            answers = {f.name: _from_json(json_answer, f, shape, step, is_only) for f in fields}
+            answers = {
+                f.name: _from_json(json_answer, f, shape, step, is_only) for f in fields
+            }
     if was_cut:
         for name, answer in answers.items():
             if answer.value is None:
@@ -150,11 +174,15 @@ def find_json(text: str) -> JsonAnswer | None:
         if fence is not None:
             source, begin = fence[1], begin + fence.start(1)
         try:
-            value = json.loads(source, object_pairs_hook=_object, parse_constant=_refuse)
+            value = json.loads(
+                source, object_pairs_hook=_object, parse_constant=_refuse
+            )
         except (ValueError, RecursionError):
             continue
         begin = _skip(text, begin)
-        return JsonAnswer(value, text, begin, begin + len(source.strip()), fence is not None)
+        return JsonAnswer(
+            value, text, begin, begin + len(source.strip()), fence is not None
+        )
     return None
 
 
@@ -212,13 +240,19 @@ def _skip(text: str, position: int) -> int:
 
 
 def _from_json(
-    json_answer: JsonAnswer, field: AnswerField, shape: AnswerShape, step: Step, is_only: bool
+    json_answer: JsonAnswer,
+    field: AnswerField,
+    shape: AnswerShape,
+    step: Step,
+    is_only: bool,
 ) -> Answer:
     """Reads the score for ``field``, the only dimension if ``is_only``, from a JSON answer."""
     value = json_answer.value
     if not isinstance(value, dict):
         if is_only and _is_number(value):
-            return _scored(value, field, step, None, (json_answer.begin, json_answer.end))
+            return _scored(
+                value, field, step, None, (json_answer.begin, json_answer.end)
+            )
         return Answer(reason=f"a JSON answer without the key {field.key!r}")
     names = [field.key, field.label, field.name]
     if is_only:
@@ -233,7 +267,9 @@ def _from_json(
     path, holder = [first_key], value
     if isinstance(number, dict):
         if shape.score not in number:
-            return Answer(reason=f"no {shape.score!r} under {first_key!r} in the JSON answer")
+            return Answer(
+                reason=f"no {shape.score!r} under {first_key!r} in the JSON answer"
+            )
         path, holder, number = [first_key, shape.score], number, number[shape.score]
     comment = holder.get(shape.comment)
     comment = (comment.strip() or None) if isinstance(comment, str) else None
@@ -242,7 +278,9 @@ def _from_json(
     if isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
         return _scored(float(number), field, step, comment, None)
     if not _is_number(number):
-        return Answer(reason=f"{shown(str(number))} instead of a number", comment=comment)
+        return Answer(
+            reason=f"{shown(str(number))} instead of a number", comment=comment
+        )
     span = _locate(json_answer.text, json_answer.begin, path)
     return _scored(number, field, step, comment, span)
 
@@ -259,7 +297,10 @@ def _normal_key(key: str) -> str:
 
 
 def _read_prose(
-    completion: str, fields: Sequence[AnswerField], shape: AnswerShape, material: Sequence[str]
+    completion: str,
+    fields: Sequence[AnswerField],
+    shape: AnswerShape,
+    material: Sequence[str],
 ) -> dict[str, Answer]:
     """Reads the score lines of an answer that is not JSON."""
     spoken = after_thinking(completion)
@@ -279,7 +320,9 @@ def _read_prose(
         feedback = feedback.strip().removeprefix("Feedback:").strip()
     answers: dict[str, Answer] = {}
     for field in fields:
-        line, answer = _read_line(completion, begin, field, shape, is_only=len(fields) == 1)
+        line, answer = _read_line(
+            completion, begin, field, shape, is_only=len(fields) == 1
+        )
         if feedback is not None:
             answer = replace(answer, comment=feedback)
         if answer.value is not None and _is_copy(line, material):
@@ -303,23 +346,34 @@ def _score_line(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[s
 
 
 def _read_line(
-    completion: str, begin: int, field: AnswerField, shape: AnswerShape, *, is_only: bool
+    completion: str,
+    begin: int,
+    field: AnswerField,
+    shape: AnswerShape,
+    *,
+    is_only: bool,
 ) -> tuple[str, Answer]:
     """Returns (the score line for ``field`` after ``begin``, its Answer). If it is the only
     dimension (``is_only``), the line has to be the one that ``shape`` names, and its label may be
     missing or one of LABELS."""
     text = completion[begin:]
-    names = tuple(name.replace("_", " ") for name in (field.key, field.label, field.name))
+    names = tuple(
+        name.replace("_", " ") for name in (field.key, field.label, field.name)
+    )
     pattern = _score_line((*names, *LABELS) if is_only else names, is_only)
     lines = [line for line in _LINE.finditer(completion, begin) if line[0].strip()]
-    matches = list(filter(None, (pattern.fullmatch(completion, *line.span()) for line in lines)))
+    matches = list(
+        filter(None, (pattern.fullmatch(completion, *line.span()) for line in lines))
+    )
     if len({match["number"] for match in matches}) > 1:
         return "", Answer(reason=f"several score lines that differ in {shown(text)}")
     if is_only and shape.line != "any":
         matches = [match for match in matches if match.start() == lines[-1].start()]
     if not matches:
         line_name = f"as {shape.line} line" if is_only else f"for {field.label!r}"
-        return "", Answer(reason=f"no score line {line_name} in the answer {shown(text)}")
+        return "", Answer(
+            reason=f"no score line {line_name} in the answer {shown(text)}"
+        )
     match = matches[-1]
     top = match["top"]
     if top and (field.binary or float(top) != field.scale[1]):

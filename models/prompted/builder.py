@@ -32,18 +32,28 @@ from medal_judges.models.prompted.prompt import (
     fill,
     transcript,
 )
-from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, Turn, language_name
+from medal_judges.records.dialogue import (
+    UNKNOWN_LANGUAGE,
+    Dialogue,
+    Turn,
+    language_name,
+)
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
-OVERALL, FIVE_LEVELS = "overall", (1, 5)  # the dimension that prompts explain by its levels
+OVERALL, FIVE_LEVELS = (
+    "overall",
+    (1, 5),
+)  # the dimension that prompts explain by its levels
 PREFILL = "prefill"  # the part that an answer begins with
 # Further values for a dimension's placeholders, which override the builder's own.
 DimensionValues = Callable[[Dimension, Aspect], Mapping[str, str | None]]
 
 
-Context = Literal["full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"]
+Context = Literal[
+    "full", "last_40", "first_40", "first_20_last_20", "summary_50", "summary_150"
+]
 _SHARES: dict[str, tuple[float, float]] = {
     "last_40": (0.0, 0.4),
     "first_40": (0.4, 0.0),
@@ -99,14 +109,21 @@ class PromptBuilder:
         values: DimensionValues | None = None,
         fence: str | None = None,
     ) -> None:
-        self.resolved, self.role, self.fence, self.more_values = resolved, role, fence, values
+        self.resolved, self.role, self.fence, self.more_values = (
+            resolved,
+            role,
+            fence,
+            values,
+        )
         self.examples, self.excerpt, self.seed = tuple(examples), excerpt, seed
         self.names = {"user": resolved.user, "assistant": resolved.assistant}
         # Whether a judged turn has a placeholder of its own; else it ends the dialogue.
         self.response_apart = "{response}" in resolved.template(resolved.layout.turn)
         if role not in (None, "none") and role not in resolved.roles:
             roles = ", ".join([*resolved.roles, "none"])
-            raise ConfigError(f"the prompt has no role {role!r}", hint=f"it has: {roles}")
+            raise ConfigError(
+                f"the prompt has no role {role!r}", hint=f"it has: {roles}"
+            )
         fields = [self._field(dimension) for dimension in dimensions]
         pairs = zip(dimensions, fields, strict=True)
         self.questions = tuple(PromptQuestion((d,), (field,)) for d, field in pairs)
@@ -123,7 +140,9 @@ class PromptBuilder:
         aspect = self.aspect(dimension)
         name, scale = dimension.name, self.scale(dimension)
         label = aspect.label or name.replace("_", " ")
-        return AnswerField(name, aspect.key or name, label, scale, dimension.kind == "binary")
+        return AnswerField(
+            name, aspect.key or name, label, scale, dimension.kind == "binary"
+        )
 
     def aspect(self, dimension: Dimension) -> Aspect:
         """Returns the prompt's texts about ``dimension``."""
@@ -136,7 +155,9 @@ class PromptBuilder:
     def is_whole(self, dimension: Dimension) -> bool:
         """Whether the prompt requests whole numbers."""
         aspect = self.aspect(dimension)
-        return aspect.whole and (dimension.kind != "continuous" or aspect.scale is not None)
+        return aspect.whole and (
+            dimension.kind != "continuous" or aspect.scale is not None
+        )
 
     def to_dimension(self, value: float | None, dimension: Dimension) -> float | None:
         """Maps ``value`` from the requested scale to the dimension's scale (ORALIS, Equation 1)."""
@@ -167,14 +188,20 @@ class PromptBuilder:
             "language": language_name(view.lang),
         }
         if view.response:
-            values["response"] = _response_text(view.response, fence=self.fence is not None)
+            values["response"] = _response_text(
+                view.response, fence=self.fence is not None
+            )
         if self.resolved.examples and self.examples:
             values["examples"] = self._examples(question, view.id)
-        user = Message("user", self.resolved.text(self._part_names(question, names), values))
+        user = Message(
+            "user", self.resolved.text(self._part_names(question, names), values)
+        )
         system = self.resolved.text(layout.system, values)
         return (Message("system", system), user) if system else (user,)
 
-    def _part_names(self, question: PromptQuestion, names: Sequence[str]) -> Sequence[str]:
+    def _part_names(
+        self, question: PromptQuestion, names: Sequence[str]
+    ) -> Sequence[str]:
         """Returns ``names``, each replaced by its form for the only dimension, if it has one."""
         if len(question.dimensions) > 1:
             return names
@@ -186,7 +213,9 @@ class PromptBuilder:
             endings.append("_other")
         parts = self.resolved.parts
         for ending in endings:
-            names = [name + ending if name + ending in parts else name for name in names]
+            names = [
+                name + ending if name + ending in parts else name for name in names
+            ]
         return names
 
     def prefill(self, question: PromptQuestion) -> str:
@@ -201,14 +230,22 @@ class PromptBuilder:
     def _values(self, question: PromptQuestion) -> dict[str, str | None]:
         """The values of the placeholders that do not depend on the dialogue."""
         lines: list[str] = []
-        lines_by_kind: dict[str, list[str]] = {"issues": [], "qualities": [], "scales": []}
+        lines_by_kind: dict[str, list[str]] = {
+            "issues": [],
+            "qualities": [],
+            "scales": [],
+        }
         overall = None
-        by_dimension = [self._dimension_values(dimension) for dimension in question.dimensions]
+        by_dimension = [
+            self._dimension_values(dimension) for dimension in question.dimensions
+        ]
         for dimension, values in zip(question.dimensions, by_dimension, strict=True):
             line = fill(self.resolved.parts.get("aspect", ""), values)
             lines.append(line)
             if dimension.kind == "binary":
-                lines_by_kind["issues" if dimension.good == "low" else "qualities"].append(line)
+                lines_by_kind[
+                    "issues" if dimension.good == "low" else "qualities"
+                ].append(line)
             elif dimension.name == OVERALL and self.scale(dimension) == FIVE_LEVELS:
                 overall = values["key"]
             else:
@@ -217,9 +254,15 @@ class PromptBuilder:
         if len(by_dimension) > 1:
             values = {"role": values["role"]}
         for kind, texts in lines_by_kind.items():
-            values[kind] = "\n".join(texts) or None  # the part about an absent kind is left out
+            values[kind] = (
+                "\n".join(texts) or None
+            )  # the part about an absent kind is left out
         aspects = "\n".join(lines)
-        return values | {"overall": overall, "aspects": aspects, "form": self._form(question)}
+        return values | {
+            "overall": overall,
+            "aspects": aspects,
+            "form": self._form(question),
+        }
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, str | None]:
         """The values of the placeholders about one dimension."""
@@ -270,8 +313,16 @@ class PromptBuilder:
             forms.append(form)
         if self.resolved.layout.ask == "together":
             pairs = zip(question.fields, forms, strict=True)
-            return "{\n" + ",\n".join(f'  "{field.key}": {form}' for field, form in pairs) + "\n}"
-        return forms[0] if answer.comment is not None else f'{{"{answer.score}": {forms[0]}}}'
+            return (
+                "{\n"
+                + ",\n".join(f'  "{field.key}": {form}' for field, form in pairs)
+                + "\n}"
+            )
+        return (
+            forms[0]
+            if answer.comment is not None
+            else f'{{"{answer.score}": {forms[0]}}}'
+        )
 
     def _examples(self, question: PromptQuestion, judged_id: str | None) -> str:
         dimension, count = question.dimensions[0], self.resolved.examples
@@ -292,7 +343,9 @@ class PromptBuilder:
 
     # -- the schema ----------------------------------------------------------------------------
 
-    def schema(self, question: PromptQuestion, comment_chars: int | None) -> dict[str, object]:
+    def schema(
+        self, question: PromptQuestion, comment_chars: int | None
+    ) -> dict[str, object]:
         """The JSON schema of an answer; ``comment_chars`` bounds each comment."""
         answer, comments = self.resolved.answer, dict[str, object]()
         if answer.comment:
@@ -303,7 +356,11 @@ class PromptBuilder:
         properties: dict[str, object] = {}
         for dimension, field in zip(question.dimensions, question.fields, strict=True):
             low, high = self.scale(dimension)
-            number: dict[str, object] = {"type": "number", "minimum": low, "maximum": high}
+            number: dict[str, object] = {
+                "type": "number",
+                "minimum": low,
+                "maximum": high,
+            }
             if self.is_whole(dimension):
                 low, high = int(low), int(high)
                 number = {"type": "integer", "minimum": low, "maximum": high}
@@ -349,7 +406,12 @@ def load_examples(path: str) -> tuple[ScoredExample, ...]:
 
 
 def chosen_examples(
-    examples: Sequence[ScoredExample], dimension: str, count: int, *, seed: int, without: str | None
+    examples: Sequence[ScoredExample],
+    dimension: str,
+    count: int,
+    *,
+    seed: int,
+    without: str | None,
 ) -> list[ScoredExample]:
     """``count`` 1: near the median. 3: lowest, near the median, highest. ``seed`` draws among
     equals. The dialogue called ``without`` is never its own example."""
@@ -363,7 +425,9 @@ def chosen_examples(
     targets = [float(np.median([e.scores[dimension] for e in scored]))]
     if count > 1:
         # The ends choose first; a median at an end chooses last of all.
-        targets = sorted([0.0, targets[0], 1.0], key=lambda target: target == targets[0])
+        targets = sorted(
+            [0.0, targets[0], 1.0], key=lambda target: target == targets[0]
+        )
     chosen: list[ScoredExample] = []
     for target in targets:
         gaps = [abs(e.scores[dimension] - target) for e in scored]
@@ -375,7 +439,9 @@ def chosen_examples(
 # -- the part of a dialogue that a prompt shows (ORALIS, section 4.2) ------------------------------
 
 
-def view_of(dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool) -> PromptView:
+def view_of(
+    dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool
+) -> PromptView:
     """Returns the view of ``dialogue``. The judged ``turn`` is in ``response`` if ``apart``, else
     it is the last shown turn."""
     turns, response = list(dialogue.turns), None
@@ -418,7 +484,11 @@ def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
 
 
 def _response_text(response: Turn, *, fence: bool) -> str:
-    return fenced("response", response.content) if fence else " ".join(response.content.split())
+    return (
+        fenced("response", response.content)
+        if fence
+        else " ".join(response.content.split())
+    )
 
 
 def shorten(
@@ -443,7 +513,10 @@ def shorten(
         for index, (turn, count) in enumerate(zip(view.turns, counts, strict=True)):
             if turn is None or turn.role != "assistant" or count <= longest:
                 continue
-            values = {"words": str(summary_words), "response": _response_text(turn, fence=fence)}
+            values = {
+                "words": str(summary_words),
+                "response": _response_text(turn, fence=fence),
+            }
             message = Message("user", prompt.text(prompt.layout.dialogue, values))
             request = ChatRequest((message,), max_tokens=6 * summary_words)
             summaries.append((view, index, request))

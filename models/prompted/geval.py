@@ -110,12 +110,18 @@ class GEvalJudge(BasePromptedJudge):
             ratings, bands, numbered = Ratings.of(dimension, config.points), [], []
             if steps:
                 texts = steps.steps.get(dimension.name, steps.other)
-                numbered = [f"{number}. {text}" for number, text in enumerate(texts, start=1)]
-            if len(aspect.bands) == len(ratings.texts):  # else the requested scale has other levels
+                numbered = [
+                    f"{number}. {text}" for number, text in enumerate(texts, start=1)
+                ]
+            if len(aspect.bands) == len(
+                ratings.texts
+            ):  # else the requested scale has other levels
                 pairs = zip(ratings.texts, aspect.bands, strict=True)
                 bands = [f"- {text}: {band}" for text, band in pairs]
             return {
-                "criteria": aspect.criteria or aspect.definition or dimension.definition,
+                "criteria": aspect.criteria
+                or aspect.definition
+                or dimension.definition,
                 "steps": "\n".join(numbered) or None,
                 "bands": "\n".join(bands) or None,
                 "low": ratings.texts[0],
@@ -137,7 +143,9 @@ class GEvalJudge(BasePromptedJudge):
     def signature(self) -> Signature:
         signed = super().signature()
         seed = None if self.method == "likelihood" else self.config.seed
-        return replace(signed, revision=content_hash([signed.revision, self.method]), seed=seed)
+        return replace(
+            signed, revision=content_hash([signed.revision, self.method]), seed=seed
+        )
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -146,12 +154,18 @@ class GEvalJudge(BasePromptedJudge):
         scored = [self.dimension(name) for name in dimensions]
         judgements = []
         for request, readings in zip(requests, read(requests, dimensions), strict=True):
-            answers = {name: [reading.answer or Answer()] for name, reading in readings.items()}
+            answers = {
+                name: [reading.answer or Answer()] for name, reading in readings.items()
+            }
             builder = self.builder(request)
-            judgement = to_judgement(answers, scored, builder, self.ratings, score="expected")
+            judgement = to_judgement(
+                answers, scored, builder, self.ratings, score="expected"
+            )
             for details in judgement.details.values():
                 details.pop("parsed", None)  # an answer is a rating or none
-            usage = spent(chain.from_iterable(reading.usages for reading in readings.values()))
+            usage = spent(
+                chain.from_iterable(reading.usages for reading in readings.values())
+            )
             transient = any(reading.transient for reading in readings.values())
             judgements.append(replace(judgement, usage=usage, transient=transient))
         return judgements
@@ -163,7 +177,9 @@ class GEvalJudge(BasePromptedJudge):
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
         rows = []
-        for likelihoods_by_name in self.answer_likelihoods(requests, dimensions, texts, eos):
+        for likelihoods_by_name in self.answer_likelihoods(
+            requests, dimensions, texts, eos
+        ):
             row = {}
             for name, (likelihoods, usage) in likelihoods_by_name.items():
                 totals = [likelihood.total for likelihood in likelihoods]
@@ -178,7 +194,9 @@ class GEvalJudge(BasePromptedJudge):
         chats: list[ChatRequest] = []
         for request in requests:
             for question in self.questions(request, dimensions):
-                chats.append(ChatRequest(self.messages(request, question), ANSWER_TOKENS))
+                chats.append(
+                    ChatRequest(self.messages(request, question), ANSWER_TOKENS)
+                )
         readings = [RatingReading() for _ in chats]
         ratings = [self.ratings[name] for name in dimensions] * len(requests)
         if self.method == "top_logprobs":
@@ -190,14 +208,20 @@ class GEvalJudge(BasePromptedJudge):
         samples: list[ChatRequest] = []
         for i in unread:
             warm = replace(chats[i], temperature=self.config.temperature)
-            samples += [replace(warm, seed=first_seed + number) for number in range(count)]
+            samples += [
+                replace(warm, seed=first_seed + number) for number in range(count)
+            ]
         for i, drawn in zip(unread, windows(self.chat(samples), count), strict=True):
             completions = [completion for completion, _ in drawn]
             readings[i].answer = from_samples(completions, ratings[i])
             readings[i].usages += [usage for _, usage in drawn]
-            readings[i].transient = any(completion.transient for completion in completions)
+            readings[i].transient = any(
+                completion.transient for completion in completions
+            )
         width = len(dimensions)
-        return [dict(zip(dimensions, row, strict=True)) for row in windows(readings, width)]
+        return [
+            dict(zip(dimensions, row, strict=True)) for row in windows(readings, width)
+        ]
 
     def _read_tokens(
         self,
@@ -207,12 +231,16 @@ class GEvalJudge(BasePromptedJudge):
     ) -> None:
         """Fills in those ``readings`` whose answer has alternatives to its rating, and failures."""
         answers = self.chat([replace(chat, top_logprobs=20) for chat in chats])
-        for reading, scale, (completion, usage) in zip(readings, ratings, answers, strict=True):
+        for reading, scale, (completion, usage) in zip(
+            readings, ratings, answers, strict=True
+        ):
             reading.usages.append(usage)
             if completion.failed:
                 reading.answer = Answer(reason=completion.failure)
                 reading.transient = completion.transient
-            elif not scale.ambiguous and any(token.alternatives for token in completion.tokens):
+            elif not scale.ambiguous and any(
+                token.alternatives for token in completion.tokens
+            ):
                 reading.answer = from_token(completion, scale)
 
 
@@ -247,7 +275,9 @@ class GPTScoreJudge(BasePromptedJudge):
     def __init__(self, config: GPTScoreConfig) -> None:
         self.config = config
         prompt_tokens = config.max_tokens - ANSWER_TOKENS
-        super().__init__(config, answer_tokens=ANSWER_TOKENS, prompt_tokens=prompt_tokens)
+        super().__init__(
+            config, answer_tokens=ANSWER_TOKENS, prompt_tokens=prompt_tokens
+        )
         if not tells_likelihoods(self.llm):
             raise ConfigError(
                 f"{self.name}: {self.llm.name} does not return log-probabilities of an answer",
@@ -263,7 +293,9 @@ class GPTScoreJudge(BasePromptedJudge):
         answers = dict.fromkeys(dimensions, texts)
         eos = dict.fromkeys(dimensions, False)
         judgements = []
-        for likelihoods_by_name in self.answer_likelihoods(requests, dimensions, answers, eos):
+        for likelihoods_by_name in self.answer_likelihoods(
+            requests, dimensions, answers, eos
+        ):
             results = {}
             for name, (likelihoods, _) in likelihoods_by_name.items():
                 raw = likelihoods[0].mean
@@ -272,7 +304,9 @@ class GPTScoreJudge(BasePromptedJudge):
                     raw -= likelihoods[1].mean
                     chance = (1 + math.tanh(raw / 2)) / 2
                 dimension = self.dimension(name)
-                distribution = [1 - chance, chance] if dimension.kind == "binary" else ()
+                distribution = (
+                    [1 - chance, chance] if dimension.kind == "binary" else ()
+                )
                 score = dimension.from_unit(chance)
                 results[name] = DimensionScore(score, distribution, {"raw": raw})
             usage = spent(usage for _, usage in likelihoods_by_name.values())

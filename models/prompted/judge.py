@@ -35,7 +35,12 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.server.wire import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import Answer, AnswerFormat, after_thinking, read_answers
+from medal_judges.models.prompted.answers import (
+    Answer,
+    AnswerFormat,
+    after_thinking,
+    read_answers,
+)
 from medal_judges.models.prompted.builder import (
     Context,
     DimensionValues,
@@ -46,7 +51,13 @@ from medal_judges.models.prompted.builder import (
     shorten,
     view_of,
 )
-from medal_judges.models.prompted.prompt import AGAIN, fence_note, fill, load_prompt, resolve
+from medal_judges.models.prompted.prompt import (
+    AGAIN,
+    fence_note,
+    fill,
+    load_prompt,
+    resolve,
+)
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_alternatives,
@@ -152,14 +163,18 @@ class BasePromptedJudge(Judge):
             self.shortening = resolve(load_prompt(config.summary_prompt))
             if config.summary_llm is not None:
                 self.shortener = load_llm(config.summary_llm)
-        self.answer_tokens = min(answer_tokens or self.llm.context, self.llm.context // 2)
+        self.answer_tokens = min(
+            answer_tokens or self.llm.context, self.llm.context // 2
+        )
         prompt_room = self.llm.context - self.answer_tokens
         self.prompt_budget = min(prompt_room, prompt_tokens or prompt_room)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
         """A judge of configs/judges/; fields as in its config. Raises ConfigError."""
-        config = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
+        config = build_config(
+            cls.config_class, dict(settings), where=f"{cls.family} judge"
+        )
         return cls(config)  # type: ignore[call-arg]
 
     def language_models(self) -> list[LanguageModel]:
@@ -170,8 +185,14 @@ class BasePromptedJudge(Judge):
         exclude = {"name", "llm", "summary_llm", "seed", *FILES}
         settings = self.base_config.model_dump(exclude=exclude)
         if self.shortener is not self.llm:
-            settings["summary_llm"] = [self.shortener.name, dict(self.shortener.fingerprint())]
-        texts = {language: builder.resolved.hash for language, builder in self.builders.items()}
+            settings["summary_llm"] = [
+                self.shortener.name,
+                dict(self.shortener.fingerprint()),
+            ]
+        texts = {
+            language: builder.resolved.hash
+            for language, builder in self.builders.items()
+        }
         notes = [builder.fence for builder in self.builders.values()]
         shortening = self.shortening.hash if self.shortening else None
         first = self.builder(None)
@@ -192,7 +213,11 @@ class BasePromptedJudge(Judge):
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the builder for the dialogue's language, or the judge's first builder."""
         first = next(iter(self.builders.values()))
-        return first if request is None else self.builders.get(request.dialogue.lang, first)
+        return (
+            first
+            if request is None
+            else self.builders.get(request.dialogue.lang, first)
+        )
 
     # -- what the prompt shows -------------------------------------------------------------------
 
@@ -200,7 +225,9 @@ class BasePromptedJudge(Judge):
         config = self.base_config
         for request in requests:
             apart = self.builder(request).response_apart
-            request.payload = view_of(request.dialogue, request.turn, config.context, apart=apart)
+            request.payload = view_of(
+                request.dialogue, request.turn, config.context, apart=apart
+            )
         if self.shortening is not None:
             shorten(
                 [request.payload for request in requests],
@@ -227,14 +254,18 @@ class BasePromptedJudge(Judge):
         if request.tokens > budget:
             longest = builder.questions[lengths.index(request.tokens)]
             droppable = len(view.turns) - (view.response is None)
-            view.start = oldest_kept(droppable, lambda start: length(longest, start) <= budget)
+            view.start = oldest_kept(
+                droppable, lambda start: length(longest, start) <= budget
+            )
             request.tokens = length(longest, view.start)
         if request.tokens > budget and view.failure is None:
             view.failure = (
                 f"a prompt of {request.tokens} tokens with the last turn alone; with an answer "
                 f"of {self.answer_tokens} tokens {budget + self.answer_tokens} fit"
             )
-        request.truncated_turns = sum(turn is not None for turn in view.turns[: view.start])
+        request.truncated_turns = sum(
+            turn is not None for turn in view.turns[: view.start]
+        )
         view.turns = view.turns[view.start :]
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
@@ -246,15 +277,21 @@ class BasePromptedJudge(Judge):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def questions(self, request: ScoreRequest, dimensions: Sequence[str]) -> list[PromptQuestion]:
+    def questions(
+        self, request: ScoreRequest, dimensions: Sequence[str]
+    ) -> list[PromptQuestion]:
         """One question for each of ``dimensions`` in order, or the one for all together."""
         builder = self.builder(request)
         if builder.resolved.layout.ask == "together":
             return list(builder.questions)
-        by_name = {question.dimensions[0].name: question for question in builder.questions}
+        by_name = {
+            question.dimensions[0].name: question for question in builder.questions
+        }
         return [by_name[name] for name in dimensions]
 
-    def messages(self, request: ScoreRequest, question: PromptQuestion) -> tuple[Message, ...]:
+    def messages(
+        self, request: ScoreRequest, question: PromptQuestion
+    ) -> tuple[Message, ...]:
         return self.builder(request).messages(question, request.payload)
 
     def answer_likelihoods(
@@ -270,21 +307,31 @@ class BasePromptedJudge(Judge):
         for request in requests:
             prefill_of = self.builder(request).prefill
             for question in self.questions(request, dimensions):
-                name, messages = question.dimensions[0].name, self.messages(request, question)
+                name, messages = (
+                    question.dimensions[0].name,
+                    self.messages(request, question),
+                )
                 prefill, eos = prefill_of(question), score_eos[name]
                 groups.append(
-                    [Continuation(messages, t, "assistant", prefill, eos) for t in texts[name]]
+                    [
+                        Continuation(messages, t, "assistant", prefill, eos)
+                        for t in texts[name]
+                    ]
                 )
                 owners.append((request.dialogue.id, request.payload.start))
         answers = grouped_likelihoods(self.llm, groups, owners)
         return [
-            dict(zip(dimensions, row, strict=True)) for row in windows(answers, len(dimensions))
+            dict(zip(dimensions, row, strict=True))
+            for row in windows(answers, len(dimensions))
         ]
 
     def chat(self, chats: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
         completions = self.llm.chat(chats) if chats else []
         pairs = zip(chats, completions, strict=True)
-        return [(completion, usage_of(self.llm, chat, completion)) for chat, completion in pairs]
+        return [
+            (completion, usage_of(self.llm, chat, completion))
+            for chat, completion in pairs
+        ]
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -294,7 +341,9 @@ class BasePromptedJudge(Judge):
         judgements = []
         for request in requests:
             view: PromptView = request.payload
-            judgement = Judgement(scores=dict.fromkeys(dimensions), failure=view.failure)
+            judgement = Judgement(
+                scores=dict.fromkeys(dimensions), failure=view.failure
+            )
             if view.failure is None:
                 judgement = next(scored)
             judgements.append(
@@ -316,7 +365,9 @@ class BasePromptedJudge(Judge):
 
 
 def grouped_likelihoods(
-    llm: LanguageModel, groups: Sequence[Sequence[Continuation]], owners: Sequence[object]
+    llm: LanguageModel,
+    groups: Sequence[Sequence[Continuation]],
+    owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
     """The likelihoods of each of ``groups``, and their usage. The groups of one owner (their
     dialogue) are one call: the model reads shared beginnings once, and a prompt counts once."""
@@ -338,7 +389,9 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     if llm.fingerprint().get("likelihood") == "transcript":
         return False
     try:
-        llm.loglikelihood([[Continuation((Message("user", "Hello"),), "Hello", score_eos=False)]])
+        llm.loglikelihood(
+            [[Continuation((Message("user", "Hello"),), "Hello", score_eos=False)]]
+        )
     except ServerStopError:
         raise
     except ConfigError:
@@ -383,7 +436,9 @@ class PromptedConfig(BasePromptedConfig):
     @model_validator(mode="after")
     def _expected_is_there(self) -> PromptedConfig:
         if self.score == "expected" and self.expected == "none":
-            raise ValueError("score: expected needs expected: alternatives or likelihood")
+            raise ValueError(
+                "score: expected needs expected: alternatives or likelihood"
+            )
         return self
 
 
@@ -453,10 +508,14 @@ class PromptedJudge(BasePromptedJudge):
                 self.ratings,
                 score=self.config.score,
             )
-            judgements.append(replace(judgement, usage=spent(usages), transient=transient))
+            judgements.append(
+                replace(judgement, usage=spent(usages), transient=transient)
+            )
         return judgements
 
-    def _answers(self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]) -> list[_Asked]:
+    def _answers(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[_Asked]:
         """Asks the questions about each request, and returns them with their answers."""
         config = self.config
         questions = []
@@ -472,7 +531,9 @@ class PromptedJudge(BasePromptedJudge):
                     unlimited=config.max_tokens is None,
                 )
                 if has_schema:
-                    chat = replace(chat, schema=builder.schema(question, config.comment_chars))
+                    chat = replace(
+                        chat, schema=builder.schema(question, config.comment_chars)
+                    )
                 if config.expected == "alternatives":
                     chat = replace(chat, top_logprobs=ALTERNATIVES)
                 for repeat in range(config.repeats):
@@ -481,7 +542,9 @@ class PromptedJudge(BasePromptedJudge):
         self._send(requests, questions)
         return questions
 
-    def _send(self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]) -> None:
+    def _send(
+        self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
+    ) -> None:
         """Sends the chat of each question and reads its answers."""
         completions = self.chat([question.chat for question in questions])
         for question, (completion, usage) in zip(questions, completions, strict=True):
@@ -495,14 +558,23 @@ class PromptedJudge(BasePromptedJudge):
                 [turn.content for turn in request.dialogue.turns],
             )
 
-    def _ask_again(self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]) -> None:
+    def _ask_again(
+        self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
+    ) -> None:
         """Asks once more about single dimensions whose answer has no readable number."""
         unread: list[_Asked] = []
         for question in questions:
-            has_number = any(answer.value is not None for answer in question.answers.values())
+            has_number = any(
+                answer.value is not None for answer in question.answers.values()
+            )
             template = self.builder(requests[question.owner]).resolved.parts.get(AGAIN)
             is_single = len(question.answers) == 1
-            if template and is_single and not has_number and not question.completion.failed:
+            if (
+                template
+                and is_single
+                and not has_number
+                and not question.completion.failed
+            ):
                 question.chat = self._second_request(template, question)
                 unread.append(question)
         first_answers = [question.answers for question in unread]
@@ -511,7 +583,9 @@ class PromptedJudge(BasePromptedJudge):
             ((name, first),) = before.items()
             second = question.answers[name]
             spoken = after_thinking(question.completion.text)
-            is_number_alone = spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
+            is_number_alone = (
+                spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
+            )
             if second.value is not None and is_number_alone:
                 answer = replace(second, step="again", comment=first.comment)
             else:
@@ -528,8 +602,16 @@ class PromptedJudge(BasePromptedJudge):
         spoken = after_thinking(first.completion.text)
         answer = spoken[0].strip() if spoken is not None else ""
         if answer:
-            messages = (*earlier, question, Message("assistant", answer), Message("user", again))
-            if self.llm.count_tokens(messages) + first.chat.max_tokens <= self.llm.context:
+            messages = (
+                *earlier,
+                question,
+                Message("assistant", answer),
+                Message("user", again),
+            )
+            if (
+                self.llm.count_tokens(messages) + first.chat.max_tokens
+                <= self.llm.context
+            ):
                 return replace(first.chat, messages=messages, schema=None)
         both = replace(question, content=f"{question.content}\n\n{again}")
         return replace(first.chat, messages=(*earlier, both), schema=None)
@@ -551,7 +633,9 @@ class PromptedJudge(BasePromptedJudge):
                 if answer.span is not None or can_begin:
                     weighed.append((question, name))
                     groups.append(self._with_every_rating(question, name))
-        scored = grouped_likelihoods(self.llm, groups, [question.owner for question, _ in weighed])
+        scored = grouped_likelihoods(
+            self.llm, groups, [question.owner for question, _ in weighed]
+        )
         for (question, name), (likelihoods, usage) in zip(weighed, scored, strict=True):
             totals = [likelihood.total for likelihood in likelihoods]
             question.answers[name] = from_logprobs(question.answers[name], totals)
@@ -564,6 +648,8 @@ class PromptedJudge(BasePromptedJudge):
         tail = text[end : end + 1].strip() if ratings.ambiguous and end else ""
         eos = ratings.ambiguous and not tail
         return [
-            Continuation(question.chat.messages, rating + tail, "assistant", text[:start], eos)
+            Continuation(
+                question.chat.messages, rating + tail, "assistant", text[:start], eos
+            )
             for rating in ratings.texts
         ]

@@ -48,7 +48,16 @@ _UNSEEN = re.compile(
 )
 JUDGE_PLACEHOLDERS = frozenset(
     (
-        *("dialogue", "response", "role", "examples", "aspects", "form", "key", "label"),
+        *(
+            "dialogue",
+            "response",
+            "role",
+            "examples",
+            "aspects",
+            "form",
+            "key",
+            "label",
+        ),
         *("issues", "qualities", "scales", "overall"),
         *("definition", "criteria", "steps", "score", "words", "language"),
         *("low", "high", "low_means", "high_means", "bands"),
@@ -130,8 +139,12 @@ class Prompt(Config):
     @model_validator(mode="after")
     def _consistent(self) -> Prompt:
         if self.variant is not None and self.variant not in self.variants:
-            raise ValueError(f"no variant {self.variant!r} among {', '.join(self.variants)}")
-        for name, layout in self.layouts.items() if "layouts" in self.model_fields_set else ():
+            raise ValueError(
+                f"no variant {self.variant!r} among {', '.join(self.variants)}"
+            )
+        for name, layout in (
+            self.layouts.items() if "layouts" in self.model_fields_set else ()
+        ):
             for part in (*layout.system, *layout.dialogue, *layout.turn):
                 if part not in self.parts and part != ANSWER:
                     raise ValueError(f"layout {name!r}: no part {part!r}")
@@ -147,7 +160,9 @@ class Prompt(Config):
         has the values of each earlier attempt; an empty value counts as None."""
 
         def filled(part: str, attempt: Mapping[str, str | None]) -> str:
-            merged = {name: value or None for name, value in {**values, **attempt}.items()}
+            merged = {
+                name: value or None for name, value in {**values, **attempt}.items()
+            }
             return fill(self.parts.get(part, ""), merged)
 
         texts = [filled("user", {})]
@@ -175,17 +190,32 @@ class ResolvedPrompt(Config):
     @property
     def hash(self) -> str:
         """12 hex digits over all texts that can be sent."""
-        used = {*self.layout.system, *self.layout.dialogue, *self.layout.turn, "aspect", AGAIN}
-        parts = {k: v for k, v in self.parts.items() if k in used or k.startswith(f"{ANSWER}_")}
+        used = {
+            *self.layout.system,
+            *self.layout.dialogue,
+            *self.layout.turn,
+            "aspect",
+            AGAIN,
+        }
+        parts = {
+            k: v
+            for k, v in self.parts.items()
+            if k in used or k.startswith(f"{ANSWER}_")
+        }
         return content_hash([self.model_dump(exclude={"parts"}), parts])
 
     def template(self, names: Sequence[str], absent: Collection[str] = ()) -> str:
         """The parts ``names`` as one text, without empty ones and those that contain one of the
         placeholders ``absent``."""
-        chosen = [f"{ANSWER}_{self.answer.format}" if name == ANSWER else name for name in names]
+        chosen = [
+            f"{ANSWER}_{self.answer.format}" if name == ANSWER else name
+            for name in names
+        ]
         texts = filter(None, (self.parts.get(name, "").strip() for name in chosen))
         absent = set(absent)
-        return "\n\n".join(t for t in texts if absent.isdisjoint(_PLACEHOLDER.findall(t)))
+        return "\n\n".join(
+            t for t in texts if absent.isdisjoint(_PLACEHOLDER.findall(t))
+        )
 
     def text(self, names: Sequence[str], values: Mapping[str, str | None]) -> str:
         """The parts ``names`` filled, without those that contain a placeholder with value None."""
@@ -208,7 +238,11 @@ def load_prompt(
         prompt = build_config(Prompt, read_yaml(where), where=where)
     if missing := sorted(set(parts) - set(prompt.parts)):
         raise ConfigError(f"{where}: no part {missing[0]!r}")
-    texts: list[Texts | Prompt] = [prompt, *prompt.variants.values(), *prompt.languages.values()]
+    texts: list[Texts | Prompt] = [
+        prompt,
+        *prompt.variants.values(),
+        *prompt.languages.values(),
+    ]
     for variant in prompt.variants.values():
         texts += variant.languages.values()
     for part, text in chain.from_iterable(t.parts.items() for t in texts):
@@ -235,7 +269,9 @@ def resolve(
         if name not in choices:
             names = ["en", *choices] if kind == "language" else choices
             hint = f"it has: {', '.join(names) or 'none'}"
-            raise ConfigError(f"the prompt {prompt.name!r} has no {kind} {name!r}", hint=hint)
+            raise ConfigError(
+                f"the prompt {prompt.name!r} has no {kind} {name!r}", hint=hint
+            )
         return choices[name]
 
     style, variant = Variant(), variant or prompt.variant
@@ -268,7 +304,9 @@ def resolve(
     )
 
 
-def _resolved_aspects(prompt: Prompt, style: Variant, layers: Sequence[Texts]) -> dict[str, Aspect]:
+def _resolved_aspects(
+    prompt: Prompt, style: Variant, layers: Sequence[Texts]
+) -> dict[str, Aspect]:
     """Returns the prompt's aspects with the fields that ``layers`` and the variant replace."""
     overrides = {"scale": style.scale, "whole": style.whole}
     aspects = {}
@@ -276,8 +314,12 @@ def _resolved_aspects(prompt: Prompt, style: Variant, layers: Sequence[Texts]) -
         fields = prompt.aspects.get(name, Aspect()).model_dump()
         for layer in layers:
             fields |= layer.aspects.get(name, {})
-        fields |= {field: value for field, value in overrides.items() if value is not None}
-        aspects[name] = build_config(Aspect, fields, where=f"prompt {prompt.name}, aspect {name}")
+        fields |= {
+            field: value for field, value in overrides.items() if value is not None
+        }
+        aspects[name] = build_config(
+            Aspect, fields, where=f"prompt {prompt.name}, aspect {name}"
+        )
     return aspects
 
 
@@ -290,7 +332,9 @@ def fill(template: str, values: Mapping[str, str | None]) -> str:
         if match[1] in values:
             return values[match[1]] or ""
         if match[1] in JUDGE_PLACEHOLDERS:
-            raise ConfigError(f"the prompt's placeholder {match[0]} has no value in this layout")
+            raise ConfigError(
+                f"the prompt's placeholder {match[0]} has no value in this layout"
+            )
         return match[0]
 
     absent = {name for name, text in values.items() if text is None}

@@ -48,7 +48,9 @@ class Ratings:
             integers = range(int(low), int(high) + 1)
             return cls(tuple(map(str, integers)), tuple(map(float, integers)))
         texts = tuple(map(str, range(1, points + 1)))
-        return cls(texts, tuple(dimension.from_unit(i / (points - 1)) for i in range(points)))
+        return cls(
+            texts, tuple(dimension.from_unit(i / (points - 1)) for i in range(points))
+        )
 
     @classmethod
     def on_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
@@ -65,7 +67,9 @@ class Ratings:
     def ambiguous(self) -> bool:
         """Whether one rating begins another, as 1 does 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
-        return any(longer.startswith(text) for text, longer in pairwise(sorted(self.texts)))
+        return any(
+            longer.startswith(text) for text, longer in pairwise(sorted(self.texts))
+        )
 
     def read(self, text: str) -> Answer:
         """The rating in ``text``: a line that is one of the ratings, alone or after ``Rating:``."""
@@ -75,7 +79,9 @@ class Ratings:
         answer = read_answers(Completion(text), [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
             return answer
-        return Answer(reason=f"{answer.value:g} is none of the ratings in {shown(text)}")
+        return Answer(
+            reason=f"{answer.value:g} is none of the ratings in {shown(text)}"
+        )
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""
@@ -98,7 +104,9 @@ def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
     return replace(answer, chances=chances, mass=total * math.exp(top))
 
 
-def from_alternatives(completion: Completion, answer: Answer, ratings: Ratings) -> Answer:
+def from_alternatives(
+    completion: Completion, answer: Answer, ratings: Ratings
+) -> Answer:
     """``answer`` with the distribution from the alternatives to its number's token, if the backend
     reports them, one token is the whole number, and no rating begins another one (1 and 10)."""
     if answer.span is None or ratings.ambiguous:
@@ -118,7 +126,11 @@ def from_token(completion: Completion, ratings: Ratings) -> Answer | None:
     text = "".join(token.text for token in completion.tokens)
     answer = ratings.read(text)
     token = None if answer.span is None else _token_at(completion, answer.span[0])[0]
-    if answer.value is None or token is None or token.text.strip() != f"{answer.value:g}":
+    if (
+        answer.value is None
+        or token is None
+        or token.text.strip() != f"{answer.value:g}"
+    ):
         return Answer(reason=answer.reason or f"no rating in {shown(text)}")
     answer = _over_ratings(Answer(), token, "", ratings)
     return answer if answer.chances else None
@@ -133,7 +145,9 @@ def _token_at(completion: Completion, position: int) -> tuple[TokenChoice | None
     return None, 0
 
 
-def _over_ratings(answer: Answer, token: TokenChoice, mark: str, ratings: Ratings) -> Answer:
+def _over_ratings(
+    answer: Answer, token: TokenChoice, mark: str, ratings: Ratings
+) -> Answer:
     """Adds to ``answer`` the probability of each rating (after the text ``mark``) in the place of
     ``token``, ignoring white space. Without alternatives the answer stays unchanged: the token
     would pass for certain."""
@@ -196,7 +210,11 @@ def to_judgement(
         if score == "expected":
             value = details.get("expected")
         if value is None:
-            fallback = "no probabilities of the ratings" if numbers else "no answer has a score"
+            fallback = (
+                "no probabilities of the ratings"
+                if numbers
+                else "no answer has a score"
+            )
             reason = _first(answer.reason for answer in repeats) or fallback
             names_by_reason.setdefault(reason, []).append(name)
         if comment:
@@ -204,9 +222,13 @@ def to_judgement(
         # The distribution of other ratings than the dimension's levels is in the details alone.
         distribution = chances if ratings[name].values == dimension.levels else ()
         results[name] = DimensionScore(value, distribution, known_details(**details))
-    failures = [f"{', '.join(names)}: {reason}" for reason, names in names_by_reason.items()]
+    failures = [
+        f"{', '.join(names)}: {reason}" for reason, names in names_by_reason.items()
+    ]
     return judgement_of(
-        results, explanation="\n".join(comments) or None, failure="; ".join(failures) or None
+        results,
+        explanation="\n".join(comments) or None,
+        failure="; ".join(failures) or None,
     )
 
 

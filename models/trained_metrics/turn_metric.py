@@ -18,9 +18,19 @@ from pydantic import Field
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import download
-from medal_judges.models.base.judge import DimensionScore, Judge, ScoreRequest, judgement_of
+from medal_judges.models.base.judge import (
+    DimensionScore,
+    Judge,
+    ScoreRequest,
+    judgement_of,
+)
 from medal_judges.models.base.saving import require_data_only
-from medal_judges.models.batching import SpecialTokens, budget_batches, pad_rows, retry_on_oom
+from medal_judges.models.batching import (
+    SpecialTokens,
+    budget_batches,
+    pad_rows,
+    retry_on_oom,
+)
 from medal_judges.models.device import Dtype, torch_device, torch_dtype
 from medal_judges.models.llm.protocol import oldest_kept
 from medal_judges.models.model_files import network_hash, tokenizer_hash
@@ -34,8 +44,15 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")  # of a checkpoint, without pickles
-_LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")  # a training head may be left over
+_FILES = (
+    "*.json",
+    "*.safetensors",
+    "*.model",
+    "*.txt",
+)  # of a checkpoint, without pickles
+_LAYER = re.compile(
+    r"\.(?:layer|layers|block|h)\.\d+\."
+)  # a training head may be left over
 TokenIds = tuple[int, ...]
 
 
@@ -68,7 +85,11 @@ def load_checkpoint(
     import transformers
 
     def folder_of(model: str, revision: str | None) -> Path:
-        return Path(model) if Path(model).is_dir() else download(model, revision, patterns=_FILES)
+        return (
+            Path(model)
+            if Path(model).is_dir()
+            else download(model, revision, patterns=_FILES)
+        )
 
     model, kind = config.model, getattr(transformers, network_class)
     short = model.rstrip("/").rsplit("/", 1)[-1]
@@ -94,7 +115,9 @@ def load_checkpoint(
     try:
         shape = transformers.AutoConfig.from_pretrained(folder, **local)
         if shape.model_type != kind.config_class.model_type:
-            raise ValueError(f"it is a {shape.model_type}, not a {kind.config_class.model_type}")
+            raise ValueError(
+                f"it is a {shape.model_type}, not a {kind.config_class.model_type}"
+            )
         network, loading = kind.from_pretrained(
             folder,
             dtype=torch_dtype(config.dtype, device),
@@ -103,11 +126,16 @@ def load_checkpoint(
             **local,
         )
         # transformers would only warn: it draws missing weights at random, and drops others.
-        missing = {*loading["missing_keys"], *map(str, loading.get("mismatched_keys", ()))}
+        missing = {
+            *loading["missing_keys"],
+            *map(str, loading.get("mismatched_keys", ())),
+        }
         spare = {name for name in loading["unexpected_keys"] if _LAYER.search(name)}
         for problem, names in {"missing": missing, "left over": spare}.items():
             if names:
-                raise ValueError(f"weights are {problem}: {', '.join(sorted(names)[:6])}")
+                raise ValueError(
+                    f"weights are {problem}: {', '.join(sorted(names)[:6])}"
+                )
         tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
     except MedalError:
         raise
@@ -151,14 +179,18 @@ class TurnMetric(Judge, Generic[C]):
     ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
-        self.marks = SpecialTokens(tokenizer)  # broken up in turns, which cannot add fields
+        self.marks = SpecialTokens(
+            tokenizer
+        )  # broken up in turns, which cannot add fields
         self.computing = ProcessLock()
         self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
         """Returns a judge from the settings of a file of configs/judges/. Raises JudgeLoadError."""
-        config: Any = build_config(cls.config_class, dict(settings), where=f"{cls.family} judge")
+        config: Any = build_config(
+            cls.config_class, dict(settings), where=f"{cls.family} judge"
+        )
         return cls(config, *load_checkpoint(config, cls.network_class))
 
     def signature(self) -> Signature:
@@ -210,15 +242,24 @@ class TurnMetric(Judge, Generic[C]):
             answers: dict[str, dict[int, list[float]]] = {}
             for name, turn, ids in queries.asked:
                 if ids in probabilities:
-                    answers.setdefault(name, {}).setdefault(turn, []).append(probabilities[ids])
-            results = {name: self._dimension_score(name, request, answers) for name in dimensions}
-            unscored = [name for name, result in results.items() if result.score is None]
+                    answers.setdefault(name, {}).setdefault(turn, []).append(
+                        probabilities[ids]
+                    )
+            results = {
+                name: self._dimension_score(name, request, answers)
+                for name in dimensions
+            }
+            unscored = [
+                name for name, result in results.items() if result.score is None
+            ]
             failure = None
             if unscored:
                 # A dimension made of others has their reasons.
                 refused = [name for name in unscored if name in queries.refused]
                 refused = refused or list(queries.refused)
-                failure = "; ".join(f"{name}: {queries.refused[name]}" for name in refused)
+                failure = "; ".join(
+                    f"{name}: {queries.refused[name]}" for name in refused
+                )
             judgements.append(judgement_of(results, failure=failure))
         return judgements
 
@@ -232,14 +273,20 @@ class TurnMetric(Judge, Generic[C]):
             ids, mask = pad_rows(batch, int(self.tokenizer.pad_token_id or 0))
             device = self.network.device
             with torch.inference_mode():
-                values: list[float] = self._probability(ids.to(device), mask.to(device)).tolist()
+                values: list[float] = self._probability(
+                    ids.to(device), mask.to(device)
+                ).tolist()
             return values
 
         sequences = set()
         for request in requests:
-            sequences |= {ids for name, _, ids in request.payload.asked if name in dimensions}
+            sequences |= {
+                ids for name, _, ids in request.payload.asked if name in dimensions
+            }
         probabilities: dict[TokenIds, float] = {}
-        for batch in budget_batches(sorted(sequences), len, self.token_budget, tight=True):
+        for batch in budget_batches(
+            sorted(sequences), len, self.token_budget, tight=True
+        ):
             probabilities.update(zip(batch, retry_on_oom(forward, batch), strict=True))
         return probabilities
 
@@ -255,13 +302,17 @@ class TurnMetric(Judge, Generic[C]):
             return DimensionScore()
         raw = sum(turns.values()) / len(turns)
         if not bounded:  # x / (1 + x) keeps ranks
-            return DimensionScore(dimension.from_unit(raw / (1 + raw)), details={"raw": raw})
+            return DimensionScore(
+                dimension.from_unit(raw / (1 + raw)), details={"raw": raw}
+            )
         contributions = None
         if request.turn is None:
             # Around the middle of the scale: the average turn is unknown.
             shares = [0.0] * len(request.dialogue.turns)
             for turn, value in turns.items():
-                shares[turn] = (dimension.high - dimension.low) * (value - 0.5) / len(turns)
+                shares[turn] = (
+                    (dimension.high - dimension.low) * (value - 0.5) / len(turns)
+                )
             contributions = Contributions(tuple(shares), dimension.from_unit(0.5))
         distribution = [1 - raw, raw] if dimension.kind == "binary" else ()
         score = dimension.from_unit(raw)
@@ -293,7 +344,10 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
     network_class = "RobertaForSequenceClassification"
 
     def __init__(
-        self, config: EnDexConfig, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+        self,
+        config: EnDexConfig,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
     ) -> None:
         super().__init__(config, network, tokenizer)
         if network.config.num_labels != 2:
@@ -303,7 +357,9 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         self.dimensions = load_rubric(config.rubric)
         # RoBERTa counts positions from after the padding id: 514 of them hold 512 tokens.
         offset = (network.config.pad_token_id or 0) + 1
-        self.max_tokens = min(config.max_tokens, network.config.max_position_embeddings - offset)
+        self.max_tokens = min(
+            config.max_tokens, network.config.max_position_embeddings - offset
+        )
         self.truncation = f"turns longer than {self.max_tokens} tokens"
 
     @classmethod
@@ -317,7 +373,9 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         return super().from_settings(settings)
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        ids = tuple(self.tokenizer(self.marks.broken_up(dialogue.turns[turn].content)).input_ids)
+        ids = tuple(
+            self.tokenizer(self.marks.broken_up(dialogue.turns[turn].content)).input_ids
+        )
         for dimension in self.dimensions:
             if len(ids) <= self.max_tokens:
                 queries.asked.append((dimension.name, turn, ids))
@@ -335,7 +393,9 @@ OVERALL = "overall"
 FieldName = Literal["response", "dialogue history", "fact"]
 # After a full stop, question or exclamation mark with its closing quotes. Scripts without spaces
 # between sentences have their own marks, which no abbreviation or decimal uses.
-_END = re.compile(r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"'”’)\]]*\s+|(?<=[。！？｡।؟۔])[\"'”’」』）]*\s*|\n+")
+_END = re.compile(
+    r"(?<=[.!?…])(?<!\b[A-Z]\.)[\"'”’)\]]*\s+|(?<=[。！？｡।؟۔])[\"'”’」』）]*\s*|\n+"
+)
 
 
 class UniEvalQuestion(Config):
@@ -389,26 +449,37 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     network_class = "T5ForConditionalGeneration"
 
     def __init__(
-        self, config: UniEvalConfig, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+        self,
+        config: UniEvalConfig,
+        network: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
     ) -> None:
         super().__init__(config, network, tokenizer)
-        self.layout = build_config(InputLayout, read_yaml(config.prompt), where=config.prompt)
+        self.layout = build_config(
+            InputLayout, read_yaml(config.prompt), where=config.prompt
+        )
         self.dimensions = load_rubric(config.rubric, config.dimensions or ())
         self.parts = [d.name for d in self.dimensions if d.name != OVERALL]
-        if unasked := [name for name in self.parts if name not in self.layout.questions]:
+        if unasked := [
+            name for name in self.parts if name not in self.layout.questions
+        ]:
             raise ConfigError(
                 f"{config.prompt} has no question for {', '.join(map(repr, unasked))}",
                 hint=f"it has: {', '.join(self.layout.questions)}",
             )
         self._answers = [int(tokenizer(word).input_ids[0]) for word in ("Yes", "No")]
         if tokenizer.unk_token_id in self._answers:
-            raise JudgeLoadError("the tokenizer does not know Yes and No: it is not UniEval's")
+            raise JudgeLoadError(
+                "the tokenizer does not know Yes and No: it is not UniEval's"
+            )
         pooling = {"sentences": config.sentences, "fact_keys": config.fact_keys}
         self.prompt_hash = content_hash([self.layout.model_dump(), pooling])
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        texts = [self.marks.broken_up(t.content).strip() for t in dialogue.turns[: turn + 1]]
+        texts = [
+            self.marks.broken_up(t.content).strip() for t in dialogue.turns[: turn + 1]
+        ]
         *before, response = texts
         fact, limit = self._fact(dialogue), self.config.max_tokens
         for name in self.parts:
@@ -418,7 +489,9 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                 queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
             answers = sentences(response) if question.by == "sentence" else [response]
-            inputs = [self._fitted(question, answer, before, fact) for answer in answers]
+            inputs = [
+                self._fitted(question, answer, before, fact) for answer in answers
+            ]
             lengths = [len(ids) for ids, _ in inputs if len(ids) > limit]
             if lengths:
                 queries.unseen.add(turn)
@@ -448,17 +521,23 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
 
         def encoded(start: int) -> TokenIds:
             turns = before[start:]
-            history = layout.turn_separator.join(turns) + layout.history_end if turns else ""
+            history = (
+                layout.turn_separator.join(turns) + layout.history_end if turns else ""
+            )
             fields = {"response": answer, "dialogue history": history, "fact": fact}
             parts = [f"{field}: {fields[field]}" for field in question.fields]
             text = layout.separator.join([f"question: {question.question}", *parts])
             return tuple(self.tokenizer(text).input_ids)
 
-        start = oldest_kept(len(before), lambda k: len(encoded(k)) <= self.config.max_tokens)
+        start = oldest_kept(
+            len(before), lambda k: len(encoded(k)) <= self.config.max_tokens
+        )
         return encoded(start), start
 
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
-        start = ids.new_full((len(ids), 1), self.network.config.decoder_start_token_id or 0)
+        start = ids.new_full(
+            (len(ids), 1), self.network.config.decoder_start_token_id or 0
+        )
         out = self.network(input_ids=ids, attention_mask=mask, decoder_input_ids=start)
         logits: Tensor = out.logits[:, 0, self._answers].float()
         # The softmax over all words cancels in P(Yes) / (P(Yes) + P(No)).
@@ -485,7 +564,9 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
             return means, all(bounded for _, bounded in parts)
         question = self.layout.questions[dimension]
         if question.by == "sentence" and self.config.sentences == "sum":
-            return {t: sum(values) for t, values in answers.get(dimension, {}).items()}, False
+            return {
+                t: sum(values) for t, values in answers.get(dimension, {}).items()
+            }, False
         return super()._turn_values(dimension, answers)
 
 

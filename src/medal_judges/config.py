@@ -16,7 +16,12 @@ from medal_judges.errors import ConfigError, did_you_mean
 CONFIGS = Path(str(files("medal_judges.configs")))
 JUDGES = "judges"
 BOXED = "boxed"  # the default judge
-PACKAGED = (BOXED, "repetitive", "empathetic", "contrast_fast")  # with weights in the package
+PACKAGED = (
+    BOXED,
+    "repetitive",
+    "empathetic",
+    "contrast_fast",
+)  # with weights in the package
 logger = logging.getLogger(__name__)
 
 
@@ -40,7 +45,9 @@ def _is_saved_here(name: str, unused: str) -> bool:
     if not (Path(name) / "judge.json").is_file():
         return False
     if unused:
-        logger.warning("%s: using the judge saved in the folder %s/, not %s", name, name, unused)
+        logger.warning(
+            "%s: using the judge saved in the folder %s/, not %s", name, name, unused
+        )
     return True
 
 
@@ -63,7 +70,9 @@ def shipped_file(name: str) -> Path:
 def about(folder: str, name: str) -> str:
     """Returns the first sentence of the comment at the top of a shipped file, or an empty text."""
     remark = []
-    for line in shipped_file(f"{folder}/{name}").read_text(encoding="utf-8").splitlines():
+    for line in (
+        shipped_file(f"{folder}/{name}").read_text(encoding="utf-8").splitlines()
+    ):
         if not line.startswith("#"):
             break
         remark.append(line.removeprefix("#").strip())
@@ -113,12 +122,21 @@ def option(
     ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading of the
     help. An option without a ``default`` is required.
     """
-    extra: Any = {"flag": flag, "argument": argument, "metavar": metavar, "panel": panel}
+    extra: Any = {
+        "flag": flag,
+        "argument": argument,
+        "metavar": metavar,
+        "panel": panel,
+    }
     return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 
 def load_config(
-    kind: type[C], path: str | Path, overrides: Sequence[str] = (), *, folder: str | None = None
+    kind: type[C],
+    path: str | Path,
+    overrides: Sequence[str] = (),
+    *,
+    folder: str | None = None,
 ) -> C:
     """Returns the config at ``path``: a file, a name in configs/ (``train/quickstart``), or a name
     in ``folder`` of configs/ (``quickstart``).
@@ -126,7 +144,9 @@ def load_config(
     ``overrides`` are ``a.b=value`` with the value in YAML. Raises ConfigError that names the key,
     the expected value and the nearest known key.
     """
-    return build_config(kind, overridden(read_yaml(path, folder), overrides, kind), where=str(path))
+    return build_config(
+        kind, overridden(read_yaml(path, folder), overrides, kind), where=str(path)
+    )
 
 
 def overridden(
@@ -138,7 +158,9 @@ def overridden(
     default of ``kind``. ``a=value`` is applied before ``a.b=value``, in whatever order they are
     typed. Raises ConfigError.
     """
-    for override in sorted(overrides, key=lambda text: text.partition("=")[0].count(".")):
+    for override in sorted(
+        overrides, key=lambda text: text.partition("=")[0].count(".")
+    ):
         key, sign, value = override.partition("=")
         if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
@@ -167,10 +189,14 @@ def overridden(
             elif name == "llm" and isinstance(subgroup, str):  # short for {model: ...}
                 subgroup = {"model": subgroup}
             elif not isinstance(subgroup, dict | list):
-                raise ConfigError(f"override {key.strip()}: {name!r} is not a group of settings")
+                raise ConfigError(
+                    f"override {key.strip()}: {name!r} is not a group of settings"
+                )
             group[key_or_index] = subgroup
             group = subgroup
-        group[_key_or_index(group, last, override)] = parse_yaml(value, f"override {override!r}")
+        group[_key_or_index(group, last, override)] = parse_yaml(
+            value, f"override {override!r}"
+        )
     return data
 
 
@@ -183,7 +209,9 @@ def _key_or_index(group: object, name: str, override: str) -> Any:
     hint = "it is empty"
     if group:
         hint = f"its elements are 0 to {len(group) - 1}"
-    raise ConfigError(f"override {override!r}: {name!r} is no element of that list", hint=hint)
+    raise ConfigError(
+        f"override {override!r}: {name!r} is no element of that list", hint=hint
+    )
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
@@ -222,7 +250,11 @@ def _typed_key(location: Sequence[str | int], data: object) -> str:
         if isinstance(data, Mapping) and (part in data or is_last):
             parts.append(str(part))
             data = data.get(part)
-        elif isinstance(data, list | tuple) and isinstance(part, int) and part < len(data):
+        elif (
+            isinstance(data, list | tuple)
+            and isinstance(part, int)
+            and part < len(data)
+        ):
             parts.append(str(part))
             data = data[part]
     return ".".join(parts)
@@ -232,7 +264,9 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
     """Returns the YAML mapping of a file, or of a config by name. Raises ConfigError."""
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
-        raise ConfigError(f"{path}: expected a mapping of settings, got {type(data).__name__}")
+        raise ConfigError(
+            f"{path}: expected a mapping of settings, got {type(data).__name__}"
+        )
     return data
 
 
@@ -271,7 +305,9 @@ class _Loader(yaml.SafeLoader):
 _Loader.yaml_implicit_resolvers = {}
 for _first_letter, _resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
     _Loader.yaml_implicit_resolvers[_first_letter] = [
-        resolver for resolver in _resolvers if resolver[0] != "tag:yaml.org,2002:timestamp"
+        resolver
+        for resolver in _resolvers
+        if resolver[0] != "tag:yaml.org,2002:timestamp"
     ]
 
 

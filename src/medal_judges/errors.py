@@ -14,8 +14,17 @@ from typing import Any
 
 # Line breaks and tabs stay; the rest of C0, DEL and C1 would control the terminal. XML forbids
 # half a surrogate pair and the last two codes, and no encoding can write the first.
-_UNSHOWN = (*range(9), *range(11, 32), *range(127, 160), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF)
-_CONTROLS = {code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN}
+_UNSHOWN = (
+    *range(9),
+    *range(11, 32),
+    *range(127, 160),
+    *range(0xD800, 0xE000),
+    0xFFFE,
+    0xFFFF,
+)
+_CONTROLS = {
+    code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN
+}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so
 
 
@@ -69,10 +78,15 @@ class MedalError(Exception):
 class RecordError(MedalError):
     """A record is malformed: ``field`` is not what was ``expected``; ``row``: its cells."""
 
-    def __init__(self, field: str, expected: str, got: object, row: object = None) -> None:
+    def __init__(
+        self, field: str, expected: str, got: object, row: object = None
+    ) -> None:
         try:
             got_text = repr(got)
-        except (RecursionError, ValueError):  # nested too deep, or an integer of too many digits
+        except (
+            RecursionError,
+            ValueError,
+        ):  # nested too deep, or an integer of too many digits
             got_text = f"a {type(got).__name__}"
         if len(got_text) > 80:
             got_text = got_text[:77] + "..."
@@ -84,7 +98,12 @@ class DataError(MedalError):
     """A file, or one of its lines, is malformed; ``line`` counts from 1."""
 
     def __init__(
-        self, path: str | Path, line: int | None, problem: str, *, hint: str | None = None
+        self,
+        path: str | Path,
+        line: int | None,
+        problem: str,
+        *,
+        hint: str | None = None,
     ):
         if line is not None:
             at = f"{path}:{line}"

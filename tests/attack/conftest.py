@@ -46,9 +46,13 @@ def made_judges(
         "linear": random_judge(tiny_bert, [OVERALL], features=("log_words",)),
         "encoder": EncoderJudge.create(encoder, [OVERALL]),
         "lora": LoraJudge.create(lora, [OVERALL], name="lora"),
-        "generative": GenerativeLoraJudge.create(writing, [OVERALL], name="w", rubric="medal"),
+        "generative": GenerativeLoraJudge.create(
+            writing, [OVERALL], name="w", rubric="medal"
+        ),
     }
-    folders = {name: judge.save_pretrained(place / name) for name, judge in judges.items()}
+    folders = {
+        name: judge.save_pretrained(place / name) for name, judge in judges.items()
+    }
     folders["hybrid"] = _hybrid(folders["encoder"]).save_pretrained(place / "hybrid")
     return folders
 

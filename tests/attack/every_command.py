@@ -16,7 +16,20 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 
-WORDS = "music film river city bread stone cloud paper light winter garden window".split()  # noqa: SIM905
+WORDS = [
+    "music",
+    "film",
+    "river",
+    "city",
+    "bread",
+    "stone",
+    "cloud",
+    "paper",
+    "light",
+    "winter",
+    "garden",
+    "window",
+]
 ISSUES = (
     *("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense", "repetitive"),
     *("incoherent", "irrelevant", "nonfactual", "other"),
@@ -49,7 +62,11 @@ COMMANDS = {
 }
 # Those that read IN, what is in it being somebody else's.
 READERS = [
-    *(name for name, line in COMMANDS.items() if "IN" in line.replace("=", " ").split()),
+    *(
+        name
+        for name, line in COMMANDS.items()
+        if "IN" in line.replace("=", " ").split()
+    ),
     *("train", "benchmark"),
 ]
 
@@ -70,8 +87,14 @@ def some(cases: Iterable[Any], one_in: int = 3) -> list[Any]:
 
 def row(number: int) -> dict[str, Any]:
     turns = [
-        {"role": "user", "content": f"{WORDS[number % 12]} and {WORDS[(number + 3) % 12]}?"},
-        {"role": "assistant", "content": f"I like {WORDS[(number * 5) % 12]} " * (1 + number % 4)},
+        {
+            "role": "user",
+            "content": f"{WORDS[number % 12]} and {WORDS[(number + 3) % 12]}?",
+        },
+        {
+            "role": "assistant",
+            "content": f"I like {WORDS[(number * 5) % 12]} " * (1 + number % 4),
+        },
     ]
     issues = {name: [(number + i) % 2, number % 2] for i, name in enumerate(ISSUES)}
     return {
@@ -130,27 +153,38 @@ class Files:
             "name": "mine",
             "output_dir": str(self.folder / "never"),
             "rubric": "quickstart",
-            "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
+            "model": {
+                "family": "linear",
+                "vectors": False,
+                "features": ["assistant.log_words"],
+            },
             "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
         }
         benchmark = {
             "title": "t",
             "output_dir": str(self.folder / "never"),
             "judges": [{"name": "length", "path": "length"}],
-            "sets": [{"name": "mine", "source": str(source), "dimensions": ["overall"]}],
+            "sets": [
+                {"name": "mine", "source": str(source), "dimensions": ["overall"]}
+            ],
         }
         self.known["TRAIN"].write_text(yaml.safe_dump(train))
         self.known["BENCHMARK"].write_text(yaml.safe_dump(benchmark))
 
     def _lines(self, name: str, rows: Iterator[dict[str, Any]]) -> Path:
         path = self.folder / name
-        path.write_text("".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8")
+        path.write_text(
+            "".join(json.dumps(each) + "\n" for each in rows), encoding="utf-8"
+        )
         return path
 
     def _scores(self, name: str, shift: float, rows: int, prefix: str = "d") -> Path:
         made = [
             {"id": f"{prefix}{n}", "turn": None, "judge": "judge:t|revision:1"}
-            | {"scores": {"overall": 1 + (n % 4) + shift}, "meta": {"chatbot": row(n)["models"]}}
+            | {
+                "scores": {"overall": 1 + (n % 4) + shift},
+                "meta": {"chatbot": row(n)["models"]},
+            }
             for n in range(rows)
         ]
         return self._lines(name, iter(stating(made)))

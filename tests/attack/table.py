@@ -20,19 +20,32 @@ BEGIN, END = "<!-- attacks -->\n", "<!-- end of attacks -->\n"
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "junit.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "tests/attack", f"--junitxml={report}"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "tests/attack",
+            f"--junitxml={report}",
+        ]
         subprocess.run([*command, *sys.argv[1:]], cwd=ROOT)
         cases = [*ElementTree.parse(report).iter("testcase")]
     tried, failed = Counter[str](), Counter[str]()
     for case in cases:
         name = case.attrib["classname"].rpartition(".")[2]
         tried[name] += case.find("skipped") is None
-        failed[name] += case.find("failure") is not None or case.find("error") is not None
+        failed[name] += (
+            case.find("failure") is not None or case.find("error") is not None
+        )
     lines = ["| attacks | tried | failed |", "| --- | --- | --- |"]
     for path in sorted(Path(__file__).parent.glob("test_*.py")):
-        about = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+        about = (
+            ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or path.stem
+        )
         what = " ".join(about.split("\n\n")[0].split()).split(". ")[0].rstrip(".")
-        lines.append(f"| {what} (`{path.name}`) | {tried[path.stem]:,} | {failed[path.stem]:,} |")
+        lines.append(
+            f"| {what} (`{path.name}`) | {tried[path.stem]:,} | {failed[path.stem]:,} |"
+        )
     page = ROOT / "SECURITY.md"
     before, rest = page.read_text(encoding="utf-8").split(BEGIN)
     table = "\n".join(lines) + "\n"

@@ -30,10 +30,14 @@ def row(*texts: str) -> str:
 
 HEAD = row("prompt", "response", "key", "annotator", "overall")
 ROW = row("hi", "x", "d1", "ana", "3")
-Parts = dict[str, str | tuple[str, str, int, str]]  # text, or (begin, repeated, times, end)
+Parts = dict[
+    str, str | tuple[str, str, int, str]
+]  # text, or (begin, repeated, times, end)
 
 
-def workbook(path: Path, changed: Parts, kind: str = "worksheet", strings: str = "") -> Path:
+def workbook(
+    path: Path, changed: Parts, kind: str = "worksheet", strings: str = ""
+) -> Path:
     """A workbook of one sheet; ``changed`` parts are other than they should be."""
     strings = strings or "xl/sharedStrings.xml"
     parts: Parts = {
@@ -80,7 +84,14 @@ def pieces(part: str | tuple[str, str, int, str]) -> Iterator[bytes]:
 
 def sheet(inside: str, times: int, before: str = HEAD, after: str = "") -> Parts:
     begin = f"<worksheet {MAIN}><sheetData>{before}"
-    return {"xl/worksheets/s.xml": (begin, inside, times, f"{after}</sheetData></worksheet>")}
+    return {
+        "xl/worksheets/s.xml": (
+            begin,
+            inside,
+            times,
+            f"{after}</sheetData></worksheet>",
+        )
+    }
 
 
 def texts(inside: str, times: int, name: str = "xl/sharedStrings.xml") -> Parts:
@@ -96,14 +107,31 @@ WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
         p, texts("<a/>", mb << 18, OTHER_NAME), strings=OTHER_NAME
     ),
     "rows": lambda p, mb: workbook(p, sheet("<row/>", mb * 175_000)),
-    "one row": lambda p, mb: workbook(p, sheet("<c/>", mb << 18, HEAD + "<row>", "</row>")),
+    "one row": lambda p, mb: workbook(
+        p, sheet("<c/>", mb << 18, HEAD + "<row>", "</row>")
+    ),
     "one cell": lambda p, mb: workbook(
         p,
-        sheet("x" * 1024, mb << 10, f'{HEAD}<row><c t="inlineStr"><is><t>', "</t></is></c></row>"),
+        sheet(
+            "x" * 1024,
+            mb << 10,
+            f'{HEAD}<row><c t="inlineStr"><is><t>',
+            "</t></is></c></row>",
+        ),
     ),
-    "a sheet of charts": lambda p, mb: workbook(p, sheet("<a/>", mb << 18), kind="chartsheet"),
+    "a sheet of charts": lambda p, mb: workbook(
+        p, sheet("<a/>", mb << 18), kind="chartsheet"
+    ),
     "styles": lambda p, mb: workbook(
-        p, {"xl/styles.xml": (f"<styleSheet {MAIN}>", "<xf/>", mb * 200_000, "</styleSheet>")}
+        p,
+        {
+            "xl/styles.xml": (
+                f"<styleSheet {MAIN}>",
+                "<xf/>",
+                mb * 200_000,
+                "</styleSheet>",
+            )
+        },
     ),
     "nesting": lambda p, mb: workbook(p, sheet("<a>", mb << 18)),
     "a row of number 10^12": lambda p, mb: workbook(
@@ -153,7 +181,9 @@ def test_a_workbook_that_comes_to_too_much_is_refused(
 
 
 def test_a_parquet_file_that_comes_to_too_much_is_refused(tmp_path: Path) -> None:
-    once = pa.DictionaryArray.from_arrays(pa.array([0] * 64, pa.int32()), ["x" * (8 << 20)])
+    once = pa.DictionaryArray.from_arrays(
+        pa.array([0] * 64, pa.int32()), ["x" * (8 << 20)]
+    )
     for name, table in (
         ("one value in all rows", pa.table({"prompt": once, "response": ["a"] * 64})),
         ("rows of nothing", pa.table({"prompt": pa.nulls(5_000_000)})),
@@ -184,7 +214,9 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
 @pytest.mark.nightly
 @pytest.mark.parametrize("kind", WORKBOOKS)
 @pytest.mark.parametrize("megabytes", [4, 300])
-def test_a_whole_bomb_takes_a_bounded_memory(kind: str, megabytes: int, tmp_path: Path) -> None:
+def test_a_whole_bomb_takes_a_bounded_memory(
+    kind: str, megabytes: int, tmp_path: Path
+) -> None:
     path = WORKBOOKS[kind](tmp_path / "a.xlsx", megabytes)
     command = [sys.executable, "-c", WHOLE, str(path)]
     done = subprocess.run(command, capture_output=True, text=True)

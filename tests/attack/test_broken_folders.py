@@ -26,7 +26,10 @@ from .conftest import FAMILIES
 Copy = Callable[[str], Path]
 NIGHTLY = pytest.mark.nightly
 CHECKPOINTS = {
-    "unieval": ("tiny_t5", lambda d: load_judge("configs/judges/unieval.yaml", model=str(d))),
+    "unieval": (
+        "tiny_t5",
+        lambda d: load_judge("configs/judges/unieval.yaml", model=str(d)),
+    ),
     "endex": (
         "tiny_roberta",
         lambda d: load_judge("configs/judges/endex.yaml", model=str(d), tokenizer=None),
@@ -38,7 +41,8 @@ SOME = [
     *(pytest.param(f, marks=NIGHTLY) for f in (*FAMILIES, *OTHERS) if f != "encoder"),
 ]
 DIALOGUES = [
-    Dialogue(str(n), (Turn("user", "music " * n), Turn("assistant", "film river"))) for n in (1, 5)
+    Dialogue(str(n), (Turn("user", "music " * n), Turn("assistant", "film river")))
+    for n in (1, 5)
 ]
 READ = (".json", ".safetensors", ".txt", ".yaml", ".model", ".jinja")  # read in loading
 
@@ -52,9 +56,13 @@ def copy_of(
             return judge_folder(family)
         folder = tmp_path / family
         if family == "features":
-            return Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(folder)
+            return Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(
+                folder
+            )
         boxed = boxed_folder() if family == "boxed" else None
-        shutil.copytree(boxed or request.getfixturevalue(CHECKPOINTS[family][0]), folder)
+        shutil.copytree(
+            boxed or request.getfixturevalue(CHECKPOINTS[family][0]), folder
+        )
         return folder
 
     return copied
@@ -90,7 +98,9 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "deep": lambda data: b"[" * 100_000,
     "empty": lambda data: b"",
     "longer": lambda data: data + b"\x00" * 100,
-    "flipped": lambda data: data[:20] + bytes([data[20] ^ 0x40]) + data[21:] if data[20:] else b"x",
+    "flipped": lambda data: (
+        data[:20] + bytes([data[20] ^ 0x40]) + data[21:] if data[20:] else b"x"
+    ),
     "null": lambda data: b"null",
     "a list": lambda data: b"[]",
     "text": lambda data: b'"x"',
@@ -135,9 +145,15 @@ HUGE: dict[str, bytes] = {
     "a tensor of 1 TB": declared(
         {"a": {"dtype": "F32", "shape": [1 << 38], "data_offsets": [0, 1 << 40]}}
     ),
-    "offsets backwards": declared({"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}),
-    "a negative shape": declared({"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}),
-    "no such type": declared({"a": {"dtype": "F7", "shape": [1], "data_offsets": [0, 4]}}),
+    "offsets backwards": declared(
+        {"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}
+    ),
+    "a negative shape": declared(
+        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}
+    ),
+    "no such type": declared(
+        {"a": {"dtype": "F7", "shape": [1], "data_offsets": [0, 4]}}
+    ),
 }
 
 
@@ -159,8 +175,12 @@ SIZES = (
 
 
 @pytest.mark.parametrize("family", [p for p in SOME if "boxed" not in str(p)])
-@pytest.mark.parametrize("value", [3, *(pytest.param(v, marks=NIGHTLY) for v in (0, "many", None))])
-def test_a_network_of_another_size_than_its_weights(family: str, value: Any, copy_of: Copy) -> None:
+@pytest.mark.parametrize(
+    "value", [3, *(pytest.param(v, marks=NIGHTLY) for v in (0, "many", None))]
+)
+def test_a_network_of_another_size_than_its_weights(
+    family: str, value: Any, copy_of: Copy
+) -> None:
     folder = copy_of(family)
     wanted = outcome(family, folder)
     for path in folder.rglob("*.json"):
@@ -169,10 +189,19 @@ def test_a_network_of_another_size_than_its_weights(family: str, value: Any, cop
         config = whole.get("body", whole)
         for name in (n for n in SIZES if n in config):
             changed = config | {name: value}
-            path.write_text(json.dumps(whole | {"body": changed} if "body" in whole else changed))
+            path.write_text(
+                json.dumps(whole | {"body": changed} if "body" in whole else changed)
+            )
             found = outcome(family, folder)
-            free = name in ("num_attention_heads", "max_position_embeddings")  # no weight's shape
-            assert isinstance(found, str) or free or same(found, wanted), (path, name, found)
+            free = name in (
+                "num_attention_heads",
+                "max_position_embeddings",
+            )  # no weight's shape
+            assert isinstance(found, str) or free or same(found, wanted), (
+                path,
+                name,
+                found,
+            )
         path.write_text(before)
 
 
@@ -185,10 +214,18 @@ class Bomb:
 
 
 @pytest.mark.parametrize("family", SOME)
-def test_pickles_beside_are_never_opened(family: str, copy_of: Copy, tmp_path: Path) -> None:
+def test_pickles_beside_are_never_opened(
+    family: str, copy_of: Copy, tmp_path: Path
+) -> None:
     folder, witness = copy_of(family), tmp_path / "witness"
     wanted, bomb = outcome(family, folder), pickle.dumps(Bomb(witness))
-    names = ("pytorch_model.bin", "adapter_model.bin", "model.pt", "training_args.bin", "x.pkl")
+    names = (
+        "pytorch_model.bin",
+        "adapter_model.bin",
+        "model.pt",
+        "training_args.bin",
+        "x.pkl",
+    )
     for place in [folder, *(p for p in folder.rglob("*") if p.is_dir())]:
         for name in names:
             (place / name).write_bytes(bomb)

@@ -28,7 +28,15 @@ CODES = {signal.SIGINT: 130, signal.SIGTERM: -signal.SIGTERM}
 def disk(place: Path, kilobytes: int) -> Iterator[Path]:
     """A disk of its own with so much room."""
     place.mkdir()
-    made = ["mount", "-t", "tmpfs", "-o", f"size={max(kilobytes, 4)}k", "tmpfs", str(place)]
+    made = [
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        f"size={max(kilobytes, 4)}k",
+        "tmpfs",
+        str(place),
+    ]
     if subprocess.run(made, capture_output=True).returncode:
         pytest.skip("a small disk can be mounted by root alone")
     try:
@@ -77,7 +85,9 @@ def in_the_way(run: Run, folder: Path, there: str) -> None:
         elif there == "a file":
             path.write_text("mine")
         else:
-            path.symlink_to(folder / "nowhere" if there == "a link to nothing" else other)
+            path.symlink_to(
+                folder / "nowhere" if there == "a link to nothing" else other
+            )
     assert run(out).returncode in (0, 2)
     if there == "a folder":
         assert (out / "mine.txt").read_text() == "mine"
@@ -90,14 +100,20 @@ def ended(run: Run, folder: Path, kind: signal.Signals) -> None:
         if done.returncode == 0:  # it was faster
             break
     assert run(folder / "out").returncode == 0 or not done.returncode
-    left = [p.name for p in folder.rglob("*") if p.name.startswith((".partial", ".again"))]
+    left = [
+        p.name for p in folder.rglob("*") if p.name.startswith((".partial", ".again"))
+    ]
     assert kind is signal.SIGTERM or not left, left  # nobody cleans up after a SIGTERM
 
 
 def few_handles(run: Run, folder: Path) -> None:
-    opened = max(map(int, os.listdir("/proc/self/fd"))) + 1  # pytest's own, which a fork inherits
+    opened = (
+        max(map(int, os.listdir("/proc/self/fd"))) + 1
+    )  # pytest's own, which a fork inherits
     limits = (opened + FEW, opened + FEW)
-    done = run(folder / "out", first=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits))
+    done = run(
+        folder / "out", first=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+    )
     assert done.returncode == 0, done.stderr[-3000:]
 
 
@@ -136,7 +152,9 @@ ATTACKS: dict[str, Callable[[Run, Path], None]] = {
     "a read-only disk": read_only,
     "a folder": lambda run, folder: in_the_way(run, folder, "a folder"),
     "a file": lambda run, folder: in_the_way(run, folder, "a file"),
-    "a link to nothing": lambda run, folder: in_the_way(run, folder, "a link to nothing"),
+    "a link to nothing": lambda run, folder: in_the_way(
+        run, folder, "a link to nothing"
+    ),
     "a link to a file": lambda run, folder: in_the_way(run, folder, "a link to a file"),
     "SIGINT": lambda run, folder: ended(run, folder, signal.SIGINT),
     "SIGTERM": lambda run, folder: ended(run, folder, signal.SIGTERM),
@@ -147,7 +165,11 @@ ATTACKS: dict[str, Callable[[Run, Path], None]] = {
     "a reader that leaves": reader_leaves,
 }
 CASES = [
-    pytest.param(command, attack, marks=() if sampled(40, command, attack) else pytest.mark.nightly)
+    pytest.param(
+        command,
+        attack,
+        marks=() if sampled(40, command, attack) else pytest.mark.nightly,
+    )
     for command in COMMANDS
     for attack in ATTACKS
 ]

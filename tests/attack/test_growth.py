@@ -77,7 +77,21 @@ ATOMS = [
         ", ",
         "(",
     ),
-    *('{"a":', "{'a':", '{"label": 1, ', "/*", "//", "#", "-", "- ", ">", "\n>", "1", "1,", "1. "),
+    *(
+        '{"a":',
+        "{'a':",
+        '{"label": 1, ',
+        "/*",
+        "//",
+        "#",
+        "-",
+        "- ",
+        ">",
+        "\n>",
+        "1",
+        "1,",
+        "1. ",
+    ),
     *(
         "1 ",
         "1/",
@@ -95,8 +109,26 @@ ATOMS = [
         "@a",
         "sk-a-",
     ),
-    *("END ", "END_OF_", "\\_", "<think>", "</think>", "</think>\n", "score ", "score of the "),
-    *("overall", "overall: ", "i would ", "not ", "the user says ", "a://", "two thousand ", "é"),
+    *(
+        "END ",
+        "END_OF_",
+        "\\_",
+        "<think>",
+        "</think>",
+        "</think>\n",
+        "score ",
+        "score of the ",
+    ),
+    *(
+        "overall",
+        "overall: ",
+        "i would ",
+        "not ",
+        "the user says ",
+        "a://",
+        "two thousand ",
+        "é",
+    ),
 ]
 WRAPS = [("", ""), ("Score: 4", "x"), ("{", "5"), ("4\n", "\n5")]
 
@@ -131,7 +163,9 @@ def test_no_text_keeps_a_reader_busy(reader: str) -> None:
 @pytest.mark.nightly
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_no_text_keeps_a_reader_busy_at_full_length(reader: str, wrap: tuple[str, str]) -> None:
+def test_no_text_keeps_a_reader_busy_at_full_length(
+    reader: str, wrap: tuple[str, str]
+) -> None:
     read, length = READERS[reader]
     for atom in ATOMS:
         with no_longer_than(60):
@@ -139,5 +173,7 @@ def test_no_text_keeps_a_reader_busy_at_full_length(reader: str, wrap: tuple[str
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:
-    parsed = read_answers(Completion("Score: 4" + " " * MOST_CHARACTERS), ONE, LABELS)["overall"]
+    parsed = read_answers(Completion("Score: 4" + " " * MOST_CHARACTERS), ONE, LABELS)[
+        "overall"
+    ]
     assert parsed.value is None and "characters" in (parsed.reason or "")

@@ -43,7 +43,9 @@ def line(**changed: Any) -> bytes:
 
 
 def said(content: Any, role: Any = "assistant") -> bytes:
-    return line(dialogue=[{"role": "user", "content": "x"}, {"role": role, "content": content}])
+    return line(
+        dialogue=[{"role": "user", "content": "x"}, {"role": role, "content": content}]
+    )
 
 
 TEXT = b"".join(line(id=f"d{n}") for n in range(600))
@@ -76,7 +78,9 @@ FILES: dict[str, bytes] = {
     "NaN": line().replace(b"[3, 4]", b"[NaN, 4]"),
     "Infinity": line().replace(b"[3, 4]", b"[Infinity, 4]"),
     "1e400": line().replace(b"[3, 4]", b"[1e400, 4]"),
-    "an integer of 5,000 digits": line().replace(b"[3, 4]", b"[" + b"9" * 5000 + b", 4]"),
+    "an integer of 5,000 digits": line().replace(
+        b"[3, 4]", b"[" + b"9" * 5000 + b", 4]"
+    ),
     "outside the scale": line(labels={"overall": [1e9, -5]}),
     "a scale backwards": line(scales={"overall": [5, 1]}),
     "a scale of one point": line(scales={"overall": [3, 3]}),
@@ -136,27 +140,41 @@ def in_the_suite(command: str, kind: str, among: bool) -> bool:
 
 CASES = [
     pytest.param(*case, marks=() if in_the_suite(*case) else pytest.mark.nightly)
-    for case in ((c, kind, among) for c in READERS for kind in FILES for among in (False, True))
+    for case in (
+        (c, kind, among) for c in READERS for kind in FILES for among in (False, True)
+    )
 ]
 
 
 @pytest.mark.parametrize(("command", "kind", "among"), CASES)
 def test_every_file_to_every_command(
-    command: str, kind: str, among: bool, tmp_path: Path, files: Files, no_figure_files: None
+    command: str,
+    kind: str,
+    among: bool,
+    tmp_path: Path,
+    files: Files,
+    no_figure_files: None,
 ) -> None:
     path, content = tmp_path / "in.jsonl", FILES[kind]
     if among:  # sound rows
         sound = "".join(json.dumps(row(n)) + "\n" for n in range(12)).encode()
         content = sound + content.rstrip(b"\n") + b"\n" + sound.replace(b'"d', b'"e')
     path.write_bytes(content)
-    done = CliRunner().invoke(app, files.arguments(command, path, path.with_name("out")))
+    done = CliRunner().invoke(
+        app, files.arguments(command, path, path.with_name("out"))
+    )
     if done.exception is not None and not isinstance(done.exception, SystemExit):
-        assert isinstance(done.exception, MedalError), (command, repr(done.exception)[:500])
+        assert isinstance(done.exception, MedalError), (
+            command,
+            repr(done.exception)[:500],
+        )
         assert len(str(done.exception)) < 4000
     assert "\x1b" not in done.output + str(done.exception)
     assert path.read_bytes() == content
     for written in tmp_path.rglob("*.jsonl"):
-        for text in written.read_text(encoding="utf-8").split("\n") if written != path else ():
+        for text in (
+            written.read_text(encoding="utf-8").split("\n") if written != path else ()
+        ):
             if text:
                 json.loads(text, parse_constant=refused)
 
@@ -169,8 +187,13 @@ def refused(name: str) -> None:
     ("kind", "problem"),
     [
         ("gzip cut", "the compressed file is cut short"),
-        pytest.param("gzip with a wrong checksum", "CRC check failed", marks=pytest.mark.nightly),
-        ("gzip and more", "in.jsonl.gz:601: cannot read on: other bytes follow the end"),
+        pytest.param(
+            "gzip with a wrong checksum", "CRC check failed", marks=pytest.mark.nightly
+        ),
+        (
+            "gzip and more",
+            "in.jsonl.gz:601: cannot read on: other bytes follow the end",
+        ),
         ("gzip of another method", "cannot read on: Unknown compression method"),
     ],
 )
@@ -226,7 +249,8 @@ def test_a_disk_without_room_is_told_and_the_run_resumes(tmp_path: Path) -> None
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda each: (
-        st.lists(each, max_size=3) | st.dictionaries(st.text(max_size=8), each, max_size=3)
+        st.lists(each, max_size=3)
+        | st.dictionaries(st.text(max_size=8), each, max_size=3)
     ),
     max_leaves=6,
 )
@@ -240,7 +264,8 @@ ROWS = st.fixed_dictionaries(
             st.fixed_dictionaries(
                 {},
                 optional={
-                    "role": st.sampled_from(["user", "assistant", "system", "tool"]) | VALUES,
+                    "role": st.sampled_from(["user", "assistant", "system", "tool"])
+                    | VALUES,
                     "content": VALUES,
                 },
             ),

@@ -60,7 +60,10 @@ SERVERS: dict[str, tuple[dict[str, Any], str]] = {
         "llm.api_key_env",
     ),
     "a cache": ({"model": "embedded:smollm2", "cache": "/tmp/elsewhere"}, "llm.cache"),
-    "prices": ({"backend": "openai", "model": "x", "prices": "/etc/passwd"}, "llm.prices"),
+    "prices": (
+        {"backend": "openai", "model": "x", "prices": "/etc/passwd"},
+        "llm.prices",
+    ),
     "pickled weights": ({"model": "gpt2", "bin_weights": True}, "llm.bin_weights"),
     "a server by name": ({"backend": "openai", "model": "x"}, "llm to 'openai:x'"),
     "an absolute model": ({"model": "/etc"}, "llm.model"),
@@ -100,7 +103,9 @@ def test_members_are_no_paths(hybrid: Path, name: str) -> None:
         "outside.yaml",
     ],
 )
-@pytest.mark.parametrize("key", some(["prompt", "rubric", "examples", "summary_prompt"], 9))
+@pytest.mark.parametrize(
+    "key", some(["prompt", "rubric", "examples", "summary_prompt"], 9)
+)
 def test_files_of_a_member_are_shipped_or_in_the_folder(
     hybrid: Path, key: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,7 +144,9 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     llm |= {"api_key_env": "MY_KEY", "cache": str(tmp_path / "cache")}
     judge.write_text(json.dumps(MEDAL | {"llm": llm, "rubric": str(rubric)}))
     member = open_member("strong", MemberConfig(path=str(judge)))
-    made = HybridJudge({"strong": member}, MemberSelection({"overall": "strong"}), [OVERALL])
+    made = HybridJudge(
+        {"strong": member}, MemberSelection({"overall": "strong"}), [OVERALL]
+    )
     folder = made.save_pretrained(tmp_path / "hybrid")
     config = (folder / "judge.json").read_text()
     for secret in ("127.0.0.1", "MY_KEY", str(tmp_path)):
@@ -160,7 +167,10 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
 def test_only_settings_of_the_machine_are_left_out_in_silence() -> None:
     kept = {"model": "org/name", "revision": "v1", "dtype": "bf16", "context": 2048}
     machine = {"device": "cuda:1", "token_budget": 9, "cache": "/tmp/x"}
-    assert to_saved(MEDAL | {"llm": kept | machine}, "a", None) == (MEDAL | {"llm": kept}, {})
+    assert to_saved(MEDAL | {"llm": kept | machine}, "a", None) == (
+        MEDAL | {"llm": kept},
+        {},
+    )
     for more in ({"bin_weights": True}, {"model": "/srv/weights"}):
         saved, needed = to_saved(MEDAL | {"llm": kept | more}, "a", None)
         assert "llm" not in saved and "llm" in needed
@@ -173,7 +183,9 @@ EVIL = "import pathlib\npathlib.Path({0!r}).write_text('ran')\nclass Evil:\n    
 
 @pytest.fixture
 def encoder(tiny_bert: Path, tmp_path: Path) -> Path:
-    return random_judge(tiny_bert, load_rubric("medal")).save_pretrained(tmp_path / "judge")
+    return random_judge(tiny_bert, load_rubric("medal")).save_pretrained(
+        tmp_path / "judge"
+    )
 
 
 @pytest.mark.parametrize("place", ["encoder/tokenizer_config.json", "judge.json"])
@@ -189,7 +201,10 @@ def test_auto_map_never_runs_code(
     path = encoder / place
     config = json.loads(path.read_text())
     target = config["linear"] if place == "judge.json" else config
-    target["auto_map"] = {"AutoTokenizer": ["evil.Evil", None], "AutoModel": "evil.Evil"}
+    target["auto_map"] = {
+        "AutoTokenizer": ["evil.Evil", None],
+        "AutoModel": "evil.Evil",
+    }
     target["tokenizer_class"] = "Evil"
     path.write_text(json.dumps(config))
     with pytest.raises(JudgeLoadError, match="a judge folder must not contain code"):
@@ -200,7 +215,10 @@ def test_auto_map_never_runs_code(
 @pytest.mark.parametrize(
     ("file", "content"),
     [
-        ("encoder/modules.json", [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}]),
+        (
+            "encoder/modules.json",
+            [{"idx": 0, "name": "0", "path": "", "type": "evil.Evil"}],
+        ),
         (
             "encoder/modules.json",
             [{"path": "", "type": "sentence_transformers.models.Dense", "name": "0"}],
@@ -210,7 +228,10 @@ def test_auto_map_never_runs_code(
             [{"path": "../../..", "type": "sentence_transformers.models.Pooling"}],
         ),
         ("judge.json", {"attn_implementation": "somebody/kernel"}),
-        ("encoder/sentence_bert_config.json", {"model_args": {"trust_remote_code": True}}),
+        (
+            "encoder/sentence_bert_config.json",
+            {"model_args": {"trust_remote_code": True}},
+        ),
     ],
 )
 def test_what_a_library_would_run_is_refused_by_name(
@@ -242,7 +263,10 @@ def test_every_call_of_transformers_says_that_no_code_is_run() -> None:
             for call in ast.walk(tree):
                 if isinstance(call, ast.Call) and _loads(call.func):
                     seen += 1
-                    given = {k.arg or "**" + ast.unparse(k.value): k.value for k in call.keywords}
+                    given = {
+                        k.arg or "**" + ast.unparse(k.value): k.value
+                        for k in call.keywords
+                    }
                     value = given.get("trust_remote_code")
                     plain = isinstance(value, ast.Constant) and value.value is False
                     if not plain and not any(f"**{name}" in given for name in safe):
@@ -280,20 +304,40 @@ HUGE: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
         lambda c: c.update(num_hidden_layers=10**9),
         "sets num_hid",
     ),
-    "more layers": ("encoder/config.json", lambda c: c.update(num_hidden_layers=40), "asks for"),
-    "width": ("encoder/config.json", lambda c: c.update(hidden_size=16_384), "asks for 2,"),
-    "words": ("encoder/config.json", lambda c: c.update(vocab_size=10**8), "asks for 3,"),
-    "members": ("judge.json", lambda c: c["linear"].update(members=10**9), "sets members to"),
+    "more layers": (
+        "encoder/config.json",
+        lambda c: c.update(num_hidden_layers=40),
+        "asks for",
+    ),
+    "width": (
+        "encoder/config.json",
+        lambda c: c.update(hidden_size=16_384),
+        "asks for 2,",
+    ),
+    "words": (
+        "encoder/config.json",
+        lambda c: c.update(vocab_size=10**8),
+        "asks for 3,",
+    ),
+    "members": (
+        "judge.json",
+        lambda c: c["linear"].update(members=10**9),
+        "sets members to",
+    ),
     "a normalizer": (
         "encoder/tokenizer.json",
-        lambda c: c.update(normalizer={"type": "Sequence", "normalizers": [A_TO_AA] * 34}),
+        lambda c: c.update(
+            normalizer={"type": "Sequence", "normalizers": [A_TO_AA] * 34}
+        ),
         "blows text up",
     ),
 }
 
 
 @pytest.mark.parametrize("name", HUGE)
-def test_a_folder_that_asks_for_the_whole_memory_is_refused(encoder: Path, name: str) -> None:
+def test_a_folder_that_asks_for_the_whole_memory_is_refused(
+    encoder: Path, name: str
+) -> None:
     place, change, problem = HUGE[name]
     path = encoder / place
     config = json.loads(path.read_text())
@@ -316,7 +360,9 @@ def test_only_files_of_the_folder_are_opened(encoder: Path, name: str) -> None:
         (encoder / "x").symlink_to("/")
     else:
         problem = "names too many tensors"
-        (encoder / "x.safetensors").write_bytes((90_000_000).to_bytes(8, "little") + b"{")
+        (encoder / "x.safetensors").write_bytes(
+            (90_000_000).to_bytes(8, "little") + b"{"
+        )
     with pytest.raises(JudgeLoadError, match=problem):
         Judge.from_pretrained(encoder)
 

@@ -44,7 +44,10 @@ def rows(listen: str) -> list[dict[str, Any]]:
             {"role": "user", "content": f"{bad} said {number}"},
             {"role": "assistant", "content": f"answer {number} {bad}"},
         ]
-        labels = {"overall": [1 + number % 5, 1 + (number + 1) % 5], texts[0]: [number % 2, 1]}
+        labels = {
+            "overall": [1 + number % 5, 1 + (number + 1) % 5],
+            texts[0]: [number % 2, 1],
+        }
         made.append(
             {
                 "id": f"{bad}-{number}",
@@ -69,13 +72,26 @@ def medal(*arguments: object) -> str:
 def made_pages(folder: Path, listen: str) -> tuple[list[Path], list[str]]:
     """(pages, what was printed) of every command that makes pages."""
     source = folder / "rows.jsonl"
-    source.write_text("".join(json.dumps(row) + "\n" for row in rows(listen)), encoding="utf-8")
+    source.write_text(
+        "".join(json.dumps(row) + "\n" for row in rows(listen)), encoding="utf-8"
+    )
     scores = folder / "scores.jsonl"
     printed = [
-        medal("score", source, "--judge", "length", "--out", scores, "--keep", "chatbot"),
+        medal(
+            "score", source, "--judge", "length", "--out", scores, "--keep", "chatbot"
+        ),
         medal("agreement", source, "--out", folder / "agreement"),
         medal("data", "stats", source, "--no-lemmas", "--out", folder / "stats"),
-        medal("report", scores, "--chats", source, "--by", "chatbot", "--out", folder / "report"),
+        medal(
+            "report",
+            scores,
+            "--chats",
+            source,
+            "--by",
+            "chatbot",
+            "--out",
+            folder / "report",
+        ),
         medal("compare", scores, "--by", "chatbot", "--out", folder / "compare"),
     ]
     return sorted(folder.rglob("*.html")), printed
@@ -89,12 +105,16 @@ class Elements(HTMLParser):
         self._inside = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._inside = tag == "script" and dict(attrs).get("type") != "application/json"  # data
+        self._inside = (
+            tag == "script" and dict(attrs).get("type") != "application/json"
+        )  # data
         if tag in ("iframe", "object", "embed", "base", "form"):
             self.found.append(tag)
         for name, value in attrs:
             place = (value or "").strip().lower()
-            if name.startswith("on") or place.startswith(("javascript:", "http:", "file:")):
+            if name.startswith("on") or place.startswith(
+                ("javascript:", "http:", "file:")
+            ):
                 self.found.append(f"{tag} {name}={value}")
 
     def handle_data(self, data: str) -> None:
@@ -129,7 +149,17 @@ def test_no_cell_of_a_sheet_is_a_formula_or_holds_a_control(tmp_path: Path) -> N
     made = rows("http://127.0.0.1:9")
     source.write_text("".join(json.dumps(row) + "\n" for row in made), encoding="utf-8")
     out = tmp_path / "package"
-    medal("annotate", "export", source, "--annotator", "@a", "--annotator", "+b", "--out", out)
+    medal(
+        "annotate",
+        "export",
+        source,
+        "--annotator",
+        "@a",
+        "--annotator",
+        "+b",
+        "--out",
+        out,
+    )
     books = sorted(out.rglob("*.xlsx"))
     assert len(books) == 2
     texts = set()
@@ -137,19 +167,31 @@ def test_no_cell_of_a_sheet_is_a_formula_or_holds_a_control(tmp_path: Path) -> N
         for sheet in load_workbook(path):
             for cell in (cell for line in sheet.iter_rows() for cell in line):
                 assert cell.data_type != "f", (path, sheet.title, cell.coordinate)
-                assert cell.hyperlink is None or cell.hyperlink.target is None, cell.coordinate
+                assert cell.hyperlink is None or cell.hyperlink.target is None, (
+                    cell.coordinate
+                )
                 if isinstance(cell.value, str):
                     texts.add(cell.value)
-                    assert not set(cell.value) & set(map(chr, (*range(9), 11, 12, *range(14, 32))))
+                    assert not set(cell.value) & set(
+                        map(chr, (*range(9), 11, 12, *range(14, 32)))
+                    )
                     if cell.value.startswith(("=", "@", "+", "-")):
                         assert cell.quotePrefix, cell.coordinate
     assert any(text.startswith("=HYPERLINK(") for text in texts)
     for path in out.rglob("*.md"):
         written = path.read_text(encoding="utf-8")
-        assert "<script" not in written and "javascript:" not in written and "\x1b" not in written
+        assert (
+            "<script" not in written
+            and "javascript:" not in written
+            and "\x1b" not in written
+        )
 
 
-CARD = ("<script>window.hit=1</script>", "[x](javascript:alert(1))", "![y](http://127.0.0.1:9/m)")
+CARD = (
+    "<script>window.hit=1</script>",
+    "[x](javascript:alert(1))",
+    "![y](http://127.0.0.1:9/m)",
+)
 
 
 @pytest.mark.slow
@@ -167,7 +209,11 @@ def test_a_card_shows_what_data_say_as_text(hostile: str, tmp_path: Path) -> Non
         "name": "mine",
         "output_dir": str(tmp_path / "out"),
         "rubric": "quickstart",
-        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
+        "model": {
+            "family": "linear",
+            "vectors": False,
+            "features": ["assistant.log_words"],
+        },
         "train": [{"source": str(source), "dimensions": {"overall": "overall"}}],
     }
     config.write_text(json.dumps(settings))
@@ -187,10 +233,23 @@ def test_pages_run_nothing_and_ask_for_nothing_in_a_browser(tmp_path: Path) -> N
             for page in pages:
                 browser.open(page, DESKTOP, "light")
                 assert browser.ask("window.hit === undefined"), page
-                assert browser.ask("document.querySelectorAll('iframe, [onerror]').length") == 0
-                assert all(address.startswith(("file:", "data:")) for address in browser.requests())
-                dialogs = [e for e in browser.events if "javascriptDialog" in e.get("method", "")]
-                assert not dialogs and not browser.complaints(), (page, browser.complaints())
+                assert (
+                    browser.ask("document.querySelectorAll('iframe, [onerror]').length")
+                    == 0
+                )
+                assert all(
+                    address.startswith(("file:", "data:"))
+                    for address in browser.requests()
+                )
+                dialogs = [
+                    e
+                    for e in browser.events
+                    if "javascriptDialog" in e.get("method", "")
+                ]
+                assert not dialogs and not browser.complaints(), (
+                    page,
+                    browser.complaints(),
+                )
         finally:
             browser.close()
         assert not listener.seen

@@ -21,7 +21,10 @@ MEDAL = [sys.executable, "-m", "medal_judges", "score"]
 
 @pytest.fixture
 def chats(tmp_path: Path) -> Path:
-    turns = [{"role": "user", "content": "hello"}, {"role": "assistant", "content": "hi music"}]
+    turns = [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "hi music"},
+    ]
     path = tmp_path / "chats.jsonl"
     rows = (json.dumps({"id": str(n), "turns": turns}) + "\n" for n in range(ROWS))
     path.write_text("".join(rows), encoding="utf-8")
@@ -45,13 +48,17 @@ def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> 
     assert 0 < kept < ROWS
     again = medal(*command)
     assert again.returncode == 0, again.stderr
-    ids = [json.loads(line)["id"] for line in out.read_text(encoding="utf-8").splitlines()]
+    ids = [
+        json.loads(line)["id"] for line in out.read_text(encoding="utf-8").splitlines()
+    ]
     assert ids == [str(n) for n in range(ROWS)]
 
 
 def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     process = subprocess.Popen(
-        [*MEDAL, str(chats), "--judge", "length"], stderr=subprocess.PIPE, stdout=subprocess.PIPE
+        [*MEDAL, str(chats), "--judge", "length"],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
     assert process.stderr is not None
@@ -69,7 +76,14 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
 def test_an_address_space_limit_is_a_message(chats: Path, megabytes: int) -> None:
     small = megabytes << 20  # libraries do not fit, then threads, then weights
     done = subprocess.run(
-        [*MEDAL, str(chats), "--judge", "boxed", "--out", str(chats.with_name("scores.jsonl"))],
+        [
+            *MEDAL,
+            str(chats),
+            "--judge",
+            "boxed",
+            "--out",
+            str(chats.with_name("scores.jsonl")),
+        ],
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (small, small)),

@@ -66,7 +66,9 @@ def files(folder: Path, name: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("family", some(FAMILIES, 9))
-def test_weights_and_tokenizer_are_in_the_revision(family: str, judge_folder: Copy) -> None:
+def test_weights_and_tokenizer_are_in_the_revision(
+    family: str, judge_folder: Copy
+) -> None:
     folder = judge_folder(family)
     seen = {revision(folder)}
     for path in files(folder, "*.safetensors"):
@@ -89,7 +91,10 @@ def test_who_wrote_a_folder_when_and_where_is_not(
     folder = judge_folder(family)
     first = revision(folder)
     again = Judge.from_pretrained(folder)
-    assert again.save_pretrained(tmp_path / "elsewhere") and again.signature().revision == first
+    assert (
+        again.save_pretrained(tmp_path / "elsewhere")
+        and again.signature().revision == first
+    )
     assert revision(tmp_path / "elsewhere") == first
     (folder / "README.md").write_text("a card")
     (folder / "golden.json").write_text("{}")
@@ -104,7 +109,9 @@ def test_who_wrote_a_folder_when_and_where_is_not(
     assert revision(folder) == first
 
 
-def test_a_setting_that_the_numbers_depend_on_is_in_the_revision(judge_folder: Copy) -> None:
+def test_a_setting_that_the_numbers_depend_on_is_in_the_revision(
+    judge_folder: Copy,
+) -> None:
     folder = judge_folder("encoder")
     first = revision(folder)
     changed_field(folder / "judge.json", lambda c: c["encoder"].update(max_tokens=32))
@@ -139,8 +146,13 @@ def test_a_local_language_model_is_told_by_its_files(
 
 
 @pytest.mark.parametrize("given", ["folder", "yaml", "shipped"])
-def test_a_revision_of_what_is_no_hub_judge_is_refused(given: str, judge_folder: Copy) -> None:
-    source = {"folder": str(judge_folder("linear")), "yaml": "configs/judges/length.yaml"}
+def test_a_revision_of_what_is_no_hub_judge_is_refused(
+    given: str, judge_folder: Copy
+) -> None:
+    source = {
+        "folder": str(judge_folder("linear")),
+        "yaml": "configs/judges/length.yaml",
+    }
     name = source.get(given, "length")
     with pytest.raises(JudgeLoadError, match="is on this machine; revision 'v1'"):
         Judge.from_pretrained(name, revision="v1")

@@ -97,7 +97,13 @@ def chat(content: object, **fields: Any) -> dict[str, Any]:
 
 
 def model(address: str, **more: Any) -> RemoteModel:
-    given = {"model": "m", "base_url": address, "attempts": 2, "longest_wait": 0.01, "timeout": 5}
+    given = {
+        "model": "m",
+        "base_url": address,
+        "attempts": 2,
+        "longest_wait": 0.01,
+        "timeout": 5,
+    }
     return RemoteModel(OpenAILLM(**(given | {"api_key_env": "HARD_KEY"} | more)))
 
 
@@ -125,7 +131,9 @@ def slow_header(out: Any, _: dict[str, str]) -> None:
 
 def reset_in_body(out: Any, _: dict[str, str]) -> None:
     data = json.dumps(chat("4")).encode()
-    out.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data[:40])
+    out.write(
+        f"HTTP/1.1 200 OK\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data[:40]
+    )
 
 
 def silent(out: Any, _: dict[str, str]) -> None:
@@ -135,7 +143,9 @@ def silent(out: Any, _: dict[str, str]) -> None:
 BOMB = gzip.compress(b" " * (1 << 27))
 FILTERED = {"message": {"content": None}, "finish_reason": "content_filter"}
 BROKEN: dict[str, Answer] = {
-    "HTML": http(200, "<html><body>Please log in</body></html>", Content_Type="text/html"),
+    "HTML": http(
+        200, "<html><body>Please log in</body></html>", Content_Type="text/html"
+    ),
     "half JSON": http(200, json.dumps(chat("4"))[:50]),
     "nothing": http(200, ""),
     "null": http(200, "null"),
@@ -191,13 +201,16 @@ def test_a_key_is_sent_without_the_white_space_around_it(
 
 
 @pytest.mark.parametrize(
-    "key", ["sk-hidden\nX-Other: 1", "sk-hidden\x1b[0m", "sk-hidden-é", "sk-\u200bhidden"]
+    "key",
+    ["sk-hidden\nX-Other: 1", "sk-hidden\x1b[0m", "sk-hidden-é", "sk-\u200bhidden"],
 )
 def test_a_key_that_no_header_carries_is_refused_without_being_shown(
     monkeypatch: pytest.MonkeyPatch, key: str
 ) -> None:
     monkeypatch.setenv("HARD_KEY", key)
-    with pytest.raises(ConfigError, match="the key in HARD_KEY has a control") as caught:
+    with pytest.raises(
+        ConfigError, match="the key in HARD_KEY has a control"
+    ) as caught:
         model("http://127.0.0.1:9/v1")
     assert "hidden" not in str(caught.value)
 
@@ -218,25 +231,35 @@ def test_login_and_query_of_an_address_are_sent_and_stand_nowhere(
     caplog.set_level(logging.DEBUG)
     secrets = "pass word!", "pass%20word%21", "of-the-user-7"
     caplog.handler.addFilter(SecretFilter())
-    with raw_server(http(500, json.dumps({"error": {"message": "no, of-the-user-7"}}))) as server:
-        address = url(server).replace("//", "//ann:pass%20word%21@") + "?code=of-the-user-7"
+    with raw_server(
+        http(500, json.dumps({"error": {"message": "no, of-the-user-7"}}))
+    ) as server:
+        address = (
+            url(server).replace("//", "//ann:pass%20word%21@") + "?code=of-the-user-7"
+        )
         done = asked(address)
     login = b64encode(b"ann:pass word!").decode()
     assert {head["authorization"] for head in server.seen} == {f"Basic {login}"}
-    assert server.seen[0]["line"].split()[1] == "/v1/chat/completions?code=of-the-user-7"
+    assert (
+        server.seen[0]["line"].split()[1] == "/v1/chat/completions?code=of-the-user-7"
+    )
     assert "/v1/chat/completions" in caplog.text and done.failure
     for secret in secrets:
         assert secret not in caplog.text and secret not in repr(done)
 
 
-@pytest.mark.parametrize("address", ["http://ann:hidden@word@:80x/v1", "localhost:8000", "http://"])
+@pytest.mark.parametrize(
+    "address", ["http://ann:hidden@word@:80x/v1", "localhost:8000", "http://"]
+)
 def test_a_text_that_is_no_address_is_refused_without_being_shown(address: str) -> None:
     with pytest.raises(ConfigError, match=r"llm\.base_url is no address") as caught:
         model(address)
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("field", ["prompt_tokens", "completion_tokens", "total_tokens"])
+@pytest.mark.parametrize(
+    "field", ["prompt_tokens", "completion_tokens", "total_tokens"]
+)
 def test_a_number_of_tokens_that_is_none_counts_as_not_reported(field: str) -> None:
     answer = chat("4")
     answer["usage"][field] = 10**400
@@ -298,7 +321,9 @@ def test_retry_after_in_every_form_is_kept_to(kind: str) -> None:
     assert waited < 4
 
 
-@pytest.mark.parametrize("wait", ["3600", "1e9", "1e400", "inf", "99999999999999999999", "DATE"])
+@pytest.mark.parametrize(
+    "wait", ["3600", "1e9", "1e400", "inf", "99999999999999999999", "DATE"]
+)
 def test_a_wait_without_end_stops_the_run_with_what_to_do(wait: str) -> None:
     header = "Fri, 31 Dec 9999 23:59:59 GMT" if wait == "DATE" else wait
     with raw_server(http(429, "{}", Retry_After=header)) as server:
@@ -310,16 +335,24 @@ def test_a_wait_without_end_stops_the_run_with_what_to_do(wait: str) -> None:
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("place", ["elsewhere", "same host", "file", "none"])
-def test_redirects_take_neither_dialogues_nor_key_elsewhere(status: int, place: str) -> None:
+def test_redirects_take_neither_dialogues_nor_key_elsewhere(
+    status: int, place: str
+) -> None:
     with raw_server(http(200, json.dumps(chat("5")))) as other:
-        places = {"elsewhere": url(other), "same host": "/v2", "file": "file:///etc/passwd"}
+        places = {
+            "elsewhere": url(other),
+            "same host": "/v2",
+            "file": "file:///etc/passwd",
+        }
         headers = {} if place == "none" else {"Location": places[place]}
         with raw_server(http(status, "", **headers)) as server:
             with pytest.raises(MedalError, match="redirects") as stopped:
                 asked(url(server))
             assert len(server.seen) == 1
         assert not other.seen
-    assert "llm.base_url" in (stopped.value.hint or "") and KEY not in str(stopped.value)
+    assert "llm.base_url" in (stopped.value.hint or "") and KEY not in str(
+        stopped.value
+    )
 
 
 # -- fields of an answer, generated ------------------------------------------------------------
@@ -327,14 +360,19 @@ def test_redirects_take_neither_dialogues_nor_key_elsewhere(status: int, place: 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
     lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=10), inner, max_size=3)
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.text(max_size=10), inner, max_size=3)
     ),
     max_leaves=8,
 )
 COUNTS = st.one_of(JSON, st.integers(-5, 50), st.floats(), st.just("12"), st.just(True))
 TOKEN = st.fixed_dictionaries(
     {},
-    optional={"token": JSON, "logprob": JSON, "top_logprobs": st.lists(JSON, max_size=3) | JSON},
+    optional={
+        "token": JSON,
+        "logprob": JSON,
+        "top_logprobs": st.lists(JSON, max_size=3) | JSON,
+    },
 )
 ANSWERS = st.fixed_dictionaries(
     {},
@@ -343,11 +381,15 @@ ANSWERS = st.fixed_dictionaries(
             JSON,
             st.lists(
                 st.fixed_dictionaries(
-                    {"message": JSON | st.fixed_dictionaries({"content": JSON, "refusal": JSON})},
+                    {
+                        "message": JSON
+                        | st.fixed_dictionaries({"content": JSON, "refusal": JSON})
+                    },
                     optional={
                         "finish_reason": JSON
                         | st.sampled_from(["stop", "length", "content_filter"]),
-                        "logprobs": JSON | st.fixed_dictionaries({"content": st.lists(TOKEN)}),
+                        "logprobs": JSON
+                        | st.fixed_dictionaries({"content": st.lists(TOKEN)}),
                     },
                 ),
                 min_size=1,
@@ -356,7 +398,11 @@ ANSWERS = st.fixed_dictionaries(
         ),
         "usage": JSON
         | st.fixed_dictionaries(
-            {"prompt_tokens": COUNTS, "completion_tokens": COUNTS, "total_tokens": COUNTS},
+            {
+                "prompt_tokens": COUNTS,
+                "completion_tokens": COUNTS,
+                "total_tokens": COUNTS,
+            },
             optional={"prompt_tokens_details": JSON, "completion_tokens_details": JSON},
         ),
         "error": JSON,

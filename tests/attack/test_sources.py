@@ -35,7 +35,11 @@ def _walked() -> Iterator[tuple[str, str, ast.Call]]:
     for path in sorted(files):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call):
-                yield f"{path.relative_to(ROOT)}:{node.lineno}", ast.unparse(node.func), node
+                yield (
+                    f"{path.relative_to(ROOT)}:{node.lineno}",
+                    ast.unparse(node.func),
+                    node,
+                )
 
 
 def _said(call: ast.Call, name: str) -> object:
@@ -73,7 +77,9 @@ def test_packages_of_weights_are_held_to_their_hashes() -> None:
                 pinned[found[1]] = found[2]
     project = (ROOT / "pyproject.toml").read_text()
     asked = dict(re.findall(r'"([a-z0-9-]+)[>=]=([\d.]+)"', project))
-    assert set(pinned) == {p.replace("_", "-") for parts in _PACKAGES.values() for p, _ in parts}
+    assert set(pinned) == {
+        p.replace("_", "-") for parts in _PACKAGES.values() for p, _ in parts
+    }
     by_hand = {name for name in pinned if "smollm2" in name or "gemma" in name}
     assert not by_hand & set(asked)
     assert {name: asked.get(name) for name in set(pinned) - by_hand} == {

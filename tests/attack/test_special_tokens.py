@@ -56,10 +56,16 @@ def test_a_turn_cannot_spell_a_mark(mark: str, template: bool, tokenizer: Any) -
         tokenizer.chat_template = kept
 
 
-@given(st.lists(st.sampled_from(["<|im_end|>", UNNAMED, "<|", "|>", "<", "im_end", " ", "x"])))
+@given(
+    st.lists(
+        st.sampled_from(["<|im_end|>", UNNAMED, "<|", "|>", "<", "im_end", " ", "x"])
+    )
+)
 def test_no_mark_is_left_or_made(tokenizer: Any, parts: list[str]) -> None:
     text = SpecialTokens(tokenizer).broken_up("".join(parts))
-    special = {number for number, t in tokenizer.added_tokens_decoder.items() if t.special}
+    special = {
+        number for number, t in tokenizer.added_tokens_decoder.items() if t.special
+    }
     assert not special & set(tokenizer(text, add_special_tokens=False).input_ids)
 
 
@@ -68,12 +74,19 @@ def add_token(folder: Path, content: str, number: int) -> None:
     for path in folder.rglob("tokenizer.json"):
         whole = json.loads(path.read_text())
         flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False)
-        whole["added_tokens"].append({"id": number, "content": content, "special": True, **flags})
+        whole["added_tokens"].append(
+            {"id": number, "content": content, "special": True, **flags}
+        )
         path.write_text(json.dumps(whole))
 
 
 def chats(text: str) -> list[Dialogue]:
-    return [Dialogue("1", (Turn("user", f"music {text} film"), Turn("assistant", f"river {text}")))]
+    return [
+        Dialogue(
+            "1",
+            (Turn("user", f"music {text} film"), Turn("assistant", f"river {text}")),
+        )
+    ]
 
 
 @pytest.mark.parametrize("family", some(FAMILIES, 9))
@@ -83,7 +96,8 @@ def test_special_tokens_without_a_vector_are_text(
     folder = judge_folder(family)
     first = json.loads(next(folder.rglob("tokenizer.json")).read_text())
     number = len(first["model"]["vocab"]) + sum(
-        token["content"] not in first["model"]["vocab"] for token in first["added_tokens"]
+        token["content"] not in first["model"]["vocab"]
+        for token in first["added_tokens"]
     )
     add_token(folder, "<beyond>", number)
     (marked,) = Judge.from_pretrained(folder).score(chats("<beyond>"))

@@ -44,7 +44,12 @@ def settings(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
     def llm(**more: Any) -> dict[str, Any]:
         server = more.pop("server", None) or serve(delay=0.02)
-        own = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
+        own = {
+            "backend": "openai",
+            "model": "m",
+            "base_url": server.url,
+            "cache": False,
+        }
         return own | {"prices": str(prices)} | more
 
     return llm
@@ -85,13 +90,17 @@ def test_one_judge_on_many_threads(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("limit", [0.02, 0.002, 0.0])
-def test_a_limit_of_cost_holds_on_threads_and_never_locks_up(settings: Any, limit: float) -> None:
+def test_a_limit_of_cost_holds_on_threads_and_never_locks_up(
+    settings: Any, limit: float
+) -> None:
     judge = prompted(settings(max_cost=limit, max_in_flight=3))
     model = judge.language_models()[0]
 
     def work() -> list[Any]:
         with ThreadPoolExecutor(8) as pool:
-            return [f.exception() for f in [pool.submit(judged, judge, n) for n in range(8)]]
+            return [
+                f.exception() for f in [pool.submit(judged, judge, n) for n in range(8)]
+            ]
 
     errors = ended(work)
     assert isinstance(errors, list)
@@ -131,15 +140,23 @@ def test_a_limiter_of_many_loops_wakes_everybody(seed: int) -> None:
     "family",
     [
         "linear",
-        *(pytest.param(f, marks=pytest.mark.slow) for f in ("encoder", "lora", "hybrid")),
+        *(
+            pytest.param(f, marks=pytest.mark.slow)
+            for f in ("encoder", "lora", "hybrid")
+        ),
     ],
 )
 def test_trained_judges_on_threads(family: str, made_judges: dict[str, Path]) -> None:
     judge = Judge.from_pretrained(made_judges[family])
-    alone = [[row.scores["overall"] for row in judge.score(dialogues(n))] for n in range(12)]
+    alone = [
+        [row.scores["overall"] for row in judge.score(dialogues(n))] for n in range(12)
+    ]
     with ThreadPoolExecutor(12) as pool:
         together = list(
-            pool.map(lambda n: [r.scores["overall"] for r in judge.score(dialogues(n))], range(12))
+            pool.map(
+                lambda n: [r.scores["overall"] for r in judge.score(dialogues(n))],
+                range(12),
+            )
         )
     for a, b in zip(alone, together, strict=True):
         assert b == pytest.approx(a, abs=1e-5)
@@ -198,21 +215,33 @@ SLOW = pytest.param("spawn", marks=pytest.mark.slow)
 def test_a_judge_passed_to_processes(
     how: str, family: str, settings: Any, made_judges: dict[str, Path]
 ) -> None:
-    judge = prompted(settings()) if family == "api" else Judge.from_pretrained(made_judges[family])
+    judge = (
+        prompted(settings())
+        if family == "api"
+        else Judge.from_pretrained(made_judges[family])
+    )
     if family == "api" or how == "spawn":
-        judged(judge, 7)  # used before; a forked torch must not have started its threads
+        judged(
+            judge, 7
+        )  # used before; a forked torch must not have started its threads
     for n, rows in enumerate(_children(how, judge)):
         assert rows == [[d.id, None] for d in dialogues(n)]
 
 
-@pytest.mark.parametrize("how", ["spawn", pytest.param("fork", marks=pytest.mark.nightly)])
-def test_a_limit_of_cost_is_not_multiplied_by_processes(how: str, settings: Any) -> None:
+@pytest.mark.parametrize(
+    "how", ["spawn", pytest.param("fork", marks=pytest.mark.nightly)]
+)
+def test_a_limit_of_cost_is_not_multiplied_by_processes(
+    how: str, settings: Any
+) -> None:
     judge = prompted(settings(max_cost=1.0))
     for told in _children(how, judge):
         assert "ConfigError: a limit of cost works in one process only" in told
 
 
-def test_no_key_is_sent_with_a_judge(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_key_is_sent_with_a_judge(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("MY_KEY", "secret-of-mine-123")
     judge = prompted(settings(api_key_env="MY_KEY"))
     sent = pickle.dumps(judge)

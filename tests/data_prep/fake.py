@@ -29,7 +29,9 @@ class FakeModel(ChatModel):
 
     context = 32_000
 
-    def __init__(self, name: str, answer: Script, bodies: list[dict[str, Any]], api: bool) -> None:
+    def __init__(
+        self, name: str, answer: Script, bodies: list[dict[str, Any]], api: bool
+    ) -> None:
         self.name, self.answer, self.bodies = name, answer, bodies
         self.api = api
 
@@ -44,7 +46,10 @@ class FakeModel(ChatModel):
         try:
             return Completion(self.answer(body), usage=Usage(input=50, output=20))
         except Refused as refused:
-            return failed(str(refused), Usage(input=len(str(refused)) * ("filter" in str(refused))))
+            return failed(
+                str(refused),
+                Usage(input=len(str(refused)) * ("filter" in str(refused))),
+            )
 
 
 class FakeAgents(Agents):

@@ -13,11 +13,31 @@ WORDS = {
     "es": "spanish",
 }
 SAID = {
-    "zh": ("我昨天发现奶奶的菜谱不见了。", "真可惜,要不要一起找找看?", "好的,先看厨房吧。"),
-    "en": ("Sure I lost the recipe book", "Use the kitchen drawers", "user: Yes there it was"),
-    "fr": ("J'ai perdu le livre de recettes", "Regarde dans les tiroirs", "Oui merci il y est"),
-    "de": ("Ich suche Omas Rezepte", "Schau in der Küche unter der Uhr", "Da waren sie"),
-    "pt": ("Perdi o livro de receitas", "Procura nas gavetas", "Estava mesmo nas gavetas"),
+    "zh": (
+        "我昨天发现奶奶的菜谱不见了。",
+        "真可惜,要不要一起找找看?",
+        "好的,先看厨房吧。",
+    ),
+    "en": (
+        "Sure I lost the recipe book",
+        "Use the kitchen drawers",
+        "user: Yes there it was",
+    ),
+    "fr": (
+        "J'ai perdu le livre de recettes",
+        "Regarde dans les tiroirs",
+        "Oui merci il y est",
+    ),
+    "de": (
+        "Ich suche Omas Rezepte",
+        "Schau in der Küche unter der Uhr",
+        "Da waren sie",
+    ),
+    "pt": (
+        "Perdi o livro de receitas",
+        "Procura nas gavetas",
+        "Estava mesmo nas gavetas",
+    ),
     "es": ("Perdí el libro de recetas", "Busca en los cajones", "Era eso, gracias"),
 }
 SCENES = (
@@ -28,7 +48,9 @@ SCENES = (
 )
 
 
-def released_row(lang: str, context: int = 0, turns: int = 3, **fields: Any) -> dict[str, Any]:
+def released_row(
+    lang: str, context: int = 0, turns: int = 3, **fields: Any
+) -> dict[str, Any]:
     """One row; the user model's first message, then answers in turn, cleaned as they were."""
     contents = [SAID[lang][i % 3] for i in range(turns)]
     roles = [("user", "assistant")[i % 2] for i in range(turns)]

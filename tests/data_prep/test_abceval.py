@@ -11,17 +11,28 @@ from medal_judges.records.labelled import LabelledDialogue
 from ..talks import talk
 
 needs_data = pytest.mark.skipif(
-    "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"
+    "MEDAL_JUDGES_DATA" not in os.environ,
+    reason="MEDAL_JUDGES_DATA (human ratings) is not set",
 )
 
 BEHAVIOURS = (
-    "commonsense_contradiction", "incorrect_fact", "redundant", "irrelevant",
-    "self_contradiction", "partner_contradiction", "lack_of_empathy", "empathetic", "ignore",
-)  # fmt: skip
+    "commonsense_contradiction",
+    "incorrect_fact",
+    "redundant",
+    "irrelevant",
+    "self_contradiction",
+    "partner_contradiction",
+    "lack_of_empathy",
+    "empathetic",
+    "ignore",
+)
 
 
 def abc_row(
-    group: str, turns: int, marks: dict[str, tuple[float, float]], machine: dict[str, int | None]
+    group: str,
+    turns: int,
+    marks: dict[str, tuple[float, float]],
+    machine: dict[str, int | None],
 ) -> LabelledDialogue:
     """A row of ``turns`` turns; behaviours not in ``marks`` are 0 for both, in ``machine`` 0."""
     labels = {b: tuple(marks.get(b, (0.0, 0.0))) for b in BEHAVIOURS}
@@ -37,7 +48,9 @@ def abc_row(
 
 
 ABC = [
-    abc_row("x", 2, {"self_contradiction": (0, 1), "empathetic": (1, 1)}, {"redundant": 1}),
+    abc_row(
+        "x", 2, {"self_contradiction": (0, 1), "empathetic": (1, 1)}, {"redundant": 1}
+    ),
     abc_row("x", 4, {"partner_contradiction": (1, 0), "redundant": (1, 1)}, {}),
     abc_row("y", 2, {"lack_of_empathy": (1, 0)}, {"lack_of_empathy": None}),
 ]
@@ -54,7 +67,10 @@ def test_abceval_behaviours_become_issues() -> None:
         "incoherent": (0, 1),  # said of the chatbot itself by the second annotator
         "lacks_empathy": nothing,
     }
-    assert second.labels["incoherent"] == (1, 0) and second.labels["repetitive"] == (1, 1)
+    assert second.labels["incoherent"] == (1, 0) and second.labels["repetitive"] == (
+        1,
+        1,
+    )
     assert third.labels["lacks_empathy"] == (1, 0)
     assert first.scales["incoherent"] == (0.0, 1.0) and first.level == "turn"
 
@@ -76,7 +92,11 @@ def test_abceval_rows_out_of_order_still_make_one_dialogue() -> None:
 def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
     rows = [to_issues(row) for row in ABC[:2]]
     unsure = LabelledDialogue(
-        rows[0].dialogue, {"irrelevant": (None, 1.0)}, {"irrelevant": (0, 1)}, "turn", group="x"
+        rows[0].dialogue,
+        {"irrelevant": (None, 1.0)},
+        {"irrelevant": (0, 1)},
+        "turn",
+        group="x",
     )
     (one,) = lift_to_dialogues([unsure, rows[1]])
     # annotator 1 left a turn unanswered and marked none: nobody knows; annotator 2 marked one
@@ -84,7 +104,9 @@ def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
 
 
 def test_machine_labels_are_lifted_as_those_of_people() -> None:
-    one, two = (row.extra["machine_labels"] for row in lift_to_dialogues(map(to_issues, ABC)))
+    one, two = (
+        row.extra["machine_labels"] for row in lift_to_dialogues(map(to_issues, ABC))
+    )
     assert one["repetitive"] == {"gpt": 1.0} and one["incoherent"] == {"gpt": 0.0}
     assert two["lacks_empathy"] == {"gpt": None} and two["nonfactual"] == {"gpt": 0.0}
 
@@ -94,9 +116,16 @@ def test_abceval_on_the_real_rows() -> None:
     rows = load_spec("abceval")
     lifted = list(lift_to_dialogues(map(to_issues, rows)))
     assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
-    marks = {mark for row in lifted for by in row.extra["machine_labels"].values() for mark in by}
+    marks = {
+        mark
+        for row in lifted
+        for by in row.extra["machine_labels"].values()
+        for mark in by
+    }
     assert marks == {"gpt", "specialized"}
     # counted from the rows alone: dialogues with any mark of redundant by each position
     for position in (0, 1):
         marked = {r.group for r in rows if r.labels["redundant"][position] == 1}
-        assert marked == {r.group for r in lifted if r.labels["repetitive"][position] == 1}
+        assert marked == {
+            r.group for r in lifted if r.labels["repetitive"][position] == 1
+        }

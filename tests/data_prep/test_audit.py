@@ -13,15 +13,31 @@ from medal_judges.records.labelled import LabelledDialogue
 from ..talks import talk
 
 needs_data = pytest.mark.skipif(
-    "MEDAL_JUDGES_DATA" not in os.environ, reason="MEDAL_JUDGES_DATA (human ratings) is not set"
+    "MEDAL_JUDGES_DATA" not in os.environ,
+    reason="MEDAL_JUDGES_DATA (human ratings) is not set",
 )
 
 TALK = {
-    "de": ("Erzähl mir von deiner letzten Reise", "Wir waren im Winter auf der Insel Rügen"),
-    "en": ("Tell me about the best meal ever", "We had fresh noodles at the corner house"),
-    "es": ("Cuéntame algo sobre tus amigos mejores", "Vivimos cerca de los valles verdes"),
-    "fr": ("Parle de tes voyages avec tes amis", "Nous avons vu les montagnes bleues hier"),
-    "pt": ("Conta algo sobre os teus amores", "Fomos ver as ilhas dos nossos avós ontem a correr"),
+    "de": (
+        "Erzähl mir von deiner letzten Reise",
+        "Wir waren im Winter auf der Insel Rügen",
+    ),
+    "en": (
+        "Tell me about the best meal ever",
+        "We had fresh noodles at the corner house",
+    ),
+    "es": (
+        "Cuéntame algo sobre tus amigos mejores",
+        "Vivimos cerca de los valles verdes",
+    ),
+    "fr": (
+        "Parle de tes voyages avec tes amis",
+        "Nous avons vu les montagnes bleues hier",
+    ),
+    "pt": (
+        "Conta algo sobre os teus amores",
+        "Fomos ver as ilhas dos nossos avós ontem a correr",
+    ),
     "zh": ("请告诉我你最喜欢的旅行。", "我们去年冬天去了海边，很开心。"),
 }
 
@@ -30,7 +46,9 @@ def rows_in(lang: str, count: int, clip: bool) -> Iterator[LabelledDialogue]:
     """Rows of TALK as MEDAL's published code clips them, or whole."""
     for number in range(count):
         contents = [text.strip("user: ") if clip else text for text in TALK[lang]]
-        yield LabelledDialogue(talk(*contents, id=f"{lang}-{number}", lang=lang), {}, {})
+        yield LabelledDialogue(
+            talk(*contents, id=f"{lang}-{number}", lang=lang), {}, {}
+        )
 
 
 def test_audit_finds_clipped_turns_by_language() -> None:
@@ -39,7 +57,14 @@ def test_audit_finds_clipped_turns_by_language() -> None:
     rows += [row for lang in whole for row in rows_in(lang, 40, clip=False)]
     rows += rows_in("zh", 40, clip=True)
     found = {lang: one.clipped for lang, one in audit(rows)[0].items()}
-    assert found == {"de": True, "fr": True, "pt": True, "en": False, "es": False, "zh": None}
+    assert found == {
+        "de": True,
+        "fr": True,
+        "pt": True,
+        "en": False,
+        "es": False,
+        "zh": None,
+    }
 
 
 def test_audit_does_not_accuse_punctuated_text() -> None:
@@ -58,7 +83,9 @@ def test_audit_of_real_text_as_it_is_and_clipped() -> None:
         LabelledDialogue(
             Dialogue(
                 row.id,
-                tuple(Turn(t.role, t.content.strip("user: ")) for t in row.dialogue.turns),
+                tuple(
+                    Turn(t.role, t.content.strip("user: ")) for t in row.dialogue.turns
+                ),
                 row.dialogue.lang,
             ),
             {},

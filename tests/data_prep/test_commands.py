@@ -17,11 +17,22 @@ from medal_judges.reading.dialogues import read_labelled
 
 from .. import forked
 
-HEAVY = ("torch", "transformers", "scipy", "sklearn", "datasets", "numpy", "pandas", "matplotlib")
+HEAVY = (
+    "torch",
+    "transformers",
+    "scipy",
+    "sklearn",
+    "datasets",
+    "numpy",
+    "pandas",
+    "matplotlib",
+)
 
 
 def medal(*words: str) -> Result:
-    return CliRunner().invoke(app, words, env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"})
+    return CliRunner().invoke(
+        app, words, env={"COLUMNS": "80", "TERM": "dumb", "NO_COLOR": "1"}
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -61,11 +72,16 @@ def test_list_fits_80_columns_and_names_every_source_whole(tmp_path: Path) -> No
     assert " dialogue turn " in shown["fed"]
 
 
-@pytest.mark.skipif(find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed")
+@pytest.mark.skipif(
+    find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed"
+)
 def test_show_a_package() -> None:
     result = medal("show", "chitchat:test", "--n", "1")
     assert result.exit_code == 0
-    assert "licence: MIT" in result.output and "note: Both sides are people." in result.output
+    assert (
+        "licence: MIT" in result.output
+        and "note: Both sides are people." in result.output
+    )
     assert "rows; test" in result.output and "\n  user: " in result.output
 
 
@@ -77,7 +93,9 @@ def test_show_a_file_prints_text_as_it_is(file: Path) -> None:
     assert "2 rows; no split 1, test 1" in result.output
     assert "one en overall 3 –" in result.output
     assert "  user: Hi [bold]you[/bold]" in result.output
-    assert medal("show", f"{good}:test", "--n", "0").output.startswith("1 rows; test 1\n")
+    assert medal("show", f"{good}:test", "--n", "0").output.startswith(
+        "1 rows; test 1\n"
+    )
 
 
 def test_show_names_the_files_that_are_here_and_those_that_are_not(
@@ -111,7 +129,12 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
     assert result.exit_code == 0
     assert "1 bad rows left out" in result.output and "1 ids numbered" in result.output
     assert f"{file}:4: field '(line)': expected valid JSON" in result.output
-    for finding in ("empty turn", "no assistant turn", "ends on a user turn", "no label"):
+    for finding in (
+        "empty turn",
+        "no assistant turn",
+        "ends on a user turn",
+        "no label",
+    ):
         assert finding in result.output
     assert "unknown" in result.output
 
@@ -156,7 +179,9 @@ def test_a_source_is_written_to_a_file(tmp_path: Path) -> None:
     done = medal("write", "chitchat:test", "--out", str(out), *limits)
     assert done.exit_code == 0, done.exception
     assert "3 dialogues written" in done.output
-    kept = [row for row in load_spec("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10]
+    kept = [
+        row for row in load_spec("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10
+    ]
     assert list(read_labelled(out)) == kept[:3]
 
 
@@ -164,4 +189,7 @@ def test_audit_says_the_form_of_any_file(tmp_path: Path) -> None:
     path = tmp_path / "chats.csv"
     path.write_text("id,prompt,response\n1,hi,hello\n")
     result = medal("audit", str(path))
-    assert result.exit_code == 0 and "form of the rows: prompt and response 1" in result.output
+    assert (
+        result.exit_code == 0
+        and "form of the rows: prompt and response 1" in result.output
+    )

@@ -17,10 +17,15 @@ from medal_judges.records.labelled import LabelledDialogue
 needs_data = pytest.mark.skipif(
     not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder"
 )
-TURNS = (Turn("user", "Do you like rain?"), Turn("assistant", "I do. It is good for my plants."))
+TURNS = (
+    Turn("user", "Do you like rain?"),
+    Turn("assistant", "I do. It is good for my plants."),
+)
 
 
-def row(name: str, labels: dict[str, tuple[float | None, ...]], low: float) -> LabelledDialogue:
+def row(
+    name: str, labels: dict[str, tuple[float | None, ...]], low: float
+) -> LabelledDialogue:
     scales = dict.fromkeys(labels, (low, low + 2))
     scales |= {k: (0.0, 1.0) for k in labels if k == "consistent"}
     return LabelledDialogue(Dialogue(name, TURNS), labels, scales, group=name)
@@ -35,7 +40,11 @@ def test_annotators_then_parts_then_equation_one_then_rounding() -> None:
         row(
             "a",
             {
-                "likeable": (1, 2, 3),  # 2 of 1 to 3 is the middle: 6.5 of 1 to 12, up to 7
+                "likeable": (
+                    1,
+                    2,
+                    3,
+                ),  # 2 of 1 to 3 is the middle: 6.5 of 1 to 12, up to 7
                 "informative": (3, 3, 2),  # 5/6 of the way
                 "coherent": (1, 1, 2),  # 1/6 of the way: with the above, 50 of 100
                 "consistent": (1, 0, 0),  # a third: 1.67 of 5
@@ -46,8 +55,11 @@ def test_annotators_then_parts_then_equation_one_then_rounding() -> None:
         )
     )
     assert found.labels == {
-        "empathy": (7,), "relevance": (50,), "trust": (2,), "talent": (1,)
-    }  # fmt: skip
+        "empathy": (7,),
+        "relevance": (50,),
+        "trust": (2,),
+        "talent": (1,),
+    }
     assert found.scales["empathy"] == (1, 12) and found.aggregated
 
 
@@ -62,7 +74,11 @@ def test_half_of_a_dimension_is_missing_where_one_of_two_parts_is() -> None:
 def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:
     dimensions = list(TABLE)
     rows = [
-        row(f"r{i:03d}", {name: (1.0,) for k, name in enumerate(dimensions) if i % (k + 1) == 0}, 0)
+        row(
+            f"r{i:03d}",
+            {name: (1.0,) for k, name in enumerate(dimensions) if i % (k + 1) == 0},
+            0,
+        )
         for i in range(185)
     ]
     sides = {r.id: r.split for r in halve(rows)}
@@ -76,11 +92,15 @@ def test_every_dimension_is_halved_however_unequal_the_coverage() -> None:
 
 def test_the_group_is_the_unit_of_the_halves() -> None:
     twins = [row("a", {"overall": (1.0,)}, 0), row("b", {"overall": (1.0,)}, 0)]
-    twins = [LabelledDialogue(r.dialogue, r.labels, r.scales, group="same") for r in twins]
+    twins = [
+        LabelledDialogue(r.dialogue, r.labels, r.scales, group="same") for r in twins
+    ]
     assert len({r.split for r in halve(twins)}) == 1
 
 
-def test_where_the_official_files_go(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_where_the_official_files_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
     with pytest.raises(SourceError, match=r"dstc12_test\.jsonl\.gz"):
         load_spec("dstc12:test", offline=True)

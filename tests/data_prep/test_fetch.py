@@ -51,7 +51,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
             self.send_header("Content-Length", str(len(BODY) if known else 0))
             self.end_headers()
             if known:
-                self.wfile.write(BODY if self.path.startswith("/whole") else BODY[:1000])
+                self.wfile.write(
+                    BODY if self.path.startswith("/whole") else BODY[:1000]
+                )
 
         def log_message(self, format: str, *args: object) -> None:
             pass
@@ -61,7 +63,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     for name in (DATA_VARIABLE, "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.01})
+    thread = threading.Thread(
+        target=httpd.serve_forever, kwargs={"poll_interval": 0.01}
+    )
     thread.start()
     yield Server(httpd.server_port, hits)
     httpd.shutdown()
@@ -86,7 +90,9 @@ def left(tmp_path: Path) -> list[str]:
     return [p.name for p in folder.iterdir()] if folder.is_dir() else []
 
 
-def test_a_file_is_fetched_once_and_then_taken_from_the_cache(server: Server, tmp_path: Path):
+def test_a_file_is_fetched_once_and_then_taken_from_the_cache(
+    server: Server, tmp_path: Path
+):
     path = fetch(part(server))
     assert path.read_bytes() == BODY and left(tmp_path) == ["p.json"]
     assert fetch(part(server)) == path == fetch(part(server), offline=True)
@@ -95,9 +101,15 @@ def test_a_file_is_fetched_once_and_then_taken_from_the_cache(server: Server, tm
 
 @pytest.mark.parametrize(
     ("path", "problem"),
-    [("half", "SHA-256 is"), ("none", "404"), ("whole", "SHA-256 is .*, expected 0000")],
+    [
+        ("half", "SHA-256 is"),
+        ("none", "404"),
+        ("whole", "SHA-256 is .*, expected 0000"),
+    ],
 )
-def test_a_failed_fetch_leaves_nothing(path: str, problem: str, server: Server, tmp_path: Path):
+def test_a_failed_fetch_leaves_nothing(
+    path: str, problem: str, server: Server, tmp_path: Path
+):
     wanted = part(server, path)
     if path == "whole":
         wanted = replace(wanted, sha256="0" * 64)
@@ -115,10 +127,18 @@ def test_offline_never_connects(
         monkeypatch.setenv(way, "1")
     source = replace(SOURCES["fed"], parts=(part(server),))
     with pytest.raises(SourceError) as caught:
-        list(read_part(source, source.parts[0], offline=True if way == "--offline" else None))
+        list(
+            read_part(
+                source, source.parts[0], offline=True if way == "--offline" else None
+            )
+        )
     message = str(caught.value)
     # what is missing, whence, and where each form of it goes
-    for word in ("p.json is not here", server.url("whole"), str(tmp_path / "cache" / "p.json")):
+    for word in (
+        "p.json is not here",
+        server.url("whole"),
+        str(tmp_path / "cache" / "p.json"),
+    ):
         assert word in message
     assert "put p.jsonl.gz" in message and "$MEDAL_JUDGES_DATA" in message
     assert server.hits == [] and left(tmp_path) == []
@@ -126,24 +146,39 @@ def test_offline_never_connects(
 
 @pytest.mark.parametrize(
     ("value", "offline"),
-    [("1", True), ("true", True), (" YES ", True), ("0", False), ("", False), ("off", False)],
+    [
+        ("1", True),
+        ("true", True),
+        (" YES ", True),
+        ("0", False),
+        ("", False),
+        ("off", False),
+    ],
 )
-def test_the_switch_of_the_hub(value: str, offline: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_switch_of_the_hub(
+    value: str, offline: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
     assert is_offline() is offline
     assert is_offline(True) is True and is_offline(False) is False
 
 
-def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(server: Server, tmp_path: Path) -> None:
+def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(
+    server: Server, tmp_path: Path
+) -> None:
     target = tmp_path / "cache" / "p.json"
     target.parent.mkdir()
     target.write_text("[]")
-    with pytest.raises(SourceError, match=r"p\.json: SHA-256 is .*\n.*another file or version"):
+    with pytest.raises(
+        SourceError, match=r"p\.json: SHA-256 is .*\n.*another file or version"
+    ):
         fetch(part(server))
     assert target.read_text() == "[]" and server.hits == []
 
 
-def test_a_public_file_of_another_form_is_an_error_not_a_crash(server: Server, tmp_path: Path):
+def test_a_public_file_of_another_form_is_an_error_not_a_crash(
+    server: Server, tmp_path: Path
+):
     fed = get_source("fed")
     checksum = hashlib.sha256(BODY).hexdigest()
     other = replace(fed.parts[0], url=server.url("whole"), sha256=checksum)
@@ -164,7 +199,8 @@ def test_a_source_without_a_public_address_says_why_and_where(server: Server) ->
 
 
 @pytest.mark.parametrize(
-    ("option", "switch", "asked"), [("True", "0", False), ("None", "1", False), ("None", "0", True)]
+    ("option", "switch", "asked"),
+    [("True", "0", False), ("None", "1", False), ("None", "0", True)],
 )
 def test_the_hub_is_asked_only_when_online(
     option: str, switch: str, asked: bool, server: Server, hub: Hub, tmp_path: Path
@@ -178,7 +214,10 @@ def test_the_hub_is_asked_only_when_online(
     env = {"HF_ENDPOINT": server.url("").rstrip("/"), "HF_HUB_OFFLINE": switch}
     done = hub.run(tmp_path / "hub", code, **env)
     assert done.returncode == 0, done.stderr
-    assert "the data set Johndfm/medal is not here" in done.stdout and "hf download" in done.stdout
+    assert (
+        "the data set Johndfm/medal is not here" in done.stdout
+        and "hf download" in done.stdout
+    )
     assert bool(server.hits) is asked
 
 
@@ -189,9 +228,13 @@ def test_a_folder_of_the_hub_is_read_with_all_its_splits(
     folder.mkdir()
     for number, name in enumerate(("train", "test")):
         rows = [released_row("pt", 2 * number + i) for i in range(2)]
-        (folder / f"{name}.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        (folder / f"{name}.jsonl").write_text(
+            "".join(f"{json.dumps(row)}\n" for row in rows)
+        )
     monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    found = [(r.group, r.dialogue.lang) for r in medal_rows(folder_records(str(folder)))]
+    found = [
+        (r.group, r.dialogue.lang) for r in medal_rows(folder_records(str(folder)))
+    ]
     assert found == [(f"medal-{n}", "pt") for n in range(4)]
 
 
@@ -201,7 +244,10 @@ def test_a_folder_of_the_hub_is_read_with_all_its_splits(
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("fedd", ["no source 'fedd'", "did you mean 'fed'?", "known: chitchat", ".jsonl"]),
+        (
+            "fedd",
+            ["no source 'fedd'", "did you mean 'fed'?", "known: chitchat", ".jsonl"],
+        ),
         ("dialog_eval", ["did you mean 'dialogue_eval'?"]),
         ("qqqq", ["no source 'qqqq'", "known: chitchat"]),
         ("", ["no source ''"]),
@@ -223,5 +269,8 @@ def test_every_source_states_its_terms_and_its_address_or_why_not() -> None:
         assert source.licence and source.citation and source.languages and source.title
         assert source.parts or source.package
         for one in source.parts:
-            assert (one.line_sha256 is not None or one.why) and one.level in ("dialogue", "turn")
+            assert (one.line_sha256 is not None or one.why) and one.level in (
+                "dialogue",
+                "turn",
+            )
             assert (one.url or "").startswith("https://") or one.why

@@ -24,7 +24,9 @@ def row(id: str, *contents: str, group: str = "") -> LabelledDialogue:
     return LabelledDialogue(talk(*contents, id=id), {}, {}, group=group or id)
 
 
-def random_texts(generator: np.random.Generator, turns: int = 8, words: int = 20) -> list[str]:
+def random_texts(
+    generator: np.random.Generator, turns: int = 8, words: int = 20
+) -> list[str]:
     return [" ".join(generator.choice(WORDS, words)) for _ in range(turns)]
 
 
@@ -32,13 +34,24 @@ def leaks(train: LabelledDialogue, *test: LabelledDialogue) -> list[tuple[str, s
     return [(leak.test_id, leak.how) for leak in find_leaks([train], test)]
 
 
-TALK = ["Hi!", "Hello, how are you?", "I went to Lyon by train.", "Was the café good?", "Very!"]
+TALK = [
+    "Hi!",
+    "Hello, how are you?",
+    "I went to Lyon by train.",
+    "Was the café good?",
+    "Very!",
+]
 
 
 def test_the_same_group_under_other_words() -> None:
-    train, test = row("a", "one", "two", group="g"), row("b", "three", "four", group="g")
+    train, test = (
+        row("a", "one", "two", group="g"),
+        row("b", "three", "four", group="g"),
+    )
     assert leaks(train, test) == [("b", "same group 'g'")]
-    assert leaks(row("g", "one", "two"), test) == [("b", "same group 'g'")]  # the source of b
+    assert leaks(row("g", "one", "two"), test) == [
+        ("b", "same group 'g'")
+    ]  # the source of b
 
 
 def test_two_files_numbered_from_zero_share_ids_but_no_dialogue() -> None:
@@ -53,7 +66,9 @@ def test_two_files_numbered_from_zero_share_ids_but_no_dialogue() -> None:
         lambda text: f"  {text}\n",
         lambda text: text.replace("!", " ..."),
         lambda text: text.replace("é", "e\u0301"),  # the accent as a letter of its own
-        lambda text: text.translate({ord(c): ord(c) + 0xFEE0 for c in "abcdeL"}),  # wide letters
+        lambda text: text.translate(
+            {ord(c): ord(c) + 0xFEE0 for c in "abcdeL"}
+        ),  # wide letters
     ],
 )
 def test_the_same_text_in_disguise(disguise: object) -> None:
@@ -73,7 +88,9 @@ def test_a_shared_greeting_is_no_leak() -> None:
     one, two = row("a", *TALK[:2], "I like red."), row("b", *TALK[:2], "My dog is ill.")
     assert leaks(one, two) == []
     assert leaks(row("a", *TALK[:2]), two) == []  # two turns are a stock opening
-    assert leaks(row("a", *TALK[:2]), row("b", *TALK[:2])) != []  # but the very same row is not
+    assert (
+        leaks(row("a", *TALK[:2]), row("b", *TALK[:2])) != []
+    )  # but the very same row is not
 
 
 def test_a_long_shared_greeting_between_different_talks_is_no_leak() -> None:
@@ -83,7 +100,9 @@ def test_a_long_shared_greeting_between_different_talks_is_no_leak() -> None:
     assert leaks(one, two) == []
 
 
-def edited(contents: list[str], generator: np.random.Generator, edits: int) -> list[str]:
+def edited(
+    contents: list[str], generator: np.random.Generator, edits: int
+) -> list[str]:
     """``edits`` words replaced, at random places."""
     turns = [text.split() for text in contents]
     for _ in range(edits):
@@ -117,7 +136,10 @@ def test_near_duplicates_without_spaces_between_words() -> None:
 def test_the_threshold_is_of_the_true_similarity() -> None:
     generator = np.random.default_rng(0)
     texts = random_texts(generator, turns=10)
-    for kept, leak in ((9, True), (5, False)):  # 10 turns as 9: 0.9; as 5 and 5 others: a third
+    for kept, leak in (
+        (9, True),
+        (5, False),
+    ):  # 10 turns as 9: 0.9; as 5 and 5 others: a third
         other = texts[:kept] + random_texts(generator, turns=10 - kept)
         other[0] = "now " + other[0]  # no longer the same beginning
         assert bool(leaks(row("a", *other), row("b", *texts))) is leak
@@ -130,7 +152,11 @@ def test_the_error_names_rows_and_says_what_to_do() -> None:
     with pytest.raises(LeakError) as caught:
         check_leaks([row(f"a{i}", *TALK) for i in range(7)], [row("b", *TALK)])
     message = str(caught.value)
-    assert message.startswith("7 training rows") and "a4 ~ b" in message and "a5" not in message
+    assert (
+        message.startswith("7 training rows")
+        and "a4 ~ b" in message
+        and "a5" not in message
+    )
     assert "split by conversation" in message
 
 
@@ -144,7 +170,10 @@ def test_conture_is_found_in_dstc9(by_group: bool) -> None:
     conture = list(read_labelled(folder / "conture_dialogue.jsonl.gz"))
     dstc9 = [r for r in read_labelled(folder / "dstc9.jsonl.gz") if r.split == "test"]
     if not by_group:  # by its text alone, as with files that do not know of each other
-        conture = [LabelledDialogue(r.dialogue, r.labels, r.scales, group=r.id) for r in conture]
+        conture = [
+            LabelledDialogue(r.dialogue, r.labels, r.scales, group=r.id)
+            for r in conture
+        ]
     found = {leak.train_id: leak.test_id for leak in find_leaks(conture, dstc9)}
     assert len(conture) == len(found) == 119
     overlaps = {r.extra["overlaps"]: r.id for r in dstc9 if "overlaps" in r.extra}

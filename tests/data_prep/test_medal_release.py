@@ -28,7 +28,9 @@ LABELS = {"unsafe": {"label": 0, "comment": ""}, "overall_quality_rating": {"lab
 def through_disk(rows: list[dict[str, Any]], folder: Path) -> list[dict[str, Any]]:
     """The rows as ``datasets`` gives them back: the step saved them to disk."""
     names = rows[0].keys()
-    data = datasets.Dataset.from_dict({name: [row[name] for row in rows] for name in names})
+    data = datasets.Dataset.from_dict(
+        {name: [row[name] for row in rows] for name in names}
+    )
     data.save_to_disk(str(folder))
     return list(datasets.load_from_disk(str(folder)))
 
@@ -41,7 +43,9 @@ def test_released_rows_in_six_languages_saved_to_disk(tmp_path: Path) -> None:
     assert {row.dialogue.models["user"] for row in rows} == {USER}
     # six languages of a context are one group, and a group has one split
     assert [row.group for row in rows] == ["medal-0"] * 6 + ["medal-17"] * 6
-    assert all(len({r.split for r in rows if r.group == group}) == 1 for group in ("medal-0",))
+    assert all(
+        len({r.split for r in rows if r.group == group}) == 1 for group in ("medal-0",)
+    )
     assert len({row.id for row in rows}) == 12
     assert rows[0].dialogue.context == {
         "scene": "PersonX lost a recipe book. Now PersonX searches for it. PersonX is sad.",
@@ -50,15 +54,21 @@ def test_released_rows_in_six_languages_saved_to_disk(tmp_path: Path) -> None:
     }
     assert {row.extra["form"] for row in rows} == {"medal-released"}
     assert {row.dialogue.source for row in rows} == {"medal"}
-    assert parse_labelled(rows[0].to_record()) == rows[0]  # and it is a line from then on
+    assert (
+        parse_labelled(rows[0].to_record()) == rows[0]
+    )  # and it is a line from then on
 
 
 def labelled_of_released(row: dict[str, Any]) -> LabelledDialogue:
     return parse_labelled(line_of_released(row))
 
 
-def test_chinese_is_counted_in_characters_and_kept_by_the_foreign_language_filter() -> None:
-    comment = {"uninterpretable": {"label": 1, "comment": "The answer is in Chinese as asked."}}
+def test_chinese_is_counted_in_characters_and_kept_by_the_foreign_language_filter() -> (
+    None
+):
+    comment = {
+        "uninterpretable": {"label": 1, "comment": "The answer is in Chinese as asked."}
+    }
     (row,) = medal_rows([released_row("zh", labels=comment)])
     assert unit_of(row.dialogue.lang) == "characters"
     assert load_foreign().match(row) is None
@@ -71,19 +81,30 @@ def test_chinese_is_counted_in_characters_and_kept_by_the_foreign_language_filte
 def test_the_same_row_in_a_file_for_every_command(tmp_path: Path) -> None:
     path = tmp_path / "released.jsonl"
     lines = [released_row(lang, 3, labels=LABELS) for lang in ("zh", "pt")]
-    path.write_text("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
+    path.write_text(
+        "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    )
     rows = load_spec(str(path))
     assert [row.dialogue.lang for row in rows] == ["zh", "pt"]
     assert rows[0].labels == {"unsafe": (0.0,), "overall": (2.0,)}
-    assert rows[0].scales["overall"] == (1.0, 5.0) and rows[0].extra["labels_by"] == "gpt-4.1"
-    assert [d.models for d in read_dialogues(path)] == [{"user": USER, "assistant": CHATBOT}] * 2
+    assert (
+        rows[0].scales["overall"] == (1.0, 5.0)
+        and rows[0].extra["labels_by"] == "gpt-4.1"
+    )
+    assert [d.models for d in read_dialogues(path)] == [
+        {"user": USER, "assistant": CHATBOT}
+    ] * 2
     shown = CliRunner().invoke(app, ["data", "audit", str(path)]).output
     assert "MEDAL's released form 2" in shown
 
 
 def test_a_file_of_released_rows_has_the_splits_of_the_hub(tmp_path: Path) -> None:
-    records = [released_row(lang, number) for number in range(40) for lang in ("zh", "pt")]
-    records.append({k: v for k, v in records[0].items() if k not in ("source", "scene")})
+    records = [
+        released_row(lang, number) for number in range(40) for lang in ("zh", "pt")
+    ]
+    records.append(
+        {k: v for k, v in records[0].items() if k not in ("source", "scene")}
+    )
     path = tmp_path / "medal200.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
     hub = {row.id: row.split for row in medal_rows(records)}
@@ -109,7 +130,12 @@ def test_missing_names_and_one_turn_rows() -> None:
     assert parse_dialogue_line(
         line_of_released(released_row("en", models=[USER, None, ""]))
     ).models == {"user": USER}
-    assert parse_dialogue_line(line_of_released(released_row("en", models=[None] * 3))).models == {}
+    assert (
+        parse_dialogue_line(
+            line_of_released(released_row("en", models=[None] * 3))
+        ).models
+        == {}
+    )
     one = labelled_of_released(released_row("pt", turns=1))
     assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
     assert "no assistant turn" in audit([one])[1]
@@ -121,9 +147,15 @@ def test_missing_names_and_one_turn_rows() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"models": [USER, CHATBOT]}, "models': expected one name for each of the 3 turns"),
+        (
+            {"models": [USER, CHATBOT]},
+            "models': expected one name for each of the 3 turns",
+        ),
         ({"models": [USER] * 4}, "models': expected one name for each of the 3 turns"),
-        ({"models": [USER, CHATBOT, "other"]}, r"models\[2\]': expected the name that the other"),
+        (
+            {"models": [USER, CHATBOT, "other"]},
+            r"models\[2\]': expected the name that the other",
+        ),
         ({"models": [USER, 7, USER]}, r"models\[1\]': expected a text or null"),
         ({"lang": "klingon"}, "lang': expected an ISO 639-1 code such as 'en', or"),
         ({"lang": "en\x1b[31m"}, "lang': expected an ISO 639-1 code"),
@@ -131,14 +163,19 @@ def test_missing_names_and_one_turn_rows() -> None:
         ({"scene": 4}, "scene': expected a text"),
     ],
 )
-def test_a_damaged_row_is_told_by_its_field(fields: dict[str, Any], problem: str) -> None:
+def test_a_damaged_row_is_told_by_its_field(
+    fields: dict[str, Any], problem: str
+) -> None:
     bad = released_row("en") | fields
     with pytest.raises(RecordError, match=problem):
         parse_dialogue_line(line_of_released(bad))
     with pytest.raises(DataError, match=f"Johndfm/medal: field '{problem}"):
         list(medal_rows([released_row("en"), bad]))
     reading = ReadingReport()
-    assert len(list(medal_rows([released_row("en"), bad], reading))) == 1 and reading.count == 1
+    assert (
+        len(list(medal_rows([released_row("en"), bad], reading))) == 1
+        and reading.count == 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,12 +200,19 @@ def test_labels_as_text_bare_or_with_comments() -> None:
         "repetitive": {"label": 1, "comment": "says it twice"},
         "overall_quality_rating": {"label": 4, "comment": "fine"},
     }
-    bare = {"unsafe": 0, "repetitive": "1", "overall_quality_rating": 4, "incoherent": None}
+    bare = {
+        "unsafe": 0,
+        "repetitive": "1",
+        "overall_quality_rating": 4,
+        "incoherent": None,
+    }
     for labels in (stated, json.dumps(stated), bare):
         (row,) = medal_rows([released_row("en", labels=labels)])
         assert row.labels == {"unsafe": (0.0,), "repetitive": (1.0,), "overall": (4.0,)}
         assert row.scales["overall"] == (1.0, 5.0) and row.rating("incoherent") is None
-        comments = {} if labels is bare else {"repetitive": "says it twice", "overall": "fine"}
+        comments = (
+            {} if labels is bare else {"repetitive": "says it twice", "overall": "fine"}
+        )
         assert row.extra["comments"] == comments
 
 
@@ -176,7 +220,10 @@ def test_the_line_format_is_read_from_the_hub_too() -> None:
     line = {
         "id": "ctx-1-zh--u--b",
         "lang": "zh",
-        "dialogue": [{"role": "user", "content": "你好"}, {"role": "assistant", "content": "好"}],
+        "dialogue": [
+            {"role": "user", "content": "你好"},
+            {"role": "assistant", "content": "好"},
+        ],
         "models": {"user": "u", "assistant": "b"},
         "context": {"scene": "a walk"},
         "group": "ctx-1",

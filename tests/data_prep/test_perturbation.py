@@ -105,11 +105,15 @@ def conversation(lang: str, number: int, turns: int = 12) -> LabelledDialogue:
     rng = np.random.default_rng([number, LANGUAGES.index(lang)])
     answers = iter(rng.permutation(ANSWERS[lang].split("\n")))
     said = [
-        Turn("assistant", str(next(answers))) if i % 2 else Turn("user", f"{i}, {number}?")
+        Turn("assistant", str(next(answers)))
+        if i % 2
+        else Turn("user", f"{i}, {number}?")
         for i in range(turns)
     ]
     dialogue = Dialogue(f"{lang}{number}", tuple(said), lang)
-    return LabelledDialogue(dialogue, {"overall": (3.0,)}, {}, group=f"group-{lang}{number}")
+    return LabelledDialogue(
+        dialogue, {"overall": (3.0,)}, {}, group=f"group-{lang}{number}"
+    )
 
 
 SPLITS: tuple[Split, ...] = ("train", "val", "test")
@@ -119,7 +123,9 @@ ORIGINALS = {row.id: row.dialogue for row in ROWS}
 
 @pytest.fixture(scope="module")
 def planted() -> list[LabelledDialogue]:
-    return [row for seed in range(3) for row in injected_set(ROWS, seed=seed, clean_count=0)]
+    return [
+        row for seed in range(3) for row in injected_set(ROWS, seed=seed, clean_count=0)
+    ]
 
 
 def about(row: LabelledDialogue) -> dict[str, object]:
@@ -130,7 +136,9 @@ def original(row: LabelledDialogue) -> Dialogue:
     return ORIGINALS[row.id.split("+")[0]]
 
 
-def pairs(rows: list[LabelledDialogue]) -> list[tuple[LabelledDialogue, LabelledDialogue]]:
+def pairs(
+    rows: list[LabelledDialogue],
+) -> list[tuple[LabelledDialogue, LabelledDialogue]]:
     return list(zip(rows[::2], rows[1::2], strict=True))
 
 
@@ -147,10 +155,15 @@ def one(
     )
 
 
-def test_every_planted_row_is_followed_by_its_control(planted: list[LabelledDialogue]) -> None:
+def test_every_planted_row_is_followed_by_its_control(
+    planted: list[LabelledDialogue],
+) -> None:
     for faulty, innocent in pairs(planted):
         issue = str(about(faulty)["issue"])
-        assert (about(faulty)["kind"], about(innocent)["kind"]) == ("planted", "innocent")
+        assert (about(faulty)["kind"], about(innocent)["kind"]) == (
+            "planted",
+            "innocent",
+        )
         assert about(faulty)["pair"] == about(innocent)["pair"]
         assert about(faulty)["turns"] == about(innocent)["turns"]
         assert faulty.labels[issue] == (1.0,) and innocent.labels[issue] == (0.0,)
@@ -163,7 +176,9 @@ def test_only_what_is_stated_is_edited(planted: list[LabelledDialogue]) -> None:
     for row in planted:
         before, after = original(row).turns, row.dialogue.turns
         assert [t.role for t in before] == [t.role for t in after]
-        changed = {i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b}
+        changed = {
+            i for i, (a, b) in enumerate(zip(before, after, strict=True)) if a != b
+        }
         users = {i for i in changed if before[i].role == "user"}
         if about(row)["issue"] == "lacks_empathy":
             assert users == {i - 1 for i in row.extra["planted"]["turns"]}
@@ -172,7 +187,9 @@ def test_only_what_is_stated_is_edited(planted: list[LabelledDialogue]) -> None:
             assert not users
 
 
-def test_twins_differ_in_the_planted_turns_and_nowhere_else(planted: list[LabelledDialogue]):
+def test_twins_differ_in_the_planted_turns_and_nowhere_else(
+    planted: list[LabelledDialogue],
+):
     for faulty, innocent in pairs(planted):
         turns = zip(faulty.dialogue.turns, innocent.dialogue.turns, strict=True)
         differ = [i for i, (a, b) in enumerate(turns) if a != b]
@@ -180,15 +197,21 @@ def test_twins_differ_in_the_planted_turns_and_nowhere_else(planted: list[Labell
         assert set(differ) <= set(faulty.dialogue.assistant_turns)
 
 
-@pytest.mark.parametrize(("lang", "issue", "strength"), list(product(LANGUAGES, ISSUES, STRENGTHS)))
-def test_every_issue_can_be_planted_in_every_language(lang: str, issue: str, strength: int) -> None:
+@pytest.mark.parametrize(
+    ("lang", "issue", "strength"), list(product(LANGUAGES, ISSUES, STRENGTHS))
+)
+def test_every_issue_can_be_planted_in_every_language(
+    lang: str, issue: str, strength: int
+) -> None:
     for n in range(4):  # raises where it cannot
         one(conversation(lang, n).dialogue, issue, strength, seed=n)
 
 
 def test_the_set_is_the_same_for_any_order_of_the_input() -> None:
     one_way = [row.to_record() for row in injected_set(ROWS, seed=0, per_issue=9)]
-    other_way = [row.to_record() for row in injected_set(ROWS[::-1], seed=0, per_issue=9)]
+    other_way = [
+        row.to_record() for row in injected_set(ROWS[::-1], seed=0, per_issue=9)
+    ]
     assert one_way == other_way
     other_seed = [row.to_record() for row in injected_set(ROWS, seed=1, per_issue=9)]
     assert one_way != other_seed
@@ -260,7 +283,9 @@ def test_tables_have_well_formed_slots() -> None:
 
 
 @pytest.mark.parametrize("issue", ISSUES)
-def test_length_does_not_tell_planted_from_innocent(issue: str, planted: list[LabelledDialogue]):
+def test_length_does_not_tell_planted_from_innocent(
+    issue: str, planted: list[LabelledDialogue]
+):
     rows = [row for row in planted if about(row)["issue"] == issue]
     labels = [row.labels[issue][0] for row in rows]
     change = [_length(row.dialogue) - _length(original(row)) for row in rows]
@@ -280,11 +305,17 @@ def test_knowing_the_training_sentences_does_not_help_on_the_test_split() -> Non
     }
     for split, expected in (("train", 1.0), ("test", 0.5)):
         for issue in ("nonfactual", "lacks_commonsense", "unsafe"):
-            rows = list(injected_set(ROWS, seed=0, issues=[issue], clean_count=0, split=split))
-            said = ["\n".join(t.content for t in row.dialogue.turns).lower() for row in rows]
+            rows = list(
+                injected_set(ROWS, seed=0, issues=[issue], clean_count=0, split=split)
+            )
+            said = [
+                "\n".join(t.content for t in row.dialogue.turns).lower() for row in rows
+            ]
             scores = [float(any(text in turns for text in known)) for turns in said]
             labels = [row.labels[issue][0] for row in rows]
-            assert roc_auc_score(labels, scores) == pytest.approx(expected, abs=0.02), issue
+            assert roc_auc_score(labels, scores) == pytest.approx(expected, abs=0.02), (
+                issue
+            )
 
 
 def test_a_contradiction_needs_both_turns_to_be_seen() -> None:
@@ -297,7 +328,9 @@ def test_a_contradiction_needs_both_turns_to_be_seen() -> None:
         for version in pair:
             for _, second in entries("contradictions", "en", "train"):
                 for side in variants(second):
-                    if side.rstrip(".") in "\n".join(t.content for t in version.dialogue.turns):
+                    if side.rstrip(".") in "\n".join(
+                        t.content for t in version.dialogue.turns
+                    ):
                         faulty[side].append(about(version)["kind"] == "planted")
     counts = [(sum(kinds), len(kinds)) for kinds in faulty.values()]
     assert sum(n for _, n in counts) > 400
@@ -315,15 +348,23 @@ def test_donors_never_come_from_the_same_conversation() -> None:
     assert picked <= others and own
 
 
-def test_a_repetition_repeats_and_its_control_does_not(planted: list[LabelledDialogue]) -> None:
-    for faulty, innocent in pairs([r for r in planted if about(r)["issue"] == "repetitive"]):
-        assert _said_twice(faulty.dialogue) and not _said_twice(innocent.dialogue), faulty.id
+def test_a_repetition_repeats_and_its_control_does_not(
+    planted: list[LabelledDialogue],
+) -> None:
+    for faulty, innocent in pairs(
+        [r for r in planted if about(r)["issue"] == "repetitive"]
+    ):
+        assert _said_twice(faulty.dialogue) and not _said_twice(innocent.dialogue), (
+            faulty.id
+        )
 
 
 def _said_twice(dialogue: Dialogue) -> bool:
     said = "\n".join(t.content for t in dialogue.turns if t.role == "assistant")
     before = ORIGINALS[dialogue.id.split("+")[0]]
-    answers = [before.turns[i].content.rstrip(".?。？ ") for i in before.assistant_turns]
+    answers = [
+        before.turns[i].content.rstrip(".?。？ ") for i in before.assistant_turns
+    ]
     return any(said.count(answer) > 1 for answer in answers)
 
 
@@ -331,7 +372,16 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
     write_records(source, ROWS)
     options = [
-        *("--issues", "unsafe", "--issues", "nonfactual", "--strength", "3", "--per-issue", "4"),
+        *(
+            "--issues",
+            "unsafe",
+            "--issues",
+            "nonfactual",
+            "--strength",
+            "3",
+            "--per-issue",
+            "4",
+        ),
     ]
     app = typer.Typer()
     app.command()(plant)
@@ -339,9 +389,13 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))
     assert written == list(
-        injected_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3])
+        injected_set(
+            ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3]
+        )
     )
-    bad = CliRunner().invoke(app, [str(source), "--out", str(out), "--strength", "gross"])
+    bad = CliRunner().invoke(
+        app, [str(source), "--out", str(out), "--strength", "gross"]
+    )
     assert bad.exit_code == 2 and "--strength" in bad.output
 
 
@@ -353,7 +407,9 @@ def test_real_conversations_carry_nearly_every_issue() -> None:
     counts = InjectionCounts()
     made = list(injected_set(rows, seed=0, clean_count=0, counts=counts))
     assert len(made) == 2 * sum(counts.injected.values())
-    assert all(counts.injected[issue] >= 0.9 * len(rows) for issue in ISSUES), counts.lines()
+    assert all(counts.injected[issue] >= 0.9 * len(rows) for issue in ISSUES), (
+        counts.lines()
+    )
 
 
 def _chitchat(count: int) -> list[LabelledDialogue]:
@@ -406,7 +462,9 @@ def test_a_neutral_sentence_does_not_mean_innocent(issue: str) -> None:
         ("fr", "je veux vraiment y aller"),
     ],
 )
-def test_small_changes_leave_words_that_mean_something_else(lang: str, text: str) -> None:
+def test_small_changes_leave_words_that_mean_something_else(
+    lang: str, text: str
+) -> None:
     assert not [other for pattern, other in word_pairs(lang) if pattern.search(text)]
 
 

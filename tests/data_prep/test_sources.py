@@ -20,7 +20,9 @@ from medal_judges.records.labelled import LabelledDialogue, hash_split, parse_la
 from medal_judges.storage.jsonl import write_records
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")
-needs_data = pytest.mark.skipif(DATA is None, reason="MEDAL_JUDGES_DATA (human ratings) is not set")
+needs_data = pytest.mark.skipif(
+    DATA is None, reason="MEDAL_JUDGES_DATA (human ratings) is not set"
+)
 
 # (source, part) -> fields that the public file does not hold
 UNKNOWN: dict[tuple[str, str], set[str]] = {
@@ -47,12 +49,16 @@ def unpacked(public_file: str, folder: Path) -> Path:
 
 @needs_data
 @pytest.mark.parametrize(("source", "name"), UNKNOWN)
-def test_the_public_form_gives_the_rows_of_the_line_format(source: str, name: str, tmp_path: Path):
+def test_the_public_form_gives_the_rows_of_the_line_format(
+    source: str, name: str, tmp_path: Path
+):
     part = part_of(source, name)
     path = unpacked(part.public_file, tmp_path)
     assert sha256(path) == part.sha256
     found = [row.to_record() for row in part.read(path)]
-    wanted = [row.to_record() for row in read_labelled(Path(str(DATA)) / part.line_file)]
+    wanted = [
+        row.to_record() for row in read_labelled(Path(str(DATA)) / part.line_file)
+    ]
     for record in (*found, *wanted):
         for field in UNKNOWN[source, name]:
             record.pop(field, None)
@@ -83,7 +89,11 @@ def test_public_splits_cut_no_group_and_no_worker(tmp_path: Path) -> None:
             for row in part.read(unpacked(part.public_file, tmp_path)):
                 homes.setdefault(row.extra.get(key, row.group), set()).add(row.split)
         assert all(len(splits) == 1 for splits in homes.values())
-        assert {s for splits in homes.values() for s in splits} == {"train", "validation", "test"}
+        assert {s for splits in homes.values() for s in splits} == {
+            "train",
+            "validation",
+            "test",
+        }
 
 
 @needs_data
@@ -114,12 +124,16 @@ def test_specs_pick_part_level_and_split() -> None:
 # --- sets of the Hub, on rows in their documented form ---
 
 
-def hub_folder(monkeypatch: pytest.MonkeyPatch, folder: Path, files: dict[str, str]) -> None:
+def hub_folder(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, files: dict[str, str]
+) -> None:
     """``files`` as the folder that a download of a data set gives."""
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: str(folder))
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda *_, **__: str(folder)
+    )
 
 
 CARD = """---
@@ -136,67 +150,118 @@ dataset_info:
 """
 
 
-def soda(response: str, score: object, issues: object, split: str, history: str = "") -> str:
-    row = {"dialog_id": 7, "dialog_history": history, "response": response, "issues": issues}
+def soda(
+    response: str, score: object, issues: object, split: str, history: str = ""
+) -> str:
+    row = {
+        "dialog_id": 7,
+        "dialog_history": history,
+        "response": response,
+        "issues": issues,
+    }
     row |= {"overall_comment": "fine", "score": score, "split": split}
     return json.dumps(row) + "\n"
 
 
 def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [{"type": "Gender Pronoun", "comment": "he, not she"}]
-    rows = {"train": soda("Ann: Hi: you", 5, [], "train"),
-            "val": soda("Bo: He left.", 2, found, "val", "Ann: Hi: you\nBo: Yes?\nAnn: And?\n"),
-            "test": soda("Ann: Hm", None, None, "test", "Bo: x")}  # fmt: skip
+    rows = {
+        "train": soda("Ann: Hi: you", 5, [], "train"),
+        "val": soda(
+            "Bo: He left.", 2, found, "val", "Ann: Hi: you\nBo: Yes?\nAnn: And?\n"
+        ),
+        "test": soda("Ann: Hm", None, None, "test", "Bo: x"),
+    }
     files = {f"data/{k}-0.jsonl": v for k, v in rows.items()} | {"README.md": CARD}
     hub_folder(monkeypatch, tmp_path, files)
-    test, train, validation = sorted(load_spec("soda_eval"), key=lambda row: str(row.split))
+    test, train, validation = sorted(
+        load_spec("soda_eval"), key=lambda row: str(row.split)
+    )
     assert [(t.role, t.content) for t in validation.dialogue.turns] == [
-        ("user", "Hi: you"), ("assistant", "Yes?"), ("user", "And?"), ("assistant", "He left.")
-    ]  # fmt: skip
+        ("user", "Hi: you"),
+        ("assistant", "Yes?"),
+        ("user", "And?"),
+        ("assistant", "He left."),
+    ]
     assert validation.labels == {"overall": (2.0,), "gender_pronoun": (1.0,)}
     assert train.labels == {"overall": (5.0,), "gender_pronoun": (0.0,)}
-    assert test.labels["overall"] == (None,) and len({r.group for r in (train, test)}) == 1
-    assert validation.extra["comments"] == {"overall": "fine", "gender_pronoun": "he, not she"}
+    assert (
+        test.labels["overall"] == (None,) and len({r.group for r in (train, test)}) == 1
+    )
+    assert validation.extra["comments"] == {
+        "overall": "fine",
+        "gender_pronoun": "he, not she",
+    }
     assert validation.extra["labels_by"] == "GPT-4" and validation.level == "turn"
     assert [row.id for row in load_spec("soda_eval:validation")] == ["soda-eval-7-3"]
     (tmp_path / "data/train-0.jsonl").write_text(soda("Ann: Hi", 5, [], "dev"))
-    with pytest.raises(SourceError, match=r"soda_eval: not in the public form .*KeyError: 'dev'"):
+    with pytest.raises(
+        SourceError, match=r"soda_eval: not in the public form .*KeyError: 'dev'"
+    ):
         load_spec("soda_eval:train")
 
 
-def test_dstc11_in_three_languages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dstc11_in_three_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     root, files = "DSTC_11_Track_4", {}
     entries = {
-        "fed-turn": [{"context": "User: Hi\nSystem: Hello\nUser: ?", "response": "System: Yes",
-                      "annotations": {"Engaging": [2, 1], "Overall": [4]}, "model": "Meena"},
-                     {"context": "Bye", "response": ""}],
-        "persona-see": [{"dialog": [{"speaker": "human", "text": "Hi"},
-                                    {"speaker": "model", "text": "Yo"}],
-                         "annotations": {"enjoy": [3]}}],
-    }  # fmt: skip
+        "fed-turn": [
+            {
+                "context": "User: Hi\nSystem: Hello\nUser: ?",
+                "response": "System: Yes",
+                "annotations": {"Engaging": [2, 1], "Overall": [4]},
+                "model": "Meena",
+            },
+            {"context": "Bye", "response": ""},
+        ],
+        "persona-see": [
+            {
+                "dialog": [
+                    {"speaker": "human", "text": "Hi"},
+                    {"speaker": "model", "text": "Yo"},
+                ],
+                "annotations": {"enjoy": [3]},
+            }
+        ],
+    }
     turns = {"fed-turn": ["Hi", "Hello", "?", "Yes"], "persona-see": ["Hi", "Yo"]}
     for name, listed in entries.items():
         files[f"{root}/metadata/dev/en/{name}/{name}_eval.json"] = json.dumps(listed)
         for lang in ("es", "zh"):
-            lines = [f"{name}-0000-{i:04d},s,{t},{lang} {t}" for i, t in enumerate(turns[name])]
+            lines = [
+                f"{name}-0000-{i:04d},s,{t},{lang} {t}"
+                for i, t in enumerate(turns[name])
+            ]
             path = f"{root}/task1/dev/en_{lang}/{name}_multilingual_en_{lang}.csv"
             files[path] = "\n".join(["UID,SID,SEG,TRANSLATION", *lines])
     hub_folder(monkeypatch, tmp_path, files)
     rows = load_spec("dstc11:turn")
     assert [row.dialogue.lang for row in rows] == ["en", "es", "zh"]
-    assert [t.content for t in rows[1].dialogue.turns] == ["es Hi", "es Hello", "es ?", "es Yes"]
+    assert [t.content for t in rows[1].dialogue.turns] == [
+        "es Hi",
+        "es Hello",
+        "es ?",
+        "es Yes",
+    ]
     assert [t.role for t in rows[0].dialogue.turns] == ["user", "assistant"] * 2
     assert rows[2].labels == {"engaging": (2.0, 1.0), "overall": (4.0,)}
     assert rows[2].scales == {"engaging": (0.0, 2.0), "overall": (0.0, 4.0)}
-    assert {(r.group, r.dialogue.chatbot) for r in rows} == {("dstc11-fed-turn-0000", "Meena")}
+    assert {(r.group, r.dialogue.chatbot) for r in rows} == {
+        ("dstc11-fed-turn-0000", "Meena")
+    }
     (see,) = [row for row in load_spec("dstc11:dialogue") if row.dialogue.lang == "zh"]
     assert see.labels == {"enjoy": (3.0,)} and see.scales == {"enjoy": None}
     csv = tmp_path / root / "task1/dev/en_zh/fed-turn_multilingual_en_zh.csv"
     csv.write_text(csv.read_text().replace(",Yes,", ",No,"))
-    with pytest.raises(DataError, match="fed-turn-0000 does not end with the last turn"):
+    with pytest.raises(
+        DataError, match="fed-turn-0000 does not end with the last turn"
+    ):
         load_spec("dstc11")
     csv.unlink()
-    with pytest.raises(SourceError, match=r"fed-turn_multilingual_en_zh.csv(?s:.*)unpack"):
+    with pytest.raises(
+        SourceError, match=r"fed-turn_multilingual_en_zh.csv(?s:.*)unpack"
+    ):
         load_spec("dstc11")
 
 
@@ -209,14 +274,17 @@ def test_chitchat_joins_messages_of_one_sender(tmp_path: Path) -> None:
 
     data = {
         "one": {
-            "messages": [[message("p", "Hi"), message("p", " there ")], [message("q", "Hello")],
-                         [message("q", "How are you?"), message("p", "")]],
+            "messages": [
+                [message("p", "Hi"), message("p", " there ")],
+                [message("q", "Hello")],
+                [message("q", "How are you?"), message("p", "")],
+            ],
             "ratings": {"witty": "3", "upbeat": 10, "interesting": None, "other": 4},
             "prompt": "Your first job",
         },
         "nobody answered": {"messages": [[message("p", "Hi"), message("p", "Hello?")]]},
         "nothing": {"messages": []},
-    }  # fmt: skip
+    }
     path = tmp_path / "dataset.json"
     path.write_text(json.dumps(data))
     (row,) = read_chitchat(path)
@@ -229,18 +297,31 @@ def test_chitchat_joins_messages_of_one_sender(tmp_path: Path) -> None:
     assert row.scales["witty"] == (1.0, 10.0)
     assert row.dialogue.context == {"scene": "Your first job"}
     assert row.id == row.group == "chitchat-one"
-    assert "p" not in json.dumps(row.to_record()["models"]).split('"')  # no sender is kept
+    assert "p" not in json.dumps(row.to_record()["models"]).split(
+        '"'
+    )  # no sender is kept
 
 
-@pytest.mark.skipif(find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed")
+@pytest.mark.skipif(
+    find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed"
+)
 def test_the_whole_of_chitchat() -> None:
     rows = load_spec("chitchat")
-    assert len(rows) == len({row.id for row in rows}) == 4018  # 7,168 less 3,150 without answer
+    assert (
+        len(rows) == len({row.id for row in rows}) == 4018
+    )  # 7,168 less 3,150 without answer
     for row in rows:
         roles = [turn.role for turn in row.dialogue.turns]
-        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (len(roles) % 2)
-    counts = [sum(row.split == name for row in rows) for name in ("train", "validation", "test")]
-    assert [round(count / 4018, 2) for count in counts] == pytest.approx([0.8, 0.1, 0.1], abs=0.02)
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (
+            len(roles) % 2
+        )
+    counts = [
+        sum(row.split == name for row in rows)
+        for name in ("train", "validation", "test")
+    ]
+    assert [round(count / 4018, 2) for count in counts] == pytest.approx(
+        [0.8, 0.1, 0.1], abs=0.02
+    )
     assert sum(bool(row.labels) for row in rows) == 4018 - 313
 
 
@@ -257,21 +338,35 @@ def test_a_file_is_a_source_and_a_colon_in_its_path_is_no_split(tmp_path: Path) 
     write_records(path, rows)
     assert len(load_spec(str(path))) == 3
     assert [r.id for r in load_spec(f"{path}:train")] == ["0", "1"]
-    with pytest.raises(SourceError, match=r"no row is validation; its splits: test, train"):
+    with pytest.raises(
+        SourceError, match=r"no row is validation; its splits: test, train"
+    ):
         load_spec(f"{path}:validation")
     with pytest.raises(SourceError, match=r"did you mean 'train'\?"):
         load_spec(f"{path}:trian")
 
 
 # key -> first digits of what `printf '0:KEY' | sha256sum` says: splits may never move
-KEYS = {"a": "9df3", "b": "e021", "c": "be08", "dialogue-7": "5edb", "été": "a82d", "10": "6ac5"}
+KEYS = {
+    "a": "9df3",
+    "b": "e021",
+    "c": "be08",
+    "dialogue-7": "5edb",
+    "été": "a82d",
+    "10": "6ac5",
+}
 
 
 def test_shares_are_met_within_chance() -> None:
-    names = [hash_split(f"key-{i}", seed=0, shares=(0.6, 0.3, 0.1)) for i in range(10_000)]
+    names = [
+        hash_split(f"key-{i}", seed=0, shares=(0.6, 0.3, 0.1)) for i in range(10_000)
+    ]
     for name, share in (("train", 0.6), ("validation", 0.3), ("test", 0.1)):
         # 5 standard errors of a share of 10,000 draws
-        assert abs(names.count(name) / 10_000 - share) < 5 * (share * (1 - share) / 10_000) ** 0.5
+        assert (
+            abs(names.count(name) / 10_000 - share)
+            < 5 * (share * (1 - share) / 10_000) ** 0.5
+        )
     assert {hash_split(str(i), seed=0, shares=(0, 0, 1)) for i in range(50)} == {"test"}
 
 

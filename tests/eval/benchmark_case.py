@@ -80,7 +80,10 @@ def write_set(path: Path, rows: int = 24) -> None:
             LabelledDialogue(
                 Dialogue(
                     f"row-{i}",
-                    (Turn("user", "hello"), Turn("assistant", "hi" + "!" * int(marks[i]))),
+                    (
+                        Turn("user", "hello"),
+                        Turn("assistant", "hi" + "!" * int(marks[i])),
+                    ),
                     ("en", "de")[i % 2],
                     models={"assistant": f"bot-{i % 6}"},
                 ),
@@ -99,7 +102,10 @@ def write_set(path: Path, rows: int = 24) -> None:
 
 @pytest.fixture
 def folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counting_family: None, no_figure_files: None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counting_family: None,
+    no_figure_files: None,
 ) -> Path:
     monkeypatch.chdir(tmp_path)
     write_set(tmp_path / "set.jsonl")

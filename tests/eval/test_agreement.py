@@ -26,7 +26,8 @@ from medal_judges.stats.alpha import alpha_statistic
 from medal_judges.stats.correlation import Floats
 
 needs_data = pytest.mark.skipif(
-    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+    not os.environ.get("MEDAL_JUDGES_DATA"),
+    reason="MEDAL_JUDGES_DATA names no folder of ratings",
 )
 # Krippendorff, "Computing Krippendorff's Alpha-Reliability" (2011), part C: four observers,
 # twelve units, missing data; the answers are 1 to 5
@@ -40,12 +41,19 @@ OBSERVERS = [
 
 def row(number: int, labels: dict[str, Sequence[Any]], **more: Any) -> LabelledDialogue:
     scales = {name: [1, 5] if name == "overall" else [0, 1] for name in labels}
-    turns = [{"role": "user", "content": "Hi."}, {"role": "assistant", "content": "Hello."}]
+    turns = [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Hello."},
+    ]
     record = {"id": f"d{number}", "dialogue": turns, "lang": "en", "scales": scales}
-    return parse_labelled(record | {"labels": {k: list(v) for k, v in labels.items()}} | more)
+    return parse_labelled(
+        record | {"labels": {k: list(v) for k, v in labels.items()}} | more
+    )
 
 
-def rows_of(name: str, answers: Sequence[Sequence[Any]], **more: Any) -> list[LabelledDialogue]:
+def rows_of(
+    name: str, answers: Sequence[Sequence[Any]], **more: Any
+) -> list[LabelledDialogue]:
     return [row(i, {name: values}, **more) for i, values in enumerate(answers)]
 
 
@@ -59,7 +67,11 @@ def test_krippendorffs_own_example() -> None:
     assert found.figures["exact"].value == pytest.approx(np.mean(apart == 0))
     assert found.figures["adjacent"].value == pytest.approx(np.mean(apart <= 1))
     values = np.array(by_unit, dtype=np.float64)
-    for measurement, published in (("nominal", 0.743), ("ordinal", 0.815), ("interval", 0.849)):
+    for measurement, published in (
+        ("nominal", 0.743),
+        ("ordinal", 0.815),
+        ("interval", 0.849),
+    ):
         alpha = alpha_statistic(values, measurement)(np.ones((1, 12)))
         assert alpha[0] == pytest.approx(published, abs=5e-4)
 
@@ -76,7 +88,9 @@ def test_two_annotators_by_hand() -> None:
     assert found.mean == pytest.approx(9 / 20)
     assert found.ceiling["f1_present"].value == pytest.approx(6 / 9)
     one, other = np.array(answers).T
-    assert found.figures["spearman"].value == pytest.approx(spearmanr(one, other).statistic)
+    assert found.figures["spearman"].value == pytest.approx(
+        spearmanr(one, other).statistic
+    )
 
 
 @pytest.mark.parametrize("measurement", ["nominal", "ordinal", "interval"])
@@ -85,11 +99,15 @@ def test_alpha_of_resamples_is_the_packages(measurement: str) -> None:
     for size, annotators in ((30, 4), (12, 2), (40, 3)):
         values = rng.integers(1, 6, (size, annotators)).astype(np.float64)
         values[rng.random(values.shape) < 0.3] = np.nan
-        weights = rng.multinomial(size, np.full(size, 1 / size), size=5).astype(np.float64)
+        weights = rng.multinomial(size, np.full(size, 1 / size), size=5).astype(
+            np.float64
+        )
         found = alpha_statistic(values, measurement)(weights)
         for drawn, alpha in zip(weights, found, strict=True):
             sample = np.repeat(values, drawn.astype(int), axis=0).T
-            expected = krippendorff.alpha(reliability_data=sample, level_of_measurement=measurement)
+            expected = krippendorff.alpha(
+                reliability_data=sample, level_of_measurement=measurement
+            )
             assert alpha == pytest.approx(expected, abs=1e-10)
     # undefined if all answers of the sample are equal
     values = np.array([[2.0, 2.0], [2.0, 2.0], [2.0, 3.0], [1.0, np.nan]])
@@ -100,7 +118,9 @@ def test_alpha_of_resamples_is_the_packages(measurement: str) -> None:
 
 def test_pairs_are_people_if_rows_name_them() -> None:
     rng = np.random.default_rng(4)
-    people: dict[str, Floats] = {name: rng.integers(1, 6, 30).astype(float) for name in "abc"}
+    people: dict[str, Floats] = {
+        name: rng.integers(1, 6, 30).astype(float) for name in "abc"
+    }
     rows = []
     for i in range(30):
         here = [str(name) for name in rng.permutation(list("abc"))[: 2 + i % 2]]
@@ -109,19 +129,26 @@ def test_pairs_are_people_if_rows_name_them() -> None:
     (found,) = agreements(rows)
     total = size = 0.0
     for one, other in combinations("abc", 2):
-        both = [i for i, r in enumerate(rows) if {one, other} <= set(r.extra["annotators"])]
+        both = [
+            i for i, r in enumerate(rows) if {one, other} <= set(r.extra["annotators"])
+        ]
         total += spearmanr(people[one][both], people[other][both]).statistic * len(both)
         size += len(both)
     assert found.columns == PEOPLE and found.annotators == 3
     assert found.figures["spearman"].value == pytest.approx(total / size)
-    for extra in ({}, {"annotators": ["ana", "ben"], "labels_by": "j"}):  # repeats of a machine
+    for extra in (
+        {},
+        {"annotators": ["ana", "ben"], "labels_by": "j"},
+    ):  # repeats of a machine
         (unnamed,) = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)], **extra))
         assert unnamed.columns == POSITIONS
 
 
 def test_languages_apart_and_together() -> None:
     rows = [row(i, {"overall": (i % 5 + 1, i % 5 + 1)}) for i in range(10)]
-    rows += [row(10 + i, {"overall": (i % 5 + 1, 5 - i % 5)}, lang="zh") for i in range(10)]
+    rows += [
+        row(10 + i, {"overall": (i % 5 + 1, 5 - i % 5)}, lang="zh") for i in range(10)
+    ]
     found = agreements(rows)
     assert [a.lang for a in found] == ["en", "zh", ALL]
     assert found[0].figures["alpha"].value == pytest.approx(1)
@@ -141,14 +168,20 @@ def test_errors_name_the_dimensions_and_the_scales() -> None:
     with pytest.raises(MedalError, match="'fluent'") as error:
         agreements(rows_of("overall", [(3, 4)]), ["fluent"])
     assert "overall" in (error.value.hint or "")
-    rows = [row(top, {"fun": [top * 0.8, top * 0.6]}, scales={"fun": [0, top]}) for top in (5, 100)]
+    rows = [
+        row(top, {"fun": [top * 0.8, top * 0.6]}, scales={"fun": [0, top]})
+        for top in (5, 100)
+    ]
     with pytest.raises(MedalError, match="several scales: 0 to 5 and 0 to 100"):
         agreements(rows)
 
 
 def test_page_json_and_csv(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
-    marks, grades = rng.integers(0, 2, (30, 2)).tolist(), rng.integers(1, 6, (30, 2)).tolist()
+    marks, grades = (
+        rng.integers(0, 2, (30, 2)).tolist(),
+        rng.integers(1, 6, (30, 2)).tolist(),
+    )
     rows = [
         row(i, {"unsafe": marks[i], "overall": grades[i]}, lang=("en", "pt")[i % 2])
         for i in range(30)
@@ -183,7 +216,9 @@ def test_binary_figures_of_people_against_statsmodels() -> None:
     table, _ = aggregate_raters(values)
     # complete data: alpha is Fleiss' kappa with the small-sample term 1 / n (1 - kappa) added
     kappa = fleiss_kappa(table, method="fleiss")
-    assert found.figures["alpha"].value == pytest.approx(kappa + (1 - kappa) / values.size)
+    assert found.figures["alpha"].value == pytest.approx(
+        kappa + (1 - kappa) / values.size
+    )
     same = ((table * (table - 1)).sum(axis=1) / (5 * 4)).mean()
     assert found.figures["exact"].value == pytest.approx(same)
 

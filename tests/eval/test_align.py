@@ -24,7 +24,9 @@ from medal_judges.reading.dialogues import read_labelled
 
 from ..hub_stub import Hub
 
-Labels = Callable[[int, int], object]  # (number of the chat, words of its answer) -> cell
+Labels = Callable[
+    [int, int], object
+]  # (number of the chat, words of its answer) -> cell
 NOISE = np.random.default_rng(5).integers(1, 6, 200)
 
 
@@ -42,7 +44,9 @@ def _few_ways() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proof, "FOLDS", 3)
         patch.setattr(TextEncoder, "create", create_once)
-        patch.setitem(sys.modules, "matplotlib", None)  # drawing is most of a page's time
+        patch.setitem(
+            sys.modules, "matplotlib", None
+        )  # drawing is most of a page's time
         patch.setattr(proof, "_ALPHAS", (30.0,))
         patch.setattr(proof, "_SIZES", (0.0, 5.0))
         yield
@@ -55,7 +59,9 @@ def write(path: Path, count: int = 40, **columns: Labels) -> Path:
         table = csv.writer(stream)
         table.writerow(["id", "question", "answer", *columns])
         for i, n in enumerate(words.tolist()):
-            answer = " ".join(f"{'abcdefgh'[k % 8]}{(i * 7 + k) % 90}" for k in range(n))
+            answer = " ".join(
+                f"{'abcdefgh'[k % 8]}{(i * 7 + k) % 90}" for k in range(n)
+            )
             labels = [label(i, n) for label in columns.values()]
             table.writerow([f"c{i}", f"Where is order {i}?", answer, *labels])
     return path
@@ -80,10 +86,18 @@ def refused(*words: object) -> str:
 def aligned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Result]:
     place = tmp_path_factory.mktemp("align")
     table = write(place / "table.csv", helpful=steps, who=lambda i, n: "ann")
-    lines, data = table.read_text(encoding="utf-8").splitlines(keepends=True), place / "mine.csv"
-    more = [line.replace(",ann", ",bob") for line in lines[1::2]]  # a row for each annotator
+    lines, data = (
+        table.read_text(encoding="utf-8").splitlines(keepends=True),
+        place / "mine.csv",
+    )
+    more = [
+        line.replace(",ann", ",bob") for line in lines[1::2]
+    ]  # a row for each annotator
     data.write_text("".join(lines + more), encoding="utf-8")
-    out, words = place / "aligned", ("--column", "annotator=who", "--label", "helpful=overall:1..7")
+    out, words = (
+        place / "aligned",
+        ("--column", "annotator=who", "--label", "helpful=overall:1..7"),
+    )
     with pytest.MonkeyPatch.context() as patch:
         # Without vectors: the stub of the Hub loads transformers again, but not their encoder's
         # package, which then takes the tokenizer for another class.
@@ -100,7 +114,11 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     assert "overall: labels improve this judge (gain" in done.output
     record = json.loads((out / "align.json").read_text())["dimensions"]["overall"]
     lines = {line["name"]: line for line in record["lines"]}
-    assert record["kept"] and record["gain"]["low"] > 0 and record["gain"]["p_value"] < 0.05
+    assert (
+        record["kept"]
+        and record["gain"]["low"] > 0
+        and record["gain"]["p_value"] < 0.05
+    )
     assert record["base"] in ("judge after a line", "mean rating")
     gain = lines[record["base"]]["error"] - lines["aligned judge"]["error"]
     assert record["gain"]["value"] == pytest.approx(gain)
@@ -111,16 +129,24 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     assert (dimension.name, dimension.kind) == ("overall", "ordinal")
     assert (dimension.low, dimension.high) == pytest.approx((1, 7))
     rows = list(
-        read_labelled(data, columns={"labels": {"helpful": "overall:1..7"}, "annotator": "who"})
+        read_labelled(
+            data, columns={"labels": {"helpful": "overall:1..7"}, "annotator": "who"}
+        )
     )
     assert len(rows) == 40 and rows[0].extra["annotators"] == ["ann", "bob"]
     mean = np.array([row.labels["overall"][0] for row in rows], float)
-    scores = np.array([j.scores["overall"] for j in judge.score([r.dialogue for r in rows])], float)
+    scores = np.array(
+        [j.scores["overall"] for j in judge.score([r.dialogue for r in rows])], float
+    )
     fitted = float(np.sqrt(np.mean((scores - mean) ** 2)))
-    assert fitted <= lines["aligned judge"]["error"] * 1.05  # on rows that it was fitted on
+    assert (
+        fitted <= lines["aligned judge"]["error"] * 1.05
+    )  # on rows that it was fitted on
     card, page = (out / "README.md").read_text(), (out / "align.html").read_text()
     assert f"{record['gain']['value']:.2f} [{record['gain']['low']:.2f}" in card
-    assert page.count("<svg") == 2 and page.count(": people ") == 40  # 20 before, 20 after
+    assert (
+        page.count("<svg") == 2 and page.count(": people ") == 40
+    )  # 20 before, 20 after
     assert (out / "tables" / "overall.csv").is_file() and "Where is order" not in card
 
 
@@ -146,16 +172,24 @@ def test_an_aligned_judge_is_benchmarked_served_and_pushed(
     (note,) = (text for name, text in found.facts if name == "Note")
     assert note.startswith("judge mine was trained on 40 of 41 chats of own")
 
-    testclient = pytest.importorskip("fastapi.testclient", reason="needs the extra: serve")
+    testclient = pytest.importorskip(
+        "fastapi.testclient", reason="needs the extra: serve"
+    )
     from medal_judges.inference.serving.app import ScoreService, make_app
     from medal_judges.inference.serving.limits import ServeLimits
 
     judge = Judge.from_pretrained(out)
     service = ScoreService(judge, ScoreOptions(), ServeLimits())
-    with testclient.TestClient(make_app(service, None, True), "http://127.0.0.1") as client:
-        answer = client.post("/score", json={"dialogues": [rows[0].dialogue.to_record()]})
+    with testclient.TestClient(
+        make_app(service, None, True), "http://127.0.0.1"
+    ) as client:
+        answer = client.post(
+            "/score", json={"dialogues": [rows[0].dialogue.to_record()]}
+        )
     served = answer.json()["judgements"][0]["scores"]
-    assert served == pytest.approx(next(iter(judge.score([rows[0].dialogue]))).scores, abs=6e-5)
+    assert served == pytest.approx(
+        next(iter(judge.score([rows[0].dialogue]))).scores, abs=6e-5
+    )
 
     push = hub.medal(tmp_path / "home", "push", str(out), "org/mine", "--no-trial")
     assert push.returncode == 0, push.stderr
@@ -177,12 +211,26 @@ def test_answers_of_annotators_are_labels(tmp_path: Path) -> None:
         assert done.exception is None, done.output
 
     chats, package = write(tmp_path / "chats.csv", 30), tmp_path / "package"
-    annotate("export", chats, "--out", package, "--annotator", "ann", "--annotator", "bob",
-             "--form", "xlsx")  # fmt: skip
+    annotate(
+        "export",
+        chats,
+        "--out",
+        package,
+        "--annotator",
+        "ann",
+        "--annotator",
+        "bob",
+        "--form",
+        "xlsx",
+    )
     sheets = sorted((package / "package").rglob("*.xlsx"))
     for sheet in sheets:
         book = load_workbook(sheet)
-        texts = {line[1]: str(line[3]) for line in book["dialogues"].values if line[2] != "user"}
+        texts = {
+            line[1]: str(line[3])
+            for line in book["dialogues"].values
+            if line[2] != "user"
+        }
         names = [cell.value for cell in book["answers"][1]]
         for line in list(book["answers"])[1:]:
             for name, cell in zip(names[5:15], line[5:15], strict=True):
@@ -194,16 +242,29 @@ def test_answers_of_annotators_are_labels(tmp_path: Path) -> None:
     all_labels = refused("length", "--labels", labels, "--out", tmp_path / "all")
     assert "labels of 'incoherent' are 0" in all_labels
     done = medal(
-        "repetition", "--labels", labels, "--label", "overall=overall", "--out", tmp_path / "out"
+        "repetition",
+        "--labels",
+        labels,
+        "--label",
+        "overall=overall",
+        "--out",
+        tmp_path / "out",
     )
-    assert done.exception is None and "labels improve this judge" in done.output, done.output
-    lines = json.loads((tmp_path / "out/align.json").read_text())["dimensions"]["overall"]["lines"]
+    assert done.exception is None and "labels improve this judge" in done.output, (
+        done.output
+    )
+    lines = json.loads((tmp_path / "out/align.json").read_text())["dimensions"][
+        "overall"
+    ]["lines"]
     assert lines[-1]["name"] == "one person, the others" and lines[-1]["error"] == 0
 
 
 def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
     """Also for a dimension that the judge does not have, of several annotators, and binary."""
-    data = write(tmp_path / "mine.csv", kind=lambda i, n: f"{int(n > 10)};{int(n > 8 + NOISE[i])}")
+    data = write(
+        tmp_path / "mine.csv",
+        kind=lambda i, n: f"{int(n > 10)};{int(n > 8 + NOISE[i])}",
+    )
     rows = list(read_labelled(data, columns={"labels": {"kind": "kind:0..1"}}))
     result = align("repetition", rows, tmp_path / "out")
     found = result.proofs["kind"]
@@ -250,22 +311,35 @@ def low_stars_by_chance(i: int, n: int) -> int:
     return 1 + int(NOISE[i]) // 3
 
 
-def test_shuffled_labels_do_not_improve_a_judge_whose_level_is_wrong(tmp_path: Path) -> None:
+def test_shuffled_labels_do_not_improve_a_judge_whose_level_is_wrong(
+    tmp_path: Path,
+) -> None:
     data = write(tmp_path / "mine.csv", real=stars, chance=low_stars_by_chance)
     verdicts = {}
     for column in ("real", "chance"):
         label = f"{column}=overall:1..5"
-        done = medal("repetition", "--labels", data, "--label", label, "--out", tmp_path / column)
+        done = medal(
+            "repetition", "--labels", data, "--label", label, "--out", tmp_path / column
+        )
         record = json.loads((tmp_path / column / "align.json").read_text())
-        verdicts[column] = (done.exit_code, record["dimensions"]["overall"]["kept"], done.output)
+        verdicts[column] = (
+            done.exit_code,
+            record["dimensions"]["overall"]["kept"],
+            done.output,
+        )
     code, kept, output = verdicts["real"]
     assert (code, kept) == (0, True) and "overall: labels improve this judge" in output
     # The labels are the length, and a line through it says as much as any other way.
     assert "length does as well" in output
     code, kept, output = verdicts["chance"]
-    assert (code, kept) == (6, False) and "overall: labels do not improve this judge" in output
+    assert (code, kept) == (
+        6,
+        False,
+    ) and "overall: labels do not improve this judge" in output
     assert "a line or a constant corrects it" in " ".join(output.split())
-    lines = json.loads((tmp_path / "chance/align.json").read_text())["dimensions"]["overall"]
+    lines = json.loads((tmp_path / "chance/align.json").read_text())["dimensions"][
+        "overall"
+    ]
     (as_it_is,) = (line for line in lines["lines"] if line["name"] == "judge as it is")
     assert as_it_is["gain"]["low"] > 0  # what the verdict went by before
 
@@ -308,7 +382,9 @@ def test_a_verdict_is_the_same_whichever_way_labels_are_mapped(
             assert record[other]["kept"] == record[first]["kept"] == improves
             assert record[other]["base"] == record[first]["base"]
             # A logistic regression ends at a gradient of 1e-6, not at 0.
-            assert record[other]["gain"]["value"] == pytest.approx(gain["value"], abs=1e-4)
+            assert record[other]["gain"]["value"] == pytest.approx(
+                gain["value"], abs=1e-4
+            )
             assert record[other]["gain"]["low"] == pytest.approx(gain["low"], abs=1e-4)
 
 
@@ -317,7 +393,9 @@ def test_labels_that_are_counted_down_are_said(
 ) -> None:
     """Longer is better for the judge; a label of a name that it lacks has no direction."""
     monkeypatch.setattr(proof, "_SIZES", (0.0,))
-    data = write(tmp_path / "mine.csv", 24, a=lambda i, n: 5 - n // 5, b=lambda i, n: 5 - n // 5)
+    data = write(
+        tmp_path / "mine.csv", 24, a=lambda i, n: 5 - n // 5, b=lambda i, n: 5 - n // 5
+    )
     labels = {"a": "overall:0..5", "b": "bad:0..5"}
     result = align("length", read_labelled(data, columns={"labels": labels}))
     notes = str(result.facts["notes"])
@@ -325,9 +403,13 @@ def test_labels_that_are_counted_down_are_said(
     assert "bad" not in notes
 
 
-@pytest.mark.parametrize(("sign", "noise", "is_reversed"), [(-1, 0.2, True), (1, 0.2, False),
-                                                            (-1, 9.0, False)])  # fmt: skip
-def test_only_a_fall_beyond_chance_is_one(sign: int, noise: float, is_reversed: bool) -> None:
+@pytest.mark.parametrize(
+    ("sign", "noise", "is_reversed"),
+    [(-1, 0.2, True), (1, 0.2, False), (-1, 9.0, False)],
+)
+def test_only_a_fall_beyond_chance_is_one(
+    sign: int, noise: float, is_reversed: bool
+) -> None:
     rng, ids = np.random.default_rng(3), np.arange(40).astype(str)
     y, errors = rng.random((2, 40))
     judge = 0.5 + 0.5 * (sign * (y - 0.5) + noise * (errors - 0.5)) / (1 + noise)
@@ -338,7 +420,9 @@ def test_only_a_fall_beyond_chance_is_one(sign: int, noise: float, is_reversed: 
     assert result.is_reversed == is_reversed
 
 
-def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(tmp_path: Path) -> None:
+def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(
+    tmp_path: Path,
+) -> None:
     def said(name: str, *words: str, count: int = 24, **columns: Labels) -> str:
         data = write(tmp_path / f"{name}.csv", count, **columns)
         return refused("length", "--labels", data, "--out", tmp_path / name, *words)
@@ -348,22 +432,40 @@ def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(tmp_pat
     one = said("one", "--label", "a=overall:1..7", a=lambda i, n: 3)
     assert "all 24 labels of 'overall' are 3" in one
     scale = said("scale", "--label", "a=overall", a=lambda i, n: 3 + steps(i, n))
-    assert "is outside of the judge's" in scale and "--label COLUMN=overall:4.." in scale
+    assert (
+        "is outside of the judge's" in scale and "--label COLUMN=overall:4.." in scale
+    )
     assert "the judge has none" in said("none", "--label", "a=novel", a=steps)
     same = said(
-        "same", "--column", "annotator=who", "--label", "a=overall:1..7", a=lambda i, n: "3;4",
+        "same",
+        "--column",
+        "annotator=who",
+        "--label",
+        "a=overall:1..7",
+        a=lambda i, n: "3;4",
         who=lambda i, n: "ann;ann",
-    )  # fmt: skip
+    )
     assert "chat 'c0': two labels of 'overall' by the annotator 'ann'" in same
     assert "no chat has a label" in said("no", a=steps)
     lost = write(tmp_path / "lost.csv", 24, a=steps)
     with lost.open("a", encoding="utf-8") as stream:
         stream.write("c99,,,4\n")
-    gone = refused("length", "--labels", lost, "--out", tmp_path / "l", "--label", "a=overall:1..7")
+    gone = refused(
+        "length", "--labels", lost, "--out", tmp_path / "l", "--label", "a=overall:1..7"
+    )
     assert "lost.csv:26" in gone and "no labelled chats" in gone
     lines = [
-        {"id": f"d{i}", "labels": {"helpful": [1 + i % 5]}, "scales": {"helpful": [1, 5 + i // 20]}}
-        | {"dialogue": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]}
+        {
+            "id": f"d{i}",
+            "labels": {"helpful": [1 + i % 5]},
+            "scales": {"helpful": [1, 5 + i // 20]},
+        }
+        | {
+            "dialogue": [
+                {"role": "user", "content": "Hi"},
+                {"role": "assistant", "content": "Yo"},
+            ]
+        }
         for i in range(24)
     ]
     mixed = tmp_path / "mixed.jsonl"
@@ -398,7 +500,9 @@ def test_rewritten_instructions_are_found_within_the_limits(
     """The stand-in for a language model agrees with people if it is asked to add up numbers, which
     no other way can learn."""
     pytest.importorskip("gepa", reason="needs the extra: pip install '.[align]'")
-    monkeypatch.setattr(prompts, "_LEAST", 40)  # dialogues of a rewriting: enough for one answer
+    monkeypatch.setattr(
+        prompts, "_LEAST", 40
+    )  # dialogues of a rewriting: enough for one answer
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "says.py").write_text(SAYS)
@@ -408,7 +512,10 @@ def test_rewritten_instructions_are_found_within_the_limits(
         return 1 + sum((i * 7 + k) % 90 for k in range(n)) % 5
 
     data = write(tmp_path / "mine.csv", 20, helpful=sums)
-    parts = {"system": "Rate the answer.", "user": "{dialogue}\n\nA number from {low} to {high}."}
+    parts = {
+        "system": "Rate the answer.",
+        "user": "{dialogue}\n\nA number from {low} to {high}.",
+    }
     files = {
         "prompt": {"name": "tiny", "answer": {"format": "number"}, "parts": parts},
         "judge": {
@@ -439,9 +546,12 @@ def test_rewritten_instructions_are_found_within_the_limits(
     before = len(server.told("requests"))
     done = medal(*words, "--out", tmp_path / "out", "--max-calls", 320)
     assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
-    assert len(server.told("requests")) - before <= 320 + 20 + 16  # as it is, and golden scores
     assert (
-        "Add up its numbers" in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
+        len(server.told("requests")) - before <= 320 + 20 + 16
+    )  # as it is, and golden scores
+    assert (
+        "Add up its numbers"
+        in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
     )
     spoken = {name: {"llm": llm} for name in ("judge", "rewritten-overall")}
     judge = Judge.from_pretrained(tmp_path / "out", **spoken)
@@ -455,11 +565,22 @@ def test_chats_that_a_changed_prompt_leaves_unscored_are_in_no_line() -> None:
     rng, ids = np.random.default_rng(1), np.arange(40).astype(str)
     y, own = rng.random((2, 40))
     prompt = np.where(np.isin(np.arange(40), (3, 17)), np.nan, y)
-    names = ("judge:overall", "repetition:overall", "length:overall", "rewritten-overall:overall")
+    names = (
+        "judge:overall",
+        "repetition:overall",
+        "length:overall",
+        "rewritten-overall:overall",
+    )
     scores = np.column_stack([own, rng.random(40), rng.random(40), prompt])
     material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0, 4.0)
     found = proof.prove([material] * (proof.FOLDS + 1), y[:, None])
     assert found.kept and found.way.startswith("prompt, rewritten-overall")
     assert set(range(40)) - set(found.scored.tolist()) == {3, 17}
-    assert all(len(column) == 38 == np.isfinite(column).sum() for column in found.units.values())
-    assert np.isnan(found.fit.units(material, np.arange(40))).nonzero()[0].tolist() == [3, 17]
+    assert all(
+        len(column) == 38 == np.isfinite(column).sum()
+        for column in found.units.values()
+    )
+    assert np.isnan(found.fit.units(material, np.arange(40))).nonzero()[0].tolist() == [
+        3,
+        17,
+    ]

@@ -16,7 +16,9 @@ TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 
 def row(id: str, *values: float | None, level: Level = "dialogue") -> LabelledDialogue:
     dialogue = Dialogue(id, TURNS, "en", models={"assistant": "bot"})
-    return LabelledDialogue(dialogue, {"overall": values}, {"overall": (1, 5)}, level, group=id)
+    return LabelledDialogue(
+        dialogue, {"overall": values}, {"overall": (1, 5)}, level, group=id
+    )
 
 
 def judged(id: str, score: float | None, turn: int | None = None) -> Judgement:
@@ -24,7 +26,9 @@ def judged(id: str, score: float | None, turn: int | None = None) -> Judgement:
 
 
 def test_joined_by_id_in_row_order() -> None:
-    found = align([row("a", 1, 3), row("b", 4)], [judged("b", 0.5), judged("a", 0.25)], "overall")
+    found = align(
+        [row("a", 1, 3), row("b", 4)], [judged("b", 0.5), judged("a", 0.25)], "overall"
+    )
     assert found.human.tolist() == [2, 4]
     assert found.score.tolist() == [0.25, 0.5]
     assert np.array_equal(found.values, [[1, 3], [4, np.nan]], equal_nan=True)
@@ -33,19 +37,26 @@ def test_joined_by_id_in_row_order() -> None:
 
 def test_missing_and_unscored_count_against_coverage() -> None:
     rows = [row("a", 1), row("b", 2), row("c", 3), row("d", None), row("e")]
-    found = align(rows, [judged("a", 1.0), judged("b", None), judged("d", 1.0)], "overall")
+    found = align(
+        rows, [judged("a", 1.0), judged("b", None), judged("d", 1.0)], "overall"
+    )
     assert (len(found.rows), found.total) == (1, 3)  # d and e have no human answer
 
 
 def test_unknown_ids_are_named() -> None:
     strangers = [judged(f"x{i}", 1.0) for i in range(7)]
-    with pytest.raises(MedalError, match=r"7 judgements .*: x0, x1, x2, x3, x4, \.\.\."):
+    with pytest.raises(
+        MedalError, match=r"7 judgements .*: x0, x1, x2, x3, x4, \.\.\."
+    ):
         align([row("a", 1)], [judged("a", 1.0), *strangers], "overall")
 
 
 def test_rows_left_out_of_the_set_may_be_judged() -> None:
     found = align(
-        [row("a", 1)], [judged("a", 1.0), judged("b", 1.0)], "overall", left_out=[row("b", 2)]
+        [row("a", 1)],
+        [judged("a", 1.0), judged("b", 1.0)],
+        "overall",
+        left_out=[row("b", 2)],
     )
     assert [r.id for r in found.rows] == ["a"]
 
@@ -65,6 +76,8 @@ def test_turn_rows_need_judgements_of_that_turn() -> None:
 
 
 def test_a_turn_row_without_an_assistant_turn_is_unscored_not_unknown() -> None:
-    judgement = unscored(talk("Hi!", id="a"), "judge:x", [OVERALL], "no assistant turn to judge")
+    judgement = unscored(
+        talk("Hi!", id="a"), "judge:x", [OVERALL], "no assistant turn to judge"
+    )
     found = align([row("a", 2, level="turn")], [judgement], "overall")
     assert (len(found.rows), found.total) == (0, 1)

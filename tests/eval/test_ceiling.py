@@ -19,7 +19,9 @@ def clusters(values: Floats) -> Clusters:
 
 
 def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
-    values = np.round(np.random.default_rng(2).normal(3, 1, (40, 1)) + rng().normal(0, 1, (40, 3)))
+    values = np.round(
+        np.random.default_rng(2).normal(3, 1, (40, 1)) + rng().normal(0, 1, (40, 3))
+    )
     expected = []
     for k in range(3):
         others = np.delete(values, k, axis=1).mean(axis=1)
@@ -31,7 +33,9 @@ def test_one_against_the_mean_of_the_others_averaged_over_positions() -> None:
 
 def test_binary_ceiling_by_hand() -> None:
     # 3 both present, 1 and 2 of one only, 4 both absent: F1+ = 6/9, F1- = 8/11 either way round
-    labels = np.array([[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float)
+    labels = np.array(
+        [[1, 1]] * 3 + [[1, 0]] + [[0, 1]] * 2 + [[0, 0]] * 4, dtype=float
+    )
     found = human_ceiling(exact(labels), "binary", clusters(labels))
     assert found["f1_present"].value == pytest.approx(6 / 9)
     assert found["f1_absent"].value == pytest.approx(8 / 11)
@@ -46,7 +50,10 @@ def test_a_position_of_one_row_does_not_undo_the_ceiling_of_the_others() -> None
     found = human_ceiling(exact(values), "ordinal", clusters(values))["spearman"]
     first, second = values[:, 1].copy(), values[:, 0].copy()
     first[0], second[0] = values[0, 1:].mean(), values[0, [0, 2]].mean()
-    each = [spearmanr(values[:, 0], first).statistic, spearmanr(values[:, 1], second).statistic]
+    each = [
+        spearmanr(values[:, 0], first).statistic,
+        spearmanr(values[:, 1], second).statistic,
+    ]
     assert found.value == pytest.approx(np.mean(each))
 
 
@@ -54,16 +61,22 @@ def test_the_judge_in_the_annotators_place_by_hand() -> None:
     # two people: the judge against the second's answers, then against the first's
     values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [5, 4], [9, np.nan]])
     judge = np.array([1.0, 3, 2, 5, 4, 0])
-    found = human_ceiling(exact(values), "ordinal", clusters(values), judge=exact(judge))
+    found = human_ceiling(
+        exact(values), "ordinal", clusters(values), judge=exact(judge)
+    )
     expected = [spearmanr(judge[:5], values[:5, k]).statistic for k in (0, 1)]
     assert found["spearman"].value == pytest.approx(np.mean(expected))
 
 
 def _figure(values: Floats, judge: Floats | None, grades: bool) -> dict[str, float]:
     scores = None if judge is None else exact(judge)
-    made = ceiling_statistic(exact(values), "ordinal" if grades else "binary", judge=scores)
+    made = ceiling_statistic(
+        exact(values), "ordinal" if grades else "binary", judge=scores
+    )
     assert made is not None
-    return {name: float(found[0]) for name, found in made(np.ones((1, len(values)))).items()}
+    return {
+        name: float(found[0]) for name, found in made(np.ones((1, len(values)))).items()
+    }
 
 
 @pytest.mark.parametrize("raters", [2, 3])
@@ -77,7 +90,9 @@ def test_a_further_person_like_the_others_scores_what_the_ceiling_says(
     for seed in range(60):
         draw = np.random.default_rng(seed)
         heard = draw.normal(3, 1, (200, 1)) + draw.normal(0, 1.2, (200, raters + 1))
-        people = np.clip(np.round(heard), 1, 5) if grades else (heard > 4).astype(np.float64)
+        people = (
+            np.clip(np.round(heard), 1, 5) if grades else (heard > 4).astype(np.float64)
+        )
         values, further = people[:, :raters].copy(), people[:, raters]
         if alone:
             values[::3, 1:] = np.nan
@@ -87,7 +102,9 @@ def test_a_further_person_like_the_others_scores_what_the_ceiling_says(
         usual.append(spearmanr(further, np.nanmean(values, axis=1)).statistic - person)
     error = np.std(gaps) / np.sqrt(60)
     assert abs(np.mean(gaps)) < 3 * error < 0.04
-    if grades and not alone:  # what stood beside the ceiling until now: the mean of all of them
+    if (
+        grades and not alone
+    ):  # what stood beside the ceiling until now: the mean of all of them
         assert np.mean(usual) > 0.03
 
 

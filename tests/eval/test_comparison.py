@@ -37,7 +37,12 @@ NAN = np.nan
 def rows_of(name: str, values: Sequence[Sequence[float]], scale: tuple[float, float]):  # type: ignore[no-untyped-def]
     return [
         LabelledDialogue(
-            Dialogue(f"d{i}", TURNS, ("en", "de")[i % 2], models={"assistant": f"bot-{i % 6}"}),
+            Dialogue(
+                f"d{i}",
+                TURNS,
+                ("en", "de")[i % 2],
+                models={"assistant": f"bot-{i % 6}"},
+            ),
             {name: tuple(map(float, answers))},
             {name: scale},
             group=f"g{i}",
@@ -121,7 +126,10 @@ def test_williams_is_of_the_three_correlations(grades: list[JudgedRows]) -> None
     human = grades[0].aligned.human
     for line, test in zip(lines, tests, strict=True):
         one, two = by_name[str(test["Better"])], by_name[str(test["Other"])]
-        rhos = [spearmanr(x, y).statistic for x, y in ((human, one), (human, two), (one, two))]
+        rhos = [
+            spearmanr(x, y).statistic
+            for x, y in ((human, one), (human, two), (one, two))
+        ]
         shown = [test[head] for head in ("ρ better", "ρ other", "ρ of the two")]
         assert shown == pytest.approx(rhos, abs=1e-3)
         difference = line["Difference in ρ"]
@@ -159,7 +167,9 @@ def test_by_language(issues: list[JudgedRows], grades: list[JudgedRows]) -> None
     german = table(found, f"{ISSUES}, by language")[0]
     one = issues[0].aligned.part(range(1, 180, 2))
     two = issues[1].aligned.part(range(1, 180, 2))
-    f1 = [np.mean([f1_score(a, s.score >= 0.5) for a in one.values.T]) for s in (one, two)]
+    f1 = [
+        np.mean([f1_score(a, s.score >= 0.5) for a in one.values.T]) for s in (one, two)
+    ]
     difference = german["Difference in F1+"]
     assert isinstance(difference, Estimate)
     assert difference.value == pytest.approx(abs(f1[0] - f1[1]))
@@ -167,7 +177,9 @@ def test_by_language(issues: list[JudgedRows], grades: list[JudgedRows]) -> None
 
 
 def test_a_judge_is_right_where_most_annotators_say_so() -> None:
-    people = np.array([[1, 1, 0], [1, 0, NAN], [0, 0, NAN], [1, NAN, NAN], [0, 0, 1], [1, 1, 1]])
+    people = np.array(
+        [[1, 1, 0], [1, 0, NAN], [0, 0, NAN], [1, NAN, NAN], [0, 0, 1], [1, 1, 1]]
+    )
     first = np.array([0.9, 0.9, 0.1, 0.9, 0.9, 0.2])
     second = np.array([0.1, 0.1, 0.9, 0.9, 0.5, 0.5])
     # row 0 first, 1 split, 2 first, 3 both, 4 neither (both say present), 5 second
@@ -175,7 +187,9 @@ def test_a_judge_is_right_where_most_annotators_say_so() -> None:
     assert right_alone(second, first, people) == (1, 2)
 
 
-def test_mcnemar_against_each_annotator_is_that_of_statsmodels(issues: list[JudgedRows]) -> None:
+def test_mcnemar_against_each_annotator_is_that_of_statsmodels(
+    issues: list[JudgedRows],
+) -> None:
     """The reference is the other annotator, as in MEDAL; of three, most of the other two."""
     lines = table(comparison_tables(issues), ANNOTATORS)
     assert [(x["Judge"], x["Annotator"]) for x in lines[:3]] == [
@@ -187,12 +201,16 @@ def test_mcnemar_against_each_annotator_is_that_of_statsmodels(issues: list[Judg
         person, other = one.aligned.values[:, k], one.aligned.values[:, 1 - k]
         judge = one.aligned.score
         right = [(side >= 0.5) == (other == 1) for side in (judge, person)]
-        cells = [[sum((right[0] == a) & (right[1] == b)) for b in (1, 0)] for a in (1, 0)]
+        cells = [
+            [sum((right[0] == a) & (right[1] == b)) for b in (1, 0)] for a in (1, 0)
+        ]
         assert [line[f"Right alone: {w}"] for w in ("judge", "annotator")] == [
             cells[0][1],
             cells[1][0],
         ]
-        assert p(line["McNemar p"]) == pytest.approx(library_mcnemar(cells, exact=True).pvalue)
+        assert p(line["McNemar p"]) == pytest.approx(
+            library_mcnemar(cells, exact=True).pvalue
+        )
         for side, head in ((judge >= 0.5, "F1+ judge"), (person, "F1+ annotator")):
             figure = line[head]
             assert isinstance(figure, Estimate)
@@ -201,11 +219,17 @@ def test_mcnemar_against_each_annotator_is_that_of_statsmodels(issues: list[Judg
     # three annotators, by hand: rows on which the others are split count for neither
     people = [[1, 1, NAN], [1, 0, 1], [0, 0, 0], [1, NAN, 0], [NAN, NAN, 1]]
     rows = [
-        replace(row, labels={"unsafe": tuple(None if np.isnan(v) else v for v in values)})
+        replace(
+            row, labels={"unsafe": tuple(None if np.isnan(v) else v for v in values)}
+        )
         for row, values in zip(rows_of("unsafe", people, (0, 1)), people, strict=True)
     ]
-    found = table(comparison_tables([judged(rows, "unsafe", "j", [0.9] * 5)]), ANNOTATORS)
-    alone = [(x["Right alone: judge"], x["Right alone: annotator"], x["n"]) for x in found]
+    found = table(
+        comparison_tables([judged(rows, "unsafe", "j", [0.9] * 5)]), ANNOTATORS
+    )
+    alone = [
+        (x["Right alone: judge"], x["Right alone: annotator"], x["n"]) for x in found
+    ]
     assert alone == [(0, 1, 4), (1, 1, 3), (1, 1, 3)]
 
 
@@ -233,7 +257,9 @@ def test_judges_alike_and_judges_without_a_figure(issues: list[JudgedRows]) -> N
     assert line["p"] is None
 
 
-def test_judges_beside_one_annotator(issues: list[JudgedRows], grades: list[JudgedRows]) -> None:
+def test_judges_beside_one_annotator(
+    issues: list[JudgedRows], grades: list[JudgedRows]
+) -> None:
     every = [*issues, *grades]
     estimates = [one.row.ceiling_difference for one in corrected_ceilings(every)]
     raw = [one.apart.p_value for one in every if one.apart is not None]
@@ -256,15 +282,21 @@ PUBLISHED = {
 }
 
 
-def figure(judge: str, dimension: str, value: float | None, **more: object) -> ResultRow:
+def figure(
+    judge: str, dimension: str, value: float | None, **more: object
+) -> ResultRow:
     fields = {"kind": "ordinal", "n": 10, "scored": 10} | more
     metrics = {"spearman": Estimate(value)}
-    return ResultRow(judge, "judge:x", "s", "dialogue", dimension, metrics=metrics, **fields)  # type: ignore[arg-type]
+    return ResultRow(
+        judge, "judge:x", "s", "dialogue", dimension, metrics=metrics, **fields
+    )  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("published", "values"), PUBLISHED.items())
 def test_the_published_averages(published: float, values: tuple[float, ...]) -> None:
-    table = dimension_means_table([figure("a", f"d{i}", v) for i, v in enumerate(values)])
+    table = dimension_means_table(
+        [figure("a", f"d{i}", v) for i, v in enumerate(values)]
+    )
     assert table.rows[0][2] == pytest.approx(published, abs=0.0051)
 
 

@@ -9,7 +9,9 @@ from medal_judges.report.console import PIPED, ProgressBar, cell_text, wide_cons
 from medal_judges.stats.estimate import Estimate
 
 
-def test_a_pipe_is_wider_than_rich_takes_it_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_pipe_is_wider_than_rich_takes_it_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     console = wide_console()
     console.print("x" * (PIPED - 1), "end")
     assert not console.is_terminal and console.width == PIPED
@@ -26,7 +28,9 @@ def test_names_are_shown_as_they_are(capsys: pytest.CaptureFixture[str]) -> None
     assert "a [/b] :smile:" in shown and "[red]name[/x]" in shown
 
 
-def test_a_log_gets_no_bar_and_no_line_before_a_minute(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_gets_no_bar_and_no_line_before_a_minute(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with ProgressBar("judging", 60) as bar:
         for _ in range(60):
             bar.advance()
@@ -34,7 +38,9 @@ def test_a_log_gets_no_bar_and_no_line_before_a_minute(capsys: pytest.CaptureFix
     with ProgressBar("judging", 60, every=0) as bar:
         bar.advance(7, note="half a dollar")
     assert capsys.readouterr().err == "7 of 60 dialogues; half a dollar; 0:00:00 left\n"
-    with ProgressBar("training", 60, unit="steps", done=40, every=0) as bar:  # a resumed run
+    with ProgressBar(
+        "training", 60, unit="steps", done=40, every=0
+    ) as bar:  # a resumed run
         time.sleep(0.2)
         bar.advance(1)
     assert re.fullmatch(r"41 of 60 steps; 0:00:0[4-9] left\n", capsys.readouterr().err)

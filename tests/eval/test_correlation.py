@@ -46,7 +46,9 @@ def test_point_figures_are_scipys() -> None:
 
 
 @pytest.mark.parametrize("limit", [100_000, 300])
-def test_weighted_figures_equal_those_of_repeated_rows(monkeypatch: pytest.MonkeyPatch, limit: int):
+def test_weighted_figures_equal_those_of_repeated_rows(
+    monkeypatch: pytest.MonkeyPatch, limit: int
+):
     monkeypatch.setattr(correlation, "_PAIRS_HELD", limit)
     human, score, bots = tied_sample()
     rng = np.random.default_rng(0)
@@ -55,9 +57,15 @@ def test_weighted_figures_equal_those_of_repeated_rows(monkeypatch: pytest.Monke
     for i, counts in enumerate(weights):
         drawn = np.repeat(np.arange(60), counts.astype(int))
         x, y = human[drawn], score[drawn]
-        assert found["pearson"][i] == pytest.approx(stats.pearsonr(x, y).statistic, abs=1e-12)
-        assert found["spearman"][i] == pytest.approx(stats.spearmanr(x, y).statistic, abs=1e-12)
-        assert found["kendall"][i] == pytest.approx(stats.kendalltau(x, y).statistic, abs=1e-6)
+        assert found["pearson"][i] == pytest.approx(
+            stats.pearsonr(x, y).statistic, abs=1e-12
+        )
+        assert found["spearman"][i] == pytest.approx(
+            stats.spearmanr(x, y).statistic, abs=1e-12
+        )
+        assert found["kendall"][i] == pytest.approx(
+            stats.kendalltau(x, y).statistic, abs=1e-6
+        )
 
 
 def pairs_by_hand(human: Floats, score: Floats) -> tuple[float, float]:
@@ -73,11 +81,20 @@ def pairs_by_hand(human: Floats, score: Floats) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("held", [100_000, 50])
-def test_pairs_are_those_counted_one_by_one(monkeypatch: pytest.MonkeyPatch, held: int) -> None:
+def test_pairs_are_those_counted_one_by_one(
+    monkeypatch: pytest.MonkeyPatch, held: int
+) -> None:
     monkeypatch.setattr(correlation, "_PAIRS_HELD", held)
     human, score, _ = tied_sample(20)
     smooth = np.random.default_rng(1).normal(size=20)
-    judges = [score, smooth, -human, human, np.r_[1.0, np.zeros(19)], human + 1e-3 * smooth]
+    judges = [
+        score,
+        smooth,
+        -human,
+        human,
+        np.r_[1.0, np.zeros(19)],
+        human + 1e-3 * smooth,
+    ]
     for judge in judges:
         found = correlations(exact(human), exact(judge))
         pairwise, preferred = pairs_by_hand(human, judge)
@@ -86,7 +103,9 @@ def test_pairs_are_those_counted_one_by_one(monkeypatch: pytest.MonkeyPatch, hel
         for slope, start in ((7.3, -2.0), (1 / 3, 1e3), (1e-6, 0.1)):
             moved = correlations(exact(human), exact(start + slope * judge))
             for name in ("pairwise", "preferred"):
-                assert value(moved[name]) == pytest.approx(value(found[name]), abs=1e-12)
+                assert value(moved[name]) == pytest.approx(
+                    value(found[name]), abs=1e-12
+                )
     assert value(correlations(exact(human), exact(human))["pairwise"]) == 1
     # Without a pair's rows it is the share of the others; the distance of a tie stays.
     weights = np.ones((2, 20))
@@ -95,7 +114,9 @@ def test_pairs_are_those_counted_one_by_one(monkeypatch: pytest.MonkeyPatch, hel
     assert few[0] == pytest.approx(pairs_by_hand(human[5:], smooth[5:])[1], abs=1e-12)
     assert few[1] == pytest.approx(pairs_by_hand(human, smooth)[1], abs=1e-12)
     # Row weights are weights of pairs: 2 of 1 and 2, 3 of 1 and 3, 6 of 2 and 3.
-    three = correlation_statistic(exact(np.array([1.0, 2, 3])), exact(np.array([1.0, 3, 2])))
+    three = correlation_statistic(
+        exact(np.array([1.0, 2, 3])), exact(np.array([1.0, 3, 2]))
+    )
     one = three(np.array([[1.0, 2, 3]]))
     assert (one["preferred"][0], one["pairwise"][0]) == (5 / 11, 5 / 11)
 
@@ -104,11 +125,16 @@ def test_guessing_ties_wins_nothing_among_chats_that_people_prefer() -> None:
     rng = np.random.default_rng(0)
     human = (rng.random(300) < 0.05).astype(float)  # 90% of pairs are ties
     found = correlations(exact(human), exact(rng.normal(size=300)))
-    assert value(found["pairwise"]) > 0.85 and abs(value(found["preferred"]) - 0.5) < 0.15
+    assert (
+        value(found["pairwise"]) > 0.85 and abs(value(found["preferred"]) - 0.5) < 0.15
+    )
 
 
 def test_weighted_ranks_share_ties() -> None:
-    values, weights = np.array([5.0, 1.0, 5.0, 2.0]), np.array([[1.0, 1, 1, 1], [2.0, 1, 0, 3]])
+    values, weights = (
+        np.array([5.0, 1.0, 5.0, 2.0]),
+        np.array([[1.0, 1, 1, 1], [2.0, 1, 0, 3]]),
+    )
     # second sample is 1, 2, 2, 2, 5, 5: ranks 1, 3, 5.5
     assert exact(values).ranks(weights).tolist() == [[3.5, 1, 3.5, 2], [5.5, 1, 5.5, 3]]
 
@@ -118,21 +144,23 @@ def test_within_is_the_row_weighted_mean_of_the_chatbots() -> None:
     score = np.array([1.0, 2, 3, 4, 5, 6, 5, 4, 3, 2, 1, 1, 2, 3, 4, 5, 1, 2])
     # up: 5 rows at +1; down: 6 rows at -1; flat: constant ratings; few: 2 rows. (5 - 6) / 11
     bots = ["up"] * 5 + ["down"] * 6 + ["flat"] * 5 + ["few"] * 2
-    assert value(correlations(exact(human), exact(score), bots)["within_system"]) == pytest.approx(
-        -1 / 11
-    )
+    assert value(
+        correlations(exact(human), exact(score), bots)["within_system"]
+    ) == pytest.approx(-1 / 11)
 
 
 def test_centred_is_pearson_of_rank_residuals() -> None:
     human, score, bots = tied_sample()
-    dummies = np.array([[bot == name for name in sorted(set(bots))] for bot in bots], dtype=float)
+    dummies = np.array(
+        [[bot == name for name in sorted(set(bots))] for bot in bots], dtype=float
+    )
     sides = [stats.rankdata(side) for side in (human, score)]
     fits = [dummies @ np.linalg.lstsq(dummies, side, rcond=None)[0] for side in sides]
     left = [side - fit for side, fit in zip(sides, fits, strict=True)]
     expected = stats.pearsonr(left[0], left[1]).statistic
-    assert value(correlations(exact(human), exact(score), bots)["centred"]) == pytest.approx(
-        expected
-    )
+    assert value(
+        correlations(exact(human), exact(score), bots)["centred"]
+    ) == pytest.approx(expected)
 
 
 def test_telling_chatbots_apart_is_not_agreement_within() -> None:
@@ -154,7 +182,9 @@ def test_telling_chatbots_apart_is_not_agreement_within() -> None:
         ([], [], "0 rows, fewer than 3"),
     ],
 )
-def test_undefined_has_its_reason(human: list[float], score: list[float], reason: str) -> None:
+def test_undefined_has_its_reason(
+    human: list[float], score: list[float], reason: str
+) -> None:
     found = correlations(
         exact(np.array(human)), exact(np.array(score)), ["a"] * len(human) or ["a"]
     )
@@ -176,7 +206,10 @@ def test_no_figure_within_chatbots_without_names_or_rows() -> None:
 
 
 def test_constant_resamples_are_undefined_not_zero() -> None:
-    human, score = np.array([1.0, 1, 1, 2, 3]), np.array([3.3333333333333335] * 3 + [1.0, 2.0])
+    human, score = (
+        np.array([1.0, 1, 1, 2, 3]),
+        np.array([3.3333333333333335] * 3 + [1.0, 2.0]),
+    )
     weights = np.array([[3.0, 1, 1, 0, 0], [1.0, 1, 1, 1, 1], [0.0, 0, 0, 3, 2]])
     found = correlation_statistic(exact(human), exact(score))(weights)
     for name in NAMES:
@@ -187,7 +220,9 @@ def test_row_order_does_not_matter() -> None:
     human, score, bots = tied_sample()
     order = np.random.default_rng(5).permutation(60)
     one = correlations(exact(human), exact(score), bots)
-    two = correlations(exact(human[order]), exact(score[order]), [bots[i] for i in order])
+    two = correlations(
+        exact(human[order]), exact(score[order]), [bots[i] for i in order]
+    )
     for name in one:
         assert value(one[name]) == pytest.approx(value(two[name]), abs=1e-12)
 
@@ -196,7 +231,9 @@ def test_within_ignores_rows_of_no_named_chatbot() -> None:
     human, score, bots = tied_sample()
     named = within_system_statistic(exact(human), exact(score), bots)(np.ones((1, 60)))
     more = within_system_statistic(
-        exact(np.r_[human, 1.0, 9.0]), exact(np.r_[score, 9.0, 1.0]), [*bots, None, None]
+        exact(np.r_[human, 1.0, 9.0]),
+        exact(np.r_[score, 9.0, 1.0]),
+        [*bots, None, None],
     )(np.ones((1, 62)))
     assert more["within_system"] == pytest.approx(named["within_system"])
 
@@ -234,14 +271,18 @@ def test_an_annotator_without_a_figure_is_left_out_of_its_average() -> None:
     labels = np.array([[1.0, np.nan], [1.0, np.nan], [0.0, 0.0], [0.0, 0.0]])
     score = np.array([0.9, 0.1, 0.2, 0.3])
     found = classification(score, labels)
-    assert found["f1_present"].value == pytest.approx(f1_score(labels[:, 0], score >= 0.5))
+    assert found["f1_present"].value == pytest.approx(
+        f1_score(labels[:, 0], score >= 0.5)
+    )
     assert found["recall"].value == pytest.approx(0.5)
     assert found["accuracy"].value == pytest.approx((3 / 4 + 1) / 2)
 
 
 def test_scores_that_are_no_probabilities_are_refused() -> None:
     found = classification(np.array([3.0, 4.0]), np.array([[1.0], [0.0]]))
-    assert {found[name].reason for name in METRICS} == {"the judge's scores are not probabilities"}
+    assert {found[name].reason for name in METRICS} == {
+        "the judge's scores are not probabilities"
+    }
 
 
 def test_kendall_of_many_rows_takes_weights_that_are_no_whole_numbers(
@@ -253,8 +294,14 @@ def test_kendall_of_many_rows_takes_weights_that_are_no_whole_numbers(
     monkeypatch.setattr(correlation, "_PAIRS_HELD", 4000)
     found = correlation_statistic(exact(x), exact(y))(weights[None, :] / 7)
     again = [np.repeat(side, weights) for side in (x, y)]
-    assert found["kendall"][0] == pytest.approx(stats.kendalltau(*again).statistic, abs=1e-6)
-    assert found["spearman"][0] == pytest.approx(stats.spearmanr(*again).statistic, abs=1e-9)
+    assert found["kendall"][0] == pytest.approx(
+        stats.kendalltau(*again).statistic, abs=1e-6
+    )
+    assert found["spearman"][0] == pytest.approx(
+        stats.spearmanr(*again).statistic, abs=1e-9
+    )
     # weights that add up to less than 1 are weights like others
     small = correlation_statistic(exact(x), exact(y))(weights[None, :] / 1e4)
-    assert small["pearson"][0] == pytest.approx(stats.pearsonr(*again).statistic, abs=1e-9)
+    assert small["pearson"][0] == pytest.approx(
+        stats.pearsonr(*again).statistic, abs=1e-9
+    )

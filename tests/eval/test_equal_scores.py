@@ -13,7 +13,11 @@ from tests.scales import SCALES
 from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.benchmark.injected import injected_results, localisation
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
-from medal_judges.eval.metaeval.metaeval import disagreements, evaluate, system_agreements
+from medal_judges.eval.metaeval.metaeval import (
+    disagreements,
+    evaluate,
+    system_agreements,
+)
 from medal_judges.eval.report.figures import check_gates, compute_figures
 from medal_judges.eval.report.options import Gate, ReportOptions
 from medal_judges.eval.scores.scores import load_scores
@@ -35,7 +39,9 @@ def noisy(scores: Floats, rng: np.random.Generator, scale: float) -> Floats:
     return scores + scale * rng.uniform(-SHARE, SHARE, len(scores))
 
 
-def labelled(name: str, answers: Floats, scale: tuple[float, float]) -> list[LabelledDialogue]:
+def labelled(
+    name: str, answers: Floats, scale: tuple[float, float]
+) -> list[LabelledDialogue]:
     return [
         LabelledDialogue(
             Dialogue(f"d{i}", TURNS, "en", models={"assistant": f"bot-{i % 6}"}),
@@ -74,7 +80,8 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
         (issue, "unsafe", chances, 1.0),
     ):
         runs = [
-            judged(rows, name, side, high) for side in (values, noisy(values, rng, high - 1 or 1))
+            judged(rows, name, side, high)
+            for side in (values, noisy(values, rng, high - 1 or 1))
         ]
         first, second = runs[0].row, runs[1].row
         for figures, others in (
@@ -82,14 +89,18 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
             (first.like_for_like, second.like_for_like),
         ):
             for metric, figure in figures.items():
-                assert figure.value == pytest.approx(others[metric].value, abs=1e-6), metric
+                assert figure.value == pytest.approx(others[metric].value, abs=1e-6), (
+                    metric
+                )
                 if metric != "pearson":
                     assert figure == others[metric], metric
         assert first.counts == second.counts
         if name == "overall":
             ids = [[one.id for one in disagreements(run, name)] for run in runs]
             assert ids[0] == ids[1]
-            accuracies = [system_agreements([run])[0].figures["pairwise_accuracy"] for run in runs]
+            accuracies = [
+                system_agreements([run])[0].figures["pairwise_accuracy"] for run in runs
+            ]
             assert accuracies[0] == accuracies[1]
         cases += runs
     tables = {table.title: table for table in comparison_tables(cases)}
@@ -102,7 +113,11 @@ def test_figures_of_injected_issues(rng: np.random.Generator) -> None:
     rows, plain = [], []
     for number in range(30):
         for kind in ("planted", "innocent", "clean"):
-            about = {"issue": None if kind == "clean" else "unsafe", "strength": 1, "turns": [1]}
+            about = {
+                "issue": None if kind == "clean" else "unsafe",
+                "strength": 1,
+                "turns": [1],
+            }
             about |= {"kind": kind, "pair": f"{number}"}
             dialogue = Dialogue(f"{number}.{kind}", TURNS, "en")
             more = {"extra": {"planted": about}, "group": str(number)}
@@ -123,7 +138,9 @@ def test_agreement_of_annotators(rng: np.random.Generator) -> None:
     """Answers between whole numbers, as another judge gives them."""
     answers = np.round(rng.uniform(0, 1, (60, 3)) * 4) / 4
     shaken = np.clip(answers + rng.uniform(-SHARE, SHARE, answers.shape), 0, 1)
-    plain, other = (agreements(labelled("good", side, (0, 1)))[0] for side in (answers, shaken))
+    plain, other = (
+        agreements(labelled("good", side, (0, 1)))[0] for side in (answers, shaken)
+    )
     assert plain.kind == other.kind == "continuous"
     for name in ("exact", "spearman"):
         assert plain.figures[name] == other.figures[name]
@@ -144,13 +161,16 @@ def test_a_trial(rng: np.random.Generator) -> None:
     assert findings.auc(plain) == findings.auc(shaken)
     for name in ("moved", "spearman"):
         assert findings._common(plain)[name] == findings._common(shaken)[name]
-    assert findings._common(plain)["moved"].value == pytest.approx((after - before == -1).mean())
+    assert findings._common(plain)["moved"].value == pytest.approx(
+        (after - before == -1).mean()
+    )
 
 
 def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]
     rows = len(overall)
     meta = [
-        {"day": f"2026-03-{1 + i * 12 // rows:02d}", "version": f"v{i % 3}"} for i in range(rows)
+        {"day": f"2026-03-{1 + i * 12 // rows:02d}", "version": f"v{i % 3}"}
+        for i in range(rows)
     ]
     given = [
         Judgement(
@@ -181,13 +201,20 @@ def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
         for group in figures.groups["version"]:
             assert group.differences["overall"].p_value == pytest.approx(1)
             assert group.differences["overall"].reason == "no interval: nothing varies"
-        assert figures.timeline.changes["overall"].difference.p_value == pytest.approx(1)
-    shares = [asdict(f.timeline.changes["unsafe"].difference.estimate) for _, f in (plain, shaken)]
+        assert figures.timeline.changes["overall"].difference.p_value == pytest.approx(
+            1
+        )
+    shares = [
+        asdict(f.timeline.changes["unsafe"].difference.estimate)
+        for _, f in (plain, shaken)
+    ]
     assert shares[0] == shares[1]
     verdicts = []
     for scores, figures in (plain, shaken):
         leads = {name: figures.lead(name) for name in figures.overall}
         limit = plain[1].overall["overall"].low or 0.0  # just the end of the interval
         gates = [Gate("under", "overall", limit), Gate("over", "overall", 4.0)]
-        verdicts.append([gate.verdict for gate in check_gates(gates, scores, leads, 0.98)])
+        verdicts.append(
+            [gate.verdict for gate in check_gates(gates, scores, leads, 0.98)]
+        )
     assert verdicts[0] == verdicts[1] == ["passed", "undecided"]

@@ -15,7 +15,12 @@ from medal_judges.stats.correlation import weighted_auc
 from medal_judges.stats.estimate import Estimate
 
 ISSUE = "unsafe"
-TURNS = (Turn("user", "a"), Turn("assistant", "b"), Turn("user", "c"), Turn("assistant", "d"))
+TURNS = (
+    Turn("user", "a"),
+    Turn("assistant", "b"),
+    Turn("user", "c"),
+    Turn("assistant", "d"),
+)
 
 
 def row(number: int, kind: str, issue: str | None = ISSUE) -> LabelledDialogue:
@@ -40,7 +45,9 @@ def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judg
     return Judgement(id, "j", {ISSUE: score}, contributions=given)
 
 
-def result(scores: dict[tuple[int, str], float], **contributions: tuple[float, ...]) -> Result:
+def result(
+    scores: dict[tuple[int, str], float], **contributions: tuple[float, ...]
+) -> Result:
     rows = [row(number, kind) for number, kind in scores]
     judgements = [
         judged(f"{n}.{kind}", score, contributions.get(kind, ()))
@@ -88,7 +95,9 @@ def test_auc_and_f1_agree_with_scikit_learn_under_weights() -> None:
         labels = (rng.random(60) < 0.4).astype(float)
         weights = rng.integers(0, 4, size=60).astype(float)
         auc = roc_auc_score(labels, scores, sample_weight=weights)
-        assert weighted_auc(labels, exact(scores), weights[None])[0] == pytest.approx(auc)
+        assert weighted_auc(labels, exact(scores), weights[None])[0] == pytest.approx(
+            auc
+        )
         f1 = f1_score(labels, scores >= 0.5, sample_weight=weights)
         assert weighted_f1(labels, exact(scores), weights[None])[0] == pytest.approx(f1)
 
@@ -114,7 +123,9 @@ def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
         unscored(talk("Hi!", id="0.planted"), "j", [UNSAFE], "no"),
         judged("1.planted", 0.7),
     ]
-    judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))  # of a turn: passed over
+    judgements.append(
+        Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1)
+    )  # of a turn: passed over
     found, there, scored = injected_results(rows, judgements)[ISSUE]
     assert there == {"planted": 3, "innocent": 3, "clean": 3}
     assert scored == {"planted": 1}
@@ -137,11 +148,19 @@ def test_issues_share_the_clean_rows() -> None:
 
 def test_intervals_go_by_group_and_are_always_the_same() -> None:
     rng = np.random.default_rng(1)
-    scores = {(n, kind): float(rng.random()) for n in range(40) for kind in ("planted", "clean")}
+    scores = {
+        (n, kind): float(rng.random())
+        for n in range(40)
+        for kind in ("planted", "clean")
+    }
     one, again = result(scores), result(scores)
     estimate = one[0]["auc_clean"]
     assert one == again
-    assert estimate.low is not None and estimate.high is not None and estimate.value is not None
+    assert (
+        estimate.low is not None
+        and estimate.high is not None
+        and estimate.value is not None
+    )
     assert 0.1 < estimate.high - estimate.low < 0.4
     assert estimate.low < estimate.value < estimate.high
 
@@ -149,4 +168,6 @@ def test_intervals_go_by_group_and_are_always_the_same() -> None:
     rows = [row(n, kind) for n, kind in scores for _ in range(10)]
     judgements = [judged(f"{n}.{kind}", score) for (n, kind), score in scores.items()]
     wide = injected_results(rows, judgements)[ISSUE][0]["auc_clean"]
-    assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(estimate.high)
+    assert wide.low == pytest.approx(estimate.low) and wide.high == pytest.approx(
+        estimate.high
+    )

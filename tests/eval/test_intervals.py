@@ -10,7 +10,10 @@ import pytest
 from scipy import stats
 from tests.exact import exact
 
-from medal_judges.eval.metaeval.alignment import classification, classification_statistic
+from medal_judges.eval.metaeval.alignment import (
+    classification,
+    classification_statistic,
+)
 from medal_judges.stats.correlation import (
     Floats,
     Statistic,
@@ -57,9 +60,13 @@ def judged(rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
     return mix(bot, row), judge(), judge()
 
 
-def percentiles(statistic: Statistic, rng: np.random.Generator) -> dict[str, tuple[float, float]]:
+def percentiles(
+    statistic: Statistic, rng: np.random.Generator
+) -> dict[str, tuple[float, float]]:
     """The percentile cluster bootstrap, which intervals were made of before."""
-    weights = rng.multinomial(BOTS, np.full(BOTS, 1 / BOTS), size=300)[:, BOT].astype(float)
+    weights = rng.multinomial(BOTS, np.full(BOTS, 1 / BOTS), size=300)[:, BOT].astype(
+        float
+    )
     return {
         name: tuple(np.nanpercentile(values, [2.5, 97.5]))
         for name, values in statistic(weights).items()
@@ -82,7 +89,10 @@ def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> N
     before: Counter[str] = Counter()
     for _ in range(250):
         human, score, _ = judged(rng)
-        labels, flags = (human > cut).astype(float)[:, None], (score > cut).astype(float)
+        labels, flags = (
+            (human > cut).astype(float)[:, None],
+            (score > cut).astype(float),
+        )
         found: dict[str, Estimate] = {}
         for made, statistic in (
             (
@@ -156,9 +166,9 @@ def test_intervals_of_single_rows_hold_the_truth() -> None:
             x = rng.normal(size=rows)
             y = 0.5 * x + np.sqrt(0.75) * rng.normal(size=rows)
             estimate = {"spearman": correlations(exact(x), exact(y))["spearman"]}
-            found = with_intervals(estimate, correlation_statistic(exact(x), exact(y)), clusters)[
-                "spearman"
-            ]
+            found = with_intervals(
+                estimate, correlation_statistic(exact(x), exact(y)), clusters
+            )["spearman"]
             hits += (found.low or 0) <= truth <= (found.high or 0)
         assert 0.92 <= hits / tries <= 0.99
 
@@ -173,7 +183,11 @@ def test_the_jackknife_of_a_mean_is_the_standard_error_of_the_clusters_means() -
 def test_crossed_contexts_add_their_variance_once() -> None:
     """Eight chatbots in twelve contexts: chatbots + contexts - single rows (Cameron et al.)."""
     rng = np.random.default_rng(1)
-    table = rng.normal(size=(8, 1)) + 2 * rng.normal(size=(1, 12)) + rng.normal(size=(8, 12))
+    table = (
+        rng.normal(size=(8, 1))
+        + 2 * rng.normal(size=(1, 12))
+        + rng.normal(size=(8, 12))
+    )
     bots = [f"b{i}" for i in range(8) for _ in range(12)]
     contexts = [f"c{k}" for _ in range(8) for k in range(12)]
     clusters = choose_clusters(bots, contexts, "others")
@@ -190,7 +204,9 @@ def test_degrees_of_freedom_follow_how_many_clusters_matter() -> None:
     one = np.array([9.0, 0, 0, 0, 0, 0, 0, 0])
     assert degrees(alike, FIGURE) == 7
     assert degrees(one, FIGURE) == pytest.approx(7 / 3)
-    assert degrees(np.array([0.3, -2.0, 5.0]), FIGURE) == 2  # three are always as even as can be
+    assert (
+        degrees(np.array([0.3, -2.0, 5.0]), FIGURE) == 2
+    )  # three are always as even as can be
     drawn = np.random.default_rng(0).normal(size=(4000, 20))
     squares = (drawn - drawn.mean(axis=1, keepdims=True)) ** 2
     share = np.median((squares**2).sum(axis=1) / squares.sum(axis=1) ** 2)
@@ -203,10 +219,14 @@ def test_p_of_single_rows_is_near_scipys() -> None:
     y = 0.1 * x + rng.normal(size=400)
     clusters = Clusters("conversation", tuple(map(str, range(400))))
     found = with_intervals(
-        correlations(exact(x), exact(y)), correlation_statistic(exact(x), exact(y)), clusters
+        correlations(exact(x), exact(y)),
+        correlation_statistic(exact(x), exact(y)),
+        clusters,
     )
     for name, test in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
-        assert found[name].p_value == pytest.approx(test(x, y).pvalue, rel=0.5, abs=0.01)
+        assert found[name].p_value == pytest.approx(
+            test(x, y).pvalue, rel=0.5, abs=0.01
+        )
 
 
 def test_row_order_changes_nothing_and_many_conversations_go_in_parts() -> None:
@@ -219,9 +239,14 @@ def test_row_order_changes_nothing_and_many_conversations_go_in_parts() -> None:
     def found(rows: Floats) -> Estimate:
         x, y = human[rows], score[rows]
         clusters = Clusters("conversation", tuple(names[i] for i in rows))
-        statistic: Statistic = lambda w: {"spearman": weighted_spearman(exact(x), exact(y), w)}  # noqa: E731
+
+        def statistic(weights: Floats) -> dict[str, Floats]:
+            return {"spearman": weighted_spearman(exact(x), exact(y), weights)}
+
         return with_intervals(
-            {"spearman": correlations(exact(x), exact(y))["spearman"]}, statistic, clusters
+            {"spearman": correlations(exact(x), exact(y))["spearman"]},
+            statistic,
+            clusters,
         )["spearman"]
 
     one, other = found(np.arange(900)), found(order)
@@ -240,16 +265,24 @@ def test_these_chatbots_have_conversations_or_contexts_as_the_sample() -> None:
     )
     assert choose_clusters(bots, groups, "others") == Clusters("chatbot", tuple(bots))
     for unnamed in (["b"] * 10, [None, *bots[1:]]):
-        assert choose_clusters(unnamed, groups, "others") == Clusters("conversation", tuple(groups))
+        assert choose_clusters(unnamed, groups, "others") == Clusters(
+            "conversation", tuple(groups)
+        )
     assert choose_clusters(["a", "a", "b"], ["1", "2", "1"]).unit == "context"
     five = choose_clusters([f"b{i % 5}" for i in range(10)], groups)
-    assert five.beside is not None and five.beside.unit == "chatbot" and five.beside.beside is None
+    assert (
+        five.beside is not None
+        and five.beside.unit == "chatbot"
+        and five.beside.beside is None
+    )
 
 
 def test_fixed_chatbots_have_the_standard_error_of_a_stratified_mean() -> None:
     """The mean of 3 chatbots of unequal size: the variance is within them only; a chatbot with one
     conversation counts with the largest."""
-    values = np.random.default_rng(0).normal(size=60) + np.repeat([0.0, 5.0, 9.0], [10, 20, 30])
+    values = np.random.default_rng(0).normal(size=60) + np.repeat(
+        [0.0, 5.0, 9.0], [10, 20, 30]
+    )
     bots = np.repeat(["a", "b", "c"], [10, 20, 30]).tolist()
     clusters = choose_clusters(bots, [f"g{i}" for i in range(60)])
     spread = jackknife(mean_statistic(values), clusters)["mean"]
@@ -258,7 +291,9 @@ def test_fixed_chatbots_have_the_standard_error_of_a_stratified_mean() -> None:
         sum(len(v) ** 2 * stats.sem(v) ** 2 for v in parts) / 3600
     )
     alone = choose_clusters([*bots[:-1], "d"], [f"g{i}" for i in range(60)])
-    assert jackknife(mean_statistic(values), alone)["mean"].error == pytest.approx(spread.error)
+    assert jackknife(mean_statistic(values), alone)["mean"].error == pytest.approx(
+        spread.error
+    )
 
 
 def test_intervals_for_these_chatbots_hold_the_truth_of_these_chatbots() -> None:
@@ -267,7 +302,9 @@ def test_intervals_for_these_chatbots_hold_the_truth_of_these_chatbots() -> None
     people, judge = rng.normal(size=(2, BOTS))
     (xx, xy), (_, yy) = np.cov(people, judge, bias=True)
     truth = (0.5 + xy) / np.sqrt((1 + xx) * (1 + yy))
-    clusters = choose_clusters([f"b{i}" for i in BOT], [f"g{i}" for i in range(BOT.size)])
+    clusters = choose_clusters(
+        [f"b{i}" for i in BOT], [f"g{i}" for i in range(BOT.size)]
+    )
     held = 0
     for _ in range(300):
         row, noise = rng.normal(size=(2, BOT.size))
@@ -293,8 +330,12 @@ LOST = np.array([1.0] * 4 + [0.0] * 8)
 )
 def test_what_has_no_interval_says_why(names: str, values: Floats, reason: str) -> None:
     estimate = {"mean": Estimate(float(values.mean()))}
-    found = with_intervals(estimate, mean_statistic(values), Clusters("chatbot", tuple(names)))
-    assert found["mean"] == Estimate(estimate["mean"].value, reason=f"no interval: {reason}")
+    found = with_intervals(
+        estimate, mean_statistic(values), Clusters("chatbot", tuple(names))
+    )
+    assert found["mean"] == Estimate(
+        estimate["mean"].value, reason=f"no interval: {reason}"
+    )
 
 
 def test_a_figure_undefined_without_one_chatbot_has_no_interval() -> None:
@@ -302,7 +343,9 @@ def test_a_figure_undefined_without_one_chatbot_has_no_interval() -> None:
     clusters = Clusters("chatbot", tuple("aaaabbbbcccc"))
     score = np.array([1.0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])
     made = classification(score, LOST[:, None])
-    found = with_intervals(made, classification_statistic(score, LOST[:, None]), clusters)
+    found = with_intervals(
+        made, classification_statistic(score, LOST[:, None]), clusters
+    )
     assert found["recall"].value == pytest.approx(0.5) and found["recall"].low is None
     assert found["recall"].reason == "no interval: undefined without the chatbot a"
     assert found["accuracy"].low is not None
@@ -314,6 +357,8 @@ def test_a_perfect_figure_has_no_interval() -> None:
     score[5] += 0.2  # still the same order
     clusters = Clusters("chatbot", tuple("abcdabcdabcd"))
     made = correlations(exact(human), exact(score))
-    found = with_intervals(made, correlation_statistic(exact(human), exact(score)), clusters)
+    found = with_intervals(
+        made, correlation_statistic(exact(human), exact(score)), clusters
+    )
     assert found["spearman"].value == pytest.approx(1) and found["spearman"].low is None
     assert found["pearson"].low is not None

@@ -22,16 +22,24 @@ from medal_judges.models.base.saving import FAMILIES
 from .benchmark_case import medal, results
 
 SHIPPED = sorted(
-    p.name for p in (files("medal_judges.configs") / "benchmark").iterdir() if p.suffix == ".yaml"
+    p.name
+    for p in (files("medal_judges.configs") / "benchmark").iterdir()
+    if p.suffix == ".yaml"
 )
 
 
-def add_published(folder: Path, judge: str = "published_as: medal", **extra: str) -> None:
+def add_published(
+    folder: Path, judge: str = "published_as: medal", **extra: str
+) -> None:
     """The benchmark's file with MEDAL's Table 6 beside its judge, whose set stands for MEDAL's."""
     text = (folder / "bench.yaml").read_text()
     text = text.replace("path: judge.yaml}", "path: judge.yaml, " + judge + "}")
-    text = text.replace("source: set.jsonl\n", "source: set.jsonl\n    published_as: medal\n")
-    (folder / "bench.yaml").write_text(text + "".join(f"{k}: {v}\n" for k, v in extra.items()))
+    text = text.replace(
+        "source: set.jsonl\n", "source: set.jsonl\n    published_as: medal\n"
+    )
+    (folder / "bench.yaml").write_text(
+        text + "".join(f"{k}: {v}\n" for k, v in extra.items())
+    )
 
 
 def published_lines(folder: Path) -> list[dict[str, Any]]:
@@ -40,7 +48,9 @@ def published_lines(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -> None:
-    rows = [json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()
+    ]
     for row in rows:  # its labels came with the set
         row["machine_labels"] = {"overall": {"gpt-4.1": row["labels"]["overall"][0]}}
     (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -49,7 +59,9 @@ def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -
     done = medal("sets.0.published=[gpt-4.1]")
     assert done.exit_code == 0, done.exception
     lines = published_lines(folder)
-    printed = {line["Their model"]: (line["Their ρ"], line["Their r"]) for line in lines}
+    printed = {
+        line["Their model"]: (line["Their ρ"], line["Their r"]) for line in lines
+    }
     assert printed["o3"] == ("0.47", "0.49")  # MEDAL, Table 6: .4750 and .4914
     assert len(printed) == 12
     measured = {
@@ -57,7 +69,9 @@ def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -
         for row in results(folder)["rows"]
         if row["dimension"] == "overall"
     }
-    ours = {line["Their model"]: line["Our ρ"]["value"] for line in lines if line["Our ρ"]}
+    ours = {
+        line["Their model"]: line["Our ρ"]["value"] for line in lines if line["Our ρ"]
+    }
     assert ours == pytest.approx(
         {"o3": measured["counting"], "GPT-4.1": measured["gpt-4.1 (published)"]}
     )
@@ -67,10 +81,16 @@ def test_each_printed_figure_stands_beside_that_of_its_own_model(folder: Path) -
     assert "o3" in (folder / "out/report.html").read_text("utf-8")
 
 
-def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(folder: Path):
+def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
+    folder: Path,
+):
     more = "{name: absent, path: ./no_such_folder, optional: true, published_as: medal}"
     add_published(folder, judge="published_as: diet/fed", published="[medal]")
-    text = (folder / "bench.yaml").read_text().replace("sets:\n", f"  - {more}\nsets:\n", 1)
+    text = (
+        (folder / "bench.yaml")
+        .read_text()
+        .replace("sets:\n", f"  - {more}\nsets:\n", 1)
+    )
     (folder / "bench.yaml").write_text(text)
     done = medal()
     assert done.exit_code == 0, done.exception
@@ -95,7 +115,9 @@ def test_a_judge_that_is_not_optional_must_be_there(folder: Path) -> None:
         ("published_as: medal", "[no_paper]", "no_paper"),
     ],
 )
-def test_a_name_that_no_paper_has_is_refused(folder: Path, judge: str, published: str, told: str):
+def test_a_name_that_no_paper_has_is_refused(
+    folder: Path, judge: str, published: str, told: str
+):
     add_published(folder, judge=judge, published=published)
     done = medal()
     assert isinstance(done.exception, ConfigError)
@@ -108,21 +130,28 @@ def test_every_shipped_benchmark_names_what_exists(name: str) -> None:
     check_published(config)
     for judge in config.judges:
         if judge.path.startswith("configs/"):
-            assert (files("medal_judges.configs") / judge.path.removeprefix("configs/")).is_file()
+            assert (
+                files("medal_judges.configs") / judge.path.removeprefix("configs/")
+            ).is_file()
 
 
 @pytest.mark.parametrize("paper", ["diet", "oralis"])
-def test_every_row_of_a_paper_that_we_can_run_is_a_judge_of_its_benchmarks(paper: str) -> None:
+def test_every_row_of_a_paper_that_we_can_run_is_a_judge_of_its_benchmarks(
+    paper: str,
+) -> None:
     asked = {
         (judge.published_as, judge.options.get("llm"))
         for name in SHIPPED
-        if paper in (config := load_config(BenchmarkConfig, f"benchmark/{name}")).published
+        if paper
+        in (config := load_config(BenchmarkConfig, f"benchmark/{name}")).published
         for judge in config.judges
     }
     for figure in (figure for figure in read_published() if figure["paper"] == paper):
         if figure["model"] != "its own" and figure["judge"] != "usr":
             models = {llm for key, llm in asked if key == figure["key"]}
-            named = [llm for llm in models if llm and same_model(llm, figure["models"][-1])]
+            named = [
+                llm for llm in models if llm and same_model(llm, figure["models"][-1])
+            ]
             assert None in models or named, figure
 
 
@@ -140,7 +169,9 @@ def test_one_benchmark_has_a_judge_of_every_family() -> None:
     families = set()
     for judge in config.judges:
         if judge.path.startswith("configs/"):
-            text = (files("medal_judges.configs") / judge.path.removeprefix("configs/")).read_text()
+            text = (
+                files("medal_judges.configs") / judge.path.removeprefix("configs/")
+            ).read_text()
             families.add(yaml.safe_load(text)["family"])
         else:  # a folder that a shipped training configuration makes
             families.add(_trained_family(judge.path))

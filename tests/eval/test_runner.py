@@ -65,17 +65,25 @@ def test_what_leads_is_chosen_on_the_command_line(folder: Path) -> None:
     for options in ((), ("--headline", "pairwise"), ("headline=pairwise",)):
         done = medal("--judge", "second=judge.yaml", *options)
         page = (folder / "out/report.html").read_text("utf-8")
-        assert (rho in page, pairs in page) == (not options, bool(options)), done.exception
+        assert (rho in page, pairs in page) == (not options, bool(options)), (
+            done.exception
+        )
         assert ("Pairs right" in done.stdout) == bool(options)
         # Label and judge have the same order here, and so no interval.
-        assert "one of two chats, the best judge picks it too (a guess: 50%): in 100.0% of" in page
+        assert (
+            "one of two chats, the best judge picks it too (a guess: 50%): in 100.0% of"
+            in page
+        )
         tables = {table["title"]: table for table in results(folder)["tables"]}
         table = tables["Differences between judges"]
         line = dict(zip(table["columns"], table["rows"][0], strict=True))
         column = "Difference in pairs right" if options else "Difference in ρ"
         assert line[column]["value"] == pytest.approx(0)
         found.append([row["headline"] for row in results(folder)["rows"]])
-    assert found[1] == found[2] == ["pairwise", "f1_present"] * 2 and "spearman" in found[0]
+    assert (
+        found[1] == found[2] == ["pairwise", "f1_present"] * 2
+        and "spearman" in found[0]
+    )
     assert medal("--headline", "kendall").exit_code == 2
     spans = []
     for options in ((), ("--interval-for", "others")):
@@ -83,11 +91,15 @@ def test_what_leads_is_chosen_on_the_command_line(folder: Path) -> None:
         page = (folder / "out/report.html").read_text("utf-8")
         assert (others in page, these in page) == (bool(options), not options)
         pearson = results(folder)["rows"][0]["metrics"]["pearson"]
-        agreed = CliRunner().invoke(app, ["agreement", "set.jsonl", "--out", "agr", *options])
+        agreed = CliRunner().invoke(
+            app, ["agreement", "set.jsonl", "--out", "agr", *options]
+        )
         assert agreed.exit_code == 0, agreed.exception
         page = (folder / "agr/agreement.html").read_text("utf-8")
         assert (others in page, these in page) == (bool(options), not options)
-        people = json.loads((folder / "agr/agreement.json").read_text("utf-8"))["agreement"]
+        people = json.loads((folder / "agr/agreement.json").read_text("utf-8"))[
+            "agreement"
+        ]
         alpha = next(one for one in people if one["lang"] == "all")["figures"]["alpha"]
         each = [(one, one["beside"]) for one in (pearson, alpha)]
         spans.append([[(one["low"], one["high"]) for one in pair] for pair in each])
@@ -132,7 +144,9 @@ def test_under_the_floor_everything_is_written_and_the_code_is_3(folder: Path) -
     (row,) = results(folder)["rows"]
     assert (row["scored"], row["n"]) == (19, 24)
     line = next(line for line in done.stdout.splitlines() if "79.2%" in line)
-    assert "0." not in line.split("79.2%")[1].rsplit("│", 2)[0]  # no figure but the ceiling
+    assert (
+        "0." not in line.split("79.2%")[1].rsplit("│", 2)[0]
+    )  # no figure but the ceiling
     assert medal("min_coverage=0.7").exit_code == 0
 
 
@@ -170,7 +184,11 @@ def test_exclusions(folder: Path) -> None:
 
 def test_a_part_of_a_set_is_another_set(folder: Path) -> None:
     text, signatures = (folder / "bench.yaml").read_text(), set()
-    for part, rows in (("", 24), ("    langs: [de]\n", 12), ("    langs: [de]\n    skip: 9\n", 3)):
+    for part, rows in (
+        ("", 24),
+        ("    langs: [de]\n", 12),
+        ("    langs: [de]\n    skip: 9\n", 3),
+    ):
         (folder / "bench.yaml").write_text(text + part)
         assert medal().exit_code == 0
         found = results(folder)
@@ -189,7 +207,12 @@ def test_predictions_made_elsewhere(folder: Path) -> None:
     made = list(read_judgements(folder / "out/predictions/counting/little.jsonl"))
     scale = (Dimension("overall", "continuous", -5, 0, good="low"),)
     flipped = [
-        Judgement(j.id, "judge:theirs", {"overall": -(j.scores["overall"] or 0)}, dimensions=scale)
+        Judgement(
+            j.id,
+            "judge:theirs",
+            {"overall": -(j.scores["overall"] or 0)},
+            dimensions=scale,
+        )
         for j in made
     ]
     write_judgements(folder / "theirs.jsonl", flipped)
@@ -204,7 +227,9 @@ def test_predictions_made_elsewhere(folder: Path) -> None:
 
 
 def test_optional_sets_may_be_missing_others_not(folder: Path) -> None:
-    more = "  - {name: gone, source: gone.jsonl, dimensions: [overall], optional: true}\n"
+    more = (
+        "  - {name: gone, source: gone.jsonl, dimensions: [overall], optional: true}\n"
+    )
     text = (folder / "bench.yaml").read_text()
     (folder / "bench.yaml").write_text(text + more)
     done = medal()
@@ -235,7 +260,9 @@ def theirs(folder: Path) -> None:
 
 def with_mapping(folder: Path, mapping: str) -> None:
     text = (folder / "bench.yaml").read_text()
-    more = f"predictions: [{{name: theirs, set: little, path: theirs.jsonl{mapping}}}]\n"
+    more = (
+        f"predictions: [{{name: theirs, set: little, path: theirs.jsonl{mapping}}}]\n"
+    )
     (folder / "bench.yaml").write_text(text + more)
 
 
@@ -258,7 +285,9 @@ def test_a_judge_with_names_of_its_own_stands_beside_the_others(folder: Path) ->
         ("{overall: qualty}", "has no dimension 'qualty'"),
     ],
 )
-def test_a_mapping_that_fits_nothing_is_refused(folder: Path, mapping: str, message: str) -> None:
+def test_a_mapping_that_fits_nothing_is_refused(
+    folder: Path, mapping: str, message: str
+) -> None:
     theirs(folder)
     with_mapping(folder, f", dimensions: {mapping}")
     error = medal().exception
@@ -271,9 +300,17 @@ def test_injected_issues_follow_the_mapping(folder: Path) -> None:
     def injected(i: int, kind: str) -> LabelledDialogue:
         marks = "!" * {"planted": 3, "innocent": 1, "clean": 0}[kind]
         issue = None if kind == "clean" else "says again"
-        about = {"issue": issue, "strength": 1, "turns": [1], "kind": kind, "pair": f"{i}"}
+        about = {
+            "issue": issue,
+            "strength": 1,
+            "turns": [1],
+            "kind": kind,
+            "pair": f"{i}",
+        }
         return LabelledDialogue(
-            Dialogue(f"{kind}-{i}", (Turn("user", "a"), Turn("assistant", "b" + marks))),
+            Dialogue(
+                f"{kind}-{i}", (Turn("user", "a"), Turn("assistant", "b" + marks))
+            ),
             {"says again": (float(kind == "planted"),)},
             {"says again": (0, 1)},
             group=str(i),
@@ -281,11 +318,16 @@ def test_injected_issues_follow_the_mapping(folder: Path) -> None:
         )
 
     kinds = ("planted", "innocent", "clean")
-    write_records(folder / "planted.jsonl", (injected(i, k) for i in range(8) for k in kinds))
+    write_records(
+        folder / "planted.jsonl", (injected(i, k) for i in range(8) for k in kinds)
+    )
     text = (
         (folder / "bench.yaml")
         .read_text()
-        .replace("path: judge.yaml}", "path: judge.yaml, dimensions: {says again: repetitive}}")
+        .replace(
+            "path: judge.yaml}",
+            "path: judge.yaml, dimensions: {says again: repetitive}}",
+        )
     )
     more = "injected: [{name: held-out, source: planted.jsonl}]\n"
     (folder / "bench.yaml").write_text(text + more)
@@ -294,7 +336,11 @@ def test_injected_issues_follow_the_mapping(folder: Path) -> None:
     table = results(folder)["tables"][-1]
     row = dict(zip(table["columns"], table["rows"][0], strict=True))
     assert table["title"] == "Injected issues: held-out"
-    assert (row["Issue"], row["Judge"], row["Coverage"]) == ("says again", "counting", 1)
+    assert (row["Issue"], row["Judge"], row["Coverage"]) == (
+        "says again",
+        "counting",
+        1,
+    )
     assert row["F1+ vs clean"]["value"] == pytest.approx(1)
     assert row["Above its control"]["value"] == pytest.approx(1)
 
@@ -303,27 +349,45 @@ def test_injected_issues_follow_the_mapping(folder: Path) -> None:
     ("change", "message"),
     [
         ("min_coverag=1", "did you mean 'min_coverage'"),
-        ("judges=[{name: a, path: b}, {name: a, path: c}]", "two judges have the name a"),
+        (
+            "judges=[{name: a, path: b}, {name: a, path: c}]",
+            "two judges have the name a",
+        ),
         (
             "predictions=[{name: counting, set: little, path: b}]",
             "two judges have the name counting",
         ),
         ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
-        ("sets=[{name: a, source: set.jsonl, dimensions: [fun]}]", "it has: overall, repeats"),
-        ("sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]", "no row"),
+        (
+            "sets=[{name: a, source: set.jsonl, dimensions: [fun]}]",
+            "it has: overall, repeats",
+        ),
+        (
+            "sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]",
+            "no row",
+        ),
         ("judges=[]", "no judge to benchmark"),
-        ("sets=[{name: a, source: set.jsonl, dimensions: [overall], langs: [fr]}]", "de, en"),
-        ("sets=[{name: a, source: set.jsonl, dimensions: [overall], limit: 0}]", "sets.0.limit"),
+        (
+            "sets=[{name: a, source: set.jsonl, dimensions: [overall], langs: [fr]}]",
+            "de, en",
+        ),
+        (
+            "sets=[{name: a, source: set.jsonl, dimensions: [overall], limit: 0}]",
+            "sets.0.limit",
+        ),
     ],
 )
-def test_wrong_settings_say_what_is_wrong(folder: Path, change: str, message: str) -> None:
+def test_wrong_settings_say_what_is_wrong(
+    folder: Path, change: str, message: str
+) -> None:
     error = medal(change).exception
     assert isinstance(error, ConfigError)
     assert message in str(error)
 
 
 @pytest.mark.skipif(
-    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+    not os.environ.get("MEDAL_JUDGES_DATA"),
+    reason="MEDAL_JUDGES_DATA names no folder of ratings",
 )
 def test_published_labels_are_those_of_the_turns() -> None:
     view, names = "abceval_issues_by_dialogue", ["repetitive", "irrelevant"]
@@ -338,34 +402,55 @@ def test_published_labels_are_those_of_the_turns() -> None:
 
 def test_labels_by_a_model_are_a_judge_on_any_set(folder: Path) -> None:
     """Both forms: beside the rows' labels, and those that people's labels replaced."""
-    rows = [json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()
+    ]
     for i, row in enumerate(rows):
         row["machine_labels"] = {"repeats": {"o3": row["labels"]["repeats"][0]}}
-        held = {"labels": {"overall": [2, 4 if i % 2 else 2]}, "scales": {"overall": [1, 5]}}
+        held = {
+            "labels": {"overall": [2, 4 if i % 2 else 2]},
+            "scales": {"overall": [1, 5]},
+        }
         held["labels_by"] = "judge:medal_gpt41|base:openai/gpt-4.1-2025-04-14"
-        row["earlier_labels"] = [{"labels": {"overall": [1]}, "labels_by": "gpt-4.1"}, held]
+        row["earlier_labels"] = [
+            {"labels": {"overall": [1]}, "labels_by": "gpt-4.1"},
+            held,
+        ]
     rows[3]["earlier_labels"] = [{"labels": {"overall": [5]}, "annotators": ["ana"]}]
     (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     text = (folder / "bench.yaml").read_text()
     (folder / "bench.yaml").write_text(text + "    published: [gpt-4.1, o3]\n")
     assert medal("min_coverage=0.9").exit_code == 0
     found = {(row["judge"], row["dimension"]): row for row in results(folder)["rows"]}
-    issue, rating = found["o3 (published)", "repeats"], found["gpt-4.1 (published)", "overall"]
+    issue, rating = (
+        found["o3 (published)", "repeats"],
+        found["gpt-4.1 (published)", "overall"],
+    )
     assert issue["metrics"]["precision"]["value"] is not None and issue["scored"] == 24
-    assert {p["score"] for p in rating["points"]} == {2, 3}  # the newest, the mean of two answers
+    assert {p["score"] for p in rating["points"]} == {
+        2,
+        3,
+    }  # the newest, the mean of two answers
     assert (rating["scored"], rating["n"], rating["judge_scale"]) == (23, 24, [1, 5])
     error = medal("sets.0.published=[gpt-5]").exception
-    assert isinstance(error, ConfigError) and "labels by: o3, gpt-4.1" in str(error.hint)
+    assert isinstance(error, ConfigError) and "labels by: o3, gpt-4.1" in str(
+        error.hint
+    )
     assert medal("sets.0.published=[gpt-5]", "sets.0.optional=true").exit_code == 0
     assert "labels by gpt-5 left out" in str(results(folder)["facts"])
-    (folder / "set.jsonl").write_text(json.dumps(rows[0] | {"machine_labels": [1]}) + "\n")
+    (folder / "set.jsonl").write_text(
+        json.dumps(rows[0] | {"machine_labels": [1]}) + "\n"
+    )
     error = medal().exception
-    assert isinstance(error, DataError) and "row 'row-0': field 'machine_labels'" in str(error)
+    assert isinstance(
+        error, DataError
+    ) and "row 'row-0': field 'machine_labels'" in str(error)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(
-    not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of ratings"
+    not os.environ.get("MEDAL_JUDGES_DATA"),
+    reason="MEDAL_JUDGES_DATA names no folder of ratings",
 )
 def test_the_shipped_configuration_on_peoples_ratings(tmp_path: Path) -> None:
     # The judges that speak through a language model take hours on all sets: baselines only here.

@@ -14,16 +14,24 @@ ROWS = 120
 CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))
 
 
-def judges(first: float, second: float, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def judges(
+    first: float, second: float, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:  # type: ignore[type-arg]
     """People, and two judges that hear them through noise of these strengths."""
     rng = np.random.default_rng(seed)
     human = rng.normal(size=ROWS)
-    return human, human + first * rng.normal(size=ROWS), human + second * rng.normal(size=ROWS)
+    return (
+        human,
+        human + first * rng.normal(size=ROWS),
+        human + second * rng.normal(size=ROWS),
+    )
 
 
 def difference(first: float, second: float, seed: int = 0):  # type: ignore[no-untyped-def]
     human, one, two = judges(first, second, seed)
-    return correlation_difference(exact(human), exact(one), exact(two), CLUSTERS).estimate
+    return correlation_difference(
+        exact(human), exact(one), exact(two), CLUSTERS
+    ).estimate
 
 
 def test_williams_gives_the_published_figure() -> None:
@@ -68,7 +76,9 @@ def test_undefined_difference_has_its_reason() -> None:
     assert found.reason == "the judge gives every row the same score"
 
 
-@pytest.mark.parametrize(("first", "second"), [(20, 5), (5, 20), (1, 0), (7, 7), (0, 9)])
+@pytest.mark.parametrize(
+    ("first", "second"), [(20, 5), (5, 20), (1, 0), (7, 7), (0, 9)]
+)
 def test_mcnemar_is_the_exact_test_of_statsmodels(first: int, second: int) -> None:
     found = mcnemar(first, second)
     oracle = library_mcnemar([[30, first], [second, 10]], exact=True)

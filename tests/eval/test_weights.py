@@ -18,7 +18,9 @@ from .benchmark_case import medal
 
 def curated(path: Path, weights: list[object]) -> list[LabelledDialogue]:
     rows = [
-        row if weight is None else replace(row, extra={**row.extra, "curation": {"weight": weight}})
+        row
+        if weight is None
+        else replace(row, extra={**row.extra, "curation": {"weight": weight}})
         for row, weight in zip(read_labelled(path), weights, strict=True)
     ]
     write_records(path, rows)
@@ -34,7 +36,9 @@ def test_all_rows_have_a_weight_or_none(folder: Path) -> None:
         with pytest.raises(ConfigError, match="labels: 4 of 24 rows"):
             curation_weights(order, "labels")
     with pytest.raises(RecordError, match="a number above 0"):
-        curation_weights([replace(rows[0], extra={"curation": {"weight": 0}})], "labels")
+        curation_weights(
+            [replace(rows[0], extra={"curation": {"weight": 0}})], "labels"
+        )
 
 
 def test_a_benchmark_says_that_its_figures_are_of_the_selection(folder: Path) -> None:
@@ -49,4 +53,6 @@ def test_agreement_without_labels(folder: Path) -> None:
     bare = replace(next(read_labelled(folder / "set.jsonl")), labels={}, scales={})
     write_records(folder / "bare.jsonl", [bare])
     unlabelled = CliRunner().invoke(app, ["agreement", "bare.jsonl"]).exception
-    assert "no row has labels" in str(unlabelled) and "--label COLUMN" in unlabelled.hint
+    assert (
+        "no row has labels" in str(unlabelled) and "--label COLUMN" in unlabelled.hint
+    )

@@ -30,7 +30,9 @@ def module(name: str) -> ModuleType:
 def answer(body: dict[str, Any]) -> str:
     """The JSON object asked for, with the values that the dialogue names."""
     said = body["messages"][-1]["content"]
-    marked = re.findall(r"<(?:<|&lt;)(.*?)>>", said)  # a fenced prompt escapes the second bracket
+    marked = re.findall(
+        r"<(?:<|&lt;)(.*?)>>", said
+    )  # a fenced prompt escapes the second bracket
     told = dict(re.findall(r"(\w+)=([\w,.]+)", " ".join(marked)))
     keys = body["response_format"]["json_schema"]["schema"]["properties"]
     found = {}
@@ -39,7 +41,10 @@ def answer(body: dict[str, Any]) -> str:
         values = told.get(name, "5" if name == "overall" else "0").split(",")
         value = values[body.get("seed", 0) % len(values)]
         label = None if value == "x" else int(value)
-        found[key] = {"label": label, "comment": f"Because of {name}." if value != "0" else ""}
+        found[key] = {
+            "label": label,
+            "comment": f"Because of {name}." if value != "0" else "",
+        }
     return json.dumps(found)
 
 

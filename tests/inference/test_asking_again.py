@@ -12,7 +12,12 @@ import pytest
 
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
-from medal_judges.inference.scoring import ScoreOptions, ScoreReport, judge_once, score_to_file
+from medal_judges.inference.scoring import (
+    ScoreOptions,
+    ScoreReport,
+    judge_once,
+    score_to_file,
+)
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.storage.jsonl import write_records
@@ -32,7 +37,9 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def write(path: Path, count: int, turns: int = 2) -> Path:
     said = [[f"Line {k} of talk {i}." for k in range(turns)] for i in range(count)]
-    write_records(path, (talk(*texts, id=f"d{i}", lang="en") for i, texts in enumerate(said)))
+    write_records(
+        path, (talk(*texts, id=f"d{i}", lang="en") for i, texts in enumerate(said))
+    )
     return path
 
 
@@ -61,7 +68,9 @@ def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
     second = score(file, out, judge_at(up), level=level)
     whole = tmp_path / "whole.jsonl"
     score(file, whole, judge_at(up), level=level)
-    for answer, wanted in zip(read_judgements(out), read_judgements(whole), strict=True):
+    for answer, wanted in zip(
+        read_judgements(out), read_judgements(whole), strict=True
+    ):
         names = (answer.id, answer.turn, answer.failure)
         assert names == (wanted.id, wanted.turn, wanted.failure)
         assert answer.scores == pytest.approx(wanted.scores, abs=1e-9)
@@ -73,7 +82,9 @@ def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
     assert (third.resumed, third.rescored) == (12 * turns, 0)
 
 
-def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path) -> None:
+def test_killed_while_asking_again_nothing_is_lost(
+    serve: Serve, tmp_path: Path
+) -> None:
     file, out = write(tmp_path / "in.jsonl", 60), tmp_path / "out.jsonl"
     score(file, out, judge_at(serve(fault="500", times=-1, every=2)))
     slow = serve(delay=0.05)
@@ -81,7 +92,10 @@ def test_killed_while_asking_again_nothing_is_lost(serve: Serve, tmp_path: Path)
     words = ["score", str(file), f"llm={json.dumps(llm)}", "--out", str(out)]
     words += ["--judge", "judges/dstc12_baseline.yaml"]
     process = start(*words)
-    while not (beside := out.with_name(".again-out.jsonl")).exists() or not beside.stat().st_size:
+    while (
+        not (beside := out.with_name(".again-out.jsonl")).exists()
+        or not beside.stat().st_size
+    ):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
     process.kill()
@@ -115,7 +129,9 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     predicted(fresh, overwrite=True)
     assert fresh.total("seen") == 8
     out = out.with_name("other.jsonl")
-    assert not all(j.scored for j in predicted(serve(fault="filter", times=-1, every=3)))
+    assert not all(
+        j.scored for j in predicted(serve(fault="filter", times=-1, every=3))
+    )
     assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
     assert not all(j.scored for j in predicted(serve()))
     assert all(j.scored for j in predicted(serve(), retry_failed=True))

@@ -18,7 +18,10 @@ BAD = '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
 
 def lines(count: int, bad: int) -> str:
     """``count`` lines, the last ``bad`` of them broken."""
-    turns = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello you"}]
+    turns = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello you"},
+    ]
     good = [json.dumps({"id": f"d{n}", "dialogue": turns}) for n in range(count - bad)]
     return "\n".join([*good, *[BAD] * bad]) + "\n"
 
@@ -38,12 +41,16 @@ def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) 
     asked = ("score", source, "--judge", JUDGE, "--out", out)
     for again in range(2):  # the second run has nothing left to judge and says the same
         done = medal(*asked)
-        assert isinstance(done.exception, CoverageError) and done.exception.exit_code == 3, again
+        assert (
+            isinstance(done.exception, CoverageError) and done.exception.exit_code == 3
+        ), again
         assert "coverage 92.0%" in done.stderr and "40 bad rows left out" in done.stderr
         assert "40 x bad line left out" in str(done.exception)
         listed = (tmp_path / "out.skipped.jsonl").read_text().splitlines()
         assert [json.loads(line)["line"] for line in listed] == list(range(461, 501))
-        assert all("dialogue[0].role" in line and str(source) in line for line in listed)
+        assert all(
+            "dialogue[0].role" in line and str(source) in line for line in listed
+        )
     assert medal(*asked, "--min-coverage", 0.9).exit_code == 0
 
 

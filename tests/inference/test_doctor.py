@@ -34,7 +34,14 @@ def test_the_machine_is_told_and_no_token(monkeypatch: pytest.MonkeyPatch) -> No
     assert code == 0 and "shown" not in said
     lines = {line[:25].strip(): line[25:] for line in said.splitlines()}
     assert lines["OPENAI_API_KEY"] == "yes" and lines["token of the Hub"] == "yes"
-    for name in ("python", "torch", "transformers", "cuda", "cache of the Hub", "extra report"):
+    for name in (
+        "python",
+        "torch",
+        "transformers",
+        "cuda",
+        "cache of the Hub",
+        "extra report",
+    ):
         assert lines[name]
     assert "GB free" in lines["this folder"]
 
@@ -60,7 +67,9 @@ def test_what_is_missing_is_named_with_what_installs_it(
         "no: openai 1.0 is installed, >=2.0 is needed (pip install '.[api]' in a checkout)"
     )
     assert "matplotlib missing" in lines["extra report"]
-    assert lines["embedded:minilm"].startswith("no: boxed, and judges trained on it (pip install")
+    assert lines["embedded:minilm"].startswith(
+        "no: boxed, and judges trained on it (pip install"
+    )
     assert lines["data"].startswith("2 of ") and "conture, dstc12" in lines["data"]
 
 

@@ -32,7 +32,9 @@ app.command()(label)
 
 
 @pytest.fixture
-def serve(serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+def serve(
+    serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., Any]:
     """A server that labels, and an own folder for its answers."""
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -41,8 +43,14 @@ def serve(serve: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callab
 
 def row(id: str, said: str = "", lang: str = "en", **fields: Any) -> dict[str, Any]:
     """A dialogue whose answers the server reads in ``said``."""
-    user = {"en": "Where should we go for a walk today?", "de": "Wo sollen wir heute hin?"}[lang]
-    answer = {"en": "Let us go down to the river then.", "de": "Wir gehen an den Fluss."}[lang]
+    user = {
+        "en": "Where should we go for a walk today?",
+        "de": "Wo sollen wir heute hin?",
+    }[lang]
+    answer = {
+        "en": "Let us go down to the river then.",
+        "de": "Wir gehen an den Fluss.",
+    }[lang]
     return {
         "id": id,
         "source": "medal-generated",
@@ -94,7 +102,9 @@ def test_rows_are_labelled_in_order_and_malformed_ones_moved(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     out = tmp_path / "out"
-    done = medal(*words(write(tmp_path / "in.jsonl", MIXED), out, serve(), "--min-coverage", "0"))
+    done = medal(
+        *words(write(tmp_path / "in.jsonl", MIXED), out, serve(), "--min-coverage", "0")
+    )
     assert done.exit_code == 0 and "4 labelled, 2 malformed" in done.output
     kept = rows_of(out, "labelled")
     assert [r.id for r in kept] == ["a", "c", "e", "f"]
@@ -107,7 +117,11 @@ def test_rows_are_labelled_in_order_and_malformed_ones_moved(
         "overall": "Because of overall.",
     }
     assert first.extra["labels_by"].startswith("judge:medal_gpt41|")
-    assert (first.extra["ended"], first.group, first.split) == ("cap", "group-a", "train")
+    assert (first.extra["ended"], first.group, first.split) == (
+        "cap",
+        "group-a",
+        "train",
+    )
     assert "overall" not in kept[1].labels and len(kept[1].labels) == 9
     assert kept[1].extra["label_failure"].startswith("overall: ")
     moved = rows_of(out, "malformed")
@@ -115,7 +129,10 @@ def test_rows_are_labelled_in_order_and_malformed_ones_moved(
         ["role_confusion"],
         ["role_confusion", "wrong_language"],
     ]
-    assert moved[0].extra["malformed"]["comments"]["role_confusion"] == "Because of role_confusion."
+    assert (
+        moved[0].extra["malformed"]["comments"]["role_confusion"]
+        == "Because of role_confusion."
+    )
     assert rows_of(out, "unlabelled") == []
     report = json.loads((out / "report.json").read_text())
     assert report["rows"] == {"labelled": 4, "malformed": 2}
@@ -131,8 +148,14 @@ def test_users_of_published_rows_are_checked_and_labels_stay(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     server = serve()
-    labels = {"labels": {"overall": [2]}, "scales": {"overall": [1, 5]}, "labels_by": "gpt-4.1"}
-    file = write(tmp_path / "in.jsonl", [each | labels for each in MIXED[:4]] + MIXED[5:])
+    labels = {
+        "labels": {"overall": [2]},
+        "scales": {"overall": [1, 5]},
+        "labels_by": "gpt-4.1",
+    }
+    file = write(
+        tmp_path / "in.jsonl", [each | labels for each in MIXED[:4]] + MIXED[5:]
+    )
     with pytest.raises(MedalError, match="4 of 5 rows have labels") as refused:
         medal(*words(file, tmp_path / "out", server))
     assert "--users-only" in str(refused.value.hint)
@@ -142,14 +165,20 @@ def test_users_of_published_rows_are_checked_and_labels_stay(
     first = rows_of(tmp_path / "out", "labelled")[0]
     assert (first.labels, first.extra["labels_by"]) == ({"overall": (2.0,)}, "gpt-4.1")
     report = json.loads((tmp_path / "out/report.json").read_text())
-    assert report["labels_by"] is None and report["users_checked_by"].startswith("judge:malformed")
+    assert report["labels_by"] is None and report["users_checked_by"].startswith(
+        "judge:malformed"
+    )
     assert [(u["malformed"], u["checked"]) for u in report["users"]] == [(1, 2), (1, 3)]
-    assert {path.name for path in (tmp_path / "out/figures").iterdir()} >= {"malformed.svg"}
+    assert {path.name for path in (tmp_path / "out/figures").iterdir()} >= {
+        "malformed.svg"
+    }
     with pytest.raises(MedalError, match="nothing to do"):
         medal(*words(file, tmp_path / "out", server, "--users-only", "--no-user-check"))
 
 
-def test_what_the_user_judge_is_asked(serve: Callable[..., Any], tmp_path: Path) -> None:
+def test_what_the_user_judge_is_asked(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
     server, file = serve(), write(tmp_path / "in.jsonl", [row("a", lang="de")])
     medal(*words(file, tmp_path / "out", server))
     first, second = (r["body"] for r in server.told("requests"))
@@ -182,7 +211,8 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
     rows = [
-        row(f"r{n}", f"overall={1 + n % 5} role_confusion={int(n % 9 == 0)}") for n in range(40)
+        row(f"r{n}", f"overall={1 + n % 5} role_confusion={int(n % 9 == 0)}")
+        for n in range(40)
     ]
     file, out = write(tmp_path / "in.jsonl", rows), tmp_path / "out"
     server = serve(delay=0.05)
@@ -205,7 +235,9 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
         assert (out / f"{name}.jsonl").read_bytes() == again
 
 
-def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(
+    tmp_path: Path,
+) -> None:
     out = str(tmp_path / "out")
     turn = write(tmp_path / "turn.jsonl", [row("a", level="turn")])
     with pytest.raises(MedalError, match="about one turn"):
@@ -235,7 +267,9 @@ def test_a_dry_run_needs_no_key_and_counts_both_judges(
     assert "check of users: 3 dialogues: 3 requests" in told
 
 
-def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_path: Path) -> None:
+def test_max_cost_holds_for_both_judges_together(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
     from medal_judges.models.llm.cost import CostLimitError
 
     price = {"input": 100.0, "output": 1000.0}  # an answer of this server costs 2 cents
@@ -243,14 +277,22 @@ def test_max_cost_holds_for_both_judges_together(serve: Callable[..., Any], tmp_
     models = {"cheap": price, "dear": price}
     path = tmp_path / "prices.yaml"
     path.write_text(yaml.safe_dump(prices | {"models": models}))
-    file, server = write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(4)]), serve()
+    file, server = (
+        write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(4)]),
+        serve(),
+    )
     more = (f"llm.prices={path}", "llm.model=cheap", "user.llm.model=dear")
     arguments = words(file, tmp_path / "out", server, *more)
     told = medal(*arguments, "--dry-run").output.split("at most $")
-    limit = float(told[1].split()[0]) / 4 + 0.05  # one label would do, but four checks came first
+    limit = (
+        float(told[1].split()[0]) / 4 + 0.05
+    )  # one label would do, but four checks came first
     with pytest.raises(CostLimitError) as stopped:
         medal(*arguments, "--max-cost", f"{limit:.4f}")
-    assert "$0.0800 spent, 0 of 4 requests" in str(stopped.value) and server.total("answered") == 4
+    assert (
+        "$0.0800 spent, 0 of 4 requests" in str(stopped.value)
+        and server.total("answered") == 4
+    )
 
 
 def test_labelled_rows_train_a_judge_which_labels_in_turn(
@@ -269,8 +311,17 @@ def test_labelled_rows_train_a_judge_which_labels_in_turn(
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "medal",
-        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
-        "train": [{"source": str(out / "labelled.jsonl"), "dimensions": ["overall", "repetitive"]}],
+        "model": {
+            "family": "linear",
+            "vectors": False,
+            "features": ["assistant.log_words"],
+        },
+        "train": [
+            {
+                "source": str(out / "labelled.jsonl"),
+                "dimensions": ["overall", "repetitive"],
+            }
+        ],
     }
     config = tmp_path / "config.yaml"
     config.write_text(yaml.safe_dump(settings))
@@ -285,4 +336,6 @@ def test_labelled_rows_train_a_judge_which_labels_in_turn(
     found = rows_of(again, "labelled")
     assert len(found) == 40 and found[0].extra["comments"] == {}
     means = [found[n].labels["overall"][0] for n in range(5)]
-    assert means == sorted(means, key=float) and means[0] != means[4]  # longer was rated higher
+    assert (
+        means == sorted(means, key=float) and means[0] != means[4]
+    )  # longer was rated higher

@@ -30,7 +30,12 @@ def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with path.open("w") as stream:
         for n in range(ROWS):
             turns = said(*(f"so {k} and {n % 7} " * 9 for k in range(2 + n % 8)))
-            line = {"id": f"d{n}", "lang": "en", "dialogue": turns, "meta": {"plan": n % 3}}
+            line = {
+                "id": f"d{n}",
+                "lang": "en",
+                "dialogue": turns,
+                "meta": {"plan": n % 3},
+            }
             stream.write(json.dumps(line) + "\n")
     return path
 
@@ -44,7 +49,9 @@ def judge() -> Iterator[RayJudge]:
 
 
 def one_process(chats: Path, out: Path, options: ScoreOptions) -> bytes:
-    score_to_file(read_dialogues(chats), Judge.from_pretrained("repetition"), out, options)
+    score_to_file(
+        read_dialogues(chats), Judge.from_pretrained("repetition"), out, options
+    )
     return out.read_bytes()
 
 
@@ -55,7 +62,13 @@ def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> N
         return str(done.exception)
 
     llm = 'llm={model: "openai:gpt-x", base_url: "http://127.0.0.1:9/v1"}'
-    paid = (llm, "--judge", "judges/dstc12_baseline.yaml", "--out", tmp_path / "x.jsonl")
+    paid = (
+        llm,
+        "--judge",
+        "judges/dstc12_baseline.yaml",
+        "--out",
+        tmp_path / "x.jsonl",
+    )
     assert "cost limit" in medal(*paid, "--ray", "auto")
     assert "sends requests to a server" in medal(*paid, "--workers", "2")
     assert "no Ray cluster at" in medal("--judge", "length", "--ray", "127.0.0.1:9")
@@ -63,7 +76,9 @@ def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> N
         pass
 
 
-def test_a_killed_worker_and_a_killed_node_lose_no_row(chats: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_and_a_killed_node_lose_no_row(
+    chats: Path, tmp_path: Path
+) -> None:
     import ray
     from ray.cluster_utils import Cluster
 
@@ -85,14 +100,19 @@ def test_a_killed_worker_and_a_killed_node_lose_no_row(chats: Path, tmp_path: Pa
             score_to_file(dialogues(), judge, out)
     finally:
         cluster.shutdown()
-    assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
+    assert out.read_bytes() == one_process(
+        chats, tmp_path / "one.jsonl", ScoreOptions()
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "options"),
     [
         ("s.jsonl", ScoreOptions(keep=["plan", "lang"])),
-        ("s.jsonl.gz", ScoreOptions(level="last", dimensions=["repetitive"], token_budget=100)),
+        (
+            "s.jsonl.gz",
+            ScoreOptions(level="last", dimensions=["repetitive"], token_budget=100),
+        ),
         ("s.parquet", ScoreOptions(level="turn")),
     ],
 )
@@ -101,7 +121,9 @@ def test_the_file_is_that_of_one_process(
 ) -> None:
     done: list[int] = []
     out = tmp_path / name
-    report = score_to_file(read_dialogues(chats), judge, out, options, progress=done.append)
+    report = score_to_file(
+        read_dialogues(chats), judge, out, options, progress=done.append
+    )
     assert report.dialogues == sum(done) == ROWS
     expected = one_process(chats, tmp_path / f"one-{name}", options)
     if name.endswith(".gz"):
@@ -110,10 +132,15 @@ def test_the_file_is_that_of_one_process(
         assert gzip.decompress(out.read_bytes()) == gzip.decompress(expected)
     else:
         assert out.read_bytes() == expected
-    assert score_to_file(read_dialogues(chats), judge, out, options).resumed == report.total
+    assert (
+        score_to_file(read_dialogues(chats), judge, out, options).resumed
+        == report.total
+    )
 
 
-def test_a_killed_process_loses_no_row(judge: RayJudge, chats: Path, tmp_path: Path) -> None:
+def test_a_killed_process_loses_no_row(
+    judge: RayJudge, chats: Path, tmp_path: Path
+) -> None:
     import ray
 
     pids: set[int] = set()
@@ -129,7 +156,9 @@ def test_a_killed_process_loses_no_row(judge: RayJudge, chats: Path, tmp_path: P
     out = tmp_path / "s.jsonl"
     score_to_file(dialogues(), judge, out)
     assert len(pids) == 2
-    assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
+    assert out.read_bytes() == one_process(
+        chats, tmp_path / "one.jsonl", ScoreOptions()
+    )
 
 
 def test_errors_come_after_what_is_before_them(
@@ -144,6 +173,8 @@ def test_errors_come_after_what_is_before_them(
     assert len(out.read_bytes().splitlines()) >= 448
     report = score_to_file(read_dialogues(chats), judge, out)
     assert report.resumed and report.total == ROWS
-    assert out.read_bytes() == one_process(chats, tmp_path / "one.jsonl", ScoreOptions())
+    assert out.read_bytes() == one_process(
+        chats, tmp_path / "one.jsonl", ScoreOptions()
+    )
     with pytest.raises((ConfigError, RecordError)):
         list(judge.score(["no dialogue"]))  # type: ignore[list-item]

@@ -24,7 +24,9 @@ def write(path: Path, count: int, bad: int | None = None, ending: str = "\n") ->
         dialogue = said(*(f"so {k} and {number % 7}" for k in turns))
         lines.append(json.dumps({"id": f"d{number}", "dialogue": dialogue}))
     if bad is not None:
-        lines[bad - 1] = '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
+        lines[bad - 1] = (
+            '{"id": "broken", "dialogue": [{"role": "bot", "content": "x"}]}'
+        )
     text = ending.join(lines) + ending
     if path.suffix == ".gz":
         with gzip.open(path, "wt", encoding="utf-8") as stream:
@@ -35,11 +37,21 @@ def write(path: Path, count: int, bad: int | None = None, ending: str = "\n") ->
 
 
 @pytest.mark.parametrize("name", ["in.jsonl.gz", "crlf.jsonl", "bom.jsonl", "-"])
-def test_gzip_crlf_byte_order_mark_and_standard_input(tmp_path: Path, name: str) -> None:
+def test_gzip_crlf_byte_order_mark_and_standard_input(
+    tmp_path: Path, name: str
+) -> None:
     plain = write(tmp_path / "plain.jsonl", 30)
     wanted = medal("score", plain, "--judge", JUDGE, "--min-coverage", 0).stdout
     if name == "-":
-        found = medal("score", "-", "--judge", JUDGE, "--min-coverage", 0, stdin=plain.read_bytes())
+        found = medal(
+            "score",
+            "-",
+            "--judge",
+            JUDGE,
+            "--min-coverage",
+            0,
+            stdin=plain.read_bytes(),
+        )
     else:
         source = write(tmp_path / name, 30, ending="\r\n" if "crlf" in name else "\n")
         if "bom" in name:
@@ -59,7 +71,9 @@ def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
     assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2304
     done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)
     assert done.returncode == 0
-    assert "1 bad rows left out" in done.stderr and f"({len(kept)} resumed)" in done.stderr
+    assert (
+        "1 bad rows left out" in done.stderr and f"({len(kept)} resumed)" in done.stderr
+    )
     assert len(list(read_judgements(out))) == 2999
 
 
@@ -69,7 +83,9 @@ def test_too_little_coverage_is_exit_code_3_without_a_headline(tmp_path: Path) -
     assert done.returncode == 3
     assert "2 x no assistant turn to judge" in done.stderr
     assert "dimension" not in done.stderr  # the table of means
-    assert [j.failure for j in read_judgements(out)].count("no assistant turn to judge") == 2
+    assert [j.failure for j in read_judgements(out)].count(
+        "no assistant turn to judge"
+    ) == 2
 
 
 def kill_half_way(command: list[object], out: Path) -> None:
@@ -93,7 +109,9 @@ def kill_half_way(command: list[object], out: Path) -> None:
         pytest.param("out.jsonl.gz", "dialogue", marks=pytest.mark.slow),
     ],
 )
-def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, level: str) -> None:
+def test_killed_and_gone_on_with_equals_unbroken(
+    tmp_path: Path, name: str, level: str
+) -> None:
     source = write(tmp_path / "in.jsonl", 600 if level == "turn" else 2_000)
     whole, out = tmp_path / "whole.jsonl", tmp_path / name
     options = ["--judge", JUDGE, "--level", level, "--min-coverage", "0"]
@@ -102,7 +120,9 @@ def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, leve
     done = medal("score", source, *options, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "(0 resumed)" not in done.stderr
-    read = gzip.decompress(out.read_bytes()) if name.endswith(".gz") else out.read_bytes()
+    read = (
+        gzip.decompress(out.read_bytes()) if name.endswith(".gz") else out.read_bytes()
+    )
     assert read == whole.read_bytes()
 
 
@@ -110,21 +130,36 @@ def test_killed_and_gone_on_with_equals_unbroken(tmp_path: Path, name: str, leve
 def test_another_judge_or_input_is_refused(tmp_path: Path, name: str) -> None:
     source, out = write(tmp_path / "in.jsonl", 40), tmp_path / name
     assert (
-        medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0).returncode == 0
+        medal(
+            "score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0
+        ).returncode
+        == 0
     )
     # Even a half-written last line stays: nothing is cut before all of it is known to fit.
     out.write_bytes(out.read_bytes()[:-9])
     before = out.read_bytes()
-    other = medal("score", source, "--judge", "configs/judges/length.yaml", "--out", out)
+    other = medal(
+        "score", source, "--judge", "configs/judges/length.yaml", "--out", out
+    )
     assert other.returncode == 2 and "another judge" in other.stderr
     shorter = write(tmp_path / "short.jsonl", 10)
     other = medal("score", shorter, "--judge", JUDGE, "--out", out)
     assert other.returncode == 2 and "does not fit this input" in other.stderr
     wrong = ["--overwrite", "--dimension", "fun"]
-    assert medal("score", source, "--judge", JUDGE, "--out", out, *wrong).returncode == 2
+    assert (
+        medal("score", source, "--judge", JUDGE, "--out", out, *wrong).returncode == 2
+    )
     assert out.read_bytes() == before and len(list(tmp_path.iterdir())) == 3
     done = medal(
-        "score", shorter, "--judge", JUDGE, "--out", out, "--overwrite", "--min-coverage", 0
+        "score",
+        shorter,
+        "--judge",
+        JUDGE,
+        "--out",
+        out,
+        "--overwrite",
+        "--min-coverage",
+        0,
     )
     assert done.returncode == 0 and len(list(read_judgements(out))) == 10
 
@@ -140,7 +175,12 @@ BOTH = ["--dimension", "overall", "--dimension", "repetitive"]
         (["--level", "last"], ["--level", "turn"], "last", "turn"),
         ([], ["--level", "turn"], "dialogue", "turn"),
         (BOTH, ["--dimension", "overall"], "overall, repetitive", "overall"),
-        (["--dimension", "overall"], ["--dimension", "repetitive"], "overall", "repetitive"),
+        (
+            ["--dimension", "overall"],
+            ["--dimension", "repetitive"],
+            "overall",
+            "repetitive",
+        ),
     ],
 )
 def test_another_dimension_or_level_is_refused(
@@ -183,7 +223,9 @@ def test_peak_memory_does_not_grow_with_the_file(
     for count in (1_000, 100_000):
         source = tmp_path / f"{count}.jsonl"
         write_dialogues(source, count)
-        peak, _ = peak_mb(source, "configs/judges/length.yaml", tmp_path / f"{count}.out.jsonl")
+        peak, _ = peak_mb(
+            source, "configs/judges/length.yaml", tmp_path / f"{count}.out.jsonl"
+        )
         peaks.append(peak)
         assert sum(1 for _ in (tmp_path / f"{count}.out.jsonl").open()) == count
     assert peaks[0] > 20  # of the interpreter alone: something was measured
@@ -194,7 +236,22 @@ def test_peak_memory_does_not_grow_with_the_file(
 def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) -> None:
     source = write(tmp_path / "in.jsonl", 3)
     done = medal("score", source, "--judge", "length", "--quiet", "--min-coverage", 0)
-    assert done.returncode == 0 and done.stderr == "" and len(done.stdout.splitlines()) == 3
-    loud = medal("score", source, "--judge", "length", "--out", tmp_path / "o", "--min-coverage", 0)
+    assert (
+        done.returncode == 0
+        and done.stderr == ""
+        and len(done.stdout.splitlines()) == 3
+    )
+    loud = medal(
+        "score",
+        source,
+        "--judge",
+        "length",
+        "--out",
+        tmp_path / "o",
+        "--min-coverage",
+        0,
+    )
     assert "3 judgements" in loud.stderr and "next:" not in loud.stderr
-    assert "uninterpretable and 8 more" in loud.stderr  # length says the same of all issues
+    assert (
+        "uninterpretable and 8 more" in loud.stderr
+    )  # length says the same of all issues

@@ -14,7 +14,9 @@ CONTRAST = "configs/judges/contrast.yaml"
 
 
 def test_one_field_of_a_group_leaves_the_others() -> None:
-    found = choose_judge(CONTRAST, ["llm.dtype=bf16", "scale.overall.center=1.5"]).options
+    found = choose_judge(
+        CONTRAST, ["llm.dtype=bf16", "scale.overall.center=1.5"]
+    ).options
     assert found["llm"] == {"model": "embedded:smollm2", "dtype": "bf16"}
     assert found["scale"]["overall"] == pytest.approx(
         found["scale"]["overall"] | {"center": 1.5, "spread": 6.36}
@@ -31,7 +33,11 @@ def test_a_whole_model_is_a_text() -> None:
 def test_what_is_no_setting_is_told(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="not of the form"):
         choose_judge(CONTRAST, ["llm"])
-    folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(tmp_path / "j")
+    folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(
+        tmp_path / "j"
+    )
     options = choose_judge(str(folder), ["llm=x"]).options
-    with pytest.raises(JudgeLoadError, match="saved judge of family 'linear' has no setting 'llm'"):
+    with pytest.raises(
+        JudgeLoadError, match="saved judge of family 'linear' has no setting 'llm'"
+    ):
         Judge.from_pretrained(folder, **options)

@@ -38,18 +38,29 @@ def require_all_counted(log: SupportLog, source: Path, out: Path, said: str) -> 
     assert len({judgement.id for judgement in judgements}) == log.readable
     for what, count in log.folded.items():
         assert number_in(said, f" {what}") == count, what
-    failures = Counter(judgement.failure for judgement in judgements if not judgement.scored)
+    failures = Counter(
+        judgement.failure for judgement in judgements if not judgement.scored
+    )
     assert failures == {"no assistant turn to judge": log.unanswered}
     kept = Counter(judgement.meta["lang"] for judgement in judgements)
     assert kept == log.languages
     assert {judgement.meta["user.plan"] for judgement in judgements} == {"free", "paid"}
-    assert {judgement.meta["version"] for judgement in judgements} == {"2.0", "2.1", "2.2"}
+    assert {judgement.meta["version"] for judgement in judgements} == {
+        "2.0",
+        "2.1",
+        "2.2",
+    }
 
 
 def test_nothing_is_lost_uncounted(tmp_path: Path) -> None:
     source, out = tmp_path / "log.jsonl", tmp_path / "out.parquet"
     log = write_support_log(source, 700, long=2, size=200_000)
-    assert log.broken.keys() == BROKEN.keys() and log.unanswered and log.missing and log.doubled
+    assert (
+        log.broken.keys() == BROKEN.keys()
+        and log.unanswered
+        and log.missing
+        and log.doubled
+    )
     how = ("--judge", "configs/judges/length.yaml", "--min-coverage", "0.9", *KEPT)
     done = medal("score", source, *how, "--out", out)
     assert done.returncode == 0, done.stderr

@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from medal_judges import Dialogue, Judge, ScoreOptions, Turn, read_judgements, score_file
+from medal_judges import (
+    Dialogue,
+    Judge,
+    ScoreOptions,
+    Turn,
+    read_judgements,
+    score_file,
+)
 from medal_judges.cli import app
 from medal_judges.inference.metadata import metadata_of
 from medal_judges.inference.scoring import ScoreReport, score_to_file
@@ -19,7 +26,10 @@ from .. import forked
 from ..talks import talk
 
 JUDGE = "configs/judges/repetition.yaml"
-USER, ASSISTANT = {"role": "user", "content": "Hi!"}, {"role": "assistant", "content": ""}
+USER, ASSISTANT = (
+    {"role": "user", "content": "Hi!"},
+    {"role": "assistant", "content": ""},
+)
 
 
 def chat(number: int, **fields: Any) -> Dialogue:
@@ -30,7 +40,9 @@ def chat(number: int, **fields: Any) -> Dialogue:
 
 
 def write(path: Path, count: int) -> Path:
-    path.write_text("".join(json.dumps(chat(n).to_record()) + "\n" for n in range(count)))
+    path.write_text(
+        "".join(json.dumps(chat(n).to_record()) + "\n" for n in range(count))
+    )
     return path
 
 
@@ -40,7 +52,11 @@ def medal(*arguments: object) -> tuple[int, str]:
 
 
 def test_a_parquet_file_holds_what_the_lines_hold(tmp_path: Path) -> None:
-    source, lines, out = write(tmp_path / "in.jsonl", 60), tmp_path / "x.jsonl", "x.parquet"
+    source, lines, out = (
+        write(tmp_path / "in.jsonl", 60),
+        tmp_path / "x.jsonl",
+        "x.parquet",
+    )
     given = ["score", source, "--judge", JUDGE, "--level", "turn", "--keep", "version"]
     assert medal(*given, "--out", lines)[0] == 0
     assert medal(*given, "--out", tmp_path / out)[0] == 0
@@ -52,9 +68,20 @@ def test_a_parquet_file_holds_what_the_lines_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x.parquet", "x.csv"])
-def test_a_killed_run_leaves_no_table_and_loses_nothing(tmp_path: Path, name: str) -> None:
+def test_a_killed_run_leaves_no_table_and_loses_nothing(
+    tmp_path: Path, name: str
+) -> None:
     source, out = write(tmp_path / "in.jsonl", 500), tmp_path / name
-    command = ["score", source, "--judge", JUDGE, "--keep", "chatbot", "--level", "turn"]
+    command = [
+        "score",
+        source,
+        "--judge",
+        JUDGE,
+        "--keep",
+        "chatbot",
+        "--level",
+        "turn",
+    ]
     whole = tmp_path / f"whole-{name}"
     assert medal(*command, "--out", whole)[0] == 0
     process = forked.start(*command, "--out", out, first=forked.score_slowly)
@@ -92,7 +119,14 @@ def test_fields_that_can_be_kept() -> None:
         dialogue,
         [
             *("lang", "chatbot", "source", "version", "user.plan", "no.dots"),
-            *("meta.version", "context.persona", "models.assistant", "user", "none", "user.none"),
+            *(
+                "meta.version",
+                "context.persona",
+                "models.assistant",
+                "user",
+                "none",
+                "user.none",
+            ),
         ],
     ) == {
         "lang": "en",
@@ -125,15 +159,23 @@ def test_kept_fields_go_to_every_judgement_and_a_slip_is_told(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("level", ["dialogue", "turn"])
-def test_a_chat_or_kept_field_that_changed_is_scored_again(tmp_path: Path, level: Any) -> None:
+def test_a_chat_or_kept_field_that_changed_is_scored_again(
+    tmp_path: Path, level: Any
+) -> None:
     rows = [
-        {"id": f"d{i}", "version": "1", "dialogue": [USER, {**ASSISTANT, "content": "one " * i}]}
+        {
+            "id": f"d{i}",
+            "version": "1",
+            "dialogue": [USER, {**ASSISTANT, "content": "one " * i}],
+        }
         for i in range(1, 6)
     ]
     options = ScoreOptions(level=level, keep=("version",))
 
     def scored(name: str) -> ScoreReport:
-        (tmp_path / "in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        (tmp_path / "in.jsonl").write_text(
+            "".join(json.dumps(row) + "\n" for row in rows)
+        )
         return score_file(tmp_path / "in.jsonl", "length", tmp_path / name, options)
 
     scored("out.jsonl")

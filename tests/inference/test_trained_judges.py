@@ -45,7 +45,9 @@ def test_an_encoders_folder_is_benchmarked(place: Path) -> None:
         f"sets: [{{name: chats, source: {place / 'chats.jsonl'}, dimensions: [overall]}}]\n"
     )
     done = CliRunner().invoke(
-        app, ["benchmark", "--config", str(place / "bench.yaml")], catch_exceptions=False
+        app,
+        ["benchmark", "--config", str(place / "bench.yaml")],
+        catch_exceptions=False,
     )
     assert done.exit_code == 0, done.output
     (row,) = json.loads((place / "out/results.json").read_text("utf-8"))["rows"]

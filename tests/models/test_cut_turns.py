@@ -31,11 +31,15 @@ SHORT_WORDS = "music film"
 
 
 def lora(base: Path, bert: Path, max_tokens: int = WINDOW) -> LoraJudge:
-    return LoraJudge.create(LoraConfig(base=str(base), rank=4, max_tokens=max_tokens), DIMENSIONS)
+    return LoraJudge.create(
+        LoraConfig(base=str(base), rank=4, max_tokens=max_tokens), DIMENSIONS
+    )
 
 
 def encoder(base: Path, bert: Path, max_tokens: int = WINDOW) -> EncoderJudge:
-    return EncoderJudge.create(EncoderConfig(base=str(bert), max_tokens=max_tokens), DIMENSIONS)
+    return EncoderJudge.create(
+        EncoderConfig(base=str(bert), max_tokens=max_tokens), DIMENSIONS
+    )
 
 
 def answers(base: Path, bert: Path) -> Judge:
@@ -64,7 +68,9 @@ def judge(request: pytest.FixtureRequest, tiny_llama: Path, tiny_bert: Path) -> 
     return built
 
 
-def counts(judge: Judge, dialogue: Dialogue, level: Any = "dialogue") -> list[tuple[int, int]]:
+def counts(
+    judge: Judge, dialogue: Dialogue, level: Any = "dialogue"
+) -> list[tuple[int, int]]:
     judgements = judge.score([dialogue], level=level)
     return [(one.truncated_turns, one.cut_turns) for one in judgements if one.scored]
 
@@ -73,7 +79,9 @@ def test_a_last_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
     assert counts(judge, talk(SHORT_WORDS, SHORT_WORDS)) == [(0, 0)]
     assert counts(judge, talk(SHORT_WORDS, MANY_WORDS)) == [(1, 1)]
     # Dropped as a whole, it is not also cut.
-    assert counts(judge, talk(SHORT_WORDS, MANY_WORDS, SHORT_WORDS, SHORT_WORDS)) == [(2, 0)]
+    assert counts(judge, talk(SHORT_WORDS, MANY_WORDS, SHORT_WORDS, SHORT_WORDS)) == [
+        (2, 0)
+    ]
 
 
 def test_an_only_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
@@ -100,13 +108,20 @@ def test_two_beginnings_of_a_dialogue_do_not_share_a_count(judge: Judge) -> None
     long_answer = talk(SHORT_WORDS, MANY_WORDS)
     only_answer = Dialogue("only", long_answer.turns[1:])
     together = judge.score([only_answer, long_answer, only_answer])
-    assert [(one.truncated_turns, one.cut_turns) for one in together] == [(0, 1), (1, 1), (0, 1)]
+    assert [(one.truncated_turns, one.cut_turns) for one in together] == [
+        (0, 1),
+        (1, 1),
+        (0, 1),
+    ]
 
 
 def test_the_warning_the_report_and_the_files_name_it(
     judge: Judge, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    long = [talk(SHORT_WORDS, MANY_WORDS, id="a"), talk(SHORT_WORDS, SHORT_WORDS, id="b")]
+    long = [
+        talk(SHORT_WORDS, MANY_WORDS, id="a"),
+        talk(SHORT_WORDS, SHORT_WORDS, id="b"),
+    ]
     with caplog.at_level(logging.WARNING):
         report = score_to_file(long, judge, tmp_path / "scores.jsonl", ScoreOptions())
     text = (

@@ -14,15 +14,32 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
 from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.geval import GEvalJudge, load_steps
-from medal_judges.models.prompted.ratings import Ratings, from_logprobs, from_samples, from_token
+from medal_judges.models.prompted.ratings import (
+    Ratings,
+    from_logprobs,
+    from_samples,
+    from_token,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 
 from ..talks import talk
 from .conftest import token_logs, told
 
-GOOD = ["Hi! I hiked in the Alps.", "How lovely, which route?", "The Tour du Mont Blanc.", "Great!"]
-BAD = ["Hi! I hiked in the Alps.", "banana banana", "What?", "banana banana", "Bye.", "banana"]
+GOOD = [
+    "Hi! I hiked in the Alps.",
+    "How lovely, which route?",
+    "The Tour du Mont Blanc.",
+    "Great!",
+]
+BAD = [
+    "Hi! I hiked in the Alps.",
+    "banana banana",
+    "What?",
+    "banana banana",
+    "Bye.",
+    "banana",
+]
 
 
 def load(llm: LanguageModel, **options: Any) -> GEvalJudge:
@@ -34,7 +51,9 @@ def load(llm: LanguageModel, **options: Any) -> GEvalJudge:
 
 def by_hand(model: LocalModel, prompt: str, ratings: str) -> list[float]:
     """Chances of the ratings' tokens after the prompt and "Rating:", one plain pass each."""
-    chances = np.exp([sum(token_logs(model, prompt, "Rating:", rating)) for rating in ratings])
+    chances = np.exp(
+        [sum(token_logs(model, prompt, "Rating:", rating)) for rating in ratings]
+    )
     return [float(chance) for chance in chances / chances.sum()]
 
 
@@ -54,12 +73,17 @@ def test_expected_value_equals_a_plain_loop(tiny_lm: LocalModel) -> None:
         assert 0 < judged.details[name]["mass"] <= 1
 
 
-def test_prompt_has_the_papers_parts_after_the_conversation(tiny_lm: LocalModel) -> None:
+def test_prompt_has_the_papers_parts_after_the_conversation(
+    tiny_lm: LocalModel,
+) -> None:
     judge = load(tiny_lm)
     (item,) = requests_at(talk(*GOOD), "dialogue")
     texts = [told(judge, item, d.name)[0].content for d in judge.dimensions]
     for text, dimension in zip(texts, judge.dimensions, strict=True):
-        at = [text.index(part) for part in ("Chatbot: Great!", "What to look at", "\n1. ", "Reply")]
+        at = [
+            text.index(part)
+            for part in ("Chatbot: Great!", "What to look at", "\n1. ", "Reply")
+        ]
         assert at == sorted(at)
         high = int(dimension.high)
         assert f"from 1 (not at all) to {high} (fully)" in text
@@ -77,7 +101,9 @@ def test_turns_share_the_dialogue_and_equal_single_ones(tiny_lm: LocalModel) -> 
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
 
 
-def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(tiny_lm: LocalModel) -> None:
+def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(
+    tiny_lm: LocalModel,
+) -> None:
     judge = load(tiny_lm, max_tokens=400, dimensions=["overall"])
     long = talk(*[f"We talk about the number {i} for a while now." for i in range(30)])
     (judged,) = judge.score([long])
@@ -91,7 +117,9 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(tiny_lm: LocalM
 
 
 @pytest.mark.slow
-def test_an_api_without_alternatives_is_sampled(closed_model: Any, tiny_lm: LocalModel) -> None:
+def test_an_api_without_alternatives_is_sampled(
+    closed_model: Any, tiny_lm: LocalModel
+) -> None:
     closed = closed_model(alternatives=False)
     judge = load(closed, dimensions=["engagingness"], samples=4)
     (judged,) = judge.score([talk(*GOOD)])
@@ -111,10 +139,16 @@ def test_an_api_without_alternatives_is_sampled(closed_model: Any, tiny_lm: Loca
 
 def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
     with pytest.raises(ConfigError, match="no likelihoods here"):
-        list(load(closed_model(alternatives=True), method="likelihood").score([talk(*GOOD)]))
+        list(
+            load(closed_model(alternatives=True), method="likelihood").score(
+                [talk(*GOOD)]
+            )
+        )
 
 
-def test_a_server_that_reads_a_transcript_is_asked_for_alternatives(closed_model: Any) -> None:
+def test_a_server_that_reads_a_transcript_is_asked_for_alternatives(
+    closed_model: Any,
+) -> None:
     closed = closed_model(alternatives=True)
     closed.fingerprint = lambda: {"likelihood": "transcript"}
     closed.loglikelihood = None  # would fail: it must not be called
@@ -152,7 +186,9 @@ FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)
         ("ordinal", -2, 2, "12345", [-2, -1, 0, 1, 2]),
     ],
 )
-def test_what_is_offered(kind: str, low: float, high: float, texts: str, values: list[float]):
+def test_what_is_offered(
+    kind: str, low: float, high: float, texts: str, values: list[float]
+):
     offered = Ratings.of(Dimension("d", kind, low, high), 5)  # type: ignore[arg-type]
     assert offered.texts == tuple(texts)
     assert offered.values == pytest.approx(values)
@@ -169,16 +205,21 @@ def test_logprobs_are_normalised_also_when_tiny() -> None:
     found = from_logprobs(Answer(), [math.log(0.1), math.log(0.3)])
     assert found.chances == pytest.approx([0.25, 0.75])
     assert found.mass == pytest.approx(0.4)
-    assert from_logprobs(Answer(), [-2000.0, -2000.0]).chances == pytest.approx([0.5, 0.5])
+    assert from_logprobs(Answer(), [-2000.0, -2000.0]).chances == pytest.approx(
+        [0.5, 0.5]
+    )
 
 
 def answer(*tokens: tuple[str, dict[str, float]]) -> Completion:
     choices = tuple(
-        TokenChoice(text, told.get(text, 0.0), {k: math.log(v) for k, v in told.items()})
+        TokenChoice(
+            text, told.get(text, 0.0), {k: math.log(v) for k, v in told.items()}
+        )
         for text, told in tokens
     )
     choices = tuple(
-        TokenChoice(c.text, c.alternatives.get(c.text, 0.0), c.alternatives) for c in choices
+        TokenChoice(c.text, c.alternatives.get(c.text, 0.0), c.alternatives)
+        for c in choices
     )
     return Completion("".join(c.text for c in choices), tokens=choices)
 
@@ -199,7 +240,12 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
 @pytest.mark.parametrize(
     "tokens",
     [
-        *(["4", ".", "5"], ["8", "/", "10"], ["4", "/", "10"], ["4", " out", " of", " ", "10"]),
+        *(
+            ["4", ".", "5"],
+            ["8", "/", "10"],
+            ["4", "/", "10"],
+            ["4", " out", " of", " ", "10"],
+        ),
         *(["-", "3"], ["3", "-", "4"], ["9"], ["I", " cannot"], [], ["1", "0"]),
     ],
 )
@@ -210,7 +256,9 @@ def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
 
 def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:
     tokens = [(" 4", {" 4": 0.6, " 3": 0.2}), ("/", {"/": 1.0}), ("5", {"5": 1.0})]
-    assert from_token(answer(*tokens), FIVE).chances == pytest.approx([0, 0, 0.25, 0.75, 0])
+    assert from_token(answer(*tokens), FIVE).chances == pytest.approx(
+        [0, 0, 0.25, 0.75, 0]
+    )
 
 
 def test_samples_are_counted() -> None:
@@ -231,7 +279,9 @@ def test_samples_are_counted() -> None:
 def test_what_a_model_thinks_is_no_rating() -> None:
     thought = "<think>\nScore: 2?\n</think>\n\n4"
     said = FIVE.read(thought)
-    assert said.value == 4 and said.span is not None and thought[slice(*said.span)] == "4"
+    assert (
+        said.value == 4 and said.span is not None and thought[slice(*said.span)] == "4"
+    )
     assert FIVE.read("<think>Score: 2").value is None
     found = from_samples([Completion(thought)], FIVE)
     assert found.chances == (0, 0, 0, 1, 0)

@@ -37,7 +37,9 @@ def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
     folder = saved(tmp_path)
     found = compare(folder)
     assert found.holds and found.deviation == 0 and found.where == ""
-    assert found.golden["versions"] == found.versions and "medal_judges" in found.versions
+    assert (
+        found.golden["versions"] == found.versions and "medal_judges" in found.versions
+    )
     assert found.golden["signature"] == found.signature
     check_in_fresh_process(folder)
     edited(folder, scores=[{"overall": None}] * len(found.golden["scores"]))
@@ -46,13 +48,17 @@ def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [4.999, None])
-def test_another_answer_is_found_and_placed(tmp_path: Path, value: float | None) -> None:
+def test_another_answer_is_found_and_placed(
+    tmp_path: Path, value: float | None
+) -> None:
     folder = saved(tmp_path)
     scores = json.loads((folder / "golden.json").read_text())["scores"]
     scores[2]["overall"] = value
     edited(folder, scores=scores)
     assert compare(folder).where == "golden-03, overall"
-    with pytest.raises(JudgeLoadError, match=r"scores differ by .* \(at golden-03, overall"):
+    with pytest.raises(
+        JudgeLoadError, match=r"scores differ by .* \(at golden-03, overall"
+    ):
         check_golden(folder)
 
 

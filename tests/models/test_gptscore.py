@@ -16,7 +16,12 @@ from medal_judges.models.prompted.geval import GPTScoreJudge
 from ..talks import talk
 from .conftest import token_logs, told
 
-TALK = ["Hi! I hiked in the Alps.", "How lovely, which route?", "Around Mont Blanc.", "Great!"]
+TALK = [
+    "Hi! I hiked in the Alps.",
+    "How lovely, which route?",
+    "Around Mont Blanc.",
+    "Great!",
+]
 
 
 def load(llm: LanguageModel, **options: Any) -> GPTScoreJudge:
@@ -73,7 +78,9 @@ def test_a_model_without_likelihoods_is_refused(closed_model: Any) -> None:
         load(closed_model(alternatives=True))
 
 
-def test_a_placeholder_without_a_value_is_named_at_once(tiny_lm: LocalModel, tmp_path: Any) -> None:
+def test_a_placeholder_without_a_value_is_named_at_once(
+    tiny_lm: LocalModel, tmp_path: Any
+) -> None:
     prompt = {
         "name": "mine",
         "source": "none",

@@ -30,7 +30,9 @@ def one_hot(level: int, levels: int) -> torch.Tensor:
 def test_corn_loss_is_the_sum_over_the_questions_asked(level: int) -> None:
     logits = torch.tensor([[0.3, -0.7, 1.1, 0.2]])
     by_hand = 0.0
-    for k in range(4):  # question k: is it above level k, asked only when it is at least k
+    for k in range(
+        4
+    ):  # question k: is it above level k, asked only when it is at least k
         if level >= k:
             p = 1 / (1 + math.exp(-logits[0, k].item()))
             by_hand -= math.log(p if level > k else 1 - p)
@@ -50,7 +52,9 @@ def test_corn_probabilities_are_a_distribution_and_chain() -> None:
 def test_corn_of_soft_labels_is_the_mean_of_hard_ones() -> None:
     logits = torch.tensor([[0.3, -0.7, 1.1, 0.2]])
     soft = 0.25 * one_hot(1, 5) + 0.75 * one_hot(4, 5)
-    hard = 0.25 * corn_losses(logits, one_hot(1, 5)) + 0.75 * corn_losses(logits, one_hot(4, 5))
+    hard = 0.25 * corn_losses(logits, one_hot(1, 5)) + 0.75 * corn_losses(
+        logits, one_hot(4, 5)
+    )
     assert corn_losses(logits, soft).item() == pytest.approx(hard.item(), rel=1e-5)
 
 
@@ -72,7 +76,10 @@ def test_binary_loss_is_torchs_with_smoothing_and_weight() -> None:
 
 def test_missing_labels_and_weights() -> None:
     overall = head(OVERALL, kind="regression", weight=3.0)
-    logits, targets = torch.tensor([[0.2], [0.9], [0.4]]), torch.tensor([[0.0], [0.5], [math.nan]])
+    logits, targets = (
+        torch.tensor([[0.2], [0.9], [0.4]]),
+        torch.tensor([[0.0], [0.5], [math.nan]]),
+    )
     losses = overall.losses(logits, targets).tolist()
     assert losses == pytest.approx([3 * 0.2**2, 3 * 0.4**2, 0.0], rel=1e-5)
 
@@ -116,7 +123,9 @@ def test_raw_scores_bend_towards_the_ends_in_their_order() -> None:
     assert on_scale([-0.3, 0.0, 1.0]) == pytest.approx([0.02, 0.05, 0.95])
     assert on_scale(1 - raw) == pytest.approx(1 - on_scale(raw), abs=1e-12)
     around = on_scale([0.1 - 1e-6, 0.1, 0.1 + 1e-6])
-    assert np.diff(around) == pytest.approx([1e-6, 1e-6], rel=1e-4)  # it bends without a corner
+    assert np.diff(around) == pytest.approx(
+        [1e-6, 1e-6], rel=1e-4
+    )  # it bends without a corner
     assert np.isnan(on_scale(np.nan))
 
 
@@ -154,5 +163,7 @@ def test_isotonic_is_monotone_and_goes_through_the_means() -> None:
     fitted = Calibration(isotonic=fit_isotonic(units, targets))
     found = [fitted.map_unit(u) for u in np.linspace(0, 1, 50)]
     assert (np.diff(found) > 0).all()
-    assert fitted.map_unit(0.25) == pytest.approx(0.3, abs=0.01)  # the two that disagree are pooled
+    assert fitted.map_unit(0.25) == pytest.approx(
+        0.3, abs=0.01
+    )  # the two that disagree are pooled
     assert Calibration().map_unit(0.37) == pytest.approx(0.37, abs=1e-9)

@@ -45,7 +45,9 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
 
 
-def test_pull_by_revision_and_from_the_cache_without_a_network(hub: Hub, tmp_path: Path) -> None:
+def test_pull_by_revision_and_from_the_cache_without_a_network(
+    hub: Hub, tmp_path: Path
+) -> None:
     repo = hub.repos[ID] = Repo()
     repo.tags["v1"] = repo.commit(files_of(judge_folder(tmp_path, "length")), "one")
     second = repo.commit(files_of(judge_folder(tmp_path, "repetition")), "two")
@@ -53,9 +55,13 @@ def test_pull_by_revision_and_from_the_cache_without_a_network(hub: Hub, tmp_pat
     first, newest, by_commit = pulls(hub, home, f"{ID}@v1", ID, f"{ID}@{second}")
     assert first.startswith("length|") and newest.startswith("repetition|")
     assert by_commit == newest
-    again = pulls(hub, home, f"{ID}@v1", ID, f"{ID}@v9", "org/other", HF_HUB_OFFLINE="1")
+    again = pulls(
+        hub, home, f"{ID}@v1", ID, f"{ID}@v9", "org/other", HF_HUB_OFFLINE="1"
+    )
     assert again[:2] == [first, newest]
-    assert f"the Hub is out of reach, and {ID} at revision 'v9' is not cached" in again[2]
+    assert (
+        f"the Hub is out of reach, and {ID} at revision 'v9' is not cached" in again[2]
+    )
     assert "org/other at revision 'main' is not cached" in again[3]
     hub.close()  # out of reach, and nobody said so
     assert pulls(hub, home, f"{ID}@v1", ID) == [first, newest]
@@ -90,12 +96,22 @@ def test_each_trouble_has_its_message(hub: Hub, tmp_path: Path) -> None:
     hub.repos["org/hidden"].commit(files_of(judge_folder(tmp_path, "length")), "one")
     hub.repos["org/plain"], hub.repos["org/empty"] = Repo(), Repo()
     hub.repos["org/plain"].commit(dict(PLAIN), "one")
-    wanted = ("org/jugde", f"{ID}@v2", "org/gated", "org/plain", "org/empty", "org/hidden")
+    wanted = (
+        "org/jugde",
+        f"{ID}@v2",
+        "org/gated",
+        "org/plain",
+        "org/empty",
+        "org/hidden",
+    )
     told = pulls(hub, tmp_path / "home", *wanted, "no such/id/here")
     assert "no folder and no Hub repository org/jugde" in told[0]
     assert f"{ID} has no revision 'v2'" in told[1]
     assert "your account has no access" in told[2]
-    assert "org/plain is on the Hub and is not a judge: it is a plain model (bert)" in told[3]
+    assert (
+        "org/plain is on the Hub and is not a judge: it is a plain model (bert)"
+        in told[3]
+    )
     of_plain = [path for path in hub.asked if "org/plain" in path]
     assert of_plain and not any("model.safetensors" in path for path in of_plain)
     assert "is not a judge: it has no judge.json" in told[4]
@@ -115,9 +131,13 @@ def test_a_full_disk_and_a_broken_hub_are_told(hub: Hub, tmp_path: Path) -> None
     files = files_of(judge_folder(tmp_path, "length"))
     repo.commit(files | {"big.safetensors": bytes(2_000_000)}, "one")
     # No file above 1 MB may be written: the kernel's own refusal, as on a disk without room.
-    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))\n"
+    limit = (
+        "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))\n"
+    )
     done = hub.run(tmp_path / "home", limit + LOAD.replace("{pulls!r}", repr([ID])))
-    assert f"no room to store {ID}" in done.stdout and "set HF_HOME" in done.stdout, done.stderr
+    assert f"no room to store {ID}" in done.stdout and "set HF_HOME" in done.stdout, (
+        done.stderr
+    )
     hub.broken = 403
     (told,) = pulls(hub, tmp_path / "home2", ID)
     assert f"the Hub refused {ID}: 403 Forbidden" in told
@@ -147,7 +167,9 @@ def test_only_the_files_of_a_judge_are_downloaded(hub: Hub, tmp_path: Path) -> N
     home = tmp_path / "home"
     assert pulls(hub, home, ID)[0].startswith("length|")
     (snapshot,) = home.rglob("snapshots/*")
-    downloaded = {path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.*")}
+    downloaded = {
+        path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*.*")
+    }
     assert downloaded == {*judge, *names}
 
 

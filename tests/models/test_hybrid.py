@@ -26,10 +26,20 @@ from medal_judges.models.hybrid.judge import (
     rescaled,
     rescaled_details,
 )
-from medal_judges.models.hybrid.members import HybridConfig, Member, MemberConfig, open_member
+from medal_judges.models.hybrid.members import (
+    HybridConfig,
+    Member,
+    MemberConfig,
+    open_member,
+)
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Judgement, known_details, parse_judgement
+from medal_judges.records.judgement import (
+    Contributions,
+    Judgement,
+    known_details,
+    parse_judgement,
+)
 from medal_judges.records.signature import Signature
 
 from ..conftest import WORDS
@@ -45,8 +55,13 @@ def chats(count: int = 20) -> list[Dialogue]:
     rng = np.random.default_rng(0)
     found = []
     for number in range(count):
-        roles = ["user"] if number == 3 else ["user", "assistant"] * int(rng.integers(1, 5))
-        turns = [Turn(role, " ".join(rng.choice(WORDS, int(rng.integers(1, 9))))) for role in roles]
+        roles = (
+            ["user"] if number == 3 else ["user", "assistant"] * int(rng.integers(1, 5))
+        )
+        turns = [
+            Turn(role, " ".join(rng.choice(WORDS, int(rng.integers(1, 9)))))
+            for role in roles
+        ]
         found.append(Dialogue(str(number), tuple(turns)))
     return found
 
@@ -80,12 +95,16 @@ class Counting(Judge):
         doubt = (int(item.dialogue.id) % 7) / 14
         chances = {"overall": [1 - doubt, 0, 0, 0, doubt]} if self.chances else {}
         return Judgement(
-            scores={"overall": 1.0 + number}, distributions=chances, usage={"money": 0.5}
+            scores={"overall": 1.0 + number},
+            distributions=chances,
+            usage={"money": 0.5},
         )
 
 
 def hybrid(combination: Combination, **members: Judge) -> HybridJudge:
-    return HybridJudge({n: Member(n, j, {}) for n, j in members.items()}, combination, [OVERALL])
+    return HybridJudge(
+        {n: Member(n, j, {}) for n, j in members.items()}, combination, [OVERALL]
+    )
 
 
 def opened(combination: Combination, **paths: str) -> HybridJudge:
@@ -109,20 +128,31 @@ def overall(judgements: Sequence[Judgement]) -> list[float | None]:
 
 
 def test_a_selection_says_what_its_member_says() -> None:
-    judge = opened(MemberSelection({"overall": "repetition"}), length=LENGTH, repetition=REPETITION)
-    alone = list(Judge.from_pretrained(REPETITION).score(chats(), dimensions=["overall"]))
+    judge = opened(
+        MemberSelection({"overall": "repetition"}), length=LENGTH, repetition=REPETITION
+    )
+    alone = list(
+        Judge.from_pretrained(REPETITION).score(chats(), dimensions=["overall"])
+    )
     found = list(judge.score(chats()))
     assert overall(found) == pytest.approx(overall(alone), abs=1e-9)
     for one, other in zip(found, alone, strict=True):
         assert one.contributions.keys() == other.contributions.keys()
         for name, account in one.contributions.items():
-            assert account.turns == pytest.approx(other.contributions[name].turns, abs=1e-9)
+            assert account.turns == pytest.approx(
+                other.contributions[name].turns, abs=1e-9
+            )
 
 
 def test_a_stack_is_the_line_through_its_members() -> None:
-    judge = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    judge = opened(
+        Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION
+    )
     found = list(judge.score(chats()))
-    a, b = (overall(list(Judge.from_pretrained(p).score(chats()))) for p in (LENGTH, REPETITION))
+    a, b = (
+        overall(list(Judge.from_pretrained(p).score(chats())))
+        for p in (LENGTH, REPETITION)
+    )
     for one, first, second in zip(found, a, b, strict=True):
         if first is None or second is None:
             assert one.scores["overall"] is None
@@ -135,7 +165,9 @@ def test_a_stack_is_the_line_through_its_members() -> None:
 
 
 def test_scores_do_not_depend_on_batch_order_or_window() -> None:
-    judge = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    judge = opened(
+        Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION
+    )
     whole = overall(list(judge.score(chats())))
     judge.window = 1
     assert overall(list(judge.score(chats()))) == pytest.approx(whole, abs=1e-9)
@@ -174,7 +206,9 @@ class Rating(Counting):
         self.dimensions = (Dimension("overall", "continuous", 0, 100),)
 
     def _one(self, item: ScoreRequest) -> Judgement:
-        details = dict(value=75.0, expected=70.0, spread=10.0, repeats=[75.0, None], mass=0.9)
+        details = dict(
+            value=75.0, expected=70.0, spread=10.0, repeats=[75.0, None], mass=0.9
+        )
         details["raw"] = 70.0
         return Judgement(
             scores={"overall": 70.0},
@@ -186,12 +220,21 @@ class Rating(Counting):
 
 def test_answers_are_no_amounts_and_stay_with_their_dimension() -> None:
     both = Blend(("a", "b"), *(np.zeros(2), np.ones(2), np.array([0.5, 0.5])), 0.0)
-    (stacked,) = hybrid(Stack({"overall": both}), a=Rating(), b=Rating()).score([chats()[1]])
-    assert stacked.usage == {"tokens": 40, "output_tokens": 10, "seconds": 1.0, "money": 0.5}
+    (stacked,) = hybrid(Stack({"overall": both}), a=Rating(), b=Rating()).score(
+        [chats()[1]]
+    )
+    assert stacked.usage == {
+        "tokens": 40,
+        "output_tokens": 10,
+        "seconds": 1.0,
+        "money": 0.5,
+    }
     assert stacked.details["overall"]["members"] == pytest.approx({"a": 3.8, "b": 3.8})
     record = stacked.to_record()
     assert alike(parse_judgement(json.loads(json.dumps(record))).to_record(), record)
-    (selected,) = hybrid(MemberSelection({"overall": "a"}), a=Rating()).score([chats()[1]])
+    (selected,) = hybrid(MemberSelection({"overall": "a"}), a=Rating()).score(
+        [chats()[1]]
+    )
     told = selected.details["overall"]
     numbers = [told[name] for name in ("value", "expected", "spread", "mass")]
     assert numbers == pytest.approx([4.0, 3.8, 0.4, 0.9], abs=1e-9)
@@ -213,9 +256,9 @@ def test_a_members_failure_is_the_stacks_with_its_reason() -> None:
 
 def test_uncertainty_is_the_deviation_as_a_share_of_the_scale() -> None:
     def of(*chances: float) -> float | None:
-        return Judgement("1", "", {"overall": 3.0}, distributions={"overall": chances}).uncertainty(
-            "overall"
-        )
+        return Judgement(
+            "1", "", {"overall": 3.0}, distributions={"overall": chances}
+        ).uncertainty("overall")
 
     assert of(0, 1, 0) == 0
     assert of(0.5, 0, 0, 0, 0.5) == pytest.approx(0.5)
@@ -231,13 +274,19 @@ def test_the_stacks_distribution_is_a_normal_in_bins() -> None:
     found = level_chances(OVERALL, 0.6, 0.2)
     cuts = norm(0.6, 0.2).cdf([0.125, 0.375, 0.625, 0.875])
     assert found == pytest.approx(np.diff([0, *cuts, 1]))
-    assert level_chances(Dimension("x", "binary", 0, 1), 0.3, 0.1) == pytest.approx([0.7, 0.3])
+    assert level_chances(Dimension("x", "binary", 0, 1), 0.3, 0.1) == pytest.approx(
+        [0.7, 0.3]
+    )
     assert level_chances(Dimension("x", "continuous", 0, 1), 0.3, 0.1) == []
 
 
-def test_saved_with_its_members_and_the_same_when_loaded(tiny_bert: Path, tmp_path: Path) -> None:
+def test_saved_with_its_members_and_the_same_when_loaded(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
     folder = random_judge(tiny_bert, [OVERALL]).save_pretrained(tmp_path / "member")
-    line = Blend(("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1)
+    line = Blend(
+        ("deep", "plain"), *np.full((2, 2), 0.5), np.array([0.3, 0.2]), 0.4, 0.1
+    )
     judge = opened(Stack({"overall": line}), deep=str(folder), plain=LENGTH)
     saved = judge.save_pretrained(tmp_path / "hybrid")
     (folder / "judge.json").unlink()  # nothing outside the folder is needed
@@ -246,14 +295,19 @@ def test_saved_with_its_members_and_the_same_when_loaded(tiny_bert: Path, tmp_pa
     assert (saved / "members" / "deep" / "model.safetensors").is_file()
     assert str(tmp_path) not in (saved / "judge.json").read_text(encoding="utf-8")
     fresh = Judge.from_pretrained(saved)
-    signature, scores = str(fresh.signature()), [j.scores for j in fresh.score(golden_dialogues())]
+    signature, scores = (
+        str(fresh.signature()),
+        [j.scores for j in fresh.score(golden_dialogues())],
+    )
     assert signature == str(judge.signature())
     for there, here in zip(scores, judge.score(golden_dialogues()), strict=True):
         assert there == pytest.approx(dict(here.scores), abs=1e-5)
 
 
 def test_a_selection_comes_back_too(tmp_path: Path) -> None:
-    judge = opened(MemberSelection({"overall": "length"}), length=LENGTH, repetition=REPETITION)
+    judge = opened(
+        MemberSelection({"overall": "length"}), length=LENGTH, repetition=REPETITION
+    )
     loaded = Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))
     assert isinstance(loaded, HybridJudge)
     assert loaded.combination == judge.combination
@@ -261,7 +315,9 @@ def test_a_selection_comes_back_too(tmp_path: Path) -> None:
 
 
 def test_a_hybrid_can_be_a_member(tmp_path: Path) -> None:
-    inner = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    inner = opened(
+        Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION
+    )
     inner.save_pretrained(tmp_path / "inner")
     outer = opened(MemberSelection({"overall": "inner"}), inner=str(tmp_path / "inner"))
     loaded = Judge.from_pretrained(outer.save_pretrained(tmp_path / "outer"))
@@ -272,7 +328,9 @@ def test_a_hybrid_can_be_a_member(tmp_path: Path) -> None:
 
 def test_the_signature_holds_the_members_and_the_numbers() -> None:
     made = [
-        opened(Stack({"overall": line}), length=LENGTH, repetition=REPETITION).signature()
+        opened(
+            Stack({"overall": line}), length=LENGTH, repetition=REPETITION
+        ).signature()
         for line in (blend(0.1, 0.05), blend(0.1, 0.06))
     ]
     revision = Judge.from_pretrained(LENGTH).signature().revision
@@ -282,7 +340,9 @@ def test_the_signature_holds_the_members_and_the_numbers() -> None:
 
 
 def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    judge = opened(Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION)
+    judge = opened(
+        Stack({"overall": blend(0.1, 0.05)}), length=LENGTH, repetition=REPETITION
+    )
     folder = judge.save_pretrained(tmp_path / "h")
     from safetensors.numpy import load_file, save_file
 
@@ -307,7 +367,11 @@ def test_dimensions_that_do_not_go_together_are_refused() -> None:
         )
     with pytest.raises(ConfigError, match="good end of 'repetitive'"):
         HybridJudge(
-            {"a": open_member("a", MemberConfig(path=LENGTH, dimensions={"fresh": "repetitive"}))},
+            {
+                "a": open_member(
+                    "a", MemberConfig(path=LENGTH, dimensions={"fresh": "repetitive"})
+                )
+            },
             MemberSelection({"fresh": "a"}),
             [Dimension("fresh", "continuous", 0, 1)],
         )
@@ -322,15 +386,23 @@ def test_a_config_says_what_does_not_fit() -> None:
 def test_the_example_of_a_yaml_hybrid_scores() -> None:
     judge = Judge.from_pretrained("configs/judges/hybrid_example.yaml")
     found = overall(list(judge.score(chats())))
-    a, b = (overall(list(Judge.from_pretrained(p).score(chats()))) for p in (LENGTH, REPETITION))
+    a, b = (
+        overall(list(Judge.from_pretrained(p).score(chats())))
+        for p in (LENGTH, REPETITION)
+    )
     for one, first, second in zip(found, a, b, strict=True):
         if first is not None and second is not None:
             assert one == pytest.approx(0.25 * first + 0.75 * second, abs=1e-9)
 
 
 def test_details_and_contributions_follow_a_change_of_scale() -> None:
-    five, hundred = Dimension("a", "ordinal", 1, 5), Dimension("b", "continuous", 0, 100)
-    told = known_details(value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9)
+    five, hundred = (
+        Dimension("a", "ordinal", 1, 5),
+        Dimension("b", "continuous", 0, 100),
+    )
+    told = known_details(
+        value=3, expected=2, spread=0.5, repeats=(1, None, 5), mass=0.9
+    )
     assert rescaled_details(told, five, hundred) == known_details(
         value=50, expected=25, spread=12.5, repeats=(0, None, 100), mass=0.9
     )
@@ -348,8 +420,17 @@ SCALES = {
 
 def by_language(**changed: object) -> HybridJudge:
     members = {"length": {"path": LENGTH}, "repetition": {"path": REPETITION}}
-    settings = {"name": "s", "rubric": "medal", "dimensions": ["overall"], "kind": "stack"}
-    settings |= {"members": members, "weights": dict.fromkeys(members, 1), "scales": SCALES}
+    settings = {
+        "name": "s",
+        "rubric": "medal",
+        "dimensions": ["overall"],
+        "kind": "stack",
+    }
+    settings |= {
+        "members": members,
+        "weights": dict.fromkeys(members, 1),
+        "scales": SCALES,
+    }
     return HybridJudge.from_settings(settings | changed)
 
 
@@ -358,28 +439,41 @@ def test_each_language_has_its_own_middle_and_the_order_stays(tmp_path: Path) ->
     talks = [replace(t, lang=k) for t in chats(12) for k in ("en", "pt-BR", "ko")]
     talks = [talk for talk in talks if talk.assistant_turns]
     judged = list(judge.score(talks))
-    alone = np.array(overall(list(Judge.from_pretrained(LENGTH).score(talks))), dtype=float)
+    alone = np.array(
+        overall(list(Judge.from_pretrained(LENGTH).score(talks))), dtype=float
+    )
     middles = {k: SCALES[k]["length"] for k in SCALES}
-    middles["ko"] = np.mean(list(middles.values()), axis=0).tolist()  # of those that have one
+    middles["ko"] = np.mean(
+        list(middles.values()), axis=0
+    ).tolist()  # of those that have one
     for place, lang in enumerate(("en", "pt", "ko")):
         mine, (middle, deviation) = judged[place::3], middles[lang]
         raw = [j.details["overall"]["raw"] for j in mine]
         wanted = 3 + ((alone[place::3] - 1) / 4 - middle) / deviation
         assert raw == pytest.approx(wanted, abs=1e-6)
         assert np.array_equal(rankdata(overall(mine)), rankdata(alone[place::3]))
-        assert {j.unknown_language for j in mine} == ({"ko"} if lang == "ko" else {None})
+        assert {j.unknown_language for j in mine} == (
+            {"ko"} if lang == "ko" else {None}
+        )
     for same in (judge, Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))):
         turned = overall(list(same.score(talks[::-1], token_budget=1)))
         assert turned[::-1] == pytest.approx(overall(judged), abs=1e-6)
-        assert (same.languages, str(same.signature())) == (("en", "pt"), str(judge.signature()))
+        assert (same.languages, str(same.signature())) == (
+            ("en", "pt"),
+            str(judge.signature()),
+        )
     other = by_language(scales=SCALES | {"pt": SCALES["en"]}).signature()
     assert other.revision != by_language().signature().revision
 
 
 def test_scales_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ConfigError, match=r"scales: en: .*repetition: .MEAN, DEVIATION"):
+    with pytest.raises(
+        ConfigError, match=r"scales: en: .*repetition: .MEAN, DEVIATION"
+    ):
         by_language(scales={"en": {"length": [0.5, 0.1]}})
-    with pytest.raises(ConfigError, match="scales: English: expected an ISO 639-1 code"):
+    with pytest.raises(
+        ConfigError, match="scales: English: expected an ISO 639-1 code"
+    ):
         by_language(scales={"English": SCALES["en"]})
     with pytest.raises(ConfigError, match="greater than 0"):
         by_language(scales={"en": SCALES["en"] | {"length": [0.5, 0]}})
@@ -389,18 +483,32 @@ def test_multilingual_is_what_its_file_says(tiny_lm: LanguageModel) -> None:
     settings = read_yaml("judges/multilingual")
     settings["members"]["contrast"]["options"]["llm"] = tiny_lm
     judge = judge_of_settings(settings, "multilingual")
-    assert judge.languages == tuple(sorted(settings["scales"])) and len(judge.languages) == 10
+    assert (
+        judge.languages == tuple(sorted(settings["scales"]))
+        and len(judge.languages) == 10
+    )
     for lang, fits in settings["scales"].items():
         (found,) = judge.score([replace(chats(1)[0], lang=lang)])
         told = found.details["overall"]
-        z = [((told["members"][m] - 1) / 4 - fits[m][0]) / fits[m][1] for m in judge.members]
+        z = [
+            ((told["members"][m] - 1) / 4 - fits[m][0]) / fits[m][1]
+            for m in judge.members
+        ]
         assert told["raw"] == pytest.approx(1 + 4 * (0.5 + sum(z) / 8), abs=1e-6)
 
 
-def test_without_gemma_multilingual_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_gemma_multilingual_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     there = model_files.find_spec
-    monkeypatch.setattr(model_files, "find_spec", lambda n: None if "gemma" in n else there(n))
-    with pytest.raises(NotAvailableError, match="needs the package 'gemma3-270m") as refused:
+    monkeypatch.setattr(
+        model_files, "find_spec", lambda n: None if "gemma" in n else there(n)
+    )
+    with pytest.raises(
+        NotAvailableError, match="needs the package 'gemma3-270m"
+    ) as refused:
         Judge.from_pretrained("multilingual")
     assert "make gemma" in str(refused.value.hint)
-    assert "members.contrast.options.llm.model=google/gemma-3-270m" in str(refused.value.hint)
+    assert "members.contrast.options.llm.model=google/gemma-3-270m" in str(
+        refused.value.hint
+    )

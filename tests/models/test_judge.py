@@ -23,7 +23,9 @@ class Constant(Judge):
     """A family that says the same of every dialogue, and keeps the size of its batches."""
 
     family = "constant"
-    dimensions = tuple(d for d in load_rubric("medal") if d.name in ("overall", "repetitive"))
+    dimensions = tuple(
+        d for d in load_rubric("medal") if d.name in ("overall", "repetitive")
+    )
 
     def __init__(self, **scores: float | None) -> None:
         self.said, self.batches = scores, []
@@ -39,9 +41,14 @@ class Constant(Judge):
         self, items: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         self.batches.append(len(items))
-        lists = {name: (value, 0.5) for name, value in self.said.items() if value is not None}
+        lists = {
+            name: (value, 0.5) for name, value in self.said.items() if value is not None
+        }
         told = {name: Contributions(given, 0.0) for name, given in lists.items()}
-        return [Judgement(scores=self.said, distributions=lists, contributions=told) for _ in items]
+        return [
+            Judgement(scores=self.said, distributions=lists, contributions=told)
+            for _ in items
+        ]
 
 
 def dialogues(count: int) -> list[Dialogue]:
@@ -56,7 +63,9 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
     (found,) = Constant(overall=3.5, repetitive=broken).score(dialogues(2)[1:])
     report.add(found)
     line = json.loads(to_line(found))
-    assert line["scores"] == pytest.approx({"overall": 3.5, "repetitive": None}, abs=1e-9)
+    assert line["scores"] == pytest.approx(
+        {"overall": 3.5, "repetitive": None}, abs=1e-9
+    )
     assert line["failure"] == "the judge's number is not finite: repetitive"
     assert line["distributions"].keys() == {"overall"}
     assert line["distributions"]["overall"] == pytest.approx([3.5, 0.5], abs=1e-9)
@@ -68,9 +77,13 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
 def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
     judge, moves, given = Constant(overall=3.0), [], dialogues(50)
     judge.window = 30
-    found = list(judge.score(given, level=level, token_budget=16, progress=moves.append))
+    found = list(
+        judge.score(given, level=level, token_budget=16, progress=moves.append)
+    )
     assert sum(moves) == len({j.id for j in found}) == 50
-    assert len(moves) == len(judge.batches) + 2  # a window begins with what needs no judging
+    assert (
+        len(moves) == len(judge.batches) + 2
+    )  # a window begins with what needs no judging
     assert max(moves) <= max(*judge.batches, 30 // 5)
     assert sum(judge.batches) == len([j for j in found if j.failure is None])
 
@@ -79,7 +92,11 @@ def test_arguments_are_checked() -> None:
     judge, record = Constant(overall=3.0), {"id": "a", "dialogue": []}
     for wrong, told, hint in [
         ([record], r"dialogues\[0\]: field 'dialogue': expected a non-empty list", ""),
-        ([*dialogues(2), None], r"dialogues\[2\] is an object of type 'NoneType'", "Dialogue"),
+        (
+            [*dialogues(2), None],
+            r"dialogues\[2\] is an object of type 'NoneType'",
+            "Dialogue",
+        ),
         (record, "an iterable of Dialogue, not an object of type 'dict'", "in a list"),
         (dialogues(1)[0], "not an object of type 'Dialogue'", "in a list"),
         ("chats.jsonl", "not an object of type 'str'", "read_dialogues"),
@@ -112,7 +129,10 @@ def test_an_iterator_is_checked_as_it_is_read() -> None:
 
 def test_one_chat_and_records_of_chats_are_scored() -> None:
     judge = Judge.from_pretrained("length")
-    messages = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello."}]
+    messages = [
+        {"role": "user", "content": "Hi!"},
+        {"role": "assistant", "content": "Hello."},
+    ]
     (one,) = judge.score(messages)
     (listed, named) = judge.score([messages, {"id": "a", "messages": messages}])
     assert named.id == "a" and one.id == listed.id
@@ -135,7 +155,9 @@ def test_tight_batches_waste_little_on_turns_of_any_length() -> None:
     lengths = [1 + (7 * i * i) % 97 for i in range(640)]
     padded = {}
     for tight in (False, True):
-        batches = list(budget_batches(range(640), lambda i: lengths[i], 8192, tight=tight))
+        batches = list(
+            budget_batches(range(640), lambda i: lengths[i], 8192, tight=tight)
+        )
         assert sorted(i for batch in batches for i in batch) == list(range(640))
         padded[tight] = sum(len(batch) * lengths[batch[0]] for batch in batches)
         assert all(len(batch) * lengths[batch[0]] <= 8192 for batch in batches)
@@ -170,6 +192,10 @@ def test_retry_on_oom_raises_what_is_not_memory_and_what_cannot_be_halved() -> N
     with pytest.raises(MemoryError):
         retry_on_oom(full, [1, 2])
     assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    cublas = "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    cublas = (
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
+    )
     assert is_out_of_memory(RuntimeError(cublas))
-    assert not is_out_of_memory(RuntimeError("CUDA error: device-side assert triggered"))
+    assert not is_out_of_memory(
+        RuntimeError("CUDA error: device-side assert triggered")
+    )

@@ -18,7 +18,10 @@ from medal_judges.records.judgement import parse_judgement
 from ..talks import alike
 
 SAID = {
-    "en": ("Where did you go on holiday last summer?", "We went to the lake with my two sisters."),
+    "en": (
+        "Where did you go on holiday last summer?",
+        "We went to the lake with my two sisters.",
+    ),
     "zh": ("你去年夏天去哪里度假了？", "我和我的两个姐妹一起去了湖边，非常开心。"),
     "ar": ("أين ذهبت في عطلة الصيف الماضي؟", "ذهبنا إلى البحيرة مع أختي الاثنتين."),
     "ja": ("去年の夏休みはどこに行きましたか？", "二人の姉妹と一緒に湖に行きました。"),
@@ -51,13 +54,17 @@ def test_what_is_outside_is_scored_with_a_warning_and_counted(
     assert "zh (1), ar (1); it supports en" in caplog.text
     for judgement in found:
         record = judgement.to_record()
-        assert alike(parse_judgement(json.loads(json.dumps(record))).to_record(), record)
+        assert alike(
+            parse_judgement(json.loads(json.dumps(record))).to_record(), record
+        )
 
 
 def test_or_refused_with_its_reason(tmp_path: Path) -> None:
     made = judge(tmp_path)
     made.window = 2
-    found = list(made.score([chat("zh"), chat("en"), chat("ja")], unknown_language="refuse"))
+    found = list(
+        made.score([chat("zh"), chat("en"), chat("ja")], unknown_language="refuse")
+    )
     assert [j.scored for j in found] == [False, True, False]
     assert found[0].failure == "in 'zh'; the judge supports en"
     assert found[2].unknown_language == "ja"
@@ -81,16 +88,30 @@ def test_a_judge_of_any_language_warns_of_none(tmp_path: Path) -> None:
     assert [j.unknown_language for j in made.score([chat("zh")])] == [None]
 
 
-def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(tmp_path: Path) -> None:
+def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(
+    tmp_path: Path,
+) -> None:
     folder = judge(tmp_path, ("de", "en")).save_pretrained(tmp_path / "saved")
     assert Judge.from_pretrained(folder).languages == ("de", "en")
     other = judge(tmp_path, ("en", "fr"))
-    settings = {"family": "hybrid", "name": "both", "rubric": "overall", "kind": "stack"}
-    members = {"a": {"path": str(folder)}, "b": {"path": str(tmp_path / "english.yaml")}}
+    settings = {
+        "family": "hybrid",
+        "name": "both",
+        "rubric": "overall",
+        "kind": "stack",
+    }
+    members = {
+        "a": {"path": str(folder)},
+        "b": {"path": str(tmp_path / "english.yaml")},
+    }
     path = tmp_path / "both.yaml"
-    path.write_text(json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}}))
+    path.write_text(
+        json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}})
+    )
     both = Judge.from_pretrained(path)
-    assert isinstance(both, HybridJudge) and both.languages == ("en",) and other.languages
+    assert (
+        isinstance(both, HybridJudge) and both.languages == ("en",) and other.languages
+    )
     again = Judge.from_pretrained(both.save_pretrained(tmp_path / "both"))
     assert again.languages == ("en",)
 
@@ -112,7 +133,9 @@ def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "supported languages: en" in done.stderr
     assert "judgements in other languages: zh (1), ar (1)" in done.stderr
-    refused = CliRunner().invoke(app, [*given, *out, "--overwrite", "--unknown-language", "refuse"])
+    refused = CliRunner().invoke(
+        app, [*given, *out, "--overwrite", "--unknown-language", "refuse"]
+    )
     assert refused.exit_code != 0  # coverage is below the minimum
     rows = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
     assert [row["scores"]["overall"] is None for row in rows] == [False, True, True]

@@ -40,13 +40,18 @@ def dialogues(count: int = 24) -> list[Dialogue]:
     rng = np.random.default_rng(0)
     given = []
     for number in range(count):
-        texts = [" ".join(rng.choice(WORDS, rng.integers(40))) for _ in range(rng.integers(1, 31))]
+        texts = [
+            " ".join(rng.choice(WORDS, rng.integers(40)))
+            for _ in range(rng.integers(1, 31))
+        ]
         given.append(talk(*texts, id=str(number)))
     return given
 
 
 def answered(count: int = 6) -> list[Dialogue]:
-    return [dialogue for dialogue in dialogues(3 * count) if dialogue.assistant_turns][:count]
+    return [dialogue for dialogue in dialogues(3 * count) if dialogue.assistant_turns][
+        :count
+    ]
 
 
 def judge(base: Path, dimensions: Any = DIMENSIONS, **settings: Any) -> LinearJudge:
@@ -58,15 +63,30 @@ SHAPES: list[dict[str, Any]] = [
     {},
     {"reading": "dialogue"},
     {"vectors": False},
-    {"reply": REPLY, "features": (*FEATURES, "user.reaction", "assistant.expected_reaction")},
-    {"heads": {"overall": "mlp_classifier"}, "head": "mlp_classifier", "pooling": "cls"},
-    {"reading": "answers", "features": ("log_words", "last_own"), "answers": 3, "decay": 0.5},
+    {
+        "reply": REPLY,
+        "features": (*FEATURES, "user.reaction", "assistant.expected_reaction"),
+    },
+    {
+        "heads": {"overall": "mlp_classifier"},
+        "head": "mlp_classifier",
+        "pooling": "cls",
+    },
+    {
+        "reading": "answers",
+        "features": ("log_words", "last_own"),
+        "answers": 3,
+        "decay": 0.5,
+    },
 ]
 
 
 def unit_scores(made: Judge, judgements: Any) -> list[list[float]]:
     return [
-        [made.dimension(name).to_unit(score) for name, score in judgement.scores.items()]
+        [
+            made.dimension(name).to_unit(score)
+            for name, score in judgement.scores.items()
+        ]
         if judgement.failure is None
         else []
         for judgement in judgements
@@ -74,14 +94,18 @@ def unit_scores(made: Judge, judgements: Any) -> list[list[float]]:
 
 
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
-def test_scores_do_not_depend_on_batch_window_or_order(tiny_bert: Path, settings: dict) -> None:
+def test_scores_do_not_depend_on_batch_window_or_order(
+    tiny_bert: Path, settings: dict
+) -> None:
     made, given = judge(tiny_bert, **settings), dialogues()
     forwards = unit_scores(made, made.score(given))
     made.window = 5
     backwards = unit_scores(made, made.score(given[::-1], token_budget=200))[::-1]
     for one, other in zip(forwards, backwards, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
-    assert len({round(row[0], 4) for row in forwards if row}) > 10  # and the scores do differ
+    assert (
+        len({round(row[0], 4) for row in forwards if row}) > 10
+    )  # and the scores do differ
 
 
 @pytest.mark.parametrize("base", ["tiny_modernbert", "tiny_llama"])
@@ -90,7 +114,9 @@ def test_other_bases_score_the_same_in_any_batch_and_come_back(
 ) -> None:
     made, given = judge(request.getfixturevalue(base), max_tokens=500), dialogues(12)
     before = unit_scores(made, made.score(given))
-    loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"), device="cpu")
+    loaded = Judge.from_pretrained(
+        made.save_pretrained(tmp_path / "judge"), device="cpu"
+    )
     loaded.window = 5
     after = unit_scores(loaded, loaded.score(given[::-1], token_budget=300))[::-1]
     for one, other in zip(before, after, strict=True):
@@ -98,7 +124,9 @@ def test_other_bases_score_the_same_in_any_batch_and_come_back(
 
 
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
-def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, settings: dict) -> None:
+def test_a_saved_judge_comes_back_the_same(
+    tiny_bert: Path, tmp_path: Path, settings: dict
+) -> None:
     made, given = judge(tiny_bert, **settings), answered(8)
     made.calibration = {"overall": Calibration(spread=0.2, margin=0.1, rows=30)}
     made.search = [{"stage": "linear", "dimension": "overall", "value": 0.5}]
@@ -109,7 +137,9 @@ def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, sett
     for one, other in zip(loaded.score(given), before, strict=True):
         assert one.scores == pytest.approx(dict(other.scores), abs=4e-5)
         for name, account in other.contributions.items():
-            assert one.contributions[name].turns == pytest.approx(account.turns, abs=1e-5)
+            assert one.contributions[name].turns == pytest.approx(
+                account.turns, abs=1e-5
+            )
     assert str(loaded.signature()) == str(made.signature())
     written = "".join(path.read_text() for path in folder.rglob("*.json"))
     assert str(tmp_path.parent) not in written.replace(str(tiny_bert), "")
@@ -119,7 +149,9 @@ def test_a_saved_judge_comes_back_the_same(tiny_bert: Path, tmp_path: Path, sett
 
 
 def test_features_of_texts_alone_need_no_base(tmp_path: Path) -> None:
-    made = judge(tmp_path / "nowhere", vectors=False, features=("log_words", "assistant.copy"))
+    made = judge(
+        tmp_path / "nowhere", vectors=False, features=("log_words", "assistant.copy")
+    )
     folder = made.save_pretrained(tmp_path / "judge")
     assert not (folder / "encoder").exists()
     loaded = Judge.from_pretrained(folder)
@@ -156,26 +188,38 @@ def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
     assert [(j.id, j.turn) for j in by_turn] == expected
     beginnings = [d.upto(t) for d in given for t in d.assistant_turns]
     whole = [j for j in made.score(beginnings) if j.failure is None]
-    for one, other in zip([j for j in by_turn if j.failure is None], whole, strict=True):
-        assert list(one.scores.values()) == pytest.approx(list(other.scores.values()), abs=1e-4)
+    for one, other in zip(
+        [j for j in by_turn if j.failure is None], whole, strict=True
+    ):
+        assert list(one.scores.values()) == pytest.approx(
+            list(other.scores.values()), abs=1e-4
+        )
     last = list(made.score(given, level="last"))
     assert [j.turn for j in last] == [
         d.assistant_turns[-1] if d.assistant_turns else None for d in given
     ]
 
 
-def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(tiny_bert: Path) -> None:
+def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(
+    tiny_bert: Path,
+) -> None:
     (judgement,) = judge(tiny_bert).score([Dialogue("x", (Turn("user", "music"),))])
     assert judgement.failure == "no assistant turn to judge"
     assert set(judgement.scores.values()) == {None}
 
 
 @pytest.mark.parametrize("reading", ["turns", "answers"])
-def test_the_oldest_turns_beyond_the_limit_are_left_out(tiny_bert: Path, reading: str) -> None:
+def test_the_oldest_turns_beyond_the_limit_are_left_out(
+    tiny_bert: Path, reading: str
+) -> None:
     features = ("log_words", "copy")
     long = talk(*[f"music film {WORDS[n % 12]}" for n in range(60)])
-    (whole,) = judge(tiny_bert, reading=reading, features=features, max_tokens=400).score([long])
-    limited = judge(tiny_bert, reading=reading, features=features, max_tokens=400, max_turns=9)
+    (whole,) = judge(
+        tiny_bert, reading=reading, features=features, max_tokens=400
+    ).score([long])
+    limited = judge(
+        tiny_bert, reading=reading, features=features, max_tokens=400, max_turns=9
+    )
     (cut,) = limited.score([long])
     assert cut.truncated_turns == 51 and len(cut.contributions["overall"].turns) == 60
     assert not any(cut.contributions["overall"].turns[:51])
@@ -197,10 +241,15 @@ def test_contributions_add_up_to_the_score(tiny_bert: Path, settings: dict) -> N
             assert not judgement.contributions
             continue
         assert set(judgement.contributions) == {"overall", "repetitive"}
-        overall, issue = judgement.contributions["overall"], judgement.contributions["repetitive"]
+        overall, issue = (
+            judgement.contributions["overall"],
+            judgement.contributions["repetitive"],
+        )
         assert len(overall.turns) == len(issue.turns) == len(dialogue.turns)
         assert (overall.unit, issue.unit) == ("score", "logit")
-        assert judgement.details["overall"]["raw"] == pytest.approx(overall.value, abs=1e-9)
+        assert judgement.details["overall"]["raw"] == pytest.approx(
+            overall.value, abs=1e-9
+        )
         mapped = 1 + 4 * on_scale((overall.value - 1) / 4)
         assert judgement.scores["overall"] == pytest.approx(mapped, abs=1e-9)
         chance = 1 / (1 + math.exp(-issue.value))
@@ -210,7 +259,11 @@ def test_contributions_add_up_to_the_score(tiny_bert: Path, settings: dict) -> N
 def test_the_baseline_is_the_score_of_average_turns(tiny_bert: Path) -> None:
     made = judge(tiny_bert)
     head = made.heads["overall"]
-    both = [d for d in answered() if {turn.role for turn in d.turns} == {"user", "assistant"}]
+    both = [
+        d
+        for d in answered()
+        if {turn.role for turn in d.turns} == {"user", "assistant"}
+    ]
     for judgement in made.score(both):
         baseline = judgement.contributions["overall"].baseline
         assert baseline == pytest.approx(1 + 4 * (0.5 + sum(head.averages)), abs=1e-9)
@@ -219,9 +272,14 @@ def test_the_baseline_is_the_score_of_average_turns(tiny_bert: Path) -> None:
 def test_a_fitted_map_names_its_unit(tiny_bert: Path) -> None:
     made = judge(tiny_bert)
     knots = ((0.0, 1.0), (0.3, 0.6))
-    made.calibration = {n: Calibration(isotonic=knots) for n in ("overall", "repetitive")}
+    made.calibration = {
+        n: Calibration(isotonic=knots) for n in ("overall", "repetitive")
+    }
     (judgement,) = made.score(answered()[:1])
-    overall, issue = judgement.contributions["overall"], judgement.contributions["repetitive"]
+    overall, issue = (
+        judgement.contributions["overall"],
+        judgement.contributions["repetitive"],
+    )
     assert (overall.unit, issue.unit) == ("uncalibrated score", "uncalibrated logit")
     place = on_scale((overall.value - 1) / 4)  # of which a hundredth keeps the order
     unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
@@ -238,24 +296,35 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
     from medal_judges.models.base.turn_features import FEATURE_NAMES, turn_features
 
     made = LinearJudge.create(
-        LinearConfig(base=str(tiny_bert), max_tokens=64, features=("log_words", "user.question")),
+        LinearConfig(
+            base=str(tiny_bert), max_tokens=64, features=("log_words", "user.question")
+        ),
         [],
     )
     (dialogue,) = answered(1)
     (reading,) = made.reader.read([dialogue], 4096)
     columns = made.reader.pool(reading, made.reader.rows(reading))
     model = SentenceTransformer(str(tiny_bert))
-    vectors = model.encode([t.content for t in dialogue.turns], normalize_embeddings=True)
+    vectors = model.encode(
+        [t.content for t in dialogue.turns], normalize_embeddings=True
+    )
     places = [FEATURE_NAMES.index("log_words"), FEATURE_NAMES.index("question")]
     rows = np.concatenate([turn_features(dialogue)[:, places], vectors], axis=1)
-    users = [number for number, turn in enumerate(dialogue.turns) if turn.role == "user"]
-    by_hand = [rows[users].mean(axis=0), rows[list(dialogue.assistant_turns)].mean(axis=0)]
+    users = [
+        number for number, turn in enumerate(dialogue.turns) if turn.role == "user"
+    ]
+    by_hand = [
+        rows[users].mean(axis=0),
+        rows[list(dialogue.assistant_turns)].mean(axis=0),
+    ]
     assert columns == pytest.approx(np.concatenate(by_hand), abs=1e-5)
     named = made.reader.named({"user.question": 2.0, "log_words": 1.0})
     assert np.flatnonzero(named).tolist() == [0, 1, 34] and named[:2].tolist() == [1, 2]
 
 
-def test_pooling_is_that_of_sentence_transformers(tiny_bert: Path, tmp_path: Path) -> None:
+def test_pooling_is_that_of_sentence_transformers(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
     from sentence_transformers import SentenceTransformer
 
     texts = ["music film", "a garden in winter", "train"]
@@ -266,14 +335,20 @@ def test_pooling_is_that_of_sentence_transformers(tiny_bert: Path, tmp_path: Pat
         model.save_pretrained(str(folder))
         encoder = TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
         assert encoder.pooling == mode
-        vectors = encoder.embed([encoder.pieces(ids) for ids in encoder.token_ids(texts)], 64)
-        wanted = SentenceTransformer(str(folder)).encode(texts, normalize_embeddings=True)
+        vectors = encoder.embed(
+            [encoder.pieces(ids) for ids in encoder.token_ids(texts)], 64
+        )
+        wanted = SentenceTransformer(str(folder)).encode(
+            texts, normalize_embeddings=True
+        )
         assert vectors == pytest.approx(wanted, abs=1e-5)
     settings = json.loads((folder / "1_Pooling" / "config.json").read_text())
     (folder / "1_Pooling" / "config.json").write_text(
         json.dumps(settings | {"pooling_mode": "max"})
     )
-    with pytest.raises(ConfigError, match=r"set model\.pooling to one of mean, cls, lasttoken"):
+    with pytest.raises(
+        ConfigError, match=r"set model\.pooling to one of mean, cls, lasttoken"
+    ):
         TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
 
 
@@ -285,7 +360,9 @@ def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> Non
     assert [i for piece in pieces for i in piece[start : len(piece) - end]] == ids
     assert len(pieces) > 3 and max(map(len, pieces)) <= 16
     (whole,) = encoder.embed([pieces], 100)
-    parts = torch.tensor(np.array([encoder.embed([[piece]], 100)[0] for piece in pieces]))
+    parts = torch.tensor(
+        np.array([encoder.embed([[piece]], 100)[0] for piece in pieces])
+    )
     assert np.linalg.norm(whole) == pytest.approx(1, abs=1e-5)
     assert float(torch.tensor(whole) @ parts.mean(0)) > 0.9
     assert encoder.embed([], 64).shape == (0, 32) and encoder.token_ids([]) == []
@@ -298,7 +375,12 @@ def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> Non
 
 def answers(base: Path, **settings: Any) -> LinearJudge:
     features = ("log_words", "last_own", "question")
-    more = {"reading": "answers", "features": features, "max_tokens": 500, "limit": None}
+    more = {
+        "reading": "answers",
+        "features": features,
+        "max_tokens": 500,
+        "limit": None,
+    }
     return judge(base, **(more | settings))
 
 
@@ -344,7 +426,10 @@ def test_answers_are_read_in_the_dialogue(
 def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_llama: Path) -> None:
     made = answers(tiny_llama, each_answer=True, depth=1, max_tokens=4000)
     dialogue = answered()[-1]
-    (whole,), by_turn = made.score([dialogue]), list(made.score([dialogue], level="turn"))
+    (whole,), by_turn = (
+        made.score([dialogue]),
+        list(made.score([dialogue], level="turn")),
+    )
     chances = [judgement.scores["repetitive"] for judgement in by_turn]
     assert whole.scores["repetitive"] == pytest.approx(max(chances), abs=2e-5)
     assert len(set(chances)) > 2
@@ -368,11 +453,17 @@ def test_the_oldest_turns_beyond_the_window_are_dropped(tiny_llama: Path) -> Non
     assert cut.truncated_turns == 39  # 21 bytes a turn and 12 a mark
     answer, huge = Turn("assistant", "film " * 400), Turn("user", "river " * 400)
     asked = Dialogue("y", (Turn("user", "music"), answer))
-    first, second, _ = raws(made, [asked, replace(asked, turns=(*asked.turns, huge)), long])
-    assert first == pytest.approx(second, abs=1e-5)  # what follows the answer is not read
+    first, second, _ = raws(
+        made, [asked, replace(asked, turns=(*asked.turns, huge)), long]
+    )
+    assert first == pytest.approx(
+        second, abs=1e-5
+    )  # what follows the answer is not read
 
 
-def test_a_base_that_is_not_saved_must_be_the_same(tiny_llama: Path, tmp_path: Path) -> None:
+def test_a_base_that_is_not_saved_must_be_the_same(
+    tiny_llama: Path, tmp_path: Path
+) -> None:
     base = shutil.copytree(tiny_llama, tmp_path / "base")
     made, given = answers(base, depth=1), answered()
     whole = Judge.from_pretrained(made.save_pretrained(tmp_path / "whole"))
@@ -380,7 +471,9 @@ def test_a_base_that_is_not_saved_must_be_the_same(tiny_llama: Path, tmp_path: P
     made = answers(base, depth=1, save_base=False)
     folder = made.save_pretrained(tmp_path / "judge")
     assert not (folder / "encoder").exists()
-    assert raws(Judge.from_pretrained(folder), given) == pytest.approx(raws(made, given), abs=4e-5)
+    assert raws(Judge.from_pretrained(folder), given) == pytest.approx(
+        raws(made, given), abs=4e-5
+    )
     config = json.loads((base / "config.json").read_text())
     (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     with pytest.raises(ConfigError, match=r"depth 9: .* has 2 layers"):
@@ -396,7 +489,9 @@ def test_a_binary_score_is_moved_to_its_threshold(tiny_bert: Path) -> None:
     made = judge(tiny_bert)
     line, lower = ((0.0, 1.0), (0.0, 1.0)), ((0.0, 1.0), (0.0, 0.5))
     plain = [judgement.scores["repetitive"] for judgement in made.score(answered())]
-    made.calibration["repetitive"] = Calibration(isotonic=line, threshold=0.2, others=(line, lower))
+    made.calibration["repetitive"] = Calibration(
+        isotonic=line, threshold=0.2, others=(line, lower)
+    )
     for before, judgement in zip(plain, made.score(answered()), strict=True):
         chance = judgement.distributions["repetitive"][1]
         assert chance == pytest.approx(before, abs=1e-5)
@@ -405,7 +500,9 @@ def test_a_binary_score_is_moved_to_its_threshold(tiny_bert: Path) -> None:
         low, high = judgement.details["repetitive"]["interval"]
         lowest = 0.505 * chance
         least = lowest / 0.4 if lowest < 0.2 else 0.5 + (lowest - 0.2) / 1.6
-        assert (low, high) == pytest.approx((least, judgement.scores["repetitive"]), abs=1e-9)
+        assert (low, high) == pytest.approx(
+            (least, judgement.scores["repetitive"]), abs=1e-9
+        )
 
 
 def test_distributions_are_of_the_levels(tiny_bert: Path) -> None:
@@ -478,13 +575,17 @@ def test_a_network_of_another_depth_than_its_weights_is_refused(
     """Layers that the file lacks would be drawn at random, those beyond be left out."""
     folder = judge(tiny_bert).save_pretrained(tmp_path / "judge")
     path = folder / "encoder" / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": layers}))
+    path.write_text(
+        json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": layers})
+    )
     with pytest.raises(JudgeLoadError, match="do not fit"):
         Judge.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("family", ["turns", "embedding", "feature"])
-def test_a_folder_of_a_family_before_it_says_to_train_again(tmp_path: Path, family: str) -> None:
+def test_a_folder_of_a_family_before_it_says_to_train_again(
+    tmp_path: Path, family: str
+) -> None:
     (tmp_path / "judge.json").write_text(json.dumps({"family": family, "format": 3}))
     with pytest.raises(JudgeLoadError, match="format 3; this package reads") as caught:
         Judge.from_pretrained(tmp_path)
@@ -502,16 +603,27 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
         ({"features": ["nobody.copy"]}, r"no feature 'nobody\.copy'.*user\.NAME"),
         ({"features": ["reaction"]}, "no feature 'reaction'"),
         ({"reading": "answers", "features": ["user.copy"]}, "features of answers only"),
-        ({"features": ["assistant.copy"], "stretch": True,
-          "prior_weights": {"overall": {"user.copy": 1}}}, r"'user\.copy' is not one of"),
-        ({"features": ["copy"], "prior_weights": {"overall": {"copy": 1}}}, "for stretch: true"),
+        (
+            {
+                "features": ["assistant.copy"],
+                "stretch": True,
+                "prior_weights": {"overall": {"user.copy": 1}},
+            },
+            r"'user\.copy' is not one of",
+        ),
+        (
+            {"features": ["copy"], "prior_weights": {"overall": {"copy": 1}}},
+            "for stretch: true",
+        ),
         ({"reading": "dialogue", "reply": REPLY}, "reply is for reading: turns"),
         ({"vectors": False, "reading": "dialogue"}, "leaves nothing to read"),
         ({"vectors": False, "features": []}, "leaves nothing to read"),
         ({"grid": {"alphas": [0.0]}}, "greater than 0"),
     ],
-)  # fmt: skip
-def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], problem: str) -> None:
+)
+def test_settings_that_do_not_fit_are_refused(
+    settings: dict[str, Any], problem: str
+) -> None:
     with pytest.raises(ValueError, match=problem):
         LinearConfig(**settings)
 
@@ -520,28 +632,48 @@ def test_settings_that_do_not_fit_are_refused(settings: dict[str, Any], problem:
 
 
 def chat(id: str, *texts: str) -> Dialogue:
-    turns = [t for text in texts for t in (Turn("user", "and then?"), Turn("assistant", text))]
+    turns = [
+        t
+        for text in texts
+        for t in (Turn("user", "and then?"), Turn("assistant", text))
+    ]
     return Dialogue(id, tuple(turns))
 
 
-GOOD = chat("good", "we took the early train", "then a boat brought us over", "and home by bus")
-BAD = chat("bad", "we took the early train", "we took the early train", "we took the early train")
+GOOD = chat(
+    "good", "we took the early train", "then a boat brought us over", "and home by bus"
+)
+BAD = chat(
+    "bad",
+    "we took the early train",
+    "we took the early train",
+    "we took the early train",
+)
 
 
 def test_yaml_baselines_know_which_end_is_good() -> None:
-    good, bad = Judge.from_pretrained("configs/judges/repetition.yaml").score([GOOD, BAD])
+    good, bad = Judge.from_pretrained("configs/judges/repetition.yaml").score(
+        [GOOD, BAD]
+    )
     assert good.scores["overall"] > bad.scores["overall"]  # type: ignore[operator]
     assert good.scores["repetitive"] < 0.5 < bad.scores["repetitive"]  # type: ignore[operator]
     short, long = Judge.from_pretrained("configs/judges/length.yaml").score(
-        [chat("s", "yes"), chat("l", "yes because it rained the whole day and we had no coats")]
+        [
+            chat("s", "yes"),
+            chat("l", "yes because it rained the whole day and we had no coats"),
+        ]
     )
     assert short.scores["overall"] < long.scores["overall"]  # type: ignore[operator]
 
 
 def test_a_baseline_is_the_sigmoid_of_its_z_score() -> None:
-    (judgement,) = Judge.from_pretrained("length").score([chat("s", "yes", "no and no")])
+    (judgement,) = Judge.from_pretrained("length").score(
+        [chat("s", "yes", "no and no")]
+    )
     z = (np.mean(np.log1p([1, 3])) - 2.2) / 0.6
-    assert judgement.scores["overall"] == pytest.approx(1 + 4 / (1 + math.exp(-z)), abs=1e-6)
+    assert judgement.scores["overall"] == pytest.approx(
+        1 + 4 / (1 + math.exp(-z)), abs=1e-6
+    )
 
 
 @pytest.mark.parametrize("name", ["length", "repetition"])
@@ -549,7 +681,9 @@ def test_contributions_of_a_baseline_in_yaml_start_at_the_middle(name: str) -> N
     made = Judge.from_pretrained(f"configs/judges/{name}.yaml")
     for judgement in made.score([GOOD, BAD]):
         for dimension, account in judgement.contributions.items():
-            assert account.unit == "logit" and account.baseline == pytest.approx(0, abs=1e-9)
+            assert account.unit == "logit" and account.baseline == pytest.approx(
+                0, abs=1e-9
+            )
             unit = 1 / (1 + math.exp(-account.value))
             expected = made.dimension(dimension).from_unit(unit)
             assert judgement.scores[dimension] == pytest.approx(expected, abs=1e-6)
@@ -558,14 +692,22 @@ def test_contributions_of_a_baseline_in_yaml_start_at_the_middle(name: str) -> N
 def test_a_baseline_comes_back(tmp_path: Path) -> None:
     made = Judge.from_pretrained("configs/judges/repetition.yaml")
     loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"))
-    for one, other in zip(loaded.score([GOOD, BAD]), made.score([GOOD, BAD]), strict=True):
+    for one, other in zip(
+        loaded.score([GOOD, BAD]), made.score([GOOD, BAD]), strict=True
+    ):
         assert one.scores == pytest.approx(other.scores, abs=1e-9)
         for name, account in one.contributions.items():
-            assert account.turns == pytest.approx(other.contributions[name].turns, abs=1e-9)
+            assert account.turns == pytest.approx(
+                other.contributions[name].turns, abs=1e-9
+            )
 
 
 def test_a_baseline_reads_no_vectors() -> None:
-    settings = {"name": "x", "rubric": "medal", "features": {"last_own": {"mean": 0, "std": 1}}}
+    settings = {
+        "name": "x",
+        "rubric": "medal",
+        "features": {"last_own": {"mean": 0, "std": 1}},
+    }
     with pytest.raises(ValueError, match="need a trained judge"):
         LinearJudge.from_settings(settings)
 
@@ -577,8 +719,12 @@ def test_a_head_maps_columns_to_units() -> None:
     assert ridge.units(columns, "expected") == pytest.approx(expected, abs=1e-9)
     mlp = random_head("mlp_classifier", 3)
     chances = mlp.probabilities(columns)
-    assert mlp.units(columns, "argmax") == pytest.approx(chances.argmax(axis=1) / 2, abs=1e-9)
-    assert mlp.units(columns, "expected") == pytest.approx(chances @ [0, 0.5, 1], abs=1e-9)
+    assert mlp.units(columns, "argmax") == pytest.approx(
+        chances.argmax(axis=1) / 2, abs=1e-9
+    )
+    assert mlp.units(columns, "expected") == pytest.approx(
+        chances @ [0, 0.5, 1], abs=1e-9
+    )
 
 
 def test_medal_rubric_is_judged(tiny_bert: Path) -> None:

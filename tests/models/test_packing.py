@@ -19,7 +19,13 @@ TEXTS = [[2, *[8, 12, 15] * 10, 3], [2, 4, 5, 3], [2, 10, 11, 3], [2, 9, 3]]
 
 
 def body_of(kind: str) -> Any:
-    from transformers import BertConfig, BertModel, RobertaConfig, RobertaModel, XLMRobertaConfig
+    from transformers import (
+        BertConfig,
+        BertModel,
+        RobertaConfig,
+        RobertaModel,
+        XLMRobertaConfig,
+    )
     from transformers import XLMRobertaModel as XLMRoberta
 
     torch.manual_seed(0)
@@ -39,11 +45,16 @@ def body_of(kind: str) -> Any:
 @torch.inference_mode()
 def test_each_text_has_the_vectors_that_it_has_alone(kind: str) -> None:
     body = body_of(kind)
-    alone = [body(input_ids=torch.tensor([text])).last_hidden_state.sum(1)[0] for text in TEXTS]
+    alone = [
+        body(input_ids=torch.tensor([text])).last_hidden_state.sum(1)[0]
+        for text in TEXTS
+    ]
     attention = body.config._attn_implementation
     assert can_pack(body)
     assert packed_sums(body, TEXTS) == pytest.approx(torch.stack(alone), abs=1e-4)
-    assert packed_sums(body, TEXTS[1:2]) == pytest.approx(torch.stack(alone[1:2]), abs=1e-4)
+    assert packed_sums(body, TEXTS[1:2]) == pytest.approx(
+        torch.stack(alone[1:2]), abs=1e-4
+    )
     assert body.config._attn_implementation == attention  # saved with the judge
 
 
@@ -55,15 +66,26 @@ def test_other_bodies_and_devices_read_padded_batches() -> None:
 
 
 def talks(count: int) -> list[Dialogue]:
-    texts = ["Hello!", "I like trains and bread.", "What a long winter. " * 12, "", "Why?"]
+    texts = [
+        "Hello!",
+        "I like trains and bread.",
+        "What a long winter. " * 12,
+        "",
+        "Why?",
+    ]
     return [
-        talk(*(texts[(n + k) % 5] + " again" * (k % 4) for k in range(2 + n % 7)), id=str(n))
+        talk(
+            *(texts[(n + k) % 5] + " again" * (k % 4) for k in range(2 + n % 7)),
+            id=str(n),
+        )
         for n in range(count)
     ]
 
 
 @pytest.mark.parametrize(("dtype", "allowed"), [("fp32", 1e-5), ("bf16", 0.01)])
-def test_scores_do_not_change_with_batch_order_window_or_threads(dtype: str, allowed: float):
+def test_scores_do_not_change_with_batch_order_window_or_threads(
+    dtype: str, allowed: float
+):
     judge = Judge.from_pretrained("boxed", device="cpu", dtype=dtype)
     given = [*golden_dialogues(), *talks(24)]
 
@@ -88,6 +110,8 @@ def test_packed_and_padded_batches_give_the_same_scores(
 ) -> None:
     judge = random_judge(tiny_bert, load_rubric("overall"), max_tokens=32)
     packed = [j.scores["overall"] for j in judge.score(talks(12))]
-    monkeypatch.setattr("medal_judges.models.linear.encoder.can_pack", lambda body: False)
+    monkeypatch.setattr(
+        "medal_judges.models.linear.encoder.can_pack", lambda body: False
+    )
     padded = [j.scores["overall"] for j in judge.score(talks(12))]
     assert len(set(packed)) > 5 and padded == pytest.approx(packed, abs=4e-5)

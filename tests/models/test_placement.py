@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
-from transformers import AutoModel, ModernBertConfig, ModernBertModel, Qwen3Config, Qwen3Model
+from transformers import (
+    AutoModel,
+    ModernBertConfig,
+    ModernBertModel,
+    Qwen3Config,
+    Qwen3Model,
+)
 
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -22,7 +28,9 @@ CONTRAST, LENGTH = "configs/judges/contrast.yaml", "configs/judges/length.yaml"
 
 
 def test_a_judge_with_a_model_of_its_own_obeys() -> None:
-    assert choose_judge(CONTRAST, ["answers=2"], device="cuda:1", dtype="bf16").options == {
+    assert choose_judge(
+        CONTRAST, ["answers=2"], device="cuda:1", dtype="bf16"
+    ).options == {
         "answers": 2,
         "llm": {"model": "embedded:smollm2", "device": "cuda:1", "dtype": "bf16"},
     }
@@ -43,7 +51,10 @@ def test_a_judge_with_a_model_of_its_own_obeys() -> None:
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        ({"llm": "openai:gpt-4.1-mini", "device": "cuda"}, "has no weights, so --device"),
+        (
+            {"llm": "openai:gpt-4.1-mini", "device": "cuda"},
+            "has no weights, so --device",
+        ),
         ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "has no weights, so --dtype"),
     ],
 )
@@ -69,8 +80,15 @@ def test_a_model_comes_up_in_the_precision_asked_for() -> None:
 def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> None:
     path = tmp_path / "both.yaml"
     members = {"a": {"path": CONTRAST}, "b": {"path": LENGTH}}
-    settings = {"family": "hybrid", "name": "both", "rubric": "overall", "kind": "stack"}
-    path.write_text(json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}}))
+    settings = {
+        "family": "hybrid",
+        "name": "both",
+        "rubric": "overall",
+        "kind": "stack",
+    }
+    path.write_text(
+        json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}})
+    )
     options = choose_judge(str(path), dtype="bf16").options
     assert options["members"]["a"]["options"]["llm"]["dtype"] == "bf16"
     assert options["members"]["b"]["options"] == {}
@@ -78,13 +96,16 @@ def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> Non
     assert judge.signature().dtype == "bfloat16"
     saved = judge.save_pretrained(tmp_path / "saved")
     assert not (saved / "golden.json").exists()  # its members' answers could cost money
-    assert Judge.from_pretrained(saved, dtype="fp32", device="cpu").signature().dtype == "float32"
+    assert (
+        Judge.from_pretrained(saved, dtype="fp32", device="cpu").signature().dtype
+        == "float32"
+    )
 
 
 def test_settings_of_a_saved_judge_are_its_members(tmp_path: Path) -> None:
-    assert choose_judge(str(tmp_path), ["strong.llm.base_url=http://here/v1"]).options == {
-        "strong": {"llm": {"base_url": "http://here/v1"}}
-    }
+    assert choose_judge(
+        str(tmp_path), ["strong.llm.base_url=http://here/v1"]
+    ).options == {"strong": {"llm": {"base_url": "http://here/v1"}}}
     folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "length")
     with pytest.raises(JudgeLoadError, match="has no setting 'features'"):
         Judge.from_pretrained(folder, features=["x"])
@@ -106,11 +127,15 @@ def rotary_model(family: str) -> nn.Module:
     if family == "modernbert":
         config = ModernBertConfig(**SIZE, **MARKS, cls_token_id=2, sep_token_id=3)
         return ModernBertModel(config).eval()
-    return Qwen3Model(Qwen3Config(**SIZE, **MARKS, num_key_value_heads=1, head_dim=32)).eval()
+    return Qwen3Model(
+        Qwen3Config(**SIZE, **MARKS, num_key_value_heads=1, head_dim=32)
+    ).eval()
 
 
 @pytest.mark.parametrize("family", ["modernbert", "qwen3"])
-def test_bf16_weights_read_as_those_that_transformers_loads(family: str, tmp_path: Path) -> None:
+def test_bf16_weights_read_as_those_that_transformers_loads(
+    family: str, tmp_path: Path
+) -> None:
     """``Module.to`` rounds the rotary frequencies too: at place 1,500 that is another model."""
     rotary_model(family).save_pretrained(tmp_path)
     oracle = AutoModel.from_pretrained(tmp_path, dtype=torch.bfloat16).eval()
@@ -131,6 +156,8 @@ def test_the_heads_of_a_quantised_judge_go_where_its_body_is(tiny_llama: Path) -
     config = LoraConfig(base=str(tiny_llama), quantize="nf4")
     dimensions = load_rubric("overall")
     made = LoraJudge.create(LoraConfig(base=str(tiny_llama)), dimensions, device="cpu")
-    judge = LoraJudge(made.net.to("meta"), made.tokenizer, config, made.heads, device="cpu")
+    judge = LoraJudge(
+        made.net.to("meta"), made.tokenizer, config, made.heads, device="cpu"
+    )
     assert {p.device.type for p in judge.net.parameters()} == {"meta"}
     assert judge.device.type == "meta" and judge.dtype == "nf4"

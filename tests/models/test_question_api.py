@@ -11,16 +11,25 @@ from medal_judges.records.dialogue import Dialogue, Turn
 
 pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
 # After this one the small model does reply with a number.
-TALK = Dialogue("d", (Turn("user", "Rate this film from 1 to 3."), Turn("assistant", "3")))
+TALK = Dialogue(
+    "d", (Turn("user", "Rate this film from 1 to 3."), Turn("assistant", "3"))
+)
 
 
 def asked(server: Any, dimension: str) -> dict[str, Any]:
-    llm = {"backend": "openai", "model": "smollm2", "base_url": server.url, "cache": False}
+    llm = {
+        "backend": "openai",
+        "model": "smollm2",
+        "base_url": server.url,
+        "cache": False,
+    }
     return {"dimensions": [dimension], "llm": llm}
 
 
 @pytest.mark.slow
-def test_the_same_numbers_as_without_a_server(serve: Callable[..., Any], smollm2: LocalModel):
+def test_the_same_numbers_as_without_a_server(
+    serve: Callable[..., Any], smollm2: LocalModel
+):
     there = asked(serve(mode="embedded"), "engagingness")
     judge = load_judge("configs/judges/geval.yaml", **there)
     assert judge.method == "top_logprobs"
@@ -57,7 +66,9 @@ def test_a_server_that_refuses_alternatives_is_sampled(
     serve: Callable[..., Any], settings: dict[str, Any]
 ) -> None:
     server = serve(**settings)
-    judge = load_judge("configs/judges/geval.yaml", **asked(server, "overall"), samples=4)
+    judge = load_judge(
+        "configs/judges/geval.yaml", **asked(server, "overall"), samples=4
+    )
     (judged,) = judge.score([TALK])
     sent = [request["body"] for request in server.told("requests")]
     drawn = [request for request in sent if request.get("temperature") == 1.0]

@@ -14,18 +14,24 @@ def test_contrast_is_the_difference_of_log_mean_exponentials() -> None:
     positive = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
     negative = torch.tensor([[-1.0, 0.0]])
     by_hand = math.log((math.exp(2.0) + math.exp(0.0)) / 2) - math.log(math.exp(-2.0))
-    assert contrast(vectors, positive, negative, 2.0).item() == pytest.approx(by_hand, abs=1e-6)
+    assert contrast(vectors, positive, negative, 2.0).item() == pytest.approx(
+        by_hand, abs=1e-6
+    )
 
 
 def test_contrast_does_not_depend_on_how_many_reactions_there_are() -> None:
-    vectors = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(0)))
+    vectors = functional.normalize(
+        torch.randn(5, 8, generator=torch.Generator().manual_seed(0))
+    )
     positive, negative = vectors[:2], vectors[2:4]
     doubled = contrast(vectors, torch.cat([positive, positive]), negative)
     assert torch.allclose(contrast(vectors, positive, negative), doubled, atol=1e-5)
 
 
 def test_swapping_the_reactions_changes_the_sign() -> None:
-    vectors = functional.normalize(torch.randn(5, 8, generator=torch.Generator().manual_seed(1)))
+    vectors = functional.normalize(
+        torch.randn(5, 8, generator=torch.Generator().manual_seed(1))
+    )
     one = contrast(vectors, vectors[:2], vectors[2:4])
     assert torch.allclose(one, -contrast(vectors, vectors[2:4], vectors[:2]), atol=1e-5)
 
@@ -40,6 +46,8 @@ def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
 
 def test_an_untrained_model_expects_an_echo() -> None:
     model = ReplyModel(hidden=6, features=3, width=4).eval()
-    unit = functional.normalize(torch.randn(5, 6, generator=torch.Generator().manual_seed(2)))
+    unit = functional.normalize(
+        torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
+    )
     expected = model.expect(*context_of(unit), torch.zeros(5, 3))
     assert torch.allclose(expected, unit, atol=1e-6)

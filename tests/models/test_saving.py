@@ -15,7 +15,12 @@ from safetensors.torch import save_file
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.judge import Judge as BaseJudge
-from medal_judges.models.base.saving import FAMILIES, FORMAT, read_weights, require_same_keys
+from medal_judges.models.base.saving import (
+    FAMILIES,
+    FORMAT,
+    read_weights,
+    require_same_keys,
+)
 from medal_judges.models.hybrid.judge import Blend, HybridJudge, Stack
 from medal_judges.models.hybrid.members import MemberConfig, open_member
 from medal_judges.models.linear.judge import LinearJudge
@@ -43,11 +48,15 @@ def test_a_round_trip_keeps_scores_and_signature(tmp_path: Path) -> None:
 
 
 def test_saving_over_a_judge_keeps_what_else_stands_there(tmp_path: Path) -> None:
-    folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(tmp_path / "judge")
+    folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(
+        tmp_path / "judge"
+    )
     (folder / "notes.txt").write_text("mine")
     made = Judge.from_pretrained(YAML)
     made.save_pretrained(folder)
-    assert scores(Judge.from_pretrained(folder)) == pytest.approx(scores(made), abs=4e-5)
+    assert scores(Judge.from_pretrained(folder)) == pytest.approx(
+        scores(made), abs=4e-5
+    )
     assert (folder / "notes.txt").read_text() == "mine"
     assert [p.name for p in tmp_path.iterdir()] == ["judge"]
 
@@ -86,7 +95,9 @@ def numbered(number: int) -> HybridJudge:
     member = open_member("one", MemberConfig(path=YAML))
     line = Blend(("one",), *np.full((3, 1), float(number)), intercept=number)
     dimension = member.judge.dimension("overall")
-    return HybridJudge({"one": member}, Stack({"overall": line}), [dimension], name=f"n{number}")
+    return HybridJudge(
+        {"one": member}, Stack({"overall": line}), [dimension], name=f"n{number}"
+    )
 
 
 def _save_forever(judges: list[HybridJudge], path: Path) -> None:
@@ -96,7 +107,9 @@ def _save_forever(judges: list[HybridJudge], path: Path) -> None:
 
 
 def _saving(judges: list[HybridJudge], path: Path) -> BaseProcess:
-    process = multiprocessing.get_context("fork").Process(target=_save_forever, args=(judges, path))
+    process = multiprocessing.get_context("fork").Process(
+        target=_save_forever, args=(judges, path)
+    )
     process.start()
     return process
 
@@ -119,10 +132,14 @@ def test_a_kill_while_saving_leaves_one_judge_whole(tmp_path: Path) -> None:
         process.join()
         assert _is_whole(path) and (path / "notes.txt").read_text() == "mine"
     judges[0].save_pretrained(path)
-    assert [p.name for p in tmp_path.iterdir() if not p.name.startswith(".")] == ["judge"]
+    assert [p.name for p in tmp_path.iterdir() if not p.name.startswith(".")] == [
+        "judge"
+    ]
 
 
-def test_two_processes_that_save_one_folder_leave_one_judge_whole(tmp_path: Path) -> None:
+def test_two_processes_that_save_one_folder_leave_one_judge_whole(
+    tmp_path: Path,
+) -> None:
     path, seen = tmp_path / "judge", set[bytes]()
     processes = [_saving([numbered(n)], path) for n in (1, 2)]
     while len(seen) < 2 and all(process.is_alive() for process in processes):
@@ -179,10 +196,14 @@ def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) 
         assert "linear" in str(caught.value) and "encoder" in str(caught.value)
 
 
-def test_an_entry_point_that_does_not_load(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_an_entry_point_that_does_not_load(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(FAMILIES, "sorry", "json:SorryJudge")
     (tmp_path / "judge.yaml").write_text("family: sorry")
-    with pytest.raises(JudgeLoadError, match=r"family 'sorry' \(json:SorryJudge\): .*no attribute"):
+    with pytest.raises(
+        JudgeLoadError, match=r"family 'sorry' \(json:SorryJudge\): .*no attribute"
+    ):
         Judge.from_pretrained(tmp_path / "judge.yaml")
 
 
@@ -208,7 +229,9 @@ def test_a_judge_of_another_package_says_which_reads_it(
     assert told in caught.value.message and typed in (caught.value.hint or "")
 
 
-def test_a_yaml_of_a_trained_family_or_with_a_setting_missing_is_told(tmp_path: Path) -> None:
+def test_a_yaml_of_a_trained_family_or_with_a_setting_missing_is_told(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "judge.yaml"
     path.write_text("family: encoder\nname: x\n")
     with pytest.raises(JudgeLoadError, match="is trained, not described"):
@@ -229,7 +252,10 @@ def test_all_keys_or_an_error_that_names_them(tmp_path: Path) -> None:
     for changed, told in (
         ({k: v for k, v in expected.items() if k != "1.bias"}, r"missing 1\.bias"),
         (expected | {"2.weight": torch.zeros(1)}, r"unexpected 2\.weight"),
-        (expected | {"0.bias": torch.zeros(5)}, r"of another shape 0\.bias \[5\] instead of \[2\]"),
+        (
+            expected | {"0.bias": torch.zeros(5)},
+            r"of another shape 0\.bias \[5\] instead of \[2\]",
+        ),
     ):
         save_file(changed, path)
         with pytest.raises(JudgeLoadError, match=told):

@@ -29,9 +29,15 @@ def test_repetition_counts_the_speakers_own_words_only() -> None:
 
 
 def test_the_window_forgets_and_the_whole_does_not() -> None:
-    said = [t for i in range(6) for t in (f"u{i}", "same old story" if i in (0, 5) else f"new{i}")]
+    said = [
+        t
+        for i in range(6)
+        for t in (f"u{i}", "same old story" if i in (0, 5) else f"new{i}")
+    ]
     assert column("said_before_3", *said)[-1] == 1.0
-    assert column("said_recently_1", *said)[-1] == 0.0  # five answers back: out of the window
+    assert (
+        column("said_recently_1", *said)[-1] == 0.0
+    )  # five answers back: out of the window
 
 
 def test_echo_is_of_the_partners_last_turn() -> None:
@@ -63,7 +69,9 @@ def test_a_vowel_sign_ends_no_word() -> None:
         unicodedata.normalize("NFD", word) for word in ("été", "à", "genève")
     ]
     # One letter more, as Hindi writes it, makes another word and no near copy.
-    assert column("near_copy", "हाँ", "मैं कॉफी पीता हूँ", "हाँ", "मेरा कुत्ता पानी में है")[-1] == 0
+    assert (
+        column("near_copy", "हाँ", "मैं कॉफी पीता हूँ", "हाँ", "मेरा कुत्ता पानी में है")[-1] == 0
+    )
 
 
 def test_taking_up_the_users_word_is_no_echo_in_japanese() -> None:
@@ -96,7 +104,10 @@ def test_similarities_against_plain_loops() -> None:
             }
             own = [cos[s] for s in cos if roles[b, s] == roles[b, t]]
             partner = [cos[s] for s in cos if roles[b, s] != roles[b, t]]
-            around = {s: torch.cosine_similarity(centred[t], centred[s], dim=0).item() for s in cos}
+            around = {
+                s: torch.cosine_similarity(centred[t], centred[s], dim=0).item()
+                for s in cos
+            }
             near_own = [around[s] for s in cos if roles[b, s] == roles[b, t]]
             near_partner = [around[s] for s in cos if roles[b, s] != roles[b, t]]
             wanted = {
@@ -109,7 +120,9 @@ def test_similarities_against_plain_loops() -> None:
                 "centred_mean_partner": sum(near_partner) / max(1, len(near_partner)),
             }
             for place, name in enumerate(SIMILARITY_NAMES):
-                assert found[b, t, place].item() == pytest.approx(wanted[name], abs=1e-5), name
+                assert found[b, t, place].item() == pytest.approx(
+                    wanted[name], abs=1e-5
+                ), name
 
 
 def test_centred_similarities_of_turns_that_are_all_alike_are_no_noise() -> None:
@@ -131,6 +144,6 @@ def test_centred_similarities_of_turns_that_are_all_alike_are_no_noise() -> None
         ("ok", "ok", 1.0),
         ("", "", 0.0),
     ],
-)  # fmt: skip
+)
 def test_near_copy_in_any_script(first: str, again: str, near: float) -> None:
     assert column("near_copy", first, "x", again)[2] == near

@@ -22,11 +22,16 @@ def _typed(request: pytest.FixtureRequest) -> Iterator[None]:
     for mark in request.node.iter_markers("option_row"):
         command, options = mark.args
         for option in options:
-            assert any(is_typed(command, option, words) for words in TYPED), (command, option)
+            assert any(is_typed(command, option, words) for words in TYPED), (
+                command,
+                option,
+            )
 
 
 @pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figure_files: None) -> None:
+def _own_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_figure_files: None
+) -> None:
     """Answers of language models are cached for one test; pages are written without figures."""
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "none")

@@ -9,7 +9,18 @@ from typing import Any
 
 from .table import works
 
-WORDS = ("music", "film", "river", "city", "bread", "stone", "cloud", "paper", "light", "winter")
+WORDS = (
+    "music",
+    "film",
+    "river",
+    "city",
+    "bread",
+    "stone",
+    "cloud",
+    "paper",
+    "light",
+    "winter",
+)
 COUNT = 24
 ISSUES = (
     *("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense", "repetitive"),
@@ -45,7 +56,9 @@ RECORDS = [record(number) for number in range(COUNT)]
 
 
 def write(path: Path, records: Iterable[Any]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(each) + "\n" for each in records), encoding="utf-8"
+    )
     return path
 
 
@@ -60,11 +73,15 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.chats = write(folder / "chats.jsonl", RECORDS)
-        self.others = write(folder / "others.jsonl", map(_with_another_answer, range(COUNT)))
+        self.others = write(
+            folder / "others.jsonl", map(_with_another_answer, range(COUNT))
+        )
         self.scores = self._scored(self.chats, "scores.jsonl")
         self.scores2 = self._scored(self.others, "scores2.jsonl")
         self.prices = folder / "prices.yaml"
-        self.prices.write_text("date: 2026-11-27\nmodels: {tester: {input: 1000, output: 1000}}\n")
+        self.prices.write_text(
+            "date: 2026-11-27\nmodels: {tester: {input: 1000, output: 1000}}\n"
+        )
 
     def _scored(self, chats: Path, name: str) -> Path:
         keep = ("--keep", "user", "--keep", "day", "--keep", "chatbot")
@@ -75,5 +92,9 @@ class Files:
 def _with_another_answer(number: int) -> dict[str, Any]:
     question, _ = RECORDS[number]["dialogue"]
     other = {"role": "assistant", "content": "No."}
-    changed = {"id": f"e{number}", "dialogue": [question, other], "models": {"assistant": "three"}}
+    changed = {
+        "id": f"e{number}",
+        "dialogue": [question, other],
+        "models": {"assistant": "three"},
+    }
     return {**RECORDS[number], **changed}

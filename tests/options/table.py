@@ -69,7 +69,10 @@ def medal(*words: object, stdin: bytes = b"") -> Done:
     TYPED.append(typed)
     out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
     before = sys.argv, sys.stdin
-    sys.argv, sys.stdin = ["medal", *typed], io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8")
+    sys.argv, sys.stdin = (
+        ["medal", *typed],
+        io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"),
+    )
     code = 0
     try:
         with redirect_stdout(out), redirect_stderr(err):

@@ -33,7 +33,10 @@ def labels(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ratings that longer answers have, of the chats."""
     rows = []
     for number, record in enumerate(RECORDS[:COUNT]):
-        overall = {"labels": {"overall": [5 - number % 5]}, "scales": {"overall": [1, 5]}}
+        overall = {
+            "labels": {"overall": [5 - number % 5]},
+            "scales": {"overall": [1, 5]},
+        }
         rows.append({**record, **overall})
     return write(tmp_path_factory.mktemp("labels") / "labels.jsonl", rows)
 
@@ -61,7 +64,16 @@ def test_a_prompt_is_changed(serve: Serve, labels: Path, tmp_path: Path) -> None
 
 @row("align", "--device")
 def test_device(labels: Path, tmp_path: Path) -> None:
-    words = ["align", "length", "--labels", labels, "--out", tmp_path, "--device", "cpu"]
+    words = [
+        "align",
+        "length",
+        "--labels",
+        labels,
+        "--out",
+        tmp_path,
+        "--device",
+        "cpu",
+    ]
     done = medal(*words)
     assert done.code == 2 and "no weights, so --device changes nothing" in done.err
 
@@ -75,7 +87,9 @@ def test_max_cost(serve: Serve, labels: Path, files: Files, tmp_path: Path) -> N
     assert done.code == 4 and "before the limit of $2e-07" in done.err
 
 
-@pytest.mark.parametrize("option", [["--max-calls", 9], ["--reflect-with", "openai:tester"]])
+@pytest.mark.parametrize(
+    "option", [["--max-calls", 9], ["--reflect-with", "openai:tester"]]
+)
 def test_an_option_of_prompts_needs_a_prompt(
     option: list[object], labels: Path, tmp_path: Path
 ) -> None:

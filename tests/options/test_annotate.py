@@ -14,7 +14,9 @@ from .table import medal, row, works
 
 def project(out: Path) -> dict[str, list[str]]:
     """Annotator -> the keys of their dialogues."""
-    loaded: dict[str, list[str]] = json.loads((out / "project.json").read_text())["assignments"]
+    loaded: dict[str, list[str]] = json.loads((out / "project.json").read_text())[
+        "assignments"
+    ]
     return loaded
 
 
@@ -23,7 +25,9 @@ def test_who_annotates_what(files: Files, tmp_path: Path) -> None:
     people = ["--annotator", "ana", "--annotator", "ben"]
     words = ["annotate", "export", files.chats, "--form", "xlsx", *people]
     done = works(*words, "--out", tmp_path / "two", "--per-dialogue", 2)
-    assert f"ana: {COUNT} dialogues" in done.out and f"ben: {COUNT} dialogues" in done.out
+    assert (
+        f"ana: {COUNT} dialogues" in done.out and f"ben: {COUNT} dialogues" in done.out
+    )
     done = medal(*words, "--out", tmp_path / "german", "--annotator", "cid:de")
     assert done.code == 2 and "no dialogue is left for cid" in done.err
     assert "languages of the dialogues: en" in done.err
@@ -42,7 +46,10 @@ def test_what_annotators_get(files: Files, tmp_path: Path) -> None:
     sheet = Path("package", "sheets", "ana.xlsx")
     assert (tmp_path / "both" / "package" / "label_studio").is_dir()
     assert not (tmp_path / "xlsx" / "package" / "label_studio").exists()
-    asked = [json.loads((tmp_path / n / "project.json").read_text()) for n in ("both", "xlsx")]
+    asked = [
+        json.loads((tmp_path / n / "project.json").read_text())
+        for n in ("both", "xlsx")
+    ]
     names = [{dimension["name"] for dimension in each["dimensions"]} for each in asked]
     assert names[1] - names[0] == {"user_human_likeness"}
     assert load_workbook(tmp_path / "xlsx" / sheet)["answers"].max_row == COUNT + 1
@@ -54,7 +61,9 @@ def test_what_annotators_get(files: Files, tmp_path: Path) -> None:
     mine = tmp_path / "guidelines.yaml"
     mine.write_text(yaml.safe_dump(guidelines))
     works(*words, tmp_path / "mine", "--rubric", rubric, "--guidelines", mine)
-    dimensions = json.loads((tmp_path / "mine" / "project.json").read_text())["dimensions"]
+    dimensions = json.loads((tmp_path / "mine" / "project.json").read_text())[
+        "dimensions"
+    ]
     assert [dimension["name"] for dimension in dimensions] == ["overall"]
     texts = [path.read_text() for path in (tmp_path / "mine" / "package").rglob("*.md")]
     assert any("read each dialogue twice" in text for text in texts)
@@ -64,7 +73,17 @@ def test_what_annotators_get(files: Files, tmp_path: Path) -> None:
 def test_import(tmp_path: Path) -> None:
     chats = write(tmp_path / "chats.jsonl", RECORDS[:3])
     folder = tmp_path / "project"
-    works("annotate", "export", chats, "--annotator", "ana", "--form", "xlsx", "--out", folder)
+    works(
+        "annotate",
+        "export",
+        chats,
+        "--annotator",
+        "ana",
+        "--form",
+        "xlsx",
+        "--out",
+        folder,
+    )
     filled = tmp_path / "ana@example.org.xlsx"
     book = load_workbook(folder / "package" / "sheets" / "ana.xlsx")
     sheet = book["answers"]
@@ -74,7 +93,9 @@ def test_import(tmp_path: Path) -> None:
     book.save(filled)
     words = ["annotate", "import", folder, filled, "--out", tmp_path / "rows.jsonl"]
     works(*words)
-    assert {name for r in read(tmp_path / "rows.jsonl") for name in r["annotators"]} == {"ana"}
+    assert {
+        name for r in read(tmp_path / "rows.jsonl") for name in r["annotators"]
+    } == {"ana"}
     column = next(cell.column for cell in sheet[1] if cell.value == "annotator")
     sheet.cell(2, column).value = "Ana Silva"
     book.save(filled)

@@ -23,7 +23,9 @@ def config(files: Files, tmp_path: Path) -> Path:
         "title": "Two dozen chats",
         "output_dir": str(tmp_path / "out"),
         "judges": [{"name": "length", "path": "length"}],
-        "sets": [{"name": "mine", "source": str(files.chats), "dimensions": ["overall"]}],
+        "sets": [
+            {"name": "mine", "source": str(files.chats), "dimensions": ["overall"]}
+        ],
     }
     path = tmp_path / "benchmark.yaml"
     path.write_text(yaml.safe_dump(settings))
@@ -42,7 +44,9 @@ def judges(folder: Path) -> set[str]:
 @row("benchmark", "--config", "--out", "--judge")
 def test_config_out_and_judge(config: Path, tmp_path: Path) -> None:
     out = tmp_path / "out #1: words"
-    done = works("benchmark", "--config", config, "--out", out, "--judge", "again=repetition")
+    done = works(
+        "benchmark", "--config", config, "--out", out, "--judge", "again=repetition"
+    )
     assert f"{out}/report.html" in done.out
     assert "Two dozen chats" in (out / "report.html").read_text()
     assert {"length", "again"} <= judges(out)
@@ -64,7 +68,9 @@ def test_interval_for_and_headline(config: Path, tmp_path: Path) -> None:
 @row("benchmark", "--device", "--workers")
 def test_device_and_workers(config: Path) -> None:
     works("benchmark", "--config", config, "--device", "cuda:99")  # length needs none
-    done = medal("benchmark", "--config", config, "--judge", "boxed", "--device", "cuda:99")
+    done = medal(
+        "benchmark", "--config", config, "--judge", "boxed", "--device", "cuda:99"
+    )
     assert done.code == 2 and "no device 'cuda:99' here" in done.err
     if find_spec("ray") is None:
         for words in (["--workers", 2], ["workers=2"]):
@@ -88,8 +94,18 @@ def test_retry_failed(config: Path, tmp_path: Path) -> None:
 @row("benchmark", "--no-cache")
 def test_no_cache(config: Path, serve: Serve, tmp_path: Path) -> None:
     server = serve()
-    words = ["benchmark", "--config", config, "--judge", "m=dstc12_baseline", "min_coverage=0"]
-    words += ["llm={model: openai:tester, base_url: " + server.url + "}", "sets.0.limit=3"]
+    words = [
+        "benchmark",
+        "--config",
+        config,
+        "--judge",
+        "m=dstc12_baseline",
+        "min_coverage=0",
+    ]
+    words += [
+        "llm={model: openai:tester, base_url: " + server.url + "}",
+        "sets.0.limit=3",
+    ]
 
     def requests(out: str, *options: str) -> int:
         before = len(server.told("requests"))

@@ -44,16 +44,25 @@ def test_the_judge(files: Files, tmp_path: Path) -> None:
     assert "judge:boxed|" in done.out and "dtype:bf16" in done.out
     done = medal("compare", *chats, "--device", "cuda:99")
     assert done.code == 2 and "no device 'cuda:99' here" in done.err
-    for option, value in (("--judge", "length"), ("--device", "cpu"), ("--dtype", "bf16")):
+    for option, value in (
+        ("--judge", "length"),
+        ("--device", "cpu"),
+        ("--dtype", "bf16"),
+    ):
         done = medal("compare", files.scores, files.scores2, option, value)
-        assert done.code == 2 and f"{option} is for chats, and all files hold scores" in done.err
+        assert (
+            done.code == 2
+            and f"{option} is for chats, and all files hold scores" in done.err
+        )
 
 
 @row("compare", "--human")
 def test_human(files: Files) -> None:
     scores = [f"a={files.scores}", f"b={files.scores2}"]
     assert "by the judge alone" in overall(*scores)
-    corrected = overall(*scores, "--human", f"a={files.chats}", "--human", f"b={files.others}")
+    corrected = overall(
+        *scores, "--human", f"a={files.chats}", "--human", f"b={files.others}"
+    )
     assert "by the judge alone" not in corrected
 
 
@@ -74,7 +83,9 @@ def test_context_and_cluster(files: Files) -> None:
     assert "unpaired, 24 and 24" in alone
     assert f"paired, {COUNT // 3} contexts" in overall(*scores, "--context", "user")
     clustered = overall(*scores, "--cluster", "user")
-    first, second = (re.search(r" a +3.44 \[(.*?)\]", text) for text in (alone, clustered))
+    first, second = (
+        re.search(r" a +3.44 \[(.*?)\]", text) for text in (alone, clustered)
+    )
     assert first and second and first[1] != second[1]
 
 
@@ -82,8 +93,14 @@ def test_context_and_cluster(files: Files) -> None:
 def test_rubric(tmp_path: Path) -> None:
     """A rubric says which end is good."""
     for name, low in (("a", 2), ("b", 5)):
-        lines = [{"id": f"d{n}", "turn": None, "judge": "judge:t|revision:1"} for n in range(20)]
-        scores = [{**line, "scores": {"tone": low + (n * low) % 4}} for n, line in enumerate(lines)]
+        lines = [
+            {"id": f"d{n}", "turn": None, "judge": "judge:t|revision:1"}
+            for n in range(20)
+        ]
+        scores = [
+            {**line, "scores": {"tone": low + (n * low) % 4}}
+            for n, line in enumerate(lines)
+        ]
         write(tmp_path / f"{name}.jsonl", scores)
     rubric = tmp_path / "rubric.yaml"
     for good, better in (("low", "a is better than b"), ("high", "b is better than a")):
@@ -95,7 +112,13 @@ def test_rubric(tmp_path: Path) -> None:
 
 @row("compare", "--fail-if-worse", "--fail-undecided", "--junit", "--min-coverage")
 def test_gates(files: Files, tmp_path: Path) -> None:
-    words = ["compare", f"a={files.scores}", f"b={files.scores2}", "--dimension", "overall"]
+    words = [
+        "compare",
+        f"a={files.scores}",
+        f"b={files.scores2}",
+        "--dimension",
+        "overall",
+    ]
     words += ["--junit", tmp_path / "gates.xml", "--fail-if-worse"]
 
     def failures() -> int:
@@ -106,7 +129,11 @@ def test_gates(files: Files, tmp_path: Path) -> None:
     assert medal(*words, 2.14).code == 0  # undecided: inside of the interval
     assert medal(*words, 2.14, "--fail-undecided").code == 1
     first, *others = read(files.scores2)
-    failed_row = {**first, "scores": dict.fromkeys(first["scores"]), "failure": "no answer"}
+    failed_row = {
+        **first,
+        "scores": dict.fromkeys(first["scores"]),
+        "failure": "no answer",
+    }
     words[2] = f"b={write(tmp_path / 'b.jsonl', [failed_row, *others])}"
     assert medal(*words, 3, "--min-coverage", 0.99).code == 3
     assert medal(*words, 3, "--min-coverage", 0.9).code == 0

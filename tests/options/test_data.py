@@ -33,7 +33,10 @@ def turns(path: Path) -> set[int]:
 @row("data show", "--n")
 def test_show(files: Files) -> None:
     for count in (0, 3):
-        assert works("data", "show", files.chats, "--n", count).out.count("What about") == count
+        assert (
+            works("data", "show", files.chats, "--n", count).out.count("What about")
+            == count
+        )
 
 
 @row("data write", "--out", "--n", "--min-turns", "--max-turns")
@@ -47,7 +50,15 @@ def test_write(long_chats: Path, tmp_path: Path) -> None:
     assert turns(out) == {4}
 
 
-@row("data plant", "--out", "--issues", "--strength", "--per-issue", "--min-turns", "--max-turns")
+@row(
+    "data plant",
+    "--out",
+    "--issues",
+    "--strength",
+    "--per-issue",
+    "--min-turns",
+    "--max-turns",
+)
 def test_plant(long_chats: Path, tmp_path: Path) -> None:
     out = tmp_path / "planted.jsonl"
 
@@ -68,7 +79,12 @@ def test_plant(long_chats: Path, tmp_path: Path) -> None:
 @row("data plant", "--split", "--seed")
 def test_plant_other_sentences(long_chats: Path, tmp_path: Path) -> None:
     texts = []
-    for name, options in (("a", []), ("b", ["--split", "test"]), ("c", ["--seed", 7]), ("d", [])):
+    for name, options in (
+        ("a", []),
+        ("b", ["--split", "test"]),
+        ("c", ["--seed", 7]),
+        ("d", []),
+    ):
         out = tmp_path / f"{name}.jsonl"
         works("data", "plant", long_chats, "--out", out, "--issues", "unsafe", *options)
         texts.append(out.read_text())
@@ -79,7 +95,9 @@ def test_plant_other_sentences(long_chats: Path, tmp_path: Path) -> None:
 
 @row("data stats", "--out", "--no-lemmas")
 def test_stats(files: Files, tmp_path: Path) -> None:
-    done = works("data", "stats", files.chats, "--no-lemmas", "--out", tmp_path / "words")
+    done = works(
+        "data", "stats", files.chats, "--no-lemmas", "--out", tmp_path / "words"
+    )
     page = (tmp_path / "words" / "stats.html").read_text()
     assert "words" in page and "MTLD" in done.out
     works("data", "stats", files.chats, "--out", tmp_path / "lemmas")
@@ -98,13 +116,25 @@ def test_seeds(tmp_path: Path) -> None:
     assert [record["lang"] for record in plain].count("de") == 4 and len(plain) == 8
     assert seeds("--lang", "en", "--lang", "de") == plain
     assert seeds("--lang", "en", "--lang", "de", "--seed", 1) != plain
-    personas = write(tmp_path / "p.jsonl", [{"persona": f"A baker of town {n}"} for n in range(9)])
+    personas = write(
+        tmp_path / "p.jsonl", [{"persona": f"A baker of town {n}"} for n in range(9)]
+    )
     found = seeds("--lang", "en", "--personas", personas)
     assert all("baker" in str(record) for record in found)
-    heads = [{"head": f"PersonX visits town {n}", "relation": "xWant", "tail": "to rest",
-              "rec_0.5": n % 2 == 0, "mine": True} for n in range(40)]  # fmt: skip
+    heads = [
+        {
+            "head": f"PersonX visits town {n}",
+            "relation": "xWant",
+            "tail": "to rest",
+            "rec_0.5": n % 2 == 0,
+            "mine": True,
+        }
+        for n in range(40)
+    ]
     scenes = write(tmp_path / "atomic.jsonl", heads)
-    some = {str(record["scene"]) for record in seeds("--lang", "en", "--scenes", scenes)}
+    some = {
+        str(record["scene"]) for record in seeds("--lang", "en", "--scenes", scenes)
+    }
     assert all("town" in scene for scene in some)
     rejected = [head for head in heads if not head["rec_0.5"]]
     write(scenes, rejected)
@@ -154,9 +184,20 @@ def native(serve: Serve, files: Files) -> Native:
     return Native(serve(script=str(NATIVE)), files.prices)
 
 
-@row("data translate", "--to", "--out", "--overwrite", "--dry-run", "--max-cost", "--config")
+@row(
+    "data translate",
+    "--to",
+    "--out",
+    "--overwrite",
+    "--dry-run",
+    "--max-cost",
+    "--config",
+)
 def test_translate(native: Native, tmp_path: Path) -> None:
-    chats, out = write(tmp_path / "chats.jsonl", RECORDS[:2]), tmp_path / "translated.jsonl"
+    chats, out = (
+        write(tmp_path / "chats.jsonl", RECORDS[:2]),
+        tmp_path / "translated.jsonl",
+    )
     words = ["translate", chats, "--to", "de", "--to", "zh", "--out", out]
     unchecked = "check_language=false"
     assert native.requests(*words, unchecked, "--dry-run") == 0 and not out.exists()
@@ -167,18 +208,27 @@ def test_translate(native: Native, tmp_path: Path) -> None:
     assert Counter(record["lang"] for record in read(out)) == {"de": 2, "zh": 2}
     assert native.requests(*words, unchecked) == 0  # resumed
     config = tmp_path / "translate.yaml"
-    config.write_text(yaml.safe_dump({**shipped("native/translate"), "check_language": False}))
+    config.write_text(
+        yaml.safe_dump({**shipped("native/translate"), "check_language": False})
+    )
     assert native.requests(*words, "--config", config, "--overwrite") == 4
 
 
-@row("data compare-native", "--out", "--overwrite", "--dry-run", "--max-cost", "--config")
+@row(
+    "data compare-native", "--out", "--overwrite", "--dry-run", "--max-cost", "--config"
+)
 def test_compare_native(native: Native, tmp_path: Path) -> None:
     ours = [{**record, "lang": "de", "group": record["id"]} for record in RECORDS[:2]]
     theirs = [{**record, "id": f"{record['id']}-translated"} for record in ours]
-    files = [write(tmp_path / "native.jsonl", ours), write(tmp_path / "translated.jsonl", theirs)]
+    files = [
+        write(tmp_path / "native.jsonl", ours),
+        write(tmp_path / "translated.jsonl", theirs),
+    ]
     out = tmp_path / "out"
     words = ["compare-native", *files, "--out", out]
-    assert native.requests(*words, "--dry-run") == 0 and not (out / "report.html").exists()
+    assert (
+        native.requests(*words, "--dry-run") == 0 and not (out / "report.html").exists()
+    )
     done = native.run(*words, "--max-cost", "0.000001")
     assert done.code == 4, done
     asked = native.requests(*words)
@@ -186,7 +236,9 @@ def test_compare_native(native: Native, tmp_path: Path) -> None:
     assert native.requests(*words) == 0  # resumed
     config = tmp_path / "compare.yaml"
     criteria = {"warmth": "Which conversation is warmer?"}
-    config.write_text(yaml.safe_dump({**shipped("native/compare"), "criteria": criteria}))
+    config.write_text(
+        yaml.safe_dump({**shipped("native/compare"), "criteria": criteria})
+    )
     changed = [*words, "--config", config, "--overwrite"]
     assert 0 < native.requests(*changed) < asked
     assert "warmth" in (out / "report.html").read_text()
@@ -242,7 +294,10 @@ def test_curate_filters(files: Files, tmp_path: Path) -> None:
     )
     plain = (out / "curation.json").read_text()
     selected("--rubric", rubric)
-    assert "repetitive" in plain and "repetitive" not in (out / "curation.json").read_text()
+    assert (
+        "repetitive" in plain
+        and "repetitive" not in (out / "curation.json").read_text()
+    )
 
 
 @row("configs copy", "--out")
@@ -257,5 +312,7 @@ def test_options_before_the_command(tmp_path: Path) -> None:
     assert works("--version").out.startswith("medal-judges ")
     wrong = ["score", tmp_path / "nowhere.jsonl", "--judge", "length"]
     assert "no such file" in medal(*wrong).err
-    with pytest.raises(Exception, match="no such file"):  # a traceback, for main's caller
+    with pytest.raises(
+        Exception, match="no such file"
+    ):  # a traceback, for main's caller
         medal("--debug", *wrong)

@@ -26,7 +26,12 @@ def config(server: Any, files: Files, tmp_path: Path) -> Path:
     """Four dialogues of two messages with each of two chatbots."""
 
     def agent(name: str) -> dict[str, Any]:
-        llm = {"backend": "openai", "base_url": server.url, "cache": False, "model": name}
+        llm = {
+            "backend": "openai",
+            "base_url": server.url,
+            "cache": False,
+            "model": name,
+        }
         return {"name": name, "llm": {**llm, "prices": str(prices)}}
 
     prices = tmp_path / "prices.yaml"
@@ -48,7 +53,15 @@ def config(server: Any, files: Files, tmp_path: Path) -> Path:
     return path
 
 
-@row("generate", "--config", "--out", "--chatbots", "--overwrite", "--dry-run", "--max-cost")
+@row(
+    "generate",
+    "--config",
+    "--out",
+    "--chatbots",
+    "--overwrite",
+    "--dry-run",
+    "--max-cost",
+)
 def test_generate(config: Path, server: Any, tmp_path: Path) -> None:
     def generate(*options: object) -> tuple[Done, int]:
         before = len(server.told("requests"))
@@ -56,7 +69,9 @@ def test_generate(config: Path, server: Any, tmp_path: Path) -> None:
         return done, len(server.told("requests")) - before
 
     def speakers(folder: Path) -> Counter[str]:
-        return Counter(line["models"]["assistant"] for line in read(folder / "dialogues.jsonl"))
+        return Counter(
+            line["models"]["assistant"] for line in read(folder / "dialogues.jsonl")
+        )
 
     done, requests = generate("--dry-run")
     assert "4 first messages, 8 dialogues" in done.out and requests == 0

@@ -34,7 +34,11 @@ class Labels:
 
     def __init__(self, server: Any, folder: Path, prices: Path) -> None:
         self.server, self.out = server, folder / "out"
-        self.llm = [f"llm.base_url={server.url}", f"llm.prices={prices}", "llm.model=tester"]
+        self.llm = [
+            f"llm.base_url={server.url}",
+            f"llm.prices={prices}",
+            "llm.model=tester",
+        ]
 
     def run(self, file: Path, *options: object, out: Path | None = None) -> Done:
         return medal("label", file, *self.llm, "--out", out or self.out, *options)
@@ -72,17 +76,31 @@ def test_users_are_checked_or_not(labels: Labels, chats: Path) -> None:
 
 @row("label", "--judge", "--user-judge", "--replace-labels")
 def test_the_judges(files: Files, chats: Path, labels: Labels, tmp_path: Path) -> None:
-    words = ["label", files.chats, "--judge", "length", "--no-user-check", "--out", labels.out]
+    words = [
+        "label",
+        files.chats,
+        "--judge",
+        "length",
+        "--no-user-check",
+        "--out",
+        labels.out,
+    ]
     done = medal(*words)
     assert done.code == 2 and "--replace-labels" in done.err
     works(*words, "--replace-labels")
-    assert read(labels.out / "labelled.jsonl")[0]["labels_by"].startswith("judge:length|")
+    assert read(labels.out / "labelled.jsonl")[0]["labels_by"].startswith(
+        "judge:length|"
+    )
     users = tmp_path / "users.yaml"
-    users.write_text(config_text("judges/malformed").replace("name: malformed", "name: my_check"))
+    users.write_text(
+        config_text("judges/malformed").replace("name: malformed", "name: my_check")
+    )
     labels.out = tmp_path / "mine"
     llm_of_users = [f"user.{word}" for word in labels.llm]
     labels.requests(chats, "--user-judge", users, *llm_of_users)
-    assert read(labels.out / "user_judgements.jsonl")[0]["judge"].startswith("judge:my_check|")
+    assert read(labels.out / "user_judgements.jsonl")[0]["judge"].startswith(
+        "judge:my_check|"
+    )
 
 
 @row("label", "--repeats", "--overwrite", "--no-cache")
@@ -103,11 +121,15 @@ def test_min_coverage_and_retry_failed(labels: Labels, tmp_path: Path) -> None:
     rows = [spoken("a", "overall=x"), spoken("b", "overall=3")]
     chats = write(tmp_path / "chats.jsonl", rows)
     assert labels.run(chats).code == 3
-    assert labels.requests(chats, "--min-coverage", 0) == 0  # resumed, and nothing asked again
+    assert (
+        labels.requests(chats, "--min-coverage", 0) == 0
+    )  # resumed, and nothing asked again
     judgements = labels.out / "judgements.jsonl"
     failed = read(judgements)
     assert failed[0]["scores"]["overall"] is None
-    assert labels.requests(chats, "--min-coverage", 0, "--retry-failed", "--no-cache") > 0
+    assert (
+        labels.requests(chats, "--min-coverage", 0, "--retry-failed", "--no-cache") > 0
+    )
 
 
 @row("label", "--dry-run", "--max-cost")
@@ -121,7 +143,14 @@ def test_dry_run_and_max_cost(labels: Labels, chats: Path) -> None:
 
 @row("label", "--device")
 def test_device(files: Files, tmp_path: Path) -> None:
-    words = ["label", files.chats, "--replace-labels", "--no-user-check", "--out", tmp_path / "o"]
+    words = [
+        "label",
+        files.chats,
+        "--replace-labels",
+        "--no-user-check",
+        "--out",
+        tmp_path / "o",
+    ]
     done = medal(*words, "--judge", "boxed", "--device", "cuda:99")
     assert done.code == 2 and "no device 'cuda:99' here" in done.err
     done = medal(*words, "--judge", "length", "--device", "cpu")

@@ -34,15 +34,28 @@ def with_hub(hub: Hub, home: Path, *words: object) -> CompletedProcess[str]:
 
 @row("push", "--public", "--revision", "--message", "--results", "--no-trial")
 @row("doctor", "--revision")
-def test_a_judge_on_the_hub(hub: Hub, folder: Path, files: Files, tmp_path: Path) -> None:
+def test_a_judge_on_the_hub(
+    hub: Hub, folder: Path, files: Files, tmp_path: Path
+) -> None:
     settings = {
         "output_dir": str(tmp_path / "benchmark"),
         "judges": [{"name": "mine", "path": str(folder)}],
-        "sets": [{"name": "two dozen", "source": str(files.chats), "dimensions": ["overall"]}],
+        "sets": [
+            {"name": "two dozen", "source": str(files.chats), "dimensions": ["overall"]}
+        ],
     }
     (tmp_path / "benchmark.yaml").write_text(yaml.safe_dump(settings))
     works("benchmark", "--config", tmp_path / "benchmark.yaml")
-    words = ["push", folder, ID, "--public", "--revision", "v1.0", "--message", "the first"]
+    words = [
+        "push",
+        folder,
+        ID,
+        "--public",
+        "--revision",
+        "v1.0",
+        "--message",
+        "the first",
+    ]
     words += ["--results", tmp_path / "benchmark" / "results.json", "--no-trial"]
     with_hub(hub, tmp_path / "home", *words)
     repo = hub.repos[ID]

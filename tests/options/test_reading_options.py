@@ -14,7 +14,9 @@ import pytest
 from .files import RECORDS, Files, read, write
 from .table import Done, medal, options_of_the_application, row
 
-Found = tuple[int, object]  # of a command: its exit code, and what it read, or its error
+Found = tuple[
+    int, object
+]  # of a command: its exit code, and what it read, or its error
 
 
 # -- what a command reads --------------------------------------------------------------------------
@@ -36,12 +38,16 @@ def fields_in(name: str, *fields: str) -> Callable[[Done, Path], object]:
 
 def questions(done: Done, out: Path) -> object:
     """The user's questions on the page of a report."""
-    return sorted(set(re.findall(r"What about \w+ \d+", (out / "report.html").read_text())))
+    return sorted(
+        set(re.findall(r"What about \w+ \d+", (out / "report.html").read_text()))
+    )
 
 
 def judged_texts(done: Done, out: Path) -> object:
     """The scores of a trial, which depend on the texts."""
-    judgements = [record for path in out.glob("judgements/**/*.jsonl") for record in read(path)]
+    judgements = [
+        record for path in out.glob("judgements/**/*.jsonl") for record in read(path)
+    ]
     assert judgements
     return sorted(str(record["scores"]) for record in judgements)
 
@@ -69,7 +75,10 @@ READERS = {
         fields_in("s.jsonl", "id", "scores"),
     ),
     "report": Reader(
-        "report SCORES --chats FILE --out OUT", questions, "report SCORES --human FILE", printed
+        "report SCORES --chats FILE --out OUT",
+        questions,
+        "report SCORES --human FILE",
+        printed,
     ),
     "compare": Reader(
         "compare a=FILE b=OTHERS --judge length",
@@ -83,7 +92,9 @@ READERS = {
     ),
     "agreement": Reader("agreement FILE"),
     "data translate": Reader("data translate FILE --to de --dry-run"),
-    "data compare-native": Reader("data compare-native FILE TRANSLATED --dry-run --out OUT"),
+    "data compare-native": Reader(
+        "data compare-native FILE TRANSLATED --dry-run --out OUT"
+    ),
     "data show": Reader("data show FILE"),
     "data audit": Reader("data audit FILE"),
     "data plant": Reader(
@@ -119,7 +130,12 @@ def _rest(record: Mapping[str, Any]) -> dict[str, Any]:
 def with_misleading_messages(record: Mapping[str, Any]) -> dict[str, Any]:
     prompt, response = _texts(record)
     misleading = [{"role": "note", "content": "see below"}]
-    return {**_rest(record), "messages": misleading, "prompt": prompt, "response": response}
+    return {
+        **_rest(record),
+        "messages": misleading,
+        "prompt": prompt,
+        "response": response,
+    }
 
 
 def with_german_columns(record: Mapping[str, Any]) -> dict[str, Any]:
@@ -129,12 +145,17 @@ def with_german_columns(record: Mapping[str, Any]) -> dict[str, Any]:
 
 def with_german_roles(record: Mapping[str, Any]) -> dict[str, Any]:
     question, answer = _texts(record)
-    messages = [{"role": "Kunde", "content": question}, {"role": "Bot", "content": answer}]
+    messages = [
+        {"role": "Kunde", "content": question},
+        {"role": "Bot", "content": answer},
+    ]
     return {**_rest(record), "messages": messages}
 
 
 def with_a_column_of_ratings(record: Mapping[str, Any]) -> dict[str, Any]:
-    fields = {key: value for key, value in record.items() if key not in ("labels", "scales")}
+    fields = {
+        key: value for key, value in record.items() if key not in ("labels", "scales")
+    }
     messages = fields.pop("dialogue")
     return {**fields, "messages": messages, "stars": record["labels"]["overall"][0]}
 
@@ -146,7 +167,10 @@ def with_one_rating(record: Mapping[str, Any]) -> dict[str, Any]:
 
 FORMS: dict[str, tuple[Callable[[Mapping[str, Any]], dict[str, Any]], list[str]]] = {
     "--format": (with_misleading_messages, ["--format", "prompts"]),
-    "--column": (with_german_columns, ["--column", "prompt=frage", "--column", "response=antwort"]),
+    "--column": (
+        with_german_columns,
+        ["--column", "prompt=frage", "--column", "response=antwort"],
+    ),
     "--columns": (with_german_columns, ["--columns", "COLUMNS"]),
     "--role": (with_german_roles, ["--role", "Kunde=user", "--role", "Bot=assistant"]),
 }
@@ -165,7 +189,9 @@ class Runs:
     def __init__(self, files: Files, folder: Path) -> None:
         self.files, self.folder, self.count = files, folder, 0
 
-    def plain(self, words: str, found: Callable[[Done, Path], object], lines: list[Any]) -> Found:
+    def plain(
+        self, words: str, found: Callable[[Done, Path], object], lines: list[Any]
+    ) -> Found:
         """``run`` of sound records in the line format, once for all tests."""
         key = words, found
         if key not in self._plain:
@@ -186,10 +212,14 @@ class Runs:
         lines = list(lines)
         # The same names in each run: some commands print them.
         places = {"OUT": out, "FILE": write(self.folder / "chats.jsonl", lines)}
-        places["TRANSLATED"] = write(self.folder / "translated.jsonl", map(_translated, lines))
+        places["TRANSLATED"] = write(
+            self.folder / "translated.jsonl", map(_translated, lines)
+        )
         places["COLUMNS"] = self.folder / "columns.yaml"
         places["COLUMNS"].write_text(COLUMNS)
-        places["OTHERS"] = write(self.folder / "others.jsonl", lines[::-1][: len(lines) // 2])
+        places["OTHERS"] = write(
+            self.folder / "others.jsonl", lines[::-1][: len(lines) // 2]
+        )
         places |= {"SCORES": self.files.scores, "SCORES2": self.files.scores2}
         typed = [_placed(word, places) for word in (*words.split(), *options)]
         done = medal(*typed)
@@ -203,7 +233,9 @@ def _placed(word: str, places: Mapping[str, Path]) -> str:
 
 
 def _translated(line: Any) -> Any:
-    return {**line, "id": f"{line['id']}-translated"} if isinstance(line, dict) else line
+    return (
+        {**line, "id": f"{line['id']}-translated"} if isinstance(line, dict) else line
+    )
 
 
 @pytest.fixture
@@ -214,11 +246,15 @@ def runs(files: Files, tmp_path: Path) -> Runs:
 def cases(*options: str) -> list[Any]:
     pairs = [(command, option) for command in READERS for option in options]
     application = options_of_the_application()
-    return [pytest.param(*pair, marks=row(*pair)) for pair in pairs if pair in application]
+    return [
+        pytest.param(*pair, marks=row(*pair)) for pair in pairs if pair in application
+    ]
 
 
 @pytest.mark.parametrize(("command", "option"), cases(*FORMS))
-def test_an_option_reads_a_file_in_another_form(command: str, option: str, runs: Runs) -> None:
+def test_an_option_reads_a_file_in_another_form(
+    command: str, option: str, runs: Runs
+) -> None:
     reader = READERS[command]
     form, options = FORMS[option]
     records = [{**record, "group": record["id"]} for record in RECORDS[: reader.count]]
@@ -241,7 +277,9 @@ def test_a_column_holds_ratings(command: str, option: str, runs: Runs) -> None:
 
 
 @pytest.mark.parametrize(("command", "option"), cases("--strict"))
-def test_strict_stops_at_the_first_bad_row(command: str, option: str, runs: Runs) -> None:
+def test_strict_stops_at_the_first_bad_row(
+    command: str, option: str, runs: Runs
+) -> None:
     reader = READERS[command]
     records = [{**record, "group": record["id"]} for record in RECORDS[: reader.count]]
     plain = runs.plain(reader.words, reader.found, records)

@@ -39,37 +39,59 @@ def test_the_page(files: Files, tmp_path: Path) -> None:
     assert "Chats of Sunday" in page(tmp_path / "all")
     works(*words, "--out", tmp_path / "three", "--conversations", 3)
     shown = [
-        len(set(re.findall(r"What about \w+ \d+", page(tmp_path / n)))) for n in ("all", "three")
+        len(set(re.findall(r"What about \w+ \d+", page(tmp_path / n))))
+        for n in ("all", "three")
     ]
     assert shown == [COUNT, 3]
 
 
 @row("report", "--by", "--over")
 def test_groups(files: Files, tmp_path: Path) -> None:
-    words = ["report", files.scores, "--by", "user", "--over", "day:week", "--out", tmp_path]
+    words = [
+        "report",
+        files.scores,
+        "--by",
+        "user",
+        "--over",
+        "day:week",
+        "--out",
+        tmp_path,
+    ]
     assert "By user" in works(*words).out
     groups = {line[1] for line in table(tmp_path, "groups") if line[0] == "user"}
     assert groups == {f"u{number}" for number in range(COUNT // 3)}
     weeks = {line[0] for line in table(tmp_path, "time")}
-    assert weeks == {"2026-10-26", "2026-11-02", "2026-11-09", "2026-11-16", "2026-11-23"}
+    assert weeks == {
+        "2026-10-26",
+        "2026-11-02",
+        "2026-11-09",
+        "2026-11-16",
+        "2026-11-23",
+    }
 
 
 @row("report", "--cluster")
 def test_cluster(files: Files) -> None:
     alone = interval(works("report", files.scores).out, "overall")
-    clustered = interval(works("report", files.scores, "--cluster", "user").out, "overall")
+    clustered = interval(
+        works("report", files.scores, "--cluster", "user").out, "overall"
+    )
     assert alone.split()[0] == clustered.split()[0] and alone != clustered
 
 
 @row("report", "--human", "--label")
 def test_human(files: Files, tmp_path: Path) -> None:
-    labelled = [{**record, "stars": 5 - number % 2} for number, record in enumerate(RECORDS)]
+    labelled = [
+        {**record, "stars": 5 - number % 2} for number, record in enumerate(RECORDS)
+    ]
     for record in labelled:
         del record["labels"], record["scales"]
     human = write(tmp_path / "human.jsonl", labelled)
     words = ["report", files.scores, "--human", human, "--label", "stars=overall:1..5"]
     assert interval(works(*words).out, "overall").startswith("4.50 ")
-    assert not interval(works("report", files.scores).out, "overall").startswith("4.50 ")
+    assert not interval(works("report", files.scores).out, "overall").startswith(
+        "4.50 "
+    )
 
 
 @row("report", "--dimension")
@@ -81,17 +103,29 @@ def test_dimension(files: Files) -> None:
 
 @row("report", "--rubric")
 def test_rubric(files: Files, tmp_path: Path) -> None:
-    lines = [{"id": f"d{n}", "turn": None, "judge": "judge:t|revision:1"} for n in range(COUNT)]
+    lines = [
+        {"id": f"d{n}", "turn": None, "judge": "judge:t|revision:1"}
+        for n in range(COUNT)
+    ]
     scores = [{**line, "scores": {"tone": 2 + n % 5}} for n, line in enumerate(lines)]
     rubric = tmp_path / "rubric.yaml"
-    rubric.write_text("dimensions: [{name: tone, kind: ordinal, low: 1, high: 9, good: low}]")
+    rubric.write_text(
+        "dimensions: [{name: tone, kind: ordinal, low: 1, high: 9, good: low}]"
+    )
     words = ["report", write(tmp_path / "tone.jsonl", scores)]
     assert "1 to 9, lower is better" in works(*words, "--rubric", rubric).out
     done = medal(*words, "--rubric", "nowhere")
     assert done.code == 2 and "nowhere" in done.err
 
 
-@row("report", "--fail-under", "--fail-over", "--fail-undecided", "--junit", "--min-coverage")
+@row(
+    "report",
+    "--fail-under",
+    "--fail-over",
+    "--fail-undecided",
+    "--junit",
+    "--min-coverage",
+)
 def test_gates(files: Files, tmp_path: Path) -> None:
     words = ["report", files.scores, "--junit", tmp_path / "gates.xml"]
 
@@ -99,7 +133,9 @@ def test_gates(files: Files, tmp_path: Path) -> None:
         done = medal(*words, *gates)
         suite = ElementTree.parse(tmp_path / "gates.xml")
         cases = list(suite.iter("testcase"))
-        failed = [case.attrib["name"] for case in cases if case.find("failure") is not None]
+        failed = [
+            case.attrib["name"] for case in cases if case.find("failure") is not None
+        ]
         return done.code, failed
 
     assert verdicts("--fail-under", "overall=2", "--fail-over", "unsafe=0.9") == (0, [])
@@ -107,9 +143,15 @@ def test_gates(files: Files, tmp_path: Path) -> None:
     assert code == 1 and failed == ["--fail-under overall=4.5", "--fail-over overall=2"]
     mean = interval(works("report", files.scores).out, "overall").split()[0]
     assert medal(*words, "--fail-under", f"overall={mean}").code == 0
-    assert medal(*words, "--fail-under", f"overall={mean}", "--fail-undecided").code == 1
+    assert (
+        medal(*words, "--fail-under", f"overall={mean}", "--fail-undecided").code == 1
+    )
     first, *others = read(files.scores)
-    failed_row = {**first, "scores": dict.fromkeys(first["scores"]), "failure": "no answer"}
+    failed_row = {
+        **first,
+        "scores": dict.fromkeys(first["scores"]),
+        "failure": "no answer",
+    }
     scores = write(tmp_path / "scores.jsonl", [failed_row, *others])
     gate = ["report", scores, "--fail-under", "overall=2", "--min-coverage"]
     assert (medal(*gate, 0.98).code, medal(*gate, 0.9).code) == (3, 0)

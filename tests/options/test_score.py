@@ -33,8 +33,12 @@ def score(files: Files, out: Path, *options: object) -> list[dict[str, Any]]:
 @row("score", "--judge", "--out")
 def test_judge_and_out(files: Files, tmp_path: Path) -> None:
     for name in ("length", "repetition"):
-        works("score", files.chats, "--judge", name, "--out", tmp_path / f"{name}.jsonl")
-    by_length, by_repetition = (read(tmp_path / f"{n}.jsonl") for n in ("length", "repetition"))
+        works(
+            "score", files.chats, "--judge", name, "--out", tmp_path / f"{name}.jsonl"
+        )
+    by_length, by_repetition = (
+        read(tmp_path / f"{n}.jsonl") for n in ("length", "repetition")
+    )
     assert by_length[0]["judge"].startswith("judge:length|")
     assert by_repetition[0]["judge"].startswith("judge:repetition|")
     assert by_length[0]["scores"] != pytest.approx(by_repetition[0]["scores"], abs=1e-3)
@@ -44,7 +48,15 @@ def test_judge_and_out(files: Files, tmp_path: Path) -> None:
 def test_device_and_dtype(files: Files, tmp_path: Path) -> None:
     chats = write(tmp_path / "chats.jsonl", RECORDS[:3])
     works("score", chats, "--device", "cpu", "--out", tmp_path / "fp32.jsonl")
-    works("score", chats, "--device=cpu", "--dtype", "bf16", "--out", tmp_path / "bf16.jsonl")
+    works(
+        "score",
+        chats,
+        "--device=cpu",
+        "--dtype",
+        "bf16",
+        "--out",
+        tmp_path / "bf16.jsonl",
+    )
     exact, rounded = scored(tmp_path / "fp32.jsonl"), scored(tmp_path / "bf16.jsonl")
     differences = [abs(exact[id]["overall"] - rounded[id]["overall"]) for id in exact]
     assert 1e-5 < max(differences) < 0.3
@@ -58,7 +70,9 @@ def test_device_and_dtype(files: Files, tmp_path: Path) -> None:
 def test_revision(files: Files) -> None:
     done = medal("score", files.chats, "--judge", "boxed", "--revision", "v9")
     assert done.code == 2
-    assert "boxed is on this machine; revision 'v9' is of a judge on the Hub" in done.err
+    assert (
+        "boxed is on this machine; revision 'v9' is of a judge on the Hub" in done.err
+    )
 
 
 @row("score", "--no-cache", "--repeats")
@@ -76,8 +90,13 @@ def test_no_cache_and_repeats(serve: Serve, files: Files, tmp_path: Path) -> Non
     assert requests("first.jsonl") == 2
     assert requests("cached.jsonl") == 0
     assert requests("asked.jsonl", "--no-cache") == 2
-    assert requests("three.jsonl", "--repeats", 3) == 2 * 2  # the first answers are cached
-    assert read(tmp_path / "three.jsonl")[0]["judge"] != read(tmp_path / "first.jsonl")[0]["judge"]
+    assert (
+        requests("three.jsonl", "--repeats", 3) == 2 * 2
+    )  # the first answers are cached
+    assert (
+        read(tmp_path / "three.jsonl")[0]["judge"]
+        != read(tmp_path / "first.jsonl")[0]["judge"]
+    )
 
 
 @row("score", "--max-cost", "--dry-run")
@@ -86,10 +105,14 @@ def test_max_cost_and_dry_run(serve: Serve, files: Files, tmp_path: Path) -> Non
     words = ["score", files.chats, "--judge", "dstc12_baseline", "llm=openai:tester"]
     words += [f"llm.base_url={server.url}", f"llm.prices={files.prices}"]
     done = works(*words, "--dry-run")
-    assert f"{COUNT} dialogues: {COUNT} requests" in done.out and "at most $" in done.out
+    assert (
+        f"{COUNT} dialogues: {COUNT} requests" in done.out and "at most $" in done.out
+    )
     done = medal(*words, "--max-cost", "0.000001", "--out", tmp_path / "s.jsonl")
     assert done.code == 4 and "before the limit of $1e-06: $0.0000 spent" in done.err
-    assert not [r for r in server.told("requests") if r["path"].endswith("/completions")]
+    assert not [
+        r for r in server.told("requests") if r["path"].endswith("/completions")
+    ]
     done = medal("score", files.chats, "--judge", "length", "--max-cost", "1")
     assert done.code == 2 and "uses no language model" in done.err
 
@@ -108,7 +131,9 @@ def test_dimension_level_and_keep(files: Files, tmp_path: Path) -> None:
 
 
 @row("score", "--token-budget")
-def test_token_budget(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_budget(
+    files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sizes: list[int] = []
     batches = judges.budget_batches
 
@@ -123,7 +148,9 @@ def test_token_budget(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sizes.clear()
     score(files, tmp_path / "many.jsonl", "--token-budget", 1)
     assert sizes == [1] * COUNT
-    assert alike(scored(tmp_path / "one.jsonl"), scored(tmp_path / "many.jsonl"), tolerance=4e-5)
+    assert alike(
+        scored(tmp_path / "one.jsonl"), scored(tmp_path / "many.jsonl"), tolerance=4e-5
+    )
 
 
 @row("score", "--overwrite")
@@ -143,7 +170,10 @@ def test_retry_failed_and_min_coverage(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "s.jsonl"
     first, *others = score(files, out)
     scores = first["scores"]
-    write(out, [{**first, "scores": dict.fromkeys(scores), "failure": "no answer"}, *others])
+    write(
+        out,
+        [{**first, "scores": dict.fromkeys(scores), "failure": "no answer"}, *others],
+    )
     words = ["score", files.chats, "--judge", "length", "--out", out]
     assert medal(*words, "--min-coverage", 1).code == 3
     assert works(*words, "--min-coverage", 0.9).code == 0
@@ -181,15 +211,24 @@ def test_detect_language(files: Files, tmp_path: Path) -> None:
     spoken = {
         "id": "a",
         "dialogue": [
-            {"role": "user", "content": "Hola, ¿me puedes ayudar con mi pedido, por favor?"},
-            {"role": "assistant", "content": "Claro que sí, dime el número de tu pedido."},
+            {
+                "role": "user",
+                "content": "Hola, ¿me puedes ayudar con mi pedido, por favor?",
+            },
+            {
+                "role": "assistant",
+                "content": "Claro que sí, dime el número de tu pedido.",
+            },
         ],
     }
     chats = write(tmp_path / "chats.jsonl", [spoken])
     words = ["score", chats, "--judge", "length", "--keep", "lang", "--out"]
     works(*words, tmp_path / "yes.jsonl", "--detect-language")
     works(*words, tmp_path / "no.jsonl", "--no-detect-language")
-    (detected,), (not_detected,) = read(tmp_path / "yes.jsonl"), read(tmp_path / "no.jsonl")
+    (detected,), (not_detected,) = (
+        read(tmp_path / "yes.jsonl"),
+        read(tmp_path / "no.jsonl"),
+    )
     assert detected["detected_language"] == "es"
     assert "detected_language" not in not_detected
 
@@ -208,7 +247,10 @@ def test_workers_and_ray(files: Files, tmp_path: Path) -> None:
     if find_spec("ray") is None:
         for option, value in (("--workers", 2), ("--ray", "auto")):
             done = medal(*words, option, value)
-            assert done.code == 2 and f"medal score {option} needs the package 'ray'" in done.err
+            assert (
+                done.code == 2
+                and f"medal score {option} needs the package 'ray'" in done.err
+            )
 
 
 @row("score", "--quiet")

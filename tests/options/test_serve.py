@@ -92,12 +92,28 @@ def free_port() -> int:
 
 @row(
     "serve",
-    *("--host", "--port", "--max-body", "--max-dialogues", "--max-turns", "--unknown-language"),
+    *(
+        "--host",
+        "--port",
+        "--max-body",
+        "--max-dialogues",
+        "--max-turns",
+        "--unknown-language",
+    ),
     "--token-budget",
 )
 def test_address_and_limits(served: Callable[..., Served], english_judge: Path) -> None:
     port = free_port()
-    limits = ["--max-body", 1, "--max-dialogues", 3, "--max-turns", 2, "--token-budget", 1]
+    limits = [
+        "--max-body",
+        1,
+        "--max-dialogues",
+        3,
+        "--max-turns",
+        2,
+        "--token-budget",
+        1,
+    ]
     words = [english_judge, "--host", "localhost", "--port", port, *limits]
     server = served(*words, "--unknown-language", "refuse")
     assert re.fullmatch(rf"http://(localhost|127.0.0.1|\[::1\]):{port}", server.address)
@@ -114,7 +130,15 @@ def test_address_and_limits(served: Callable[..., Served], english_judge: Path) 
     assert done.code == 2 and "MEDAL_JUDGES_TOKEN" in done.err
 
 
-@row("serve", "--no-cache", "--repeats", "--timeout", "--max-waiting", "--drain", "--max-cost")
+@row(
+    "serve",
+    "--no-cache",
+    "--repeats",
+    "--timeout",
+    "--max-waiting",
+    "--drain",
+    "--max-cost",
+)
 def test_a_judge_that_asks_a_server(
     served: Callable[..., Served], serve: Serve, files: Files
 ) -> None:
@@ -126,7 +150,9 @@ def test_a_judge_that_asks_a_server(
         assert server.score(chat()).status_code == 200
         assert len(model.told("requests")) == total
     with ThreadPoolExecutor(6) as pool:
-        answers = list(pool.map(lambda n: server.score(chat(n), chat(n + 6)).status_code, range(6)))
+        answers = list(
+            pool.map(lambda n: server.score(chat(n), chat(n + 6)).status_code, range(6))
+        )
     assert 429 in answers and 200 in answers
     slow = serve(delay=3.0)
     words[2] = f"llm.base_url={slow.url}"
@@ -136,7 +162,9 @@ def test_a_judge_that_asks_a_server(
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(hasty.score, chat(1))
         # Not any request: the first chat is asked about again after its timeout.
-        while question["content"] not in str(slow.told("requests")) and not answer.done():
+        while (
+            question["content"] not in str(slow.told("requests")) and not answer.done()
+        ):
             time.sleep(0.01)
         hasty.process.send_signal(signal.SIGTERM)
         assert answer.result().status_code == 503

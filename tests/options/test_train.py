@@ -15,12 +15,18 @@ from .table import medal, row, works
 @pytest.fixture
 def config(files: Files, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A judge by the length of answers, fitted at once."""
-    monkeypatch.setattr("medal_judges.training.run.check_in_fresh_process", lambda *given: None)
+    monkeypatch.setattr(
+        "medal_judges.training.run.check_in_fresh_process", lambda *given: None
+    )
     settings = {
         "name": "words",
         "output_dir": str(tmp_path / "default"),
         "rubric": "medal",
-        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
+        "model": {
+            "family": "linear",
+            "vectors": False,
+            "features": ["assistant.log_words"],
+        },
         "train": [{"source": str(files.chats)}],
         "validation": [{"source": str(files.others)}],
     }
@@ -52,7 +58,9 @@ def test_config_and_out(config: Path, tmp_path: Path) -> None:
 
 
 @row("train", "--resume", "--overwrite")
-def test_resume_and_overwrite(config: Path, config_of_steps: Path, tmp_path: Path) -> None:
+def test_resume_and_overwrite(
+    config: Path, config_of_steps: Path, tmp_path: Path
+) -> None:
     words = ["train", "--config", config_of_steps, "--out", tmp_path / "out"]
     done = medal(*words, "--resume")
     assert done.code == 2 and "no checkpoint to resume from" in done.err

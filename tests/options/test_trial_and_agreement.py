@@ -14,7 +14,14 @@ from .files import Files
 from .table import medal, row, works
 
 Serve = Callable[..., Any]
-SMALL = ("dialogues=3", "own=1", "languages=[en]", "checks=[same]", "per_check=1", "min_turns=2")
+SMALL = (
+    "dialogues=3",
+    "own=1",
+    "languages=[en]",
+    "checks=[same]",
+    "per_check=1",
+    "min_turns=2",
+)
 
 
 def judged(out: Path) -> list[str]:
@@ -33,7 +40,9 @@ def test_the_dialogues_of_a_trial(files: Files, tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "trial.html").is_file()
     assert [id for id in judged(tmp_path / "mine") if re.match(r"d\d+\b", id)]
     config = tmp_path / "trial.yaml"
-    config.write_text("{dialogues: 0, own: 1, languages: [de], checks: [same], per_check: 1}")
+    config.write_text(
+        "{dialogues: 0, own: 1, languages: [de], checks: [same], per_check: 1}"
+    )
     works("trial", "length", "--out", tmp_path / "german", "--config", config)
     assert 0 < len(judged(tmp_path / "german")) < len(judged(tmp_path / "mine"))
     assert not [id for id in judged(tmp_path / "german") if re.match(r"d\d+\b", id)]
@@ -53,7 +62,12 @@ def test_device_and_dtype(tmp_path: Path) -> None:
 @row("trial", "--max-cost")
 def test_max_cost(serve: Serve, files: Files, tmp_path: Path) -> None:
     server = serve()
-    words = ["trial", "dstc12_baseline", "llm=openai:tester", f"llm.base_url={server.url}"]
+    words = [
+        "trial",
+        "dstc12_baseline",
+        "llm=openai:tester",
+        f"llm.base_url={server.url}",
+    ]
     words += [f"llm.prices={files.prices}", "--out", tmp_path, *SMALL]
     done = medal(*words, "--max-cost", "0.000001")
     assert done.code == 4 and "before the limit of $1e-06" in done.err
@@ -75,9 +89,18 @@ def test_agreement(files: Files, tmp_path: Path) -> None:
     both = works("agreement", files.chats).out
     assert "unsafe" in both
     for who in ("these", "others"):
-        words = ["--dimension", "overall", "--interval-for", who, "--out", tmp_path / who]
+        words = [
+            "--dimension",
+            "overall",
+            "--interval-for",
+            who,
+            "--out",
+            tmp_path / who,
+        ]
         done = works("agreement", files.chats, *words)
         assert "overall" in done.out and "unsafe" not in done.out
         assert (tmp_path / who / "agreement.html").is_file()
-    pages = [(tmp_path / who / "agreement.json").read_text() for who in ("these", "others")]
+    pages = [
+        (tmp_path / who / "agreement.json").read_text() for who in ("these", "others")
+    ]
     assert "fewer than 3" in pages[1] and "fewer than 3" not in pages[0]  # two chatbots

@@ -35,7 +35,9 @@ def read(path: Path, **options: Any) -> tuple[list[list[str]], ReadingReport]:
     chats = []
     for dialogue in read_dialogues(path, reading=report, **options):
         roles = [turn.role for turn in dialogue.turns]
-        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (len(roles) % 2)
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (
+            len(roles) % 2
+        )
         chats.append([turn.content for turn in dialogue.turns])
     return chats, report
 
@@ -44,57 +46,134 @@ def read(path: Path, **options: Any) -> tuple[list[list[str]], ReadingReport]:
 LAST_ANSWERS: dict[str, Row] = {
     **{
         f"{name} beside {history}": {history: TALK, name: LAST}
-        for name in ("response", "answer", "completion", "output", "reply", "modelResponse")
-        for history in ("messages", "history", "chat_history", "conversations", "user_input")
+        for name in (
+            "response",
+            "answer",
+            "completion",
+            "output",
+            "reply",
+            "modelResponse",
+        )
+        for history in (
+            "messages",
+            "history",
+            "chat_history",
+            "conversations",
+            "user_input",
+        )
     },
     "TRL": {"messages": TALK, "completion": [MESSAGE]},
     "TRL's prompt": {"prompt": TALK, "completion": [MESSAGE]},
-    "OpenAI's answer": {"messages": TALK, "response": {"choices": [{"message": MESSAGE}]}},
-    "OpenAI's choices": {"messages": TALK, "choices": [{"index": 0, "message": MESSAGE}]},
-    "Anthropic": {"messages": TALK, "response": {"content": [{"type": "text", "text": LAST}]}},
+    "OpenAI's answer": {
+        "messages": TALK,
+        "response": {"choices": [{"message": MESSAGE}]},
+    },
+    "OpenAI's choices": {
+        "messages": TALK,
+        "choices": [{"index": 0, "message": MESSAGE}],
+    },
+    "Anthropic": {
+        "messages": TALK,
+        "response": {"content": [{"type": "text", "text": LAST}]},
+    },
     "Vertex": {
         "contents": [
-            {"role": "model" if m["role"] == "assistant" else "user",
-             "parts": [{"text": m["content"]}]}
+            {
+                "role": "model" if m["role"] == "assistant" else "user",
+                "parts": [{"text": m["content"]}],
+            }
             for m in TALK
         ],
-        "response": {"candidates": [{"content": {"role": "model", "parts": [
-            {"text": "The user asks.", "thought": True}, {"text": LAST}]}}]},
+        "response": {
+            "candidates": [
+                {
+                    "content": {
+                        "role": "model",
+                        "parts": [
+                            {"text": "The user asks.", "thought": True},
+                            {"text": LAST},
+                        ],
+                    }
+                }
+            ]
+        },
     },
     "Vertex' evaluation": {"history": TALK[:2], "prompt": SAID[2], "response": LAST},
     "LangChain": {"chat_history": TALK[:2], "input": SAID[2], "output": LAST},
-    "Ragas": {"user_input": [
-        {"type": {"user": "human", "assistant": "ai"}[m["role"]], "content": m["content"]}
-        for m in [*TALK, MESSAGE]
-    ]},
-    "LangChain's stored messages": {"messages": [
-        {"type": {"user": "human", "assistant": "ai"}[m["role"]], "data": {"content": m["content"]}}
-        for m in [*TALK, MESSAGE]
-    ]},
-    "LangChain's serialised messages": {"messages": [
-        {"lc": 1, "type": "constructor", "kwargs": {
-            "type": {"user": "human", "assistant": "ai"}[m["role"]], "content": m["content"]}}
-        for m in [*TALK, MESSAGE]
-    ]},
+    "Ragas": {
+        "user_input": [
+            {
+                "type": {"user": "human", "assistant": "ai"}[m["role"]],
+                "content": m["content"],
+            }
+            for m in [*TALK, MESSAGE]
+        ]
+    },
+    "LangChain's stored messages": {
+        "messages": [
+            {
+                "type": {"user": "human", "assistant": "ai"}[m["role"]],
+                "data": {"content": m["content"]},
+            }
+            for m in [*TALK, MESSAGE]
+        ]
+    },
+    "LangChain's serialised messages": {
+        "messages": [
+            {
+                "lc": 1,
+                "type": "constructor",
+                "kwargs": {
+                    "type": {"user": "human", "assistant": "ai"}[m["role"]],
+                    "content": m["content"],
+                },
+            }
+            for m in [*TALK, MESSAGE]
+        ]
+    },
     "a transcript": {
-        "history": f"User: {SAID[0]}\nBot: {SAID[1]}\nUser: {SAID[2]}", "answer": LAST},
+        "history": f"User: {SAID[0]}\nBot: {SAID[1]}\nUser: {SAID[2]}",
+        "answer": LAST,
+    },
     "Alpaca": {
-        "instruction": SAID[2], "input": "", "output": LAST, "history": [[SAID[0], SAID[1]]]},
+        "instruction": SAID[2],
+        "input": "",
+        "output": LAST,
+        "history": [[SAID[0], SAID[1]]],
+    },
     "ChatGLM": {"prompt": SAID[2], "response": LAST, "history": [[SAID[0], SAID[1]]]},
     "pairs as objects": {
-        "history": [{"question": SAID[0], "answer": SAID[1]}], "query": SAID[2], "answer": LAST},
+        "history": [{"question": SAID[0], "answer": SAID[1]}],
+        "query": SAID[2],
+        "answer": LAST,
+    },
     "pairs of role and text": {
-        "chat_history": [["human", SAID[0]], ["ai", SAID[1]]], "question": SAID[2], "answer": LAST},
+        "chat_history": [["human", SAID[0]], ["ai", SAID[1]]],
+        "question": SAID[2],
+        "answer": LAST,
+    },
     "pairs alone": {"messages": [[SAID[0], SAID[1]], [SAID[2], LAST]]},
     # What is there already is not repeated.
     "the last answer twice": {"messages": [*TALK, MESSAGE], "response": LAST},
-    "the first question twice": {"messages": [*TALK, MESSAGE], "prompt": SAID[0], "response": LAST},
-    "the last question twice": {"messages": TALK, "question": SAID[2], "response": LAST},
-    "a repeated history": {"history": [*TALK, MESSAGE], "input": SAID[2], "output": LAST},
+    "the first question twice": {
+        "messages": [*TALK, MESSAGE],
+        "prompt": SAID[0],
+        "response": LAST,
+    },
+    "the last question twice": {
+        "messages": TALK,
+        "question": SAID[2],
+        "response": LAST,
+    },
+    "a repeated history": {
+        "history": [*TALK, MESSAGE],
+        "input": SAID[2],
+        "output": LAST,
+    },
     # Ids of a request, and a reasoning beside them.
     "ids": {"messages": TALK, "user": "u-1", "assistant": "asst-1", "response": LAST},
     "reasoning": {"messages": TALK, "response": f"<think>no</think>{LAST}"},
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("form", LAST_ANSWERS)
@@ -109,9 +188,15 @@ def test_the_chat_is_read_whole(form: str, tmp_path: Path) -> None:
 def test_scores_are_those_of_the_whole_chat(tmp_path: Path) -> None:
     end = " You can use the book return at the side entrance."
     answers = {"good": LAST + end, "bad": "Banana banana banana purple."}
-    rows = [{"id": id, "messages": TALK, "response": answer} for id, answer in answers.items()]
+    rows = [
+        {"id": id, "messages": TALK, "response": answer}
+        for id, answer in answers.items()
+    ]
     done = medal(
-        "score", save(tmp_path, "x.jsonl", in_jsonl(rows)), "--out", tmp_path / "out.jsonl"
+        "score",
+        save(tmp_path, "x.jsonl", in_jsonl(rows)),
+        "--out",
+        tmp_path / "out.jsonl",
     )
     assert done.returncode == 0, done.stderr
     lines = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
@@ -122,8 +207,18 @@ def test_scores_are_those_of_the_whole_chat(tmp_path: Path) -> None:
 def test_six_turns_of_alpaca_and_an_input(tmp_path: Path) -> None:
     pairs = [["Hi", "Hello"], ["Is it open?", "Yes."]]
     rows = [
-        {"instruction": "Translate.", "input": "Guten Tag", "output": "Good day", "history": pairs},
-        {"instruction": "Translate.", "input": "Guten Tag", "output": "Good day", "history": []},
+        {
+            "instruction": "Translate.",
+            "input": "Guten Tag",
+            "output": "Good day",
+            "history": pairs,
+        },
+        {
+            "instruction": "Translate.",
+            "input": "Guten Tag",
+            "output": "Good day",
+            "history": [],
+        },
         {"instruction": "Say hello.", "input": "", "output": "Hello!"},
         {"instruction": "Hi", "input": "", "output": "Hello again", "history": pairs},
     ]
@@ -154,12 +249,16 @@ def test_what_does_not_continue_the_chat_is_named(fields: Row, tmp_path: Path) -
     path = save(tmp_path, "x.jsonl", in_jsonl([row]))
     chats, report = read(path)
     (name,) = fields
-    assert chats == [WHOLE] and [*report.notes] == [f"not read: {name} (1 rows) in {path}"]
+    assert chats == [WHOLE] and [*report.notes] == [
+        f"not read: {name} (1 rows) in {path}"
+    ]
 
 
 def test_an_answer_that_cannot_be_read_is_a_bad_row(tmp_path: Path) -> None:
     row = {"id": "a", "messages": TALK, "response": {"label": 3}}
-    with pytest.raises(DataError, match=r"x.jsonl:1: field 'response': expected a text, messages"):
+    with pytest.raises(
+        DataError, match=r"x.jsonl:1: field 'response': expected a text, messages"
+    ):
         list(read_dialogues(save(tmp_path, "x.jsonl", in_jsonl([row]))))
 
 
@@ -188,8 +287,10 @@ def test_a_column_map_names_the_answer_or_the_question(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["type", "role", "from", "speaker", "kind"])
 @pytest.mark.parametrize("container", ["jsonl", "json", "csv"])
 def test_a_mapped_list_is_one_chat(key: str, container: str, tmp_path: Path) -> None:
-    said = [{key: {"user": "human", "assistant": "ai"}[m["role"]], "content": m["content"]}
-            for m in [*TALK, MESSAGE]]  # fmt: skip
+    said = [
+        {key: {"user": "human", "assistant": "ai"}[m["role"]], "content": m["content"]}
+        for m in [*TALK, MESSAGE]
+    ]
     columns = {"messages": "talk"} | ({"role": "kind"} if key == "kind" else {})
     rows = [{"id": "a", "talk": said}, {"talk": said}]
     for row in rows[: 1 if container == "csv" else 2]:
@@ -199,12 +300,19 @@ def test_a_mapped_list_is_one_chat(key: str, container: str, tmp_path: Path) -> 
 
 
 def test_a_mapped_list_inside_of_a_list_of_chats(tmp_path: Path) -> None:
-    path = save(tmp_path, "x.json", json.dumps({"data": [{"talk": TALK}, {"talk": TALK}]}).encode())
+    path = save(
+        tmp_path,
+        "x.json",
+        json.dumps({"data": [{"talk": TALK}, {"talk": TALK}]}).encode(),
+    )
     assert read(path, columns={"messages": "talk"})[0] == [[*SAID], [*SAID]]
 
 
 def test_a_list_of_questions_and_answers_is_a_list_of_chats(tmp_path: Path) -> None:
-    pairs = [{"question": "Hi", "answer": "Hello"}, {"question": "Bye", "answer": "See you"}]
+    pairs = [
+        {"question": "Hi", "answer": "Hello"},
+        {"question": "Bye", "answer": "See you"},
+    ]
     for name in ("data", "conversations"):
         path = save(tmp_path, "x.json", json.dumps({name: pairs}).encode())
         assert read(path)[0] == [["Hi", "Hello"], ["Bye", "See you"]]
@@ -218,16 +326,29 @@ def test_a_list_of_questions_and_answers_is_a_list_of_chats(tmp_path: Path) -> N
 @pytest.mark.parametrize("content", ["", None, []])
 def test_parts_count_if_the_content_is_empty(content: object) -> None:
     step, text = {"type": "step-start"}, {"type": "text", "text": LAST}
-    call = {"type": "tool-getHours", "state": "output-available", "input": {"day": "Sunday"}}
+    call = {
+        "type": "tool-getHours",
+        "state": "output-available",
+        "input": {"day": "Sunday"},
+    }
     invocation = {"toolName": "getHours", "args": {"day": "Sunday"}}
     for more in (
         [step],
-        [step, {"type": "source-url", "url": "https://example.org"}, {"type": "reasoning"}],
+        [
+            step,
+            {"type": "source-url", "url": "https://example.org"},
+            {"type": "reasoning"},
+        ],
         [step, call],
         [{"type": "dynamic-tool", "toolName": "getHours", "input": {"day": "Sunday"}}],
         [{"type": "tool-invocation", "toolInvocation": invocation}],
     ):
-        answer = {"id": "2", "role": "assistant", "content": content, "parts": [*more, text]}
+        answer = {
+            "id": "2",
+            "role": "assistant",
+            "content": content,
+            "parts": [*more, text],
+        }
         dialogue = read_messages([*TALK, answer])
         assert [turn.content for turn in dialogue.turns] == WHOLE
         notes = [note["note"] for note in dialogue.context.get("tools", [])]
@@ -238,15 +359,22 @@ def test_parts_count_if_the_content_is_empty(content: object) -> None:
 def test_steps_alone_are_an_empty_turn() -> None:
     answer = {"role": "assistant", "content": "", "parts": [{"type": "step-start"}]}
     assert [turn.content for turn in read_messages([*TALK, answer]).turns] == [*SAID]
-    assert [turn.content for turn in read_messages([*TALK, MESSAGE, {"type": "step-start"}]).turns]
+    assert [
+        turn.content
+        for turn in read_messages([*TALK, MESSAGE, {"type": "step-start"}]).turns
+    ]
 
 
 # -- the page --------------------------------------------------------------------------------------
 
 
 def test_the_page_lists_every_name() -> None:
-    page = (Path(__file__).parents[2] / "docs/howto/formats.md").read_text(encoding="utf-8")
-    rows = dict(re.findall(r"^\| ([^|`]+) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE))
+    page = (Path(__file__).parents[2] / "docs/howto/formats.md").read_text(
+        encoding="utf-8"
+    )
+    rows = dict(
+        re.findall(r"^\| ([^|`]+) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE)
+    )
     listed = {field: tuple(re.findall(r"`(\w+)`", row)) for field, row in rows.items()}
     assert listed == {
         "messages of a chat": names.MESSAGES,

@@ -39,13 +39,20 @@ HIDDEN = {"is_visually_hidden_from_conversation": True}
 
 
 def gpt_message(role: str, *parts: Any, kind: str = "text", **more: Any) -> Row:
-    text = {"code": "text", "execution_output": "text", "thoughts": "thoughts"}.get(kind)
+    text = {"code": "text", "execution_output": "text", "thoughts": "thoughts"}.get(
+        kind
+    )
     content = {text: "".join(parts)} if text else {"parts": list(parts)}
     return {
-        "id": "m", "author": {"role": role, "name": None, "metadata": {}}, "create_time": 1.7e9,
-        "content": {"content_type": kind, **content}, "status": "finished_successfully",
-        "weight": 1.0, "metadata": {"model_slug": "gpt-4o"}, "recipient": "all",
-    } | more  # fmt: skip
+        "id": "m",
+        "author": {"role": role, "name": None, "metadata": {}},
+        "create_time": 1.7e9,
+        "content": {"content_type": kind, **content},
+        "status": "finished_successfully",
+        "weight": 1.0,
+        "metadata": {"model_slug": "gpt-4o"},
+        "recipient": "all",
+    } | more
 
 
 def chatgpt(current: str | None = "a2") -> Row:
@@ -53,7 +60,10 @@ def chatgpt(current: str | None = "a2") -> Row:
     nodes: dict[str, tuple[str | None, Row | None]] = {
         "root": (None, None),
         "sys": ("root", gpt_message("system", "")),
-        "about": ("sys", gpt_message("user", kind="user_editable_context", metadata=HIDDEN)),
+        "about": (
+            "sys",
+            gpt_message("user", kind="user_editable_context", metadata=HIDDEN),
+        ),
         "hidden": (
             "about",
             gpt_message("system", "Be brief.", metadata=HIDDEN),
@@ -62,20 +72,31 @@ def chatgpt(current: str | None = "a2") -> Row:
         "a1": ("q1", gpt_message("assistant", WRONG)),
         "q2": ("a1", gpt_message("user", EDITED)),
         "think": ("q1", gpt_message("assistant", kind="thoughts")),
-        "call": ("think", gpt_message("assistant", "hours()", kind="code", recipient="browser")),
+        "call": (
+            "think",
+            gpt_message("assistant", "hours()", kind="code", recipient="browser"),
+        ),
         "result": ("call", gpt_message("tool", "9:00", kind="execution_output")),
         "a2": ("result", gpt_message("assistant", RIGHT)),
     }
-    children = {id: [child for child, (p, _) in nodes.items() if p == id] for id in nodes}
+    children = {
+        id: [child for child, (p, _) in nodes.items() if p == id] for id in nodes
+    }
     mapping = {
         id: {"id": id, "message": message, "parent": parent, "children": children[id]}
         for id, (parent, message) in nodes.items()
     }
     return {
-        "title": "Opening hours", "create_time": 1.7e9, "update_time": 1.7e9, "mapping": mapping,
-        "moderation_results": [], "current_node": current, "conversation_id": "c1",
-        "default_model_slug": "gpt-4o", "is_archived": False,
-    }  # fmt: skip
+        "title": "Opening hours",
+        "create_time": 1.7e9,
+        "update_time": 1.7e9,
+        "mapping": mapping,
+        "moderation_results": [],
+        "current_node": current,
+        "conversation_id": "c1",
+        "default_model_slug": "gpt-4o",
+        "is_archived": False,
+    }
 
 
 @pytest.mark.parametrize("container", ["jsonl", "json"])
@@ -86,7 +107,9 @@ def test_the_current_branch_of_chatgpt_is_read(container: str, tmp_path: Path) -
     assert (dialogue.id, dialogue.chatbot) == ("c1", "gpt-4o")
     notes = [note["note"] for note in dialogue.context["tools"]]
     assert notes == ["browser(hours())", "-> 9:00"]
-    assert reading.folded[OTHERS] == 2 and reading.folded["hidden messages left out"] == 2
+    assert (
+        reading.folded[OTHERS] == 2 and reading.folded["hidden messages left out"] == 2
+    )
     assert reading.folded["thoughts left out"] == 1 and not reading.notes
     assert dialogue.meta["title"] == "Opening hours" and "mapping" not in dialogue.meta
     # Another current message, and none: then the newest answer.
@@ -99,7 +122,11 @@ def test_the_current_branch_of_chatgpt_is_read(container: str, tmp_path: Path) -
 def test_images_and_speech_of_chatgpt_are_parts(tmp_path: Path) -> None:
     chat = chatgpt()
     image = {"content_type": "image_asset_pointer", "asset_pointer": "file-service://x"}
-    speech = {"content_type": "audio_transcription", "text": "What is this?", "direction": "in"}
+    speech = {
+        "content_type": "audio_transcription",
+        "text": "What is this?",
+        "direction": "in",
+    }
     sound = {"content_type": "audio_asset_pointer", "asset_pointer": "sediment://x"}
     asked = gpt_message("user", image, speech, sound, kind="multimodal_text")
     chat["mapping"]["q1"]["message"] = asked
@@ -114,7 +141,9 @@ def test_a_tree_that_is_broken_is_a_bad_row(tmp_path: Path) -> None:
     odd["mapping"]["a2"] = None
     rows = [chatgpt("gone"), chatgpt() | {"mapping": {}}, odd, circle, chatgpt()]
     reading = ReadingReport()
-    found = list(read_dialogues(save(tmp_path, "c.jsonl", in_jsonl(rows)), reading=reading))
+    found = list(
+        read_dialogues(save(tmp_path, "c.jsonl", in_jsonl(rows)), reading=reading)
+    )
     assert [said(dialogue) for dialogue in found] == [[ASKED, RIGHT]] * 2
     assert reading.count == 3 and "field 'current message'" in reading.messages[0]
 
@@ -125,7 +154,9 @@ def test_a_tree_that_is_broken_is_a_bad_row(tmp_path: Path) -> None:
 def open_webui(current: str = "a2") -> Row:
     """A question to two models side by side, and a second question after the second answer."""
 
-    def message(id: str, parent: str | None, role: str, content: str, **more: Any) -> Row:
+    def message(
+        id: str, parent: str | None, role: str, content: str, **more: Any
+    ) -> Row:
         return {"id": id, "parentId": parent, "role": role, "content": content} | more
 
     listed = [
@@ -136,13 +167,28 @@ def open_webui(current: str = "a2") -> Row:
         message("a3", "q2", "assistant", LAST, model="qwen3"),
     ]
     history = {"messages": {m["id"]: m for m in listed}, "currentId": current}
-    chat = {"id": "", "title": "Hours", "models": ["llama3", "qwen3"], "history": history,
-            "messages": [listed[0], listed[2]], "tags": [], "timestamp": 1.7e12}  # fmt: skip
-    return {"id": "w1", "user_id": "u", "title": "Hours", "chat": chat, "archived": False}
+    chat = {
+        "id": "",
+        "title": "Hours",
+        "models": ["llama3", "qwen3"],
+        "history": history,
+        "messages": [listed[0], listed[2]],
+        "tags": [],
+        "timestamp": 1.7e12,
+    }
+    return {
+        "id": "w1",
+        "user_id": "u",
+        "title": "Hours",
+        "chat": chat,
+        "archived": False,
+    }
 
 
 @pytest.mark.parametrize("container", ["jsonl", "json"])
-def test_the_current_branch_of_open_webui_is_read(container: str, tmp_path: Path) -> None:
+def test_the_current_branch_of_open_webui_is_read(
+    container: str, tmp_path: Path
+) -> None:
     path = save(tmp_path, "export.json", CONTAINERS[container]([open_webui("a3")]))
     dialogue, reading = read(path)
     assert said(dialogue) == [ASKED, RIGHT, AGAIN, LAST]
@@ -154,7 +200,9 @@ def test_the_current_branch_of_open_webui_is_read(container: str, tmp_path: Path
 def test_folded_parts_of_open_webui_are_thoughts(tmp_path: Path) -> None:
     row = open_webui()
     answer = row["chat"]["history"]["messages"]["a2"]
-    summary = "<summary>Thought for 2 seconds</summary>\n> They ask for an hour.\n</details>"
+    summary = (
+        "<summary>Thought for 2 seconds</summary>\n> They ask for an hour.\n</details>"
+    )
     answer["content"] = f'<details type="reasoning" done="true">\n{summary}\n{RIGHT}'
     dialogue, reading = read(save(tmp_path, "export.jsonl", in_jsonl([row])))
     assert said(dialogue) == [ASKED, RIGHT] and reading.folded["thoughts left out"] == 1
@@ -163,12 +211,25 @@ def test_folded_parts_of_open_webui_are_thoughts(tmp_path: Path) -> None:
 # -- OASST -----------------------------------------------------------------------------------------
 
 
-def oasst(id: str, parent: str | None, role: str, text: str, rank: int | None = None) -> Row:
+def oasst(
+    id: str, parent: str | None, role: str, text: str, rank: int | None = None
+) -> Row:
     return {
-        "message_id": id, "parent_id": parent, "user_id": "u", "created_date": "2023-02-05",
-        "text": text, "role": role, "lang": "en", "review_count": 3, "deleted": False, "rank": rank,
-        "synthetic": False, "model_name": None, "message_tree_id": "q1", "tree_state": "ready",
-    }  # fmt: skip
+        "message_id": id,
+        "parent_id": parent,
+        "user_id": "u",
+        "created_date": "2023-02-05",
+        "text": text,
+        "role": role,
+        "lang": "en",
+        "review_count": 3,
+        "deleted": False,
+        "rank": rank,
+        "synthetic": False,
+        "model_name": None,
+        "message_tree_id": "q1",
+        "tree_state": "ready",
+    }
 
 
 NODES = [
@@ -183,7 +244,9 @@ NODES = [
 
 
 @pytest.mark.parametrize("container", ["jsonl", "csv", "parquet", "xlsx"])
-def test_the_best_ranked_branch_of_oasst_messages_is_read(container: str, tmp_path: Path) -> None:
+def test_the_best_ranked_branch_of_oasst_messages_is_read(
+    container: str, tmp_path: Path
+) -> None:
     path = save(tmp_path, f"messages.{container}", CONTAINERS[container](NODES))
     dialogue, reading = read(path)
     assert said(dialogue) == [ASKED, RIGHT, AGAIN, LAST]
@@ -192,10 +255,22 @@ def test_the_best_ranked_branch_of_oasst_messages_is_read(container: str, tmp_pa
 
 def test_the_best_ranked_branch_of_an_oasst_tree_is_read(tmp_path: Path) -> None:
     def node(message: Row) -> Row:
-        replies = [node(other) for other in NODES if other["parent_id"] == message["message_id"]]
-        return message | {"message_tree_id": None, "tree_state": None, "replies": replies}
+        replies = [
+            node(other)
+            for other in NODES
+            if other["parent_id"] == message["message_id"]
+        ]
+        return message | {
+            "message_tree_id": None,
+            "tree_state": None,
+            "replies": replies,
+        }
 
-    row = {"message_tree_id": "q1", "tree_state": "ready_for_export", "prompt": node(NODES[0])}
+    row = {
+        "message_tree_id": "q1",
+        "tree_state": "ready_for_export",
+        "prompt": node(NODES[0]),
+    }
     dialogue, reading = read(save(tmp_path, "trees.jsonl", in_jsonl([row])))
     assert said(dialogue) == [ASKED, RIGHT, AGAIN, LAST]
     assert (dialogue.id, dialogue.lang, reading.folded[OTHERS]) == ("q1", "en", 3)
@@ -207,8 +282,14 @@ START = "00000000-0000-4000-8000-000000000000"
 
 
 def claude(id: str, parent: str, sender: str, text: str) -> Row:
-    return {"uuid": id, "text": text, "content": [{"type": "text", "text": text}],
-            "sender": sender, "parent_message_uuid": parent, "attachments": []}  # fmt: skip
+    return {
+        "uuid": id,
+        "text": text,
+        "content": [{"type": "text", "text": text}],
+        "sender": sender,
+        "parent_message_uuid": parent,
+        "attachments": [],
+    }
 
 
 def test_siblings_in_a_list_of_messages_are_not_merged(tmp_path: Path) -> None:
@@ -218,8 +299,15 @@ def test_siblings_in_a_list_of_messages_are_not_merged(tmp_path: Path) -> None:
         claude("a1", "q1", "assistant", WRONG),
         claude("a2", "q1", "assistant", RIGHT),
     ]
-    row = {"uuid": "c1", "name": "Hours", "created_at": "2026-06-01", "chat_messages": listed}
-    dialogue, reading = read(save(tmp_path, "conversations.json", json.dumps([row]).encode()))
+    row = {
+        "uuid": "c1",
+        "name": "Hours",
+        "created_at": "2026-06-01",
+        "chat_messages": listed,
+    }
+    dialogue, reading = read(
+        save(tmp_path, "conversations.json", json.dumps([row]).encode())
+    )
     assert said(dialogue) == [ASKED, RIGHT]
     assert (dialogue.id, reading.folded[OTHERS]) == ("c1", 2)
 
@@ -229,12 +317,16 @@ def test_links_that_are_no_texts_do_not_stop_the_reader(tmp_path: Path) -> None:
     trees = [chatgpt() | {"current_node": link} for link in odd[:4]]
     lists = []
     for link in odd:
-        answers = [{"id": link, "parent_id": link, "role": "assistant", "content": RIGHT}] * 2
+        answers = [
+            {"id": link, "parent_id": link, "role": "assistant", "content": RIGHT}
+        ] * 2
         question = {"id": link, "parent_id": None, "role": "user", "content": ASKED}
         lists.append({"id": "c", "messages": [question, *answers]})
     nodes = chatgpt()["mapping"].values()
     for link in odd:
-        mapping = {str(n): {**node, "id": link, "parent": link} for n, node in enumerate(nodes)}
+        mapping = {
+            str(n): {**node, "id": link, "parent": link} for n, node in enumerate(nodes)
+        }
         trees.append({"mapping": mapping, "current_node": None})
     deep = oasst("q0", None, "prompter", ASKED)
     for n in range(150):
@@ -246,24 +338,36 @@ def test_links_that_are_no_texts_do_not_stop_the_reader(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", None, []])
-def test_a_text_beside_an_empty_content_is_read(content: object, tmp_path: Path) -> None:
+def test_a_text_beside_an_empty_content_is_read(
+    content: object, tmp_path: Path
+) -> None:
     listed = [
         claude("q1", START, "human", ASKED) | {"content": content},
         claude("a1", "q1", "assistant", RIGHT) | {"content": content},
     ]
     for field in ("chat_messages", "messages"):
         row = {"uuid": "c1", field: listed}
-        dialogue, _ = read(save(tmp_path, "conversations.json", json.dumps([row]).encode()))
+        dialogue, _ = read(
+            save(tmp_path, "conversations.json", json.dumps([row]).encode())
+        )
         assert said(dialogue) == [ASKED, RIGHT]
 
 
 def test_a_list_that_is_no_tree_is_read_whole(tmp_path: Path) -> None:
     chain = [
-        {"id": n, "parent_id": n - 1 if n else None, "role": role, "content": f"{role} {n}"}
+        {
+            "id": n,
+            "parent_id": n - 1 if n else None,
+            "role": role,
+            "content": f"{role} {n}",
+        }
         for n, role in enumerate(["user", "assistant"] * 3)
     ]
     # All are replies to the first message; or only the answers name a question, twice the same.
-    thread = [message | {"parent_id": None if n == 0 else 0} for n, message in enumerate(chain)]
+    thread = [
+        message | {"parent_id": None if n == 0 else 0}
+        for n, message in enumerate(chain)
+    ]
     replies = [
         message | {"parent_id": n - 1 if message["role"] == "assistant" else None}
         for n, message in enumerate(chain)

@@ -73,7 +73,9 @@ def test_typed_cells_of_a_workbook_are_the_texts_of_csv(tmp_path: Path) -> None:
         ]
     found = dialogues(sheet(tmp_path / "typed.xlsx", typed), **roles)
     assert found == dialogues(table(tmp_path / "plain.csv", plain), **roles)
-    assert [dialogue.turns[0].content for dialogue in found] == [text for _, text in TYPED]
+    assert [dialogue.turns[0].content for dialogue in found] == [
+        text for _, text in TYPED
+    ]
     assert (found[3].id, found[3].chatbot, found[3].source) == ("3", "4", "5")
 
 
@@ -82,14 +84,19 @@ def test_typed_columns_of_parquet_are_the_texts_of_csv(tmp_path: Path) -> None:
     answers = {
         "float64": ([4.0, None, 2.5], ["4", "", "2.5"]),
         "bool": ([True, None, False], ["true", "", "false"]),
-        "date32": ([date(2026, 3, 4), None, date(2026, 3, 5)], ["2026-03-04", "", "2026-03-05"]),
+        "date32": (
+            [date(2026, 3, 4), None, date(2026, 3, 5)],
+            ["2026-03-04", "", "2026-03-05"],
+        ),
     }
     for kind, (typed, plain) in answers.items():
         ids = [7.0, 8.0, None]
         columns = {"id": ids, "prompt": ["Hi"] * 3, "answer": pa.array(typed, kind)}
         pq.write_table(pa.table(columns), tmp_path / "typed.parquet")
         rows = [["id", "prompt", "answer"]]
-        rows += [[id, "Hi", answer] for id, answer in zip(["7", "8", ""], plain, strict=True)]
+        rows += [
+            [id, "Hi", answer] for id, answer in zip(["7", "8", ""], plain, strict=True)
+        ]
         found = dialogues(tmp_path / "typed.parquet")
         assert found == dialogues(table(tmp_path / "plain.csv", rows))
         assert [d.turns[-1].content for d in found] == [plain[0], "Hi", plain[2]]
@@ -102,11 +109,20 @@ def test_numbers_and_flags_in_fields_of_json_are_text(tmp_path: Path) -> None:
     items = [{"role": role, "content": [content]} for role, content in said]
     sharegpt = [{"from": role, "value": content} for role, content in said]
     rows = [{"messages": messages}, {"messages": parts}, {"messages": items}]
-    rows += [{"id": "s", "conversations": sharegpt}, {"id": "line", "dialogue": messages}]
+    rows += [
+        {"id": "s", "conversations": sharegpt},
+        {"id": "line", "dialogue": messages},
+    ]
     for row in rows:
         (dialogue,) = dialogues(save(tmp_path, "chat.jsonl", in_jsonl([row])))
         assert [turn.content for turn in dialogue.turns] == ["2", "true", "2", "0.5"]
-    trace = {"id": "t", "timestamp": "2026-01-01", "sessionId": "a", "release": "", "public": False}
+    trace = {
+        "id": "t",
+        "timestamp": "2026-01-01",
+        "sessionId": "a",
+        "release": "",
+        "public": False,
+    }
     trace |= {"input": {"question": 0}, "output": {"answer": False}}
     (dialogue,) = dialogues(save(tmp_path, "traces.jsonl", in_jsonl([trace])))
     assert [turn.content for turn in dialogue.turns] == ["0", "false"]
@@ -114,7 +130,21 @@ def test_numbers_and_flags_in_fields_of_json_are_text(tmp_path: Path) -> None:
 
 # -- missing ratings -------------------------------------------------------------------------------
 
-WORDS = ("NA", "-", "None", "n/a", "null", ".", "NaN", "N/A", "#N/A", "<NA>", "–", "?", " na ")
+WORDS = (
+    "NA",
+    "-",
+    "None",
+    "n/a",
+    "null",
+    ".",
+    "NaN",
+    "N/A",
+    "#N/A",
+    "<NA>",
+    "–",
+    "?",
+    " na ",
+)
 RATED = ("label", {"r1": "overall:1..5", "r2": "overall:1..5"})
 
 
@@ -122,7 +152,11 @@ def rated(missing: str | None, columns: int = 2) -> list[dict[str, Any]]:
     """Rows of which every second one has no second rating."""
     rows = []
     for number in range(2 * len(WORDS)):
-        row: dict[str, Any] = {"id": f"x{number}", "prompt": f"Why {number}?", "response": "So."}
+        row: dict[str, Any] = {
+            "id": f"x{number}",
+            "prompt": f"Why {number}?",
+            "response": "So.",
+        }
         second = 1 + number % 5
         if number % 2:
             row |= {"r1": 3, "r2": WORDS[number // 2] if missing is None else missing}
@@ -133,11 +167,17 @@ def rated(missing: str | None, columns: int = 2) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("write", [in_csv, in_jsonl])
-def test_words_for_a_missing_rating_are_as_an_empty_cell(write: Any, tmp_path: Path) -> None:
+def test_words_for_a_missing_rating_are_as_an_empty_cell(
+    write: Any, tmp_path: Path
+) -> None:
     options: Any = {"columns": {"labels": RATED[1]}}
     words, empty = ReadingReport(), ReadingReport()
-    found = list(read_labelled(save(tmp_path, "a", write(rated(None))), reading=words, **options))
-    wanted = list(read_labelled(save(tmp_path, "b", write(rated(""))), reading=empty, **options))
+    found = list(
+        read_labelled(save(tmp_path, "a", write(rated(None))), reading=words, **options)
+    )
+    wanted = list(
+        read_labelled(save(tmp_path, "b", write(rated(""))), reading=empty, **options)
+    )
     assert found == wanted and len(found) == len(rated("")) and not words.count
     counts = {f"missing ratings ({word.strip()})": 1 for word in WORDS}
     assert words.folded == counts and not empty.folded
@@ -145,7 +185,16 @@ def test_words_for_a_missing_rating_are_as_an_empty_cell(write: Any, tmp_path: P
 
 def test_a_missing_rating_keeps_the_place_of_its_annotator(tmp_path: Path) -> None:
     """Else the second annotator's rating would stand in the first one's place."""
-    rows = [{"id": "a", "prompt": "Hi", "response": "Yo", "r1": "NA", "r2": 4, "by": "ann;bob"}]
+    rows = [
+        {
+            "id": "a",
+            "prompt": "Hi",
+            "response": "Yo",
+            "r1": "NA",
+            "r2": 4,
+            "by": "ann;bob",
+        }
+    ]
     rows.append(rows[0] | {"id": "b", "r1": "", "r2": ""})
     path = save(tmp_path, "rated.csv", in_csv(rows))
     options: Any = {"columns": {"labels": RATED[1], "annotator": "by"}}
@@ -158,7 +207,9 @@ def test_words_in_a_cell_of_several_ratings_and_flags(tmp_path: Path) -> None:
     rows = [{"prompt": "Hi", "response": "Hello", "good": "TRUE; NA; false"}]
     report = ReadingReport()
     path = save(tmp_path, "a.csv", in_csv(rows))
-    (row,) = read_labelled(path, reading=report, columns={"labels": {"good": "good:0..1"}})
+    (row,) = read_labelled(
+        path, reading=report, columns={"labels": {"good": "good:0..1"}}
+    )
     assert row.labels == {"good": (1.0, None, 0.0)}
     assert report.folded == {"missing ratings (NA)": 1}
 
@@ -171,7 +222,9 @@ def test_training_and_benchmarks_count_missing_ratings(
     counted = f"{len(WORDS)} missing ratings (NA)"
     rows = load_entry(DataEntry(source=str(path), columns=columns), seed=0)
     assert len(rows) == 2 * len(WORDS) and counted in capsys.readouterr().err
-    config = SetConfig(name="x", source=str(path), columns=columns, dimensions={"overall": "o"})
+    config = SetConfig(
+        name="x", source=str(path), columns=columns, dimensions={"overall": "o"}
+    )
     loaded = load_set(config)
     assert isinstance(loaded, BenchmarkSet) and len(loaded.rows) == 2 * len(WORDS)
     assert counted in capsys.readouterr().err
@@ -182,12 +235,21 @@ def test_commands_count_missing_ratings(tmp_path: Path) -> None:
     empty = save(tmp_path, "empty.csv", in_csv(rated("")))
     labels = [word for pair in RATED[1].items() for word in ("--label", "=".join(pair))]
     scores = tmp_path / "scores.jsonl"
-    done = medal("score", str(empty), "--judge", "length", "--out", str(scores), "--quiet")
+    done = medal(
+        "score", str(empty), "--judge", "length", "--out", str(scores), "--quiet"
+    )
     assert done.returncode == 0, done.stderr
     commands: dict[str, list[str]] = {
         "agreement": ["agreement", "FILE", *labels],
         "report": ["report", str(scores), "--human", "FILE", *labels],
-        "compare": ["compare", f"a={scores}", f"b={scores}", "--human", "a=FILE", *labels],
+        "compare": [
+            "compare",
+            f"a={scores}",
+            f"b={scores}",
+            "--human",
+            "a=FILE",
+            *labels,
+        ],
     }
     for name, command in commands.items():
         outputs = {}

@@ -24,10 +24,28 @@ from medal_judges.training.rows import load_entry
 from .written import CONTAINERS, save
 
 TICKETS = [
-    {"Ticket": "7", "Wer": "Kunde", "Was": "Guten Tag", "Wann": "2026-01-01", "Qualität": 5},
+    {
+        "Ticket": "7",
+        "Wer": "Kunde",
+        "Was": "Guten Tag",
+        "Wann": "2026-01-01",
+        "Qualität": 5,
+    },
     {"Ticket": "7", "Wer": "Bot", "Was": "Hallo!", "Wann": "2026-01-01", "Qualität": 5},
-    {"Ticket": "8", "Wer": "kunde", "Was": "Hilfe", "Wann": "2026-01-02", "Qualität": None},
-    {"Ticket": "8", "Wer": "Bot", "Was": "Gern.", "Wann": "2026-01-02", "Qualität": None},
+    {
+        "Ticket": "8",
+        "Wer": "kunde",
+        "Was": "Hilfe",
+        "Wann": "2026-01-02",
+        "Qualität": None,
+    },
+    {
+        "Ticket": "8",
+        "Wer": "Bot",
+        "Was": "Gern.",
+        "Wann": "2026-01-02",
+        "Qualität": None,
+    },
 ]
 COLUMNS = {"id": "Ticket", "role": "Wer", "content": "Was", "time": "Wann"}
 ROLES = {"Kunde": "user", "Bot": "assistant"}
@@ -43,7 +61,10 @@ def test_columns_roles_and_labels(container: str, tmp_path: Path) -> None:
         ("assistant", "Hallo!"),
     ]
     assert seven.dialogue.meta == {"time": "2026-01-01"}
-    assert (seven.labels, seven.scales) == ({"overall": (5.0,)}, {"overall": (1.0, 7.0)})
+    assert (seven.labels, seven.scales) == (
+        {"overall": (5.0,)},
+        {"overall": (1.0, 7.0)},
+    )
     assert eight.labels == {} and eight.dialogue.turns[0].role == "user"
 
 
@@ -52,23 +73,47 @@ def test_a_map_of_yaml_and_options_of_a_command(tmp_path: Path) -> None:
     (tmp_path / "columns.yaml").write_text(
         "id: Ticket\nrole: Was\ncontent: Was\nroles: {Kunde: user}\n", encoding="utf-8"
     )
-    asked = ["agreement", path, "--columns", tmp_path / "columns.yaml", "--column", "role=Wer"]
+    asked = [
+        "agreement",
+        path,
+        "--columns",
+        tmp_path / "columns.yaml",
+        "--column",
+        "role=Wer",
+    ]
     asked += ["--role", "Bot=assistant", "--label", "Qualität=overall:1..7"]
     done = CliRunner().invoke(app, list(map(str, asked)))
     assert done.exit_code == 0, done.output
     assert "overall" in done.output
 
 
-@pytest.mark.parametrize("format", ["csv", "turns", "csv+turns", "TURNS+csv", "messages"])
-def test_a_format_typed_for_a_file_that_does_not_show_it(format: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "format", ["csv", "turns", "csv+turns", "TURNS+csv", "messages"]
+)
+def test_a_format_typed_for_a_file_that_does_not_show_it(
+    format: str, tmp_path: Path
+) -> None:
     path = save(tmp_path, "tickets.txt", CONTAINERS["csv"](TICKETS))
-    asked = ["score", path, "--judge", "length", "--format", format, "--column", "id=Ticket"]
+    asked = [
+        "score",
+        path,
+        "--judge",
+        "length",
+        "--format",
+        format,
+        "--column",
+        "id=Ticket",
+    ]
     asked += ["--column", "role=Wer", "--column", "content=Was"]
     asked += ["--role", "Kunde=user", "--role", "Bot=assistant"]
     done = CliRunner().invoke(app, list(map(str, asked)))
     is_fit = format != "messages"
     assert bool(done.exception) == (not is_fit), done.output
-    ids = [json.loads(line)["id"] for line in done.stdout.splitlines() if line.startswith("{")]
+    ids = [
+        json.loads(line)["id"]
+        for line in done.stdout.splitlines()
+        if line.startswith("{")
+    ]
     assert ids == (["7", "8"] if is_fit else [])
 
 
@@ -92,7 +137,10 @@ def test_a_column_map_is_read_once(tmp_path: Path) -> None:
     """As from ``--columns <(jq ...)``: a pipe is empty when it is read again."""
     path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
     reader, writer = os.pipe()
-    os.write(writer, b"{id: Ticket, role: Wer, content: Was, roles: {Kunde: user, Bot: assistant}}")
+    os.write(
+        writer,
+        b"{id: Ticket, role: Wer, content: Was, roles: {Kunde: user, Bot: assistant}}",
+    )
     os.close(writer)
     asked = ["score", path, "--judge", "length", "--columns", f"/dev/fd/{reader}"]
     done = CliRunner().invoke(app, list(map(str, asked)))
@@ -110,17 +158,29 @@ def test_labels_of_several_annotators(tmp_path: Path) -> None:
         "overall": (1.0, 5.0)
     }
     hint = r"rated.csv:2: column 'A': 4.5 is outside of its scale, 5 to 7.*A=overall:4.5..7"
-    with pytest.raises(DataError, match=f"(?s){hint}"):  # never skipped, also not by a report
+    with pytest.raises(
+        DataError, match=f"(?s){hint}"
+    ):  # never skipped, also not by a report
         wrong = {"labels": {"A": "overall:5..7"}}
         list(read_labelled(path, columns=wrong, reading=ReadingReport()))
     with pytest.raises(DataError, match="one scale of overall"):
-        list(read_labelled(path, columns={"labels": {"A": "overall:1..5", "B": "overall:1..7"}}))
+        list(
+            read_labelled(
+                path, columns={"labels": {"A": "overall:1..5", "B": "overall:1..7"}}
+            )
+        )
 
 
 def test_nested_fields(tmp_path: Path) -> None:
-    request = {"body": {"messages": [{"who": {"kind": "human"}, "said": {"text": "Hi"}}]}}
+    request = {
+        "body": {"messages": [{"who": {"kind": "human"}, "said": {"text": "Hi"}}]}
+    }
     rows = [
-        {"log": {"a.b": 1, "request": request}, "answers": ["x", {"text": "Hello"}], "u": {"id": 3}}
+        {
+            "log": {"a.b": 1, "request": request},
+            "answers": ["x", {"text": "Hello"}],
+            "u": {"id": 3},
+        }
     ]
     columns = {
         "messages": "log.request.body.messages",
@@ -132,7 +192,9 @@ def test_nested_fields(tmp_path: Path) -> None:
     for name in ("jsonl", "parquet"):
         if name == "parquet":
             rows[0]["answers"] = ["x"]
-        (dialogue,) = read_dialogues(save(tmp_path, name, CONTAINERS[name](rows)), columns=columns)
+        (dialogue,) = read_dialogues(
+            save(tmp_path, name, CONTAINERS[name](rows)), columns=columns
+        )
         assert (dialogue.id, dialogue.chatbot) == ("3", "x")
         assert [turn.content for turn in dialogue.turns] == ["Hi"]
 
@@ -147,16 +209,24 @@ def test_a_column_that_is_not_there_is_named_with_its_nearest(
         with pytest.raises(ConfigError) as caught:
             list(read_dialogues(path, columns=columns, reading=reading))
         said = str(caught.value)
-        assert "no column 'Were'" in said and "did you mean 'Wer'?" in said and "Ticket" in said
+        assert (
+            "no column 'Were'" in said
+            and "did you mean 'Wer'?" in said
+            and "Ticket" in said
+        )
 
 
-def test_a_speaker_nobody_knows_leaves_out_the_chat_and_says_what_to_type(tmp_path: Path) -> None:
+def test_a_speaker_nobody_knows_leaves_out_the_chat_and_says_what_to_type(
+    tmp_path: Path,
+) -> None:
     path = save(tmp_path, "tickets", CONTAINERS["csv"](TICKETS))
     reading = ReadingReport()
     columns = COLUMNS | {"roles": {"Bot": "assistant"}}
     assert not list(read_dialogues(path, columns=columns, reading=reading))
     assert reading.count == 2 and "--role Kunde=user" in reading.messages[0]
-    assert list(reading.left_out.values()) == [1, 1] or sum(reading.left_out.values()) == 2
+    assert (
+        list(reading.left_out.values()) == [1, 1] or sum(reading.left_out.values()) == 2
+    )
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -178,15 +248,26 @@ def test_a_wrong_map_is_refused(columns: Any, problem: str) -> None:
 @pytest.mark.parametrize("value", ["five", "1;x", [True, {}], {"a": 1}, "inf", 1e31])
 def test_a_label_that_is_no_number(value: object) -> None:
     with pytest.raises(RecordError):
-        labels_of({"c": value}, make_column_map({"labels": {"c": "overall"}}), Counter())
+        labels_of(
+            {"c": value}, make_column_map({"labels": {"c": "overall"}}), Counter()
+        )
 
 
 def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]
-    line = {"id": "a", "dialogue": said, "version": "v2", "meta": {"time": 3}, "labels": {"x": [1]}}
+    line = {
+        "id": "a",
+        "dialogue": said,
+        "version": "v2",
+        "meta": {"time": 3},
+        "labels": {"x": [1]},
+    }
     path = save(tmp_path, "chats", CONTAINERS["jsonl"]([line]))
     (dialogue,) = read_dialogues(path)
-    assert dialogue.meta == {"version": "v2", "time": 3} and dialogue.turns[1].content == ""
+    assert (
+        dialogue.meta == {"version": "v2", "time": 3}
+        and dialogue.turns[1].content == ""
+    )
     (row,) = read_labelled(path)
     assert row.extra == {"version": "v2"} and row.dialogue.meta == {"time": 3}
 
@@ -199,11 +280,19 @@ def test_names_inside_of_messages(container: str, tmp_path: Path) -> None:
     columns = {"messages": "talk", "role": "who", "content": "what", "roles": ROLES}
     reading = ReadingReport()
     (dialogue,) = read_dialogues(path, columns=columns, reading=reading)
-    assert [turn.content for turn in dialogue.turns] == ["hi", "hello"] and reading.count == 1
+    assert [turn.content for turn in dialogue.turns] == [
+        "hi",
+        "hello",
+    ] and reading.count == 1
 
 
 RATED = [
-    {"Frage": "Hi", "Antwort": f"Hello {n}", "Note": 1 + n % 5, "Split": "test" if n % 2 else None}
+    {
+        "Frage": "Hi",
+        "Antwort": f"Hello {n}",
+        "Note": 1 + n % 5,
+        "Split": "test" if n % 2 else None,
+    }
     for n in range(8)
 ]
 PAIRS = {"prompt": "Frage", "response": "Antwort", "labels": {"Note": "overall:1..5"}}
@@ -214,7 +303,9 @@ def test_training_and_benchmarks_read_tables(container: str, tmp_path: Path) -> 
     path = save(tmp_path, f"rated.{container}", CONTAINERS[container](RATED))
     rows = load_entry(DataEntry(source=str(path), columns=PAIRS), seed=0)
     assert [row.labels["overall"][0] for row in rows] == [1 + n % 5 for n in range(8)]
-    config = SetConfig(name="x", source=str(path), columns=PAIRS, dimensions={"overall": "o"})
+    config = SetConfig(
+        name="x", source=str(path), columns=PAIRS, dimensions={"overall": "o"}
+    )
     loaded = load_set(config)
     assert isinstance(loaded, BenchmarkSet) and len(loaded.rows) == 8
     split = PAIRS | {"split": "Split"}
@@ -242,7 +333,9 @@ def test_a_row_for_each_annotator_is_one_dialogue(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(LONG_FORM)
     options: Any = {"label": ("rating=overall:1..5",)}
     first, second = read_labelled(tmp_path / "a.csv", **options)
-    assert first.labels == {"overall": (4.0, 5.0)} and second.labels == {"overall": (1.0,)}
+    assert first.labels == {"overall": (4.0, 5.0)} and second.labels == {
+        "overall": (1.0,)
+    }
     assert first.extra["annotators"] == ["ann", "bob"]
     head, *lines = LONG_FORM.splitlines()
     (tmp_path / "b.csv").write_text("\n".join([head, *lines[::2], *lines[1::2]]))
@@ -250,17 +343,32 @@ def test_a_row_for_each_annotator_is_one_dialogue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_annotators_are_named_by_a_column_or_for_each_column(tmp_path: Path, form: str) -> None:
+def test_annotators_are_named_by_a_column_or_for_each_column(
+    tmp_path: Path, form: str
+) -> None:
     rows = [
-        {"id": id, "prompt": "Hi", "response": f"So {id}", "by": by, "Q1": 1 + k, "F1": 5, "Q2": q2}
+        {
+            "id": id,
+            "prompt": "Hi",
+            "response": f"So {id}",
+            "by": by,
+            "Q1": 1 + k,
+            "F1": 5,
+            "Q2": q2,
+        }
         for k, by in enumerate(["ann", "bob"])
         for id, q2 in (("d1", 4), ("d2", None))
     ]
     path = save(tmp_path, f"x.{form}", CONTAINERS[form](rows))
     long: Any = {"label": ("Q1=overall:1..5",), "column": ("annotator=by",)}
     for row in read_labelled(path, **long):
-        assert row.labels == {"overall": (1, 2)} and row.extra["annotators"] == ["ann", "bob"]
-    wide: Any = {"label": ("Q1=overall:1..5@R1", "F1=fun:1..5@R1", "Q2=overall:1..5@R2")}
+        assert row.labels == {"overall": (1, 2)} and row.extra["annotators"] == [
+            "ann",
+            "bob",
+        ]
+    wide: Any = {
+        "label": ("Q1=overall:1..5@R1", "F1=fun:1..5@R1", "Q2=overall:1..5@R2")
+    }
     path = save(tmp_path, f"y.{form}", CONTAINERS[form](rows[:2]))
     first, second = read_labelled(path, **wide)
     assert first.labels == {"overall": (1, 4), "fun": (5, None)}
@@ -269,18 +377,30 @@ def test_annotators_are_named_by_a_column_or_for_each_column(tmp_path: Path, for
     with pytest.raises(ConfigError, match="all columns or on none"):
         list(read_labelled(path, label=("Q1=overall@R1", "Q2=overall")))
     with pytest.raises(DataError, match="names of 2 annotators"):
-        list(read_labelled(path, label=("Q1=overall", "Q2=overall"), column=("annotator=by",)))
+        list(
+            read_labelled(
+                path, label=("Q1=overall", "Q2=overall"), column=("annotator=by",)
+            )
+        )
 
 
 def test_turns_that_each_annotator_repeats_are_one_chat(tmp_path: Path) -> None:
     rows = [
-        {"chat_id": id, "role": role, "text": f"{role} of {id}", "by": by, "rating": k + 1}
+        {
+            "chat_id": id,
+            "role": role,
+            "text": f"{role} of {id}",
+            "by": by,
+            "rating": k + 1,
+        }
         for k, by in enumerate(["ann", "bob"])
         for id in "ab"
         for role in ("user", "assistant")
     ]
     path = save(tmp_path, "x.csv", CONTAINERS["csv"](rows))
-    found = [*read_labelled(path, label=("rating=overall:1..5",), column=("annotator=by",))]
+    found = [
+        *read_labelled(path, label=("rating=overall:1..5",), column=("annotator=by",))
+    ]
     assert [len(row.dialogue.turns) for row in found] == [2, 2]
     assert all(row.labels == {"overall": (1, 2)} for row in found)
     assert found[0].extra["annotators"] == ["ann", "bob"]
@@ -298,8 +418,16 @@ def test_a_short_system_is_the_name_of_the_chatbot(tmp_path: Path) -> None:
 
 
 def test_a_label_column_joins_the_labels_of_the_line_format() -> None:
-    turns = [{"role": "user", "content": "Is it open?"}, {"role": "assistant", "content": "Yes."}]
-    line = {"id": "a", "turns": turns, "labels": {"overall": [4]}, "scales": {"overall": [1, 5]}}
+    turns = [
+        {"role": "user", "content": "Is it open?"},
+        {"role": "assistant", "content": "Yes."},
+    ]
+    line = {
+        "id": "a",
+        "turns": turns,
+        "labels": {"overall": [4]},
+        "scales": {"overall": [1, 5]},
+    }
     labels = {"stars": "helpful:1..7"}
     (row,) = read_labelled([line | {"stars": 6}], columns={"labels": labels})
     assert row.labels == {"overall": (4,), "helpful": (6,)}

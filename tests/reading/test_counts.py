@@ -28,7 +28,10 @@ PAIRS: list[dict[str, Any]] = [
 
 def span(trace: str, turns: int, first: int = 0, **more: Any) -> dict[str, Any]:
     """A call whose history has the turns from ``first`` on."""
-    said = [{"role": ("user", "assistant")[k % 2], "content": f"{trace} {k}"} for k in range(turns)]
+    said = [
+        {"role": ("user", "assistant")[k % 2], "content": f"{trace} {k}"}
+        for k in range(turns)
+    ]
     held = {"gen_ai.input.messages": parts(said[first:-1])}
     held |= {"gen_ai.output.messages": parts(said[-1:])}
     return {"traceId": trace.split()[0], "attributes": held | more}
@@ -76,17 +79,25 @@ CASES: dict[str, tuple[bytes, int, int]] = {
     "spans, then lines.jsonl": (in_jsonl([*SPANS, *LINES]), 20, 20),
     "spans, then pairs.jsonl": (in_jsonl([*SPANS, *PAIRS, {"x": 1}]), 20, 21),
     "turns, then lines.jsonl": (in_jsonl([*TURNS, *LINES]), 20, 20),
-    "two chats of a trace.jsonl": (in_jsonl([*SPANS, *[span("t3 b", n) for n in (2, 4)]]), 19, 1),
+    "two chats of a trace.jsonl": (
+        in_jsonl([*SPANS, *[span("t3 b", n) for n in (2, 4)]]),
+        19,
+        1,
+    ),
     "a history that is cut.jsonl": (in_jsonl([*SPANS, span("t3", 12, 4)]), 19, 1),
     "an agent that helps.jsonl": (in_jsonl([*SPANS, span("t3", 2, **AGENT)]), 20, 0),
     "two sheets.xlsx": (book(PAIRS[:9], PAIRS[9:]), 20, 0),
     "another sheet.xlsx": (book(PAIRS, [{"note": "n"}] * 9), 20, 1),
     "transcripts.txt": ("\n---\n".join(TRANSCRIPTS).encode(), 20, 0),
     "headed.txt": ("\n=== C ===\nDate: 1\n".join(["", *TRANSCRIPTS]).encode(), 20, 0),
-    "keys twice.jsonl": (in_jsonl(LINES).replace(b'"lang"', b'"messages": [], "lang"'), 0, 20),
+    "keys twice.jsonl": (
+        in_jsonl(LINES).replace(b'"lang"', b'"messages": [], "lang"'),
+        0,
+        20,
+    ),
     "keys twice.csv": (in_csv(LINES).replace(b"[{", b'[{""role"": ""user"",'), 0, 20),
     "a quote.csv": (in_csv(PAIRS).replace(b"q4", b'"q4'), 4, 16),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -115,8 +126,14 @@ def test_files_that_would_lose_something_are_refused(tmp_path: Path) -> None:
     utf16 = in_csv(PAIRS).decode("utf-8-sig").encode("utf-16-le")
     for path, problem in (
         (tmp_path / "twice", "two columns called 'prompt'"),
-        (save(tmp_path, "formula", book(PAIRS, FORMULA)), "cell B2 is a formula without a result"),
-        (save(tmp_path, "lines", in_jsonl(LINES).decode().encode("utf-16-le")), "UTF-16"),
+        (
+            save(tmp_path, "formula", book(PAIRS, FORMULA)),
+            "cell B2 is a formula without a result",
+        ),
+        (
+            save(tmp_path, "lines", in_jsonl(LINES).decode().encode("utf-16-le")),
+            "UTF-16",
+        ),
         (save(tmp_path, "t.csv", utf16), "not a known kind"),
     ):
         with pytest.raises(DataError, match=problem):

@@ -25,7 +25,9 @@ def wanted() -> list[Dialogue]:
     found: list[Dialogue] = []
     for dialogue in map(folded, CHATS):
         taken = sum(each.id.partition("#")[0] == dialogue.id for each in found)
-        found.append(replace(dialogue, id=f"{dialogue.id}#{taken + 1}") if taken else dialogue)
+        found.append(
+            replace(dialogue, id=f"{dialogue.id}#{taken + 1}") if taken else dialogue
+        )
     assert len(found) == len({each.id for each in found}) == 50
     return found
 
@@ -42,13 +44,20 @@ def check(found: list[Dialogue], wanted: list[Dialogue]) -> None:
 
 @pytest.mark.parametrize("form", ROWS)
 @pytest.mark.parametrize("container", ["jsonl", "json", "csv", "parquet"])
-def test_a_chat_a_row(form: str, container: str, wanted: list[Dialogue], tmp_path: Path) -> None:
+def test_a_chat_a_row(
+    form: str, container: str, wanted: list[Dialogue], tmp_path: Path
+) -> None:
     data = CONTAINERS[container]([ROWS[form](chat) for chat in CHATS])
     reading = ReadingReport()
     # the name says nothing: what a file is, its content says
     found = list(read_dialogues(save(tmp_path, "chats", data), reading=reading))
     check(found, wanted)
-    assert (reading.count, reading.read, reading.made, reading.numbered) == (0, 50, 5, 2)
+    assert (reading.count, reading.read, reading.made, reading.numbered) == (
+        0,
+        50,
+        5,
+        2,
+    )
     assert len(reading.forms) == 1
 
 
@@ -62,9 +71,13 @@ def test_a_container(container: str, wanted: list[Dialogue], tmp_path: Path) -> 
 @pytest.mark.parametrize("container", CONTAINERS)
 @pytest.mark.parametrize("name", ["chats", "-"])
 def test_a_packed_container_and_standard_input(
-    container: str, packed: str, name: str, wanted: list[Dialogue], tmp_path: Path,
+    container: str,
+    packed: str,
+    name: str,
+    wanted: list[Dialogue],
+    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     data = CONTAINERS[container]([ROWS["openai"](chat) for chat in CHATS])
     data = PACKED[packed](data) if packed else data
     source = str(save(tmp_path, name, data)) if name != "-" else name
@@ -79,7 +92,9 @@ def interleaved(rows: list[list[Row]]) -> list[Row]:
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-@pytest.mark.parametrize("order", [interleaved, lambda rows: [r for each in rows for r in each]])
+@pytest.mark.parametrize(
+    "order", [interleaved, lambda rows: [r for each in rows for r in each]]
+)
 def test_a_turn_a_row(
     container: str,
     order: Callable[[list[list[Row]]], list[Row]],
@@ -88,12 +103,16 @@ def test_a_turn_a_row(
 ) -> None:
     rows = order([turn_rows(chat, d.id) for chat, d in zip(CHATS, wanted, strict=True)])
     reading = ReadingReport()
-    found = read_dialogues(save(tmp_path, "log", CONTAINERS[container](rows)), reading=reading)
+    found = read_dialogues(
+        save(tmp_path, "log", CONTAINERS[container](rows)), reading=reading
+    )
     check(list(found), wanted)
     assert reading.forms == {"one turn a row": 50} and reading.count == 0
 
 
-def test_a_data_set_on_the_hub_or_in_a_folder(wanted: list[Dialogue], tmp_path: Path) -> None:
+def test_a_data_set_on_the_hub_or_in_a_folder(
+    wanted: list[Dialogue], tmp_path: Path
+) -> None:
     rows = [ROWS["wildchat"](chat) for chat in CHATS]
     (tmp_path / "data").mkdir()
     save(tmp_path / "data", "train-00000-of-00001.parquet", CONTAINERS["parquet"](rows))

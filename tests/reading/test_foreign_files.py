@@ -47,7 +47,10 @@ def database() -> bytes:
 
 FILES: dict[str, tuple[bytes, str]] = {
     "paper.pdf": (b"%PDF-1.4\n", UNKNOWN),
-    "page.jsonl.pdf": (b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<<>>\nendobj\n", UNKNOWN),
+    "page.jsonl.pdf": (
+        b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<<>>\nendobj\n",
+        UNKNOWN,
+    ),
     "picture.png": (b"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", UNKNOWN),
     "picture.jpg": (b"\xff\xd8\xff\xe0\x00\x10JFIF\x00", UNKNOWN),
     "picture.gif": (b"GIF89a\x01\x00\x01\x00", UNKNOWN),
@@ -85,7 +88,9 @@ def _judge() -> None:
 def test_a_file_without_chats_is_an_error(name: str, tmp_path: Path) -> None:
     content, problem = FILES[name]
     (tmp_path / name).write_bytes(content)
-    process = start("score", tmp_path / name, "--judge", "length", "--out", tmp_path / "out.jsonl")
+    process = start(
+        "score", tmp_path / name, "--judge", "length", "--out", tmp_path / "out.jsonl"
+    )
     try:
         _, error = process.communicate(timeout=20)
     finally:
@@ -96,5 +101,7 @@ def test_a_file_without_chats_is_an_error(name: str, tmp_path: Path) -> None:
 
 def test_a_packed_file_of_nothing_is_a_file_without_dialogues(tmp_path: Path) -> None:
     (tmp_path / "nothing.gz").write_bytes(gzip.compress(b""))
-    done = medal("score", tmp_path / "nothing.gz", "--judge", "length", "--out", tmp_path / "out")
+    done = medal(
+        "score", tmp_path / "nothing.gz", "--judge", "length", "--out", tmp_path / "out"
+    )
     assert done.returncode == 3 and "no dialogue was read" in done.stderr

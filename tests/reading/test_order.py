@@ -42,7 +42,9 @@ def turns(*times: object, column: str = "timestamp") -> list[Row]:
 
 
 def contents(dialogue: Dialogue) -> list[str]:
-    assert [turn.role for turn in dialogue.turns] == [*ROLES, *ROLES][: len(dialogue.turns)]
+    assert [turn.role for turn in dialogue.turns] == [*ROLES, *ROLES][
+        : len(dialogue.turns)
+    ]
     return [turn.content for turn in dialogue.turns]
 
 
@@ -90,7 +92,9 @@ def test_turns_are_sorted_by_instant(form: str, container: str, tmp_path: Path) 
 @given(
     st.lists(
         st.tuples(
-            st.integers(10**9, 4 * 10**9), st.integers(-14 * 4, 14 * 4), st.sampled_from("zsmn")
+            st.integers(10**9, 4 * 10**9),
+            st.integers(-14 * 4, 14 * 4),
+            st.sampled_from("zsmn"),
         ),
         min_size=2,
     )
@@ -122,7 +126,10 @@ def test_times_of_two_clocks_are_refused(tmp_path: Path) -> None:
     ):
         _, report = read(save(tmp_path, "log.jsonl", in_jsonl(turns(*times))))
         assert report.count == 1
-        assert "row 2: timestamp" in report.messages[0] and "expected a time" in report.messages[0]
+        assert (
+            "row 2: timestamp" in report.messages[0]
+            and "expected a time" in report.messages[0]
+        )
 
 
 @pytest.mark.parametrize("last", ["noon", None])
@@ -138,7 +145,12 @@ def test_rows_of_two_services_have_their_own_columns(tmp_path: Path) -> None:
     asked = turns("2026-11-20T09:00-05:00", "", "2026-11-20T09:01-05:00")[::2]
     names = ("second", "fourth")
     answered = [
-        {"session_id": "s", "sender": "bot", "text": text, "createdAt": f"2026-11-20T14:0{n}:03Z"}
+        {
+            "session_id": "s",
+            "sender": "bot",
+            "text": text,
+            "createdAt": f"2026-11-20T14:0{n}:03Z",
+        }
         for n, text in enumerate(names)
     ]
     (dialogue,), _ = read(save(tmp_path, "log.jsonl", in_jsonl([*asked, *answered])))
@@ -147,7 +159,9 @@ def test_rows_of_two_services_have_their_own_columns(tmp_path: Path) -> None:
 
 
 def test_turns_of_one_second_in_a_file_that_is_newest_first(tmp_path: Path) -> None:
-    rows = turns(*("2026-11-20T09:00Z", "2026-11-20T09:00Z"), *("2026-11-20T09:01Z",) * 2)
+    rows = turns(
+        *("2026-11-20T09:00Z", "2026-11-20T09:00Z"), *("2026-11-20T09:01Z",) * 2
+    )
     turned, in_pairs = rows[::-1], [*rows[2:], *rows[:2]]
     for order in (turned, in_pairs):
         (dialogue,), _ = read(save(tmp_path, "log.jsonl", in_jsonl(order)))
@@ -159,7 +173,8 @@ def test_turns_of_one_second_in_a_file_that_is_newest_first(tmp_path: Path) -> N
 
 def messages(*times: object, column: str = "created_at") -> list[Row]:
     return [
-        {"role": ROLES[n % 2], "content": SAID[n], column: time} for n, time in enumerate(times)
+        {"role": ROLES[n % 2], "content": SAID[n], column: time}
+        for n, time in enumerate(times)
     ]
 
 
@@ -173,14 +188,18 @@ def test_a_list_that_is_newest_first_is_sorted_and_that_is_said(
 ) -> None:
     said = messages(*MINUTES, column=column)
     rows = [{"id": "a", "messages": said[::-1]}, {"id": "b", "messages": said}]
-    (turned, straight), report = read(save(tmp_path, "chats", CONTAINERS[container](rows)))
+    (turned, straight), report = read(
+        save(tmp_path, "chats", CONTAINERS[container](rows))
+    )
     assert contents(turned) == contents(straight) == [*SAID]
     assert report.folded == {"newest-first chats sorted by time": 1}
 
 
 def test_the_command_says_it_once_a_file(tmp_path: Path) -> None:
     said = messages(*MINUTES)[::-1]
-    path = save(tmp_path, "chats.jsonl", in_jsonl([{"messages": said}, {"messages": said[:2]}]))
+    path = save(
+        tmp_path, "chats.jsonl", in_jsonl([{"messages": said}, {"messages": said[:2]}])
+    )
     done = medal("score", path, "--judge", "length", "--out", tmp_path / "out.jsonl")
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("folded: 2 newest-first chats sorted by time") == 1
@@ -192,7 +211,10 @@ def test_equal_times_and_a_system_prompt_without_time() -> None:
     for order in ([*said[::-1], system], [system, *said[2:], *said[:2]]):
         counts: Counter[str] = Counter()
         dialogue = parse_dialogue(order, folded=counts)
-        assert contents(dialogue) == [*SAID] and counts["newest-first chats sorted by time"] == 1
+        assert (
+            contents(dialogue) == [*SAID]
+            and counts["newest-first chats sorted by time"] == 1
+        )
 
 
 @pytest.mark.parametrize(
@@ -226,12 +248,18 @@ def test_traces_are_sorted_by_instant(tmp_path: Path) -> None:
         assert dialogue.meta["time"] == "2026-06-01T12:00:00+02:00"
     mixed = [rows[0] | {"timestamp": "2026-06-01T12:00:00"}, rows[1]]
     found, report = read(save(tmp_path, "x.jsonl", in_jsonl(mixed)))
-    assert not found and "times with a time zone in all traces or in none" in report.messages[0]
+    assert (
+        not found
+        and "times with a time zone in all traces or in none" in report.messages[0]
+    )
 
 
 def test_epoch_times_of_observations(tmp_path: Path) -> None:
     rows = [observation("a", 10 * n, "GENERATION", "", SAID[n : n + 2]) for n in (0, 2)]  # type: ignore[arg-type]
-    for first, second in ((1_780_000_000_000, "1780000000001"), (1_780_000_000.25, 1_780_000_001)):
+    for first, second in (
+        (1_780_000_000_000, "1780000000001"),
+        (1_780_000_000.25, 1_780_000_001),
+    ):
         timed = [rows[1] | {"start_time": second}, rows[0] | {"start_time": first}]
         (dialogue,), _ = read(save(tmp_path, "x.jsonl", in_jsonl(timed)))
         assert contents(dialogue) == [*SAID]
@@ -246,7 +274,9 @@ def test_of_spans_a_nanosecond_apart_the_later_is_the_answer(tmp_path: Path) -> 
             "gen_ai.output.messages": parts([{"role": "assistant", "content": answer}]),
         }
         start = str(1_780_000_000_000_000_001 + n)
-        spans.append({"traceId": f"t{n}", "startTimeUnixNano": start, "attributes": attributes})
+        spans.append(
+            {"traceId": f"t{n}", "startTimeUnixNano": start, "attributes": attributes}
+        )
     for order in (spans, spans[::-1]):
         (dialogue,), report = read(save(tmp_path, "x.jsonl", in_jsonl(order)))
         assert contents(dialogue) == [SAID[0], SAID[2]] and not report.count

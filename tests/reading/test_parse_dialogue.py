@@ -17,7 +17,10 @@ from medal_judges.inference.serving.limits import ServeLimits
 from medal_judges.integrations.chats import as_dialogue
 from medal_judges.models.base.judge import checked_dialogues
 
-MESSAGES = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
+MESSAGES = [
+    {"role": "user", "content": "Hi!"},
+    {"role": "assistant", "content": "Hello!"},
+]
 RECORDS: dict[str, dict[str, Any]] = {
     "messages": {"id": "a", "messages": MESSAGES, "lang": "German"},
     "without an id": {"messages": MESSAGES},
@@ -27,13 +30,18 @@ RECORDS: dict[str, dict[str, Any]] = {
     "transcript": {"id": "a", "transcript": "User: Hi!\nAssistant: Hello!"},
     "ShareGPT": {
         "id": "a",
-        "conversations": [{"from": "human", "value": "Hi!"}, {"from": "gpt", "value": "Hello!"}],
+        "conversations": [
+            {"from": "human", "value": "Hi!"},
+            {"from": "gpt", "value": "Hello!"},
+        ],
     },
 }
 
 
 @pytest.mark.parametrize("record", RECORDS.values(), ids=RECORDS)
-def test_every_door_returns_the_same_dialogue(record: dict[str, Any], tmp_path: Path) -> None:
+def test_every_door_returns_the_same_dialogue(
+    record: dict[str, Any], tmp_path: Path
+) -> None:
     dialogue = parse_dialogue(record)
     assert [(turn.role, turn.content) for turn in dialogue.turns] == [
         ("user", "Hi!"),
@@ -45,7 +53,9 @@ def test_every_door_returns_the_same_dialogue(record: dict[str, Any], tmp_path: 
     assert list(checked_dialogues([record])) == [dialogue]
     assert as_dialogue(record) == dialogue
     body = json.dumps({"dialogues": [record]}).encode()
-    assert parse_body(body, (), ScoreOptions(), ServeLimits(), Counter())[0] == [dialogue]
+    assert parse_body(body, (), ScoreOptions(), ServeLimits(), Counter())[0] == [
+        dialogue
+    ]
 
 
 def test_messages_alone_are_a_record() -> None:
@@ -61,15 +71,25 @@ def test_messages_alone_are_a_record() -> None:
         ({"messages": "hello"}, "messages", "a list of {role, content}"),
         ({"dialogue": "hello"}, "dialogue", "a non-empty list"),
         ({"text": "hello"}, "messages", "a list of {role, content}"),
-        ({"messages": [{"role": "usher", "content": "x"}]}, "messages[0].role", "'usher'"),
-        ({"id": "a", "dialogue": [*MESSAGES, {"role": "user"}]}, "dialogue[2].content", "a value"),
+        (
+            {"messages": [{"role": "usher", "content": "x"}]},
+            "messages[0].role",
+            "'usher'",
+        ),
+        (
+            {"id": "a", "dialogue": [*MESSAGES, {"role": "user"}]},
+            "dialogue[2].content",
+            "a value",
+        ),
         ({}, "messages", "a list of {role, content}"),
         ([], "(line)", "a JSON object"),
         ("hello", "(line)", "a JSON object"),
         (None, "(line)", "a JSON object"),
     ],
 )
-def test_a_wrong_record_is_refused_by_its_field(record: object, field: str, words: str) -> None:
+def test_a_wrong_record_is_refused_by_its_field(
+    record: object, field: str, words: str
+) -> None:
     with pytest.raises(RecordError) as caught:
         parse_dialogue(record)
     assert caught.value.field == field

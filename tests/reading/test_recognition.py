@@ -24,7 +24,10 @@ from .written import CONTAINERS, PACKED, in_csv, in_jsonl, save, zstd
 
 CHAT = {
     "id": "a",
-    "messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}],
+    "messages": [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": "hello"},
+    ],
 }
 LINE = json.dumps(CHAT)
 
@@ -54,15 +57,24 @@ def read(path: Path | str, **how: Any) -> tuple[list[str], ReadingReport]:
         ("array cut", json.dumps([CHAT, CHAT])[:-40], ["a"]),
         ("array with a broken element", f'[{LINE}, {{"id": }}, {LINE}]', ["a"]),
         ("text behind the array", f"[{LINE}] and more", ["a"]),
-        ("commas in texts", json.dumps([{**CHAT, "x": 'a, "]}\\'}, CHAT]), ["a", "a#2"]),
+        (
+            "commas in texts",
+            json.dumps([{**CHAT, "x": 'a, "]}\\'}, CHAT]),
+            ["a", "a#2"],
+        ),
     ],
 )
-def test_what_a_text_is(name: str, content: str, ids: list[str] | None, tmp_path: Path) -> None:
+def test_what_a_text_is(
+    name: str, content: str, ids: list[str] | None, tmp_path: Path
+) -> None:
     found, reading = read(save(tmp_path, name, content.encode()))
     if ids is None:
         return
     assert found == ids
-    if name.startswith("array") or name in ("text behind the array", "first line broken.jsonl"):
+    if name.startswith("array") or name in (
+        "text behind the array",
+        "first line broken.jsonl",
+    ):
         assert reading.count == 1, reading.messages
     if name == "no chat at all.jsonl":
         assert reading.count == 5 and not reading.read
@@ -73,7 +85,15 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"--format(.|\n)*jsonl"):
         read(path)
     assert read(path, format="jsonl")[0] == ["a"]
-    table = [{"thread_id": "a", "input": "hi", "output": "hello", "role": "x", "content": "y"}]
+    table = [
+        {
+            "thread_id": "a",
+            "input": "hi",
+            "output": "hello",
+            "role": "x",
+            "content": "y",
+        }
+    ]
     log = save(tmp_path, "t", in_csv(table))
     assert read(log)[1].forms == {} and read(log, format="csv+prompts")[0] == ["a"]
     for wrong in ("csw", "csv+parquet", "messages+turns"):
@@ -98,7 +118,9 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
         (b"id,,prompt\n1,2,3\n", "a column without a name"),
     ],
 )
-def test_what_cannot_be_read_is_a_message(content: bytes, problem: str, tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_a_message(
+    content: bytes, problem: str, tmp_path: Path
+) -> None:
     for reading in (None, ReadingReport()):
         with pytest.raises(DataError, match=problem):
             list(read_dialogues(save(tmp_path, "x", content), reading=reading))
@@ -112,8 +134,20 @@ def test_a_hostile_support_log_is_read_alike_twice_and_strict_stops_at_its_first
     packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
     ids, first = read(packed)
     assert (ids, first) == read(packed)
-    assert (first.read, first.count, len(set(ids))) == (log.readable, log.broken.total(), len(ids))
-    words = ["score", str(packed), "--judge", "length", "--out", str(tmp_path / "o"), "--strict"]
+    assert (first.read, first.count, len(set(ids))) == (
+        log.readable,
+        log.broken.total(),
+        len(ids),
+    )
+    words = [
+        "score",
+        str(packed),
+        "--judge",
+        "length",
+        "--out",
+        str(tmp_path / "o"),
+        "--strict",
+    ]
     done = CliRunner().invoke(app, words)
     # Row 16 is the first broken one; a blank line stands behind row 0.
     assert isinstance(done.exception, DataError) and ":18: " in str(done.exception)
@@ -142,7 +176,10 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("line", [2, 3, 6, 9])
 def test_a_chat_that_lacks_a_turn_is_a_bad_row(line: int, tmp_path: Path) -> None:
-    rows = ["chat,role,content", *(f"c{n},{who},Hi" for n in "112233" for who in ("user", "bot"))]
+    rows = [
+        "chat,role,content",
+        *(f"c{n},{who},Hi" for n in "112233" for who in ("user", "bot")),
+    ]
     rows[line - 1] += ", you"  # a comma without quotes
     save(tmp_path, "t.csv", "\n".join(rows).encode())
     found, reading = read(tmp_path / "t.csv")
@@ -162,10 +199,25 @@ def test_an_open_quote_costs_the_lines_up_to_the_next_quote(tmp_path: Path) -> N
 
 def test_times_put_turns_in_order_and_ids_of_tables_are_whole(tmp_path: Path) -> None:
     rows = [
-        {"conversation_id": 1.0, "role": "assistant", "text": "b", "created_at": "2026-01-02"},
+        {
+            "conversation_id": 1.0,
+            "role": "assistant",
+            "text": "b",
+            "created_at": "2026-01-02",
+        },
         {"conversation_id": 2.0, "role": "user", "text": "c", "created_at": "noon"},
-        {"conversation_id": 1.0, "role": "user", "text": "a", "created_at": "2026-01-01"},
-        {"conversation_id": 2.0, "role": "bot", "text": "d", "created_at": "2026-01-01"},
+        {
+            "conversation_id": 1.0,
+            "role": "user",
+            "text": "a",
+            "created_at": "2026-01-01",
+        },
+        {
+            "conversation_id": 2.0,
+            "role": "bot",
+            "text": "d",
+            "created_at": "2026-01-01",
+        },
     ]
     for name in ("csv", "parquet", "xlsx", "jsonl"):
         found = list(read_dialogues(save(tmp_path, name, CONTAINERS[name](rows))))
@@ -175,7 +227,10 @@ def test_times_put_turns_in_order_and_ids_of_tables_are_whole(tmp_path: Path) ->
 
 
 def test_ids_of_turns_are_not_taken_for_conversations(tmp_path: Path) -> None:
-    rows = [{"id": n, "role": ("user", "bot")[n % 2], "text": "a", "talk": 1} for n in range(4)]
+    rows = [
+        {"id": n, "role": ("user", "bot")[n % 2], "text": "a", "talk": 1}
+        for n in range(4)
+    ]
     for name in ("csv", "jsonl"):
         path = save(tmp_path, name, CONTAINERS[name](rows))
         with pytest.raises(DataError, match=r"--column content=NAME"):
@@ -197,22 +252,86 @@ def test_a_packed_file_that_breaks_off(packed: str, tmp_path: Path) -> None:
 
 NAMES = st.sampled_from(
     [
-        *("id", "messages", "conversations", "conversation", "dialogue", "turns", "role", "from"),
-        *("content", "value", "text", "prompt", "response", "system", "models", "model", "lang"),
-        *("labels", "scales", "meta", "context", "attributes", "resourceSpans", "conversation_id"),
-        *("gen_ai.input.messages", "gen_ai.output.messages", "input", "output", "type", "parts"),
-        *("trace_id", "parent_observation_id", "session_id", "release", "public", "start_time"),
-        *("run_type", "inputs", "outputs", "extra", "choices", "lc", "kwargs", "observations"),
-        *("name", "time", "source", "scene", "tool_calls", "choices", "language", "split", "level"),
+        *(
+            "id",
+            "messages",
+            "conversations",
+            "conversation",
+            "dialogue",
+            "turns",
+            "role",
+            "from",
+        ),
+        *(
+            "content",
+            "value",
+            "text",
+            "prompt",
+            "response",
+            "system",
+            "models",
+            "model",
+            "lang",
+        ),
+        *(
+            "labels",
+            "scales",
+            "meta",
+            "context",
+            "attributes",
+            "resourceSpans",
+            "conversation_id",
+        ),
+        *(
+            "gen_ai.input.messages",
+            "gen_ai.output.messages",
+            "input",
+            "output",
+            "type",
+            "parts",
+        ),
+        *(
+            "trace_id",
+            "parent_observation_id",
+            "session_id",
+            "release",
+            "public",
+            "start_time",
+        ),
+        *(
+            "run_type",
+            "inputs",
+            "outputs",
+            "extra",
+            "choices",
+            "lc",
+            "kwargs",
+            "observations",
+        ),
+        *(
+            "name",
+            "time",
+            "source",
+            "scene",
+            "tool_calls",
+            "choices",
+            "language",
+            "split",
+            "level",
+        ),
     ]
 )
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=4)
+    ),
     max_leaves=12,
 )
 ANY = settings(
-    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=100,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 
@@ -233,7 +352,9 @@ def tried(path: Path | str) -> None:
 @ANY
 @given(st.lists(st.dictionaries(NAMES, VALUES, max_size=6) | VALUES, max_size=4))
 def test_any_json_is_read_or_refused(tmp_path: Path, rows: list[Any]) -> None:
-    tried(save(tmp_path, "x.jsonl", "".join(json.dumps(r) + "\n" for r in rows).encode()))
+    tried(
+        save(tmp_path, "x.jsonl", "".join(json.dumps(r) + "\n" for r in rows).encode())
+    )
     tried(save(tmp_path, "x.json", json.dumps(rows).encode()))
 
 
@@ -246,18 +367,26 @@ def sound(name: str) -> bytes:
 
 @ANY
 @given(st.data())
-def test_a_file_with_changed_bytes_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
+def test_a_file_with_changed_bytes_is_read_or_refused(
+    tmp_path: Path, data: st.DataObject
+) -> None:
     name = data.draw(st.sampled_from([*CONTAINERS, "packed"]))
     whole = bytearray(sound(name))
-    for place in data.draw(st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=6)):
+    for place in data.draw(
+        st.lists(st.integers(0, len(whole) - 1), min_size=1, max_size=6)
+    ):
         whole[place] = data.draw(st.integers(0, 255))
     cut = data.draw(st.integers(0, len(whole)))
-    tried(save(tmp_path, "x", bytes(whole if data.draw(st.booleans()) else whole[:cut])))
+    tried(
+        save(tmp_path, "x", bytes(whole if data.draw(st.booleans()) else whole[:cut]))
+    )
 
 
 @ANY
 @given(st.lists(st.text('"\n,;x\r\\ \t', max_size=12), max_size=12))
-def test_any_table_is_read_with_every_row_counted(tmp_path: Path, cells: list[str]) -> None:
+def test_any_table_is_read_with_every_row_counted(
+    tmp_path: Path, cells: list[str]
+) -> None:
     text = "id,prompt,response\n" + "\n".join(cells)
     tried(save(tmp_path, "x.csv", text.encode()))
 

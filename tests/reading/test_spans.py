@@ -20,7 +20,8 @@ NANO = 1_780_000_000_000_000_000
 
 def parts(messages: list[dict[str, str]]) -> list[dict[str, Any]]:
     return [
-        {"role": m["role"], "parts": [{"type": "text", "content": m["content"]}]} for m in messages
+        {"role": m["role"], "parts": [{"type": "text", "content": m["content"]}]}
+        for m in messages
     ]
 
 
@@ -46,7 +47,9 @@ def calls(chat: dict[str, Any], key: str) -> list[dict[str, Any]]:
             attributes["gen_ai.system_instructions"] = json.dumps(
                 [{"type": "text", "content": text} for text in system]
             )
-        spans.append({"name": "chat", "start": NANO + 10**9 * k, "attributes": attributes})
+        spans.append(
+            {"name": "chat", "start": NANO + 10**9 * k, "attributes": attributes}
+        )
     return spans
 
 
@@ -67,12 +70,16 @@ def otlp(spans: list[dict[str, Any]]) -> dict[str, Any]:
     """OTLP's JSON export of one batch."""
     listed = [
         {
-            "traceId": "5b8e", "spanId": "eee1", "startTimeUnixNano": str(span["start"]),
+            "traceId": "5b8e",
+            "spanId": "eee1",
+            "startTimeUnixNano": str(span["start"]),
             "attributes": [
-                {"key": k, "value": {"stringValue": v}} for k, v in span["attributes"].items()],
+                {"key": k, "value": {"stringValue": v}}
+                for k, v in span["attributes"].items()
+            ],
         }
         for span in spans
-    ]  # fmt: skip
+    ]
     scope = {"scope": {"name": "sdk"}, "spans": listed}
     return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [scope]}]}
 
@@ -105,16 +112,26 @@ def test_the_spans_of_a_conversation_are_its_chat(form: str, tmp_path: Path) -> 
         assert form == "csv" or mine.meta["time"]
 
 
-def test_other_operations_agents_and_further_choices_are_no_turns(tmp_path: Path) -> None:
+def test_other_operations_agents_and_further_choices_are_no_turns(
+    tmp_path: Path,
+) -> None:
     said = [{"role": "user", "content": "Weather in Paris?"}]
-    call = {"type": "tool_call", "id": "1", "name": "weather", "arguments": {"place": "Paris"}}
+    call = {
+        "type": "tool_call",
+        "id": "1",
+        "name": "weather",
+        "arguments": {"place": "Paris"},
+    }
     answer = {"type": "tool_call_response", "id": "1", "response": "rainy"}
     history = [
         *parts(said),
         {"role": "assistant", "parts": [call]},
         {"role": "tool", "parts": [answer]},
     ]
-    last = [parts([{"role": "assistant", "content": text}])[0] for text in ("Rainy.", "Wet.")]
+    last = [
+        parts([{"role": "assistant", "content": text}])[0]
+        for text in ("Rainy.", "Wet.")
+    ]
 
     def span(operation: str, asked: object, answered: object) -> dict[str, Any]:
         named = {"gen_ai.operation.name": operation, "gen_ai.conversation.id": "c"}
@@ -144,7 +161,9 @@ HELD = {
 def test_spans_without_a_conversation_go_by_their_trace(tmp_path: Path) -> None:
     spans = [{"traceId": trace, "attributes": HELD} for trace in ("a", "b", "", "")]
     found, _ = read(save(tmp_path, "spans", in_jsonl(spans)))
-    assert [*found][:2] == ["a", "b"] and [len(d.turns) for d in found.values()] == [2] * 4
+    assert [*found][:2] == ["a", "b"] and [len(d.turns) for d in found.values()] == [
+        2
+    ] * 4
 
 
 def test_messages_that_are_no_json_leave_the_chat_out(tmp_path: Path) -> None:

@@ -17,7 +17,11 @@ from medal_judges import parse_dialogue
 from medal_judges.integrations.trl import JudgeReward
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.thoughts import THOUGHTS, thoughts_on_one_line, without_thoughts
+from medal_judges.reading.thoughts import (
+    THOUGHTS,
+    thoughts_on_one_line,
+    without_thoughts,
+)
 
 from .test_spans import parts
 from .test_traces import trace
@@ -41,8 +45,16 @@ FENCED = "Write it so:\n```xml\n<think>why</think>\n```\nand then `</think>`."
         (f"<seed:think>no</seed:think>{ANSWER}", ANSWER, 1),
         (f"[THINK]no[/THINK]{ANSWER}", ANSWER, 1),
         (f"◁think▷no◁/think▷{ANSWER}", ANSWER, 1),
-        (f"<|channel|>analysis<|message|>no<|channel|>final<|message|>{ANSWER}", ANSWER, 1),
-        (f"The user asks. Ten?\n</think>\n\n{ANSWER}", ANSWER, 1),  # the closing tag alone
+        (
+            f"<|channel|>analysis<|message|>no<|channel|>final<|message|>{ANSWER}",
+            ANSWER,
+            1,
+        ),
+        (
+            f"The user asks. Ten?\n</think>\n\n{ANSWER}",
+            ANSWER,
+            1,
+        ),  # the closing tag alone
         (f"no</THINKING>{ANSWER}", ANSWER, 1),
         ("<think>\nThe user asks", "", 1),  # not closed
         (f"{ANSWER}\n<think>And on Sundays?", ANSWER, 1),
@@ -52,9 +64,12 @@ FENCED = "Write it so:\n```xml\n<think>why</think>\n```\nand then `</think>`."
         (f"<think></think>{ANSWER}", ANSWER, 1),
         (FENCED, FENCED, 0),
         (f"<think>a</think>{FENCED}", FENCED, 1),
-        *((text, text, 0) for text in ("<thinker> <b>think</b> 1 < 2", "[think] Hm.", " a ")),
+        *(
+            (text, text, 0)
+            for text in ("<thinker> <b>think</b> 1 < 2", "[think] Hm.", " a ")
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_is_left_of_an_answer(answer: str, text: str, count: int) -> None:
     assert without_thoughts(answer) == (text, count)
 
@@ -68,22 +83,35 @@ def test_no_tag_survives_and_what_has_none_is_unchanged(noise: str, text: str) -
 
 def rows_of(answer: str) -> dict[str, list[Row]]:
     """One chat in every form."""
-    said = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": answer}]
-    pieces = [said[0], {"role": "assistant", "content": [{"type": "text", "text": answer}]}]
+    said = [
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "content": answer},
+    ]
+    pieces = [
+        said[0],
+        {"role": "assistant", "content": [{"type": "text", "text": answer}]},
+    ]
     span = {
         "gen_ai.conversation.id": "a",
         "gen_ai.input.messages": parts(said[:1]),
         "gen_ai.output.messages": parts(said[1:]),
     }
     sharegpt = [{"from": "human", "value": ASKED}, {"from": "gpt", "value": answer}]
-    released = {"source": "x-1", "models": [None, "m"], "lang": "English", "dialogue": said}
+    released = {
+        "source": "x-1",
+        "models": [None, "m"],
+        "lang": "English",
+        "dialogue": said,
+    }
     return {
         "line": [{"id": "a", "dialogue": said}],
         "medal": [released],
         "messages": [{"id": "a", "messages": said}],
         "content parts": [{"id": "a", "messages": pieces}],
         "ShareGPT": [{"id": "a", "conversations": sharegpt}],
-        "answer beside messages": [{"id": "a", "messages": said[:1], "response": answer}],
+        "answer beside messages": [
+            {"id": "a", "messages": said[:1], "response": answer}
+        ],
         "history pairs": [{"id": "a", "messages": [[ASKED, answer]]}],
         "prompts": [{"id": "a", "prompt": ASKED, "response": answer}],
         "transcript": [{"id": "a", "transcript": f"User: {ASKED}\nBot: {answer}"}],
@@ -95,7 +123,9 @@ def rows_of(answer: str) -> dict[str, list[Row]]:
 
 @pytest.mark.parametrize("form", rows_of(""))
 @pytest.mark.parametrize("read", [read_dialogues, read_labelled])
-def test_every_reader_leaves_it_out(form: str, read: Callable[..., Any], tmp_path: Path) -> None:
+def test_every_reader_leaves_it_out(
+    form: str, read: Callable[..., Any], tmp_path: Path
+) -> None:
     rows = rows_of(THOUGHT + ANSWER)[form]
     report = ReadingReport()
     (found,) = read(save(tmp_path, "chats.jsonl", in_jsonl(rows)), reading=report)
@@ -108,7 +138,9 @@ def test_every_reader_leaves_it_out(form: str, read: Callable[..., Any], tmp_pat
 def test_every_container(container: str, tmp_path: Path) -> None:
     rows = rows_of(THOUGHT + ANSWER)["prompts"]
     report = ReadingReport()
-    (found,) = read_dialogues(save(tmp_path, "x", CONTAINERS[container](rows)), reading=report)
+    (found,) = read_dialogues(
+        save(tmp_path, "x", CONTAINERS[container](rows)), reading=report
+    )
     assert found.turns[1].content == ANSWER and report.folded == {THOUGHTS: 1}
 
 
@@ -122,17 +154,24 @@ def test_a_line_of_a_thought_is_no_turn_of_a_transcript(tmp_path: Path) -> None:
 def test_hostile_tags_end() -> None:
     """A search that is quadratic would take minutes."""
     for text in ("<think " * 50_000, "`" * 99_999, "<" + "a" * 300_000):
-        assert thoughts_on_one_line(text) == text and without_thoughts(text) == (text, 0)
+        assert thoughts_on_one_line(text) == text and without_thoughts(text) == (
+            text,
+            0,
+        )
     opened = "<think>" * 50_000
-    assert thoughts_on_one_line(opened) == opened and without_thoughts(opened) == ("", 1)
+    assert thoughts_on_one_line(opened) == opened and without_thoughts(opened) == (
+        "",
+        1,
+    )
 
 
 def test_the_id_of_a_chat_is_that_of_the_text_that_was_seen() -> None:
     for form in ("line", "messages", "prompts"):
         first, second = (
-            rows_of(answer)[form][0] | {"id": None} for answer in (THOUGHT + ANSWER, ANSWER)
+            rows_of(answer)[form][0] | {"id": None}
+            for answer in (THOUGHT + ANSWER, ANSWER)
         )
-        assert parse_dialogue(first).id == parse_dialogue(second).id  # fmt: skip
+        assert parse_dialogue(first).id == parse_dialogue(second).id
 
 
 def test_a_user_and_a_system_prompt_may_write_tags() -> None:
@@ -148,20 +187,34 @@ def test_a_user_and_a_system_prompt_may_write_tags() -> None:
 
 
 def test_an_answer_of_reasoning_alone_is_an_empty_turn() -> None:
-    said = [{"role": "user", "content": ASKED}, {"role": "assistant", "content": "<think>\nThe u"}]
+    said = [
+        {"role": "user", "content": ASKED},
+        {"role": "assistant", "content": "<think>\nThe u"},
+    ]
     counts: Counter[str] = Counter()
     assert [turn.role for turn in read_messages(said, folded=counts).turns] == ["user"]
     assert counts == {THOUGHTS: 1, "empty turns left out": 1}
-    line = parse_dialogue({"id": "a", "dialogue": said})  # the line format keeps empty turns
+    line = parse_dialogue(
+        {"id": "a", "dialogue": said}
+    )  # the line format keeps empty turns
     assert [turn.content for turn in line.turns] == [ASKED, ""]
 
 
-def test_the_command_scores_the_answer_and_says_what_it_left_out(tmp_path: Path) -> None:
-    rows = [rows_of(answer)["messages"][0] for answer in (THOUGHT + ANSWER, ANSWER, "<think>no")]
+def test_the_command_scores_the_answer_and_says_what_it_left_out(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        rows_of(answer)["messages"][0]
+        for answer in (THOUGHT + ANSWER, ANSWER, "<think>no")
+    ]
     path = save(tmp_path, "chats.jsonl", in_jsonl(rows))
     done = medal("score", path, "--out", tmp_path / "out.jsonl")
-    assert "folded: 2 thoughts left out, 1 empty turns left out" in done.stderr, done.stderr
-    first, second, third = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
+    assert "folded: 2 thoughts left out, 1 empty turns left out" in done.stderr, (
+        done.stderr
+    )
+    first, second, third = map(
+        json.loads, (tmp_path / "out.jsonl").read_text().splitlines()
+    )
     assert first["scores"]["overall"] == pytest.approx(2.144, abs=5e-4)
     assert first["scores"] == pytest.approx(second["scores"], abs=1e-5)
     assert third["failure"] == "no assistant turn to judge"

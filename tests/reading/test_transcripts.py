@@ -16,12 +16,16 @@ def said(dialogue: Dialogue) -> list[tuple[str, str]]:
     return [(turn.role, turn.content) for turn in dialogue.turns]
 
 
-def read(folder: Path, text: str, name: str = "chat.txt", **named: object) -> list[Dialogue]:
+def read(
+    folder: Path, text: str, name: str = "chat.txt", **named: object
+) -> list[Dialogue]:
     (folder / name).write_text(text, encoding="utf-8")
     return list(read_dialogues(folder / name, **named))  # type: ignore[arg-type]
 
 
-def test_a_line_without_a_known_speaker_belongs_to_the_turn_before(tmp_path: Path) -> None:
+def test_a_line_without_a_known_speaker_belongs_to_the_turn_before(
+    tmp_path: Path,
+) -> None:
     (chat,) = read(tmp_path, ONE)
     assert said(chat) == [
         ("user", "Hi, are you open?"),
@@ -33,7 +37,10 @@ def test_a_line_without_a_known_speaker_belongs_to_the_turn_before(tmp_path: Pat
 @pytest.mark.parametrize("between", ["\n---\n", "\n\n***\n\n"])
 def test_rules_part_chats_and_blank_lines_do_not(tmp_path: Path, between: str) -> None:
     chats = read(tmp_path, "\n\n" + TWO.replace("\n\n", between) + "\n\n")
-    assert [said(chat)[1] for chat in chats] == [("assistant", "Hello"), ("assistant", "See you")]
+    assert [said(chat)[1] for chat in chats] == [
+        ("assistant", "Hello"),
+        ("assistant", "See you"),
+    ]
     (chat,) = read(tmp_path, TWO.replace("\n", "\n\n"))
     assert len(chat.turns) == 4
 
@@ -42,12 +49,16 @@ def test_markdown_and_wide_colons(tmp_path: Path) -> None:
     (bold,) = read(tmp_path, "**User:** Hi\n\n**Assistant**: Hello\n", "chat.md")
     assert said(bold) == [("user", "Hi"), ("assistant", "Hello")]
     roles = {"roles": {"田中": "user", "ボット": "assistant"}}
-    (wide,) = read(tmp_path, "田中：こんにちは\nボット：はい、どうぞ。\n", columns=roles)
+    (wide,) = read(
+        tmp_path, "田中：こんにちは\nボット：はい、どうぞ。\n", columns=roles
+    )
     assert said(wide) == [("user", "こんにちは"), ("assistant", "はい、どうぞ。")]
 
 
 def test_unknown_speakers_are_an_error_that_says_what_to_type(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match='--role "Anna=user" --role "Shop Bot=assistant"'):
+    with pytest.raises(
+        DataError, match='--role "Anna=user" --role "Shop Bot=assistant"'
+    ):
         read(tmp_path, "Anna: Are you open?\nShop Bot: Yes.\n")
     with pytest.raises(DataError, match="one speaker known as a user"):
         read(tmp_path, "User: Is anybody there?\n")
@@ -66,10 +77,15 @@ def test_a_transcript_in_a_cell_of_a_table(tmp_path: Path) -> None:
 def test_what_only_looks_like_a_transcript_is_what_it_was(tmp_path: Path) -> None:
     row = '{"messages": [{"role": "user", "content": "User: a"}, {"role": "bot", "content": "b"}]}'
     assert len(read(tmp_path, f"{row}\n{row}\n")) == 2
-    assert said(read(tmp_path, "prompt,response\nUser: hi,Hello\n")[0])[0] == ("user", "User: hi")
+    assert said(read(tmp_path, "prompt,response\nUser: hi,Hello\n")[0])[0] == (
+        "user",
+        "User: hi",
+    )
 
 
-def test_a_table_that_nobody_knows_says_its_fields_and_what_to_type(tmp_path: Path) -> None:
+def test_a_table_that_nobody_knows_says_its_fields_and_what_to_type(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "t.csv").write_text("ticket,who,words\n1,a,b\n2,a,b\n")
     out = str(tmp_path / "out.jsonl")
     done = CliRunner().invoke(
@@ -90,17 +106,26 @@ Assistant: はい。
 """
 
 
-def test_headings_part_chats_times_are_read_and_a_rule_in_an_answer_stays(tmp_path: Path) -> None:
+def test_headings_part_chats_times_are_read_and_a_rule_in_an_answer_stays(
+    tmp_path: Path,
+) -> None:
     first, second = read(tmp_path, HEADED)
     assert said(first)[1] == ("assistant", "Three things:\n---\nmilk, bread,\nand tea")
-    assert first.meta == {"heading": "Chat c-1, version 2.0", "time": "2026-10-01 09:12"}
+    assert first.meta == {
+        "heading": "Chat c-1, version 2.0",
+        "time": "2026-10-01 09:12",
+    }
     assert said(second) == [("user", "もう一度"), ("assistant", "はい。")]
 
 
 def test_a_file_that_is_one_very_long_chat_is_warned_of(tmp_path: Path) -> None:
     (tmp_path / "chat.txt").write_text("User: Hi\nBot: Hello\n" * 60, encoding="utf-8")
-    done = CliRunner().invoke(app, ["score", str(tmp_path / "chat.txt"), "--judge", "length"])
+    done = CliRunner().invoke(
+        app, ["score", str(tmp_path / "chat.txt"), "--judge", "length"]
+    )
     assert done.exit_code == 0 and "one chat of 120 turns" in done.stderr
     (tmp_path / "empty.txt").write_text("\n")
-    none = CliRunner().invoke(app, ["score", str(tmp_path / "empty.txt"), "--judge", "length"])
+    none = CliRunner().invoke(
+        app, ["score", str(tmp_path / "empty.txt"), "--judge", "length"]
+    )
     assert none.exit_code != 0 and "no dialogue was read" in str(none.exception)

@@ -28,19 +28,29 @@ def in_every_form(fields: Row) -> dict[str, list[Row]]:
     """Sixty chats in each form, with ``fields`` beside the turns."""
     forms: dict[str, list[Row]] = {
         "messages": [{"id": f"c{n}", "messages": SAID} | fields for n in range(60)],
-        "prompts": [{"id": f"c{n}", "prompt": "Hi", "response": "So."} | fields for n in range(60)],
-        "line": [{"id": f"c{n}", "lang": "en", "dialogue": SAID} | fields for n in range(60)],
+        "prompts": [
+            {"id": f"c{n}", "prompt": "Hi", "response": "So."} | fields
+            for n in range(60)
+        ],
+        "line": [
+            {"id": f"c{n}", "lang": "en", "dialogue": SAID} | fields for n in range(60)
+        ],
         "transcript": [
-            {"id": f"c{n}", "transcript": "User: Hi\nBot: Hello"} | fields for n in range(60)
+            {"id": f"c{n}", "transcript": "User: Hi\nBot: Hello"} | fields
+            for n in range(60)
         ],
     }
-    turns = [{"chat_id": f"c{n}", **message} | fields for n in range(60) for message in SAID]
+    turns = [
+        {"chat_id": f"c{n}", **message} | fields for n in range(60) for message in SAID
+    ]
     return forms | {"turns": turns}
 
 
 @pytest.mark.parametrize("form", in_every_form({}))
 @pytest.mark.parametrize("container", ["jsonl", "csv", "parquet"])
-@pytest.mark.parametrize("value", [LOST, [["Hi", LOST]], {"choice": {"body": LOST}}], ids=range(3))
+@pytest.mark.parametrize(
+    "value", [LOST, [["Hi", LOST]], {"choice": {"body": LOST}}], ids=range(3)
+)
 def test_a_field_that_no_reader_uses_is_listed(
     form: str, container: str, value: Any, tmp_path: Path
 ) -> None:
@@ -53,7 +63,9 @@ def test_a_field_that_no_reader_uses_is_listed(
 
 
 def test_a_mapped_column_is_read(tmp_path: Path) -> None:
-    rows = [{"log": {"talk": SAID, "agent": "shop"}, "reply": LOST, "system.text": LOST}]
+    rows = [
+        {"log": {"talk": SAID, "agent": "shop"}, "reply": LOST, "system.text": LOST}
+    ]
     path = save(tmp_path, "log.jsonl", in_jsonl(rows))
     columns = {"messages": "log.talk", "system": "system.text"}
     assert notes_of(path, columns=columns) == [f"not read: reply (1 rows) in {path}"]
@@ -61,7 +73,12 @@ def test_a_mapped_column_is_read(tmp_path: Path) -> None:
 
 def test_a_column_that_differs_between_turns_is_listed(tmp_path: Path) -> None:
     rows = [
-        {"chat_id": f"c{n}", **message, "translation": f"{LOST} ({n} {message['role']})", "n": n}
+        {
+            "chat_id": f"c{n}",
+            **message,
+            "translation": f"{LOST} ({n} {message['role']})",
+            "n": n,
+        }
         for n in range(3)
         for message in SAID
     ]
@@ -92,7 +109,9 @@ METADATA: Row = {
 @pytest.mark.parametrize("container", ["jsonl", "csv"])
 def test_metadata_is_not_listed(form: str, container: str, tmp_path: Path) -> None:
     rows = in_every_form(METADATA)[form]
-    assert notes_of(save(tmp_path, f"log.{container}", CONTAINERS[container](rows))) == []
+    assert (
+        notes_of(save(tmp_path, f"log.{container}", CONTAINERS[container](rows))) == []
+    )
 
 
 def test_no_form_of_the_usual_exports_is_listed(tmp_path: Path) -> None:
@@ -112,7 +131,9 @@ def test_many_fields_are_cut_short(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("depth", [100, 600, 900])
-def test_a_field_that_is_nested_deep_does_not_stop_the_reader(depth: int, tmp_path: Path) -> None:
+def test_a_field_that_is_nested_deep_does_not_stop_the_reader(
+    depth: int, tmp_path: Path
+) -> None:
     for opening, closing in (("[", "]"), ('{"a":', "}")):
         nested = opening * depth + json.dumps(LOST) + closing * depth
         row = json.dumps({"id": "c", "messages": SAID})[:-1] + f', "nested": {nested}}}'
@@ -121,7 +142,9 @@ def test_a_field_that_is_nested_deep_does_not_stop_the_reader(depth: int, tmp_pa
         assert reading.read + reading.count == 1
 
 
-def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(tmp_path: Path) -> None:
+def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(
+    tmp_path: Path,
+) -> None:
     rows = [{"id": f"c{n}", "messages": SAID, "output": LOST} for n in range(60)]
     path, out = save(tmp_path, "log.jsonl", in_jsonl(rows)), tmp_path / "scores.jsonl"
     words = ["score", str(path), "--judge", "length", "--out", str(out), "--quiet"]

@@ -38,17 +38,25 @@ def chats(count: int = 50) -> list[Row]:
     made = []
     for n in range(count):
         first = n % 3 == 0
-        messages = [{"role": "system", "content": f"You are bot {n % 4}."}] if n % 2 else []
+        messages = (
+            [{"role": "system", "content": f"You are bot {n % 4}."}] if n % 2 else []
+        )
         for k in range(3 + n % 6):
             role = ("assistant", "user")[(k + first) % 2]
-            messages.append({"role": role, "content": f"{SAID[(n + k) % len(SAID)]} ({n}.{k})"})
+            messages.append(
+                {"role": role, "content": f"{SAID[(n + k) % len(SAID)]} ({n}.{k})"}
+            )
         if n % 5 == 0:
             messages.append({"role": "user", "content": ""})
         if n % 7 == 0:
-            messages.append({"role": messages[-1]["role"], "content": "And one more thing."})
+            messages.append(
+                {"role": messages[-1]["role"], "content": "And one more thing."}
+            )
         made.append(
             {
-                "id": None if n % 10 == 9 else f"chat-{n - n % 25 if n % 25 == 1 else n}",
+                "id": None
+                if n % 10 == 9
+                else f"chat-{n - n % 25 if n % 25 == 1 else n}",
                 "lang": list(LANGUAGES)[n % 4],
                 "messages": messages,
                 "model": f"bot-{n % 4}",
@@ -73,7 +81,11 @@ def folded(chat: Row) -> Dialogue:
 def _beside(chat: Row, id_name: str = "id") -> Row:
     """The fields beside the messages."""
     own = {} if chat["id"] is None else {id_name: chat["id"]}
-    return own | {"model": chat["model"], "version": chat["version"], "time": chat["time"]}
+    return own | {
+        "model": chat["model"],
+        "version": chat["version"],
+        "time": chat["time"],
+    }
 
 
 def as_line(chat: Row) -> Row:
@@ -85,22 +97,34 @@ def as_line(chat: Row) -> Row:
 
 def as_openai(chat: Row) -> Row:
     parts = [
-        {"role": "developer" if m["role"] == "system" else m["role"], "content": [
-            {"type": "text", "text": m["content"]}]}
+        {
+            "role": "developer" if m["role"] == "system" else m["role"],
+            "content": [{"type": "text", "text": m["content"]}],
+        }
         for m in chat["messages"]
-    ]  # fmt: skip
+    ]
     return _beside(chat) | {"lang": chat["lang"], "messages": parts}
 
 
 def as_anthropic(chat: Row) -> Row:
     system = [m["content"] for m in chat["messages"] if m["role"] == "system"]
     rest = [
-        {"role": m["role"], "content": [
-            {"type": "thinking", "thinking": "hm"}, {"type": "text", "text": m["content"]}]}
-        for m in chat["messages"] if m["role"] != "system"
-    ]  # fmt: skip
+        {
+            "role": m["role"],
+            "content": [
+                {"type": "thinking", "thinking": "hm"},
+                {"type": "text", "text": m["content"]},
+            ],
+        }
+        for m in chat["messages"]
+        if m["role"] != "system"
+    ]
     blocks = [{"type": "text", "text": text} for text in system]
-    return _beside(chat) | {"language": chat["lang"], "system": blocks or None, "messages": rest}
+    return _beside(chat) | {
+        "language": chat["lang"],
+        "system": blocks or None,
+        "messages": rest,
+    }
 
 
 def as_sharegpt(chat: Row) -> Row:
@@ -125,11 +149,18 @@ def as_lmsys(chat: Row) -> Row:
 def as_responses(chat: Row) -> Row:
     kinds = {"user": "input_text", "system": "input_text", "assistant": "output_text"}
     items = [
-        {"type": "message", "role": m["role"], "content": [
-            {"type": kinds[m["role"]], "text": m["content"]}]}
+        {
+            "type": "message",
+            "role": m["role"],
+            "content": [{"type": kinds[m["role"]], "text": m["content"]}],
+        }
         for m in chat["messages"]
-    ]  # fmt: skip
-    return _beside(chat) | {"lang": chat["lang"], "input": items[:-1], "output": items[-1:]}
+    ]
+    return _beside(chat) | {
+        "lang": chat["lang"],
+        "input": items[:-1],
+        "output": items[-1:],
+    }
 
 
 ROWS: dict[str, Callable[[Row], Row]] = {
@@ -167,7 +198,11 @@ def _cells(rows: list[Row]) -> tuple[list[str], list[list[Any]]]:
     names = list(dict.fromkeys(name for row in rows for name in row))
 
     def cell(value: Any) -> Any:
-        return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+        return (
+            json.dumps(value, ensure_ascii=False)
+            if isinstance(value, dict | list)
+            else value
+        )
 
     return names, [[cell(row.get(name)) for name in names] for row in rows]
 

@@ -13,7 +13,9 @@ def scored_change(scores: np.ndarray, *about: Any) -> Change:
     return change(Values(scores, 1e-5), *about)
 
 
-def _rows(rng: np.random.Generator, periods: int, each: int) -> tuple[np.ndarray, np.ndarray]:
+def _rows(
+    rng: np.random.Generator, periods: int, each: int
+) -> tuple[np.ndarray, np.ndarray]:
     period = np.repeat(np.arange(periods), each)
     return period, rng.normal(size=len(period))
 
@@ -25,7 +27,10 @@ def test_the_start_of_a_fall_is_found() -> None:
     assert found.before is not None and found.after is not None
     assert found.difference.value == pytest.approx(found.after - found.before)
     assert found.difference.p_value == pytest.approx(1 / 5000)
-    assert found.difference.estimate.low is not None and found.difference.estimate.high is not None
+    assert (
+        found.difference.estimate.low is not None
+        and found.difference.estimate.high is not None
+    )
     assert found.difference.estimate.low < -0.8 < found.difference.estimate.high < 0
 
 
@@ -62,7 +67,9 @@ def test_where_nothing_changes_little_is_found_even_if_days_differ() -> None:
     steps = 0
     for seed in range(150):
         period, noise = _rows(rng, 14, 12)
-        values = noise + rng.normal(0, 0.4, 14)[period]  # something that a whole day shares
+        values = (
+            noise + rng.normal(0, 0.4, 14)[period]
+        )  # something that a whole day shares
         found = scored_change(values, period, np.arange(len(period)), seed)
         assert found.difference.p_value is not None
         steps += found.difference.p_value < 0.05

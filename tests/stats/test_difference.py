@@ -39,21 +39,29 @@ def test_students_interval_and_p_value_are_scipys() -> None:
     for shift in (0.0, 0.4, 2.0):
         one, two = rng.normal(shift, 1, 40), rng.normal(0, 1, 40)
         test = stats.ttest_ind(one, two)
-        found = Difference(float(one.mean() - two.mean()), float(test._standard_error), Student(78))
+        found = Difference(
+            float(one.mean() - two.mean()), float(test._standard_error), Student(78)
+        )
         assert found.p_value == pytest.approx(test.pvalue)
         low, high = test.confidence_interval()
         assert (found.estimate.low, found.estimate.high) == pytest.approx((low, high))
         wide = test.confidence_interval(1 - 0.05 / 6)
         corrected = found.corrected(6.0)
         assert corrected.p_value == pytest.approx(min(1.0, 6 * test.pvalue))
-        assert (corrected.estimate.low, corrected.estimate.high) == pytest.approx(tuple(wide))
+        assert (corrected.estimate.low, corrected.estimate.high) == pytest.approx(
+            tuple(wide)
+        )
 
 
 def test_differences_up_to_the_tolerance_are_none() -> None:
     found = Difference(1e-5, 1e-9, Student(50), tolerance=1e-5)
     assert found.p_value == pytest.approx(1) and not excludes(found.estimate)
     beyond = Difference(3e-5, 1e-9, Student(50), tolerance=1e-5)
-    assert beyond.p_value is not None and beyond.p_value < 1e-9 and excludes(beyond.estimate)
+    assert (
+        beyond.p_value is not None
+        and beyond.p_value < 1e-9
+        and excludes(beyond.estimate)
+    )
     assert (-beyond).estimate.high == pytest.approx(-(beyond.estimate.low or 0))
 
 
@@ -63,10 +71,17 @@ def test_orders_count_themselves() -> None:
     assert orders.p_value(0.5) == 1
     for level in (0.05, 0.05 / 3, 0.01, 0.0004):
         critical = orders.critical(level)
-        assert orders.p_value(critical * 0.9999) >= level > orders.p_value(critical * 1.0001)
+        assert (
+            orders.p_value(critical * 0.9999)
+            >= level
+            > orders.p_value(critical * 1.0001)
+        )
     assert orders.critical(1e-4) == np.inf
     out_of_reach = Difference(10.0, 1e-3, orders).corrected(1000.0)
-    assert out_of_reach.estimate.low is None and out_of_reach.estimate.p_value == pytest.approx(0.2)
+    assert (
+        out_of_reach.estimate.low is None
+        and out_of_reach.estimate.p_value == pytest.approx(0.2)
+    )
 
 
 def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
@@ -87,11 +102,15 @@ def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
         SystemRows(Values(scores + rng.normal(effect * k, 0.5, count), 4e-5), contexts)
         for k in range(3)
     ]
-    yield [system_difference(systems[i], systems[j]).judge for i, j in ((0, 1), (0, 2), (1, 2))]
+    yield [
+        system_difference(systems[i], systems[j]).judge
+        for i, j in ((0, 1), (0, 2), (1, 2))
+    ]
     clusters = Clusters("conversation", tuple(contexts))
     human = Values(rng.normal(size=count), 1e-5)
     judges = [
-        Values(human.numbers + rng.normal(0, 0.5 + effect * k, count), 1e-5) for k in range(3)
+        Values(human.numbers + rng.normal(0, 0.5 + effect * k, count), 1e-5)
+        for k in range(3)
     ]
     yield [
         correlation_difference(human, judges[i], judges[j], clusters)
@@ -106,7 +125,11 @@ def test_no_pair_of_300_data_sets_disagrees() -> None:
             differences = holm_corrected(family)
             for raw, difference in zip(family, differences, strict=True):
                 estimate = difference.estimate
-                assert agrees(estimate) and agrees(raw.estimate), (seed, raw, difference)
+                assert agrees(estimate) and agrees(raw.estimate), (
+                    seed,
+                    raw,
+                    difference,
+                )
                 shown += estimate.low is not None
                 significant += estimate.p_value is not None and estimate.p_value < 0.05
                 corrected += raw.p_value != pytest.approx(difference.p_value)
@@ -124,7 +147,11 @@ def test_the_correction_is_statsmodels() -> None:
 
 def step(rng: np.random.Generator, size: float) -> tuple[Values, Floats, Floats]:
     period = np.repeat(np.arange(16), 12)
-    scores = rng.normal(size=len(period)) + rng.normal(0, 0.2, 16)[period] + size * (period >= 9)
+    scores = (
+        rng.normal(size=len(period))
+        + rng.normal(0, 0.2, 16)[period]
+        + size * (period >= 9)
+    )
     return Values(scores, 1e-5), period, np.arange(len(period))
 
 

@@ -45,7 +45,9 @@ def samples() -> Iterator[tuple[Floats, Floats, np.random.Generator]]:
     many levels as rows."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        human = np.clip(np.round(rng.normal(3, 1, 80) * (1, 3)[seed % 2]) / (1, 3)[seed % 2], 1, 5)
+        human = np.clip(
+            np.round(rng.normal(3, 1, 80) * (1, 3)[seed % 2]) / (1, 3)[seed % 2], 1, 5
+        )
         steps = (1, 4, 50, 1000)[seed % 4]
         score = np.round(np.clip(human + rng.normal(0, 1, 80), 1, 5) * steps) / steps
         yield human, score, rng
@@ -54,17 +56,34 @@ def samples() -> Iterator[tuple[Floats, Floats, np.random.Generator]]:
 def test_noise_changes_no_rank_statistic() -> None:
     for human, score, rng in samples():
         plain = correlations(values(human), values(score), BOTS)
-        with_noise = correlations(values(noisy(human, rng)), values(noisy(score, rng)), BOTS)
-        for name in ("spearman", "kendall", "pairwise", "preferred", "within_system", "centred"):
-            assert with_noise[name].value == pytest.approx(plain[name].value, abs=1e-12), name
-        assert with_noise["pearson"].value == pytest.approx(plain["pearson"].value, abs=1e-6)
+        with_noise = correlations(
+            values(noisy(human, rng)), values(noisy(score, rng)), BOTS
+        )
+        for name in (
+            "spearman",
+            "kendall",
+            "pairwise",
+            "preferred",
+            "within_system",
+            "centred",
+        ):
+            assert with_noise[name].value == pytest.approx(
+                plain[name].value, abs=1e-12
+            ), name
+        assert with_noise["pearson"].value == pytest.approx(
+            plain["pearson"].value, abs=1e-6
+        )
 
 
 def test_without_noise_they_are_those_of_scipy_and_sklearn() -> None:
     for human, score, _ in samples():
         found = correlations(values(human), values(score))
-        assert found["spearman"].value == pytest.approx(stats.spearmanr(human, score).statistic)
-        assert found["kendall"].value == pytest.approx(stats.kendalltau(human, score).statistic)
+        assert found["spearman"].value == pytest.approx(
+            stats.spearmanr(human, score).statistic
+        )
+        assert found["kendall"].value == pytest.approx(
+            stats.kendalltau(human, score).statistic
+        )
         alike = np.ones((1, 80))
         assert values(score).ranks(alike)[0] == pytest.approx(stats.rankdata(score))
         label = (human > 3).astype(float)
@@ -79,12 +98,15 @@ def test_noise_changes_no_area_and_no_order_of_systems() -> None:
         shaken = noisy(score, rng)
         label = (human > 3).astype(float)
         plain, other = (
-            weighted_auc(label, values(side), np.ones((1, 80))) for side in (score, shaken)
+            weighted_auc(label, values(side), np.ones((1, 80)))
+            for side in (score, shaken)
         )
         assert plain == other
         people = system_means(values(human), systems, CLUSTERS.names)
         accuracies = [
-            system_agreement(people, system_means(values(side), systems, CLUSTERS.names))
+            system_agreement(
+                people, system_means(values(side), systems, CLUSTERS.names)
+            )
             for side in (score, shaken)
         ]
         assert accuracies[0]["pairwise_accuracy"] == accuracies[1]["pairwise_accuracy"]
@@ -128,7 +150,9 @@ def test_what_really_differs_is_found_with_noise_as_without() -> None:
     scores = np.clip(rng.normal(3, 1, 60), 1, 5)
     better = scores + np.where(np.arange(60) < 20, 0.3, 0.0)
     plain, shaken = (
-        system_difference(SystemRows(values(scores), contexts), SystemRows(values(side), contexts))
+        system_difference(
+            SystemRows(values(scores), contexts), SystemRows(values(side), contexts)
+        )
         for side in (better, noisy(better, rng))
     )
     assert (plain.wins, plain.ties, plain.losses) == (0, 40, 20)
@@ -145,7 +169,9 @@ def test_equal_scores_where_systems_met_do_not_hide_the_others() -> None:
     rows = []
     for name, mean in (("a", 2.0), ("b", 4.0)):
         scores = np.r_[noisy(shared, rng), rng.normal(mean, 0.5, 30)]
-        rows.append(SystemRows(values(scores), [*contexts, *(f"{name}{i}" for i in range(30))]))
+        rows.append(
+            SystemRows(values(scores), [*contexts, *(f"{name}{i}" for i in range(30))])
+        )
     found = system_difference(rows[0], rows[1]).judge
     assert not found.equal and found.value == pytest.approx(-1.0, abs=0.2)
     assert found.p_value is not None and found.p_value < 0.001

@@ -22,7 +22,9 @@ RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.normal(0.4, 1, 120), RNG.normal(0, 2, 80)
 
 
-def near(found: Estimate, low: float, high: float, p_value: float | None = None) -> None:
+def near(
+    found: Estimate, low: float, high: float, p_value: float | None = None
+) -> None:
     assert (found.low, found.high) == pytest.approx((low, high), rel=0.01)
     if p_value is not None:
         assert found.p_value == pytest.approx(p_value, rel=0.05)
@@ -56,7 +58,9 @@ def test_clusters_are_robust_ones() -> None:
     users = RNG.integers(0, 40, 300)
     values = RNG.normal(size=40)[users] + RNG.normal(size=300)
     found = mean_of(sample(values, [str(u) for u in users]))
-    fitted = sm.OLS(values, np.ones(300)).fit(cov_type="cluster", cov_kwds={"groups": users})
+    fitted = sm.OLS(values, np.ones(300)).fit(
+        cov_type="cluster", cov_kwds={"groups": users}
+    )
     assert found.low is not None and found.high is not None
     half = stats.t.ppf(0.975, 39) * fitted.bse[0]
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.1)
@@ -94,8 +98,14 @@ def test_few_and_equal_scores() -> None:
     same = difference_of(sample(np.full(20, 3.0)), sample(np.full(20, 3.0))).estimate
     assert (same.value, same.p_value) == pytest.approx((0, 1))
     assert same.reason == "no interval: nothing varies"
-    constant = difference_of(sample(np.full(20, 3.0)), sample(np.full(20, 4.0))).estimate
-    assert constant.value == pytest.approx(-1) and constant.p_value is None and constant.low is None
+    constant = difference_of(
+        sample(np.full(20, 3.0)), sample(np.full(20, 4.0))
+    ).estimate
+    assert (
+        constant.value == pytest.approx(-1)
+        and constant.p_value is None
+        and constant.low is None
+    )
 
 
 def test_the_interval_stays_on_the_scale() -> None:

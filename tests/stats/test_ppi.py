@@ -53,10 +53,16 @@ def _some(labels: Floats, count: int, rng: np.random.Generator) -> Floats:
 def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
     case = rows(np.random.default_rng(count), 20_000, count)
     given = case.labelled
-    y, f, rest = case.labels[given], case.sample.scores[given], case.sample.scores[~given]
+    y, f, rest = (
+        case.labels[given],
+        case.sample.scores[given],
+        case.sample.scores[~given],
+    )
     found = corrected_mean(case)
     assert found.slope is not None and found.estimate.value is not None
-    lam = found.slope / (1 + count / len(rest))  # the library has the labelled rows apart
+    lam = found.slope / (
+        1 + count / len(rest)
+    )  # the library has the labelled rows apart
     expected = library.ppi_mean_pointestimate(y, f, rest, lam=lam)
     assert found.estimate.value == pytest.approx(float(expected[0]), abs=1e-12)
     low, high = library.ppi_mean_ci(y, f, rest, alpha=0.05)
@@ -76,7 +82,11 @@ def test_label_weights_are_the_librarys(library: ModuleType) -> None:
     weights = rng.uniform(0.5, 3, size=3000)
     found = corrected_mean(LabelledSample(case.sample, case.labels, weights))
     assert found.slope is not None
-    y, f, rest = case.labels[given], case.sample.scores[given], case.sample.scores[~given]
+    y, f, rest = (
+        case.labels[given],
+        case.sample.scores[given],
+        case.sample.scores[~given],
+    )
     w = weights[given] / weights[given].mean()
     # the judge's mean is over all rows here and over the others there
     all_mean, labelled_mean = case.sample.scores.mean(), (w * f).mean()
@@ -86,7 +96,9 @@ def test_label_weights_are_the_librarys(library: ModuleType) -> None:
     assert labelled_mean != pytest.approx(f.mean(), abs=1e-4)
 
 
-def coverage(draw: Callable[[np.random.Generator], Estimate], truth: float, runs: int) -> float:
+def coverage(
+    draw: Callable[[np.random.Generator], Estimate], truth: float, runs: int
+) -> float:
     rng = np.random.default_rng(11)
     held = []
     for _ in range(runs):
@@ -103,7 +115,9 @@ def test_few_labels_hold(count: int, r: float) -> None:
     assert held >= 0.92
 
 
-def test_the_librarys_interval_is_too_narrow_for_ten_labels(library: ModuleType) -> None:
+def test_the_librarys_interval_is_too_narrow_for_ten_labels(
+    library: ModuleType,
+) -> None:
     def theirs(rng: np.random.Generator) -> Estimate:
         case = rows(rng, 200, 10)
         given = case.labelled
@@ -122,7 +136,9 @@ def test_clusters_are_heeded() -> None:
     def draw(rng: np.random.Generator, told: bool) -> Estimate:
         user = np.repeat(np.arange(60), rng.integers(1, 10, 60))
         human = rng.normal(size=60)[user] + rng.normal(size=len(user))
-        score = human + 0.5 * rng.normal(size=60)[user] + 0.5 * rng.normal(size=len(user))
+        score = (
+            human + 0.5 * rng.normal(size=60)[user] + 0.5 * rng.normal(size=len(user))
+        )
         asked = np.isin(user, rng.choice(60, 15, replace=False))
         clusters = [str(u) for u in user] if told else None
         return corrected_mean(
@@ -140,7 +156,9 @@ def test_shares_hold(share: float, count: int) -> None:
         human = (rng.random(400) < share).astype(float)
         wrong = rng.random(400) < np.where(human > 0, 0.2, 0.04)
         score = np.where(wrong, 1 - human, human)
-        return corrected_share(LabelledSample(sample(score), _some(human, count, rng))).estimate
+        return corrected_share(
+            LabelledSample(sample(score), _some(human, count, rng))
+        ).estimate
 
     assert coverage(draw, share, 400) >= 0.925
 
@@ -149,7 +167,9 @@ def test_a_judge_that_favours_a_system_misleads_nobody() -> None:
     """Both systems are equal to people; the judge gives the first 0.3 more."""
 
     def corrected(rng: np.random.Generator) -> Estimate:
-        return corrected_difference(rows(rng, 300, 30, bias=0.3), rows(rng, 300, 30)).estimate
+        return corrected_difference(
+            rows(rng, 300, 30, bias=0.3), rows(rng, 300, 30)
+        ).estimate
 
     def plain(rng: np.random.Generator) -> Estimate:
         favoured, other = rows(rng, 300, 30, bias=0.3), rows(rng, 300, 30)
@@ -189,23 +209,36 @@ def labelled(values: Floats, count: int) -> LabelledSample:
 
 
 def test_no_and_few_labels_say_so() -> None:
-    for count, reason in ((0, "no labelled rows"), (4, "4 labelled rows, fewer than 5")):
+    for count, reason in (
+        (0, "no labelled rows"),
+        (4, "4 labelled rows, fewer than 5"),
+    ):
         case = labelled(SCORES, count)
         for found in (corrected_mean(case), corrected_share(case)):
             assert found.estimate == Estimate(None, reason=reason)
             assert found.judge.value is not None and found.slope is None
-        assert corrected_difference(case, case).estimate == Estimate(None, reason=reason)
+        assert corrected_difference(case, case).estimate == Estimate(
+            None, reason=reason
+        )
 
 
 def test_labels_of_one_class() -> None:
     none = corrected_share(labelled(np.zeros(120), 20))
-    assert (none.estimate.value, none.estimate.low, none.slope) == pytest.approx((0, 0, 0))
+    assert (none.estimate.value, none.estimate.low, none.slope) == pytest.approx(
+        (0, 0, 0)
+    )
     assert none.estimate.high is not None
-    assert 0.139 < none.estimate.high < 0.25  # 0 of 20: exactly 0.139 one-sided, 0.168 two-sided
+    assert (
+        0.139 < none.estimate.high < 0.25
+    )  # 0 of 20: exactly 0.139 one-sided, 0.168 two-sided
     every = corrected_share(labelled(np.ones(120), 20)).estimate
     assert (every.low, every.high) == pytest.approx((1 - none.estimate.high, 1))
     mean = corrected_mean(labelled(np.full(120, 3.0), 20), (1.0, 5.0)).estimate
-    assert mean.value == pytest.approx(3) and mean.low is not None and mean.high is not None
+    assert (
+        mean.value == pytest.approx(3)
+        and mean.low is not None
+        and mean.high is not None
+    )
     assert mean.low <= 3 - 4 * 0.168 and mean.high >= 3 + 4 * 0.168
 
 
@@ -217,8 +250,12 @@ def test_labels_that_are_the_judges_scores() -> None:
     assert found.low is not None and found.high is not None and found.value is not None
     assert found.high - found.value > 0.15 and found.value - found.low > 0.15
     unknown = corrected_mean(labelled(SCORES, 20)).estimate
-    assert unknown.low is None and "follow from the judge's scores" in (unknown.reason or "")
-    same = corrected_difference(labelled(SCORES, 20), labelled(SCORES, 20), (0.0, 1.0)).estimate
+    assert unknown.low is None and "follow from the judge's scores" in (
+        unknown.reason or ""
+    )
+    same = corrected_difference(
+        labelled(SCORES, 20), labelled(SCORES, 20), (0.0, 1.0)
+    ).estimate
     assert same.value == pytest.approx(0) and same.p_value == pytest.approx(1)
     assert same.low is not None and same.low < -0.15
 

@@ -33,11 +33,19 @@ def test_unpaired_and_paired_are_scipys_tests() -> None:
     rng = np.random.default_rng(1)
     hard = rng.normal(size=200)
     one, two = hard + rng.normal(0.2, 0.5, 200), hard + rng.normal(0, 0.5, 200)
-    paired = system_difference(system_rows(one, names("c", 200)), system_rows(two, names("c", 200)))
-    assert paired.pairing == "paired" and paired.shared == 200 and paired.rows == (200, 200)
+    paired = system_difference(
+        system_rows(one, names("c", 200)), system_rows(two, names("c", 200))
+    )
+    assert (
+        paired.pairing == "paired"
+        and paired.shared == 200
+        and paired.rows == (200, 200)
+    )
     test = stats.ttest_rel(one, two)
     assert paired.judge.estimate.p_value == pytest.approx(test.pvalue, rel=0.15)
-    apart = system_difference(system_rows(one, names("a", 200)), system_rows(two, names("b", 200)))
+    apart = system_difference(
+        system_rows(one, names("a", 200)), system_rows(two, names("b", 200))
+    )
     assert apart.pairing == "unpaired" and apart.shared == 0
     welch = stats.ttest_ind(one, two, equal_var=False)
     assert apart.judge.estimate.p_value == pytest.approx(welch.pvalue, rel=0.05)
@@ -46,11 +54,22 @@ def test_unpaired_and_paired_are_scipys_tests() -> None:
 
 def test_wins_ties_and_losses() -> None:
     one, two = np.array([1.0, 2, 3, 4, 5]), np.array([1.0, 1, 4, 3, 2])
-    shared = system_difference(system_rows(one, names("c", 5)), system_rows(two, names("c", 5)))
-    assert (shared.wins, shared.ties, shared.losses, shared.by_context) == (3, 1, 1, True)
-    apart = system_difference(system_rows(one, names("a", 5)), system_rows(two, names("b", 5)))
+    shared = system_difference(
+        system_rows(one, names("c", 5)), system_rows(two, names("c", 5))
+    )
+    assert (shared.wins, shared.ties, shared.losses, shared.by_context) == (
+        3,
+        1,
+        1,
+        True,
+    )
+    apart = system_difference(
+        system_rows(one, names("a", 5)), system_rows(two, names("b", 5))
+    )
     greater = stats.mannwhitneyu(one, two).statistic
-    assert apart.wins + apart.ties / 2 == pytest.approx(greater) and not apart.by_context
+    assert (
+        apart.wins + apart.ties / 2 == pytest.approx(greater) and not apart.by_context
+    )
     assert apart.wins + apart.ties + apart.losses == 25
 
 
@@ -88,15 +107,23 @@ def test_an_easy_context_asked_more_often_of_one_system_favours_nobody() -> None
 
 def test_partly_paired_is_between() -> None:
     rng = np.random.default_rng(3)
-    hard = {c: rng.normal() for c in (*names("c", 100), *names("a", 100), *names("b", 100))}
+    hard = {
+        c: rng.normal() for c in (*names("c", 100), *names("a", 100), *names("b", 100))
+    }
 
     def rows(own: str) -> SystemRows:
         contexts = [*names("c", 100), *names(own, 100)]
-        return system_rows(np.array([hard[c] + rng.normal() * 0.3 for c in contexts]), contexts)
+        return system_rows(
+            np.array([hard[c] + rng.normal() * 0.3 for c in contexts]), contexts
+        )
 
     one, two = rows("a"), rows("b")
     part = system_difference(one, two)
-    assert part.pairing == "partly paired" and part.rows == (200, 200) and part.left_out == (0, 0)
+    assert (
+        part.pairing == "partly paired"
+        and part.rows == (200, 200)
+        and part.left_out == (0, 0)
+    )
     only = [system_rows(s.scores[:100], list(s.contexts)[:100]) for s in (one, two)]
     paired = system_difference(*only)
     assert width(part.judge.estimate.low, part.judge.estimate.high) < width(
@@ -135,7 +162,10 @@ def test_labels_correct_and_too_few_say_so() -> None:
     assert abs(found.corrected.estimate.value or 9) < 0.3
     few = system_difference(rows(0.0, 60, "a"), rows(0.0, 3, "b")).corrected
     assert few is not None and few.estimate.value is None
-    assert few.estimate.reason == "not corrected: 3 labelled rows, fewer than 5, of the second"
+    assert (
+        few.estimate.reason
+        == "not corrected: 3 labelled rows, fewer than 5, of the second"
+    )
 
 
 def test_the_smallest_difference_is_found_in_80_of_100_cases() -> None:
@@ -152,7 +182,8 @@ def test_the_smallest_difference_is_found_in_80_of_100_cases() -> None:
     ]
     smallest = float(np.mean([value or 0 for value in found]))
     hits = [
-        stats.ttest_ind(draw(smallest), draw(0), equal_var=False).pvalue < 0.05 for _ in range(600)
+        stats.ttest_ind(draw(smallest), draw(0), equal_var=False).pvalue < 0.05
+        for _ in range(600)
     ]
     assert 0.75 < np.mean(hits) < 0.85
 
@@ -169,7 +200,10 @@ def test_ranks_and_groups() -> None:
     assert indistinct_groups(values, lambda i, j: None) == [(0, 1, 2, 3)]
     assert indistinct_groups(values, lambda i, j: 0.0) == [(0,), (1,), (2,), (3,)]
     assert rank_intervals(values, lambda i, j: 0.0) == [(1, 1), (2, 2), (3, 3), (4, 4)]
-    assert rank_intervals([1.0], p_value) == [(1, 1)] and indistinct_groups([], p_value) == []
+    assert (
+        rank_intervals([1.0], p_value) == [(1, 1)]
+        and indistinct_groups([], p_value) == []
+    )
 
 
 def test_groups_hold_what_they_say() -> None:
@@ -181,7 +215,9 @@ def test_groups_hold_what_they_say() -> None:
         table = rng.random((count, count))
         apart = {(i, j): table[i, j] < 0.4 for i, j in combinations(range(count), 2)}
 
-        def p_value(i: int, j: int, apart: dict[tuple[int, int], bool] = apart) -> float:
+        def p_value(
+            i: int, j: int, apart: dict[tuple[int, int], bool] = apart
+        ) -> float:
             return 0.01 if apart[min(i, j), max(i, j)] else 0.9
 
         groups = [set(group) for group in indistinct_groups(values, p_value)]

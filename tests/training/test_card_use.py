@@ -28,7 +28,10 @@ from ..fresh import run_fresh
 from ..talks import write_rated
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "unsafe")]
-TURNS = (Turn("user", "Hi, how was your day?"), Turn("assistant", "Good, thanks! Yours?"))
+TURNS = (
+    Turn("user", "Hi, how was your day?"),
+    Turn("assistant", "Good, thanks! Yours?"),
+)
 CHAT = Dialogue("1", TURNS)
 
 
@@ -53,7 +56,12 @@ def made(kind: str, bert: Path, llama: Path) -> Judge:
     ],
 )
 def test_the_card_s_lines_load_the_judge(
-    kind: str, library: str, task: str, tiny_bert: Path, tiny_llama: Path, tmp_path: Path
+    kind: str,
+    library: str,
+    task: str,
+    tiny_bert: Path,
+    tiny_llama: Path,
+    tmp_path: Path,
 ) -> None:
     judge = made(kind, tiny_bert, tiny_llama)
     folder = judge.save_pretrained(tmp_path / "mine")
@@ -63,7 +71,9 @@ def test_the_card_s_lines_load_the_judge(
     card = ModelCard.load(folder / "README.md").data
     assert (card.library_name, card.pipeline_tag) == (library, task)
     after = text.partition("### Without medal_judges")[2]
-    (code,) = re.findall(r"```python\n(.*?)```", after.partition("## Data")[0], flags=re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(.*?)```", after.partition("## Data")[0], flags=re.DOTALL
+    )
     code = code.replace("org/mine", str(folder))
     if kind != "generative":
         code += "\nprint(text.encode().hex())\n"
@@ -79,16 +89,28 @@ def test_the_card_s_lines_load_the_judge(
 def test_several_annotators_are_people(tmp_path: Path, tiny_bert: Path) -> None:
     rows = [(("a", "b"), {"overall": (1, 2, 3)}), (("c", "d"), {"overall": (2, 2, 5)})]
     path = write_rated(tmp_path / "rows.jsonl", rows)  # type: ignore[arg-type]
-    settings = {"name": "x", "output_dir": "x", "rubric": "overall", "train": [{"source": path}]}
+    settings = {
+        "name": "x",
+        "output_dir": "x",
+        "rubric": "overall",
+        "train": [{"source": path}],
+    }
     model = {"family": "linear", "vectors": False, "features": ["assistant.log_words"]}
     config = build_config(TrainConfig, settings | {"model": model}, where="x")
     rows_of_run = load_rows(config, load_rubric("overall"))
     (facts,) = rows_of_run.facts
     assert facts["annotators"] == 3
     folder = made("encoder", tiny_bert, tiny_bert).save_pretrained(tmp_path / "judge")
-    (folder / "data.json").write_text(json.dumps([facts | {"labels_by": []}]), encoding="utf-8")
+    (folder / "data.json").write_text(
+        json.dumps([facts | {"labels_by": []}]), encoding="utf-8"
+    )
     write_card(folder)
-    data = (folder / "README.md").read_text().partition("## Data")[2].partition("## Training")[0]
+    data = (
+        (folder / "README.md")
+        .read_text()
+        .partition("## Data")[2]
+        .partition("## Training")[0]
+    )
     assert "| up to 3 people |" in data and "not stated" not in data
 
 
@@ -116,7 +138,13 @@ def test_a_set_s_name_for_a_dimension_is_not_the_judge_s(tmp_path: Path) -> None
         f"sets: [{{name: other, source: {tmp_path / 'other.jsonl'}, dimensions: [overall]}}]\n"
     )
     write_rated(tmp_path / "other.jsonl", rows)
-    words = ["benchmark", "--config", str(tmp_path / "bench.yaml"), "--out", str(tmp_path / "out")]
+    words = [
+        "benchmark",
+        "--config",
+        str(tmp_path / "bench.yaml"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     write_card(folder, results=tmp_path / "out" / "results.json")

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges import Judge, ScoreOptions, read_dialogues, read_judgements, score_file
+from medal_judges import (
+    Judge,
+    ScoreOptions,
+    read_dialogues,
+    read_judgements,
+    score_file,
+)
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.records.dimension import load_rubric
@@ -26,10 +32,16 @@ def chats(path: Path, count: int, seed: int = 0, first: int = 0) -> Path:
     rng, lines = np.random.default_rng(seed), []
     for number in range(first, first + count):
         few = rng.choice(WORDS, size=1 + number % 12, replace=False)
-        said = [" ".join(rng.choice(words, size=8)) for words in (WORDS, few) for _ in range(2)]
+        said = [
+            " ".join(rng.choice(words, size=8))
+            for words in (WORDS, few)
+            for _ in range(2)
+        ]
         roles = ("user", "assistant") * 2
         order = (said[0], said[2], said[1], said[3])
-        messages = [{"role": r, "content": c} for r, c in zip(roles, order, strict=True)]
+        messages = [
+            {"role": r, "content": c} for r, c in zip(roles, order, strict=True)
+        ]
         lines.append(json.dumps({"id": f"c{number}", "messages": messages}))
     path.write_text("\n".join(lines))
     return path
@@ -53,7 +65,13 @@ def settings(folder: Path, **more: Any) -> TrainConfig:
         "output_dir": str(folder / "student"),
         "rubric": "overall",
     }
-    given |= {"model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]}}
+    given |= {
+        "model": {
+            "family": "linear",
+            "vectors": False,
+            "features": ["assistant.log_words"],
+        }
+    }
     return build_config(TrainConfig, given | more, where="test")
 
 
@@ -68,7 +86,9 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
 
     def failed(record: dict[str, Any]) -> None:
         if record["id"] == "c7":
-            record.update(scores=dict.fromkeys(record["scores"]), failure="the server is down")
+            record.update(
+                scores=dict.fromkeys(record["scores"]), failure="the server is down"
+            )
 
     rewrite(scores, failed)
     model = {"family": "linear", "base": str(tiny_bert), "features": ["said_before_3"]}
@@ -81,14 +101,20 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
     facts = json.loads((folder / "data.json").read_text())
     assert sum(fact["rows"] for fact in facts) == 85
     teacher, student = (Judge.from_pretrained(name) for name in ("repetition", folder))
-    assert {by for fact in facts for by in fact["labels_by"]} == {str(teacher.signature())}
+    assert {by for fact in facts for by in fact["labels_by"]} == {
+        str(teacher.signature())
+    }
     new = [*read_dialogues(chats(tmp_path / "new.jsonl", 60, seed=1, first=500))]
-    pairs = [[j.scores["overall"] for j in judge.score(new)] for judge in (teacher, student)]
+    pairs = [
+        [j.scores["overall"] for j in judge.score(new)] for judge in (teacher, student)
+    ]
     assert spearmanr(*pairs).statistic > 0.9
     assert np.abs(np.subtract(*pairs)).mean() < 0.3  # on the teacher's scale
     card = (folder / "README.md").read_text()
     by = f"judge repetition at revision {teacher.signature().revision}, said_before_3"
-    assert f"| {by} |" in card and f"Labels made by {by}: the judge predicts what" in card
+    assert (
+        f"| {by} |" in card and f"Labels made by {by}: the judge predicts what" in card
+    )
 
 
 def test_a_file_of_other_chats_says_what_to_type(tmp_path: Path) -> None:
@@ -104,9 +130,13 @@ def test_a_file_of_other_chats_says_what_to_type(tmp_path: Path) -> None:
             load_entry(DataEntry(**entry(source, scores)), 0)
         if name == "ids":
             assert f"6 of 6 chats have no score in {scores}" in str(problem.value)
-            assert f"medal score CHATS --judge NAME --out {scores}" in str(problem.value)
+            assert f"medal score CHATS --judge NAME --out {scores}" in str(
+                problem.value
+            )
         else:
-            assert f"{scores}: the labels of 6 of 6 chats are of other chats" in str(problem.value)
+            assert f"{scores}: the labels of 6 of 6 chats are of other chats" in str(
+                problem.value
+            )
         assert len(load_entry(DataEntry(**entry(other, scores)), 0)) == 6
     with pytest.raises(DataError, match="scores"):
         load_entry(DataEntry(**entry(source, source)), 0)
@@ -114,26 +144,39 @@ def test_a_file_of_other_chats_says_what_to_type(tmp_path: Path) -> None:
         load_entry(DataEntry(**entry(source, tmp_path / "nowhere.jsonl")), 0)
     score_file(source, "length", twice := tmp_path / "twice.jsonl")
     twice.write_text(twice.read_text() * 2)
-    with pytest.raises(DataError, match=r"twice.jsonl:7: (?s:.*)no earlier row has, got 'c0'"):
+    with pytest.raises(
+        DataError, match=r"twice.jsonl:7: (?s:.*)no earlier row has, got 'c0'"
+    ):
         load_entry(DataEntry(**entry(source, twice)), 0)
 
 
-@pytest.mark.parametrize(("level", "turns"), [("dialogue", [4]), ("last", [4]), ("turn", [2, 4])])
-def test_judged_turns_are_rows_up_to_them(tmp_path: Path, level: Any, turns: list[int]) -> None:
+@pytest.mark.parametrize(
+    ("level", "turns"), [("dialogue", [4]), ("last", [4]), ("turn", [2, 4])]
+)
+def test_judged_turns_are_rows_up_to_them(
+    tmp_path: Path, level: Any, turns: list[int]
+) -> None:
     source, scores = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.parquet"
     score_file(source, "repetition", scores, ScoreOptions(level=level, keep=("lang",)))
     rows = load_entry(DataEntry(**entry(source, scores)), 0)
     assert [(row.group, len(row.dialogue.turns)) for row in rows] == [
         (f"c{chat}", count) for chat in range(6) for count in turns
     ]
-    assert {row.level for row in rows} == {"dialogue" if level == "dialogue" else "turn"}
+    assert {row.level for row in rows} == {
+        "dialogue" if level == "dialogue" else "turn"
+    }
     judge = Judge.from_pretrained("repetition")
     again = [*judge.score([row.dialogue for row in rows])]
     for row, judgement in zip(rows, again, strict=True):
         labels = {name: value for name, (value,) in row.labels.items()}
         assert labels == pytest.approx(judgement.scores, abs=4e-5)
-    assert rows[0].scales["repetitive"] == (0, 1) and rows[0].scales["overall"] == (1, 5)
-    chance = again[0].scores["repetitive"]  # a probability is the target of a binary dimension
+    assert rows[0].scales["repetitive"] == (0, 1) and rows[0].scales["overall"] == (
+        1,
+        5,
+    )
+    chance = again[0].scores[
+        "repetitive"
+    ]  # a probability is the target of a binary dimension
     train = settings(tmp_path, rubric="medal", train=[entry(source, scores)])
     first = load_rows(train, load_rubric("medal")).train[0]
     assert first.targets["repetitive"] == pytest.approx(chance)
@@ -141,7 +184,11 @@ def test_judged_turns_are_rows_up_to_them(tmp_path: Path, level: Any, turns: lis
 
 def test_scores_of_another_judge_are_other_rows(tmp_path: Path) -> None:
     """So a run that resumes does not mix them: checkpoints hold the hash."""
-    source, scores, hashes = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.jsonl", []
+    source, scores, hashes = (
+        chats(tmp_path / "chats.jsonl", 6),
+        tmp_path / "scores.jsonl",
+        [],
+    )
     for judge in ("length", "repetition"):
         score_file(source, judge, scores, ScoreOptions(overwrite=True))
         train = settings(tmp_path, train=[entry(source, scores)])
@@ -160,21 +207,31 @@ def test_a_scale_is_that_of_the_judge_whatever_the_run_s(tmp_path: Path) -> None
     def targets(rubric: str, **more: Any) -> list[float]:
         train = [entry(source, scores, **more)]
         config = settings(tmp_path, rubric=rubric, train=train)
-        return [row.targets["overall"] for row in load_rows(config, load_rubric(rubric)).train]
+        return [
+            row.targets["overall"]
+            for row in load_rows(config, load_rubric(rubric)).train
+        ]
 
     judged = [j.scores["overall"] for j in read_judgements(scores)]
     assert targets(str(own)) == pytest.approx([score / 7 for score in judged])
     assert targets("overall", rescale=[0, 7]) == targets(str(own))
     assert targets("overall") == targets(str(own))
     rewrite(scores, lambda record: record.pop("dimensions", None))
-    with pytest.raises(ConfigError, match=r"'overall' has no bounds(?s:.*)rescale: \[low, high\]"):
+    with pytest.raises(
+        ConfigError, match=r"'overall' has no bounds(?s:.*)rescale: \[low, high\]"
+    ):
         targets("overall")
     assert targets("overall", rescale=[0, 7]) == targets(str(own), rescale=[0, 7])
 
 
 def test_a_chat_whose_language_was_detected_is_the_same_chat(tmp_path: Path) -> None:
     source, scores = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.jsonl"
-    score_file(source, "length", scores, ScoreOptions(keep=("lang",), detect_language=False))
-    found = {"meta": {"lang": "en"}, "detected_language": "en"}  # as the extra lang writes it
+    score_file(
+        source, "length", scores, ScoreOptions(keep=("lang",), detect_language=False)
+    )
+    found = {
+        "meta": {"lang": "en"},
+        "detected_language": "en",
+    }  # as the extra lang writes it
     rewrite(scores, lambda record: record.update(found))
     assert len(load_entry(DataEntry(**entry(source, scores)), 0)) == 6

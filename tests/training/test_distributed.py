@@ -42,9 +42,16 @@ def launch(strategy: str) -> tuple[list[str], dict[str, str]]:
         return [sys.executable], {}
     options = ["--config_file", str(CONFIGS / "accelerate" / "cpu.yaml")]
     if strategy in ("ddp", "strangers"):
-        return [*LAUNCH, *options], {"ACCELERATE_USE_CPU": "true"} if strategy == "ddp" else {}
+        return [*LAUNCH, *options], {
+            "ACCELERATE_USE_CPU": "true"
+        } if strategy == "ddp" else {}
     # The file for eight GPUs, with two processes and the settings for a CPU in its stead.
-    options = ["--config_file", str(CONFIGS / "accelerate" / "gpu8.yaml"), "--num_processes", "2"]
+    options = [
+        "--config_file",
+        str(CONFIGS / "accelerate" / "gpu8.yaml"),
+        "--num_processes",
+        "2",
+    ]
     settings = CONFIGS / "deepspeed" / f"{strategy}_cpu.json"
     return [*LAUNCH, *options, "--deepspeed_config_file", str(settings)], {}
 
@@ -74,7 +81,9 @@ class Workshop:
         folder = self.folder / (name or strategy)
         done = self.run(strategy, folder, overrides, **args)
         # ZeRO-3 has been seen to abort at exit after all was written: the judge is the proof.
-        assert done.returncode == 0 or "judge saved and checked" in done.stdout, done.stderr[-3000:]
+        assert done.returncode == 0 or "judge saved and checked" in done.stdout, (
+            done.stderr[-3000:]
+        )
         return folder
 
     def run(
@@ -87,7 +96,12 @@ class Workshop:
         """``medal train`` by ``strategy`` to its end; a global batch is always 8 rows."""
         single = strategy == "single"
         heads = {"repetitive": {"kind": "regression"}}
-        model = {"family": "encoder", "base": str(self.body), "max_tokens": 64, "heads": heads}
+        model = {
+            "family": "encoder",
+            "base": str(self.body),
+            "max_tokens": 64,
+            "heads": heads,
+        }
         settings = {
             "name": "pair",
             "output_dir": str(folder),
@@ -120,12 +134,19 @@ class Workshop:
 
     def scores(self, folder: Path) -> dict[str, list[float]]:
         """Scores of the 16 golden dialogues and of the validation dialogues, as shares of 1."""
-        golden = json.loads((folder / "golden.json").read_text(encoding="utf-8"))["scores"]
+        golden = json.loads((folder / "golden.json").read_text(encoding="utf-8"))[
+            "scores"
+        ]
         judge = Judge.from_pretrained(folder, device="cpu")
-        rows = [row.dialogue for row in load_spec(str(self.folder / "validation.jsonl"))]
+        rows = [
+            row.dialogue for row in load_spec(str(self.folder / "validation.jsonl"))
+        ]
         found = golden + [dict(j.scores) for j in judge.score(rows)]
         unit = judge.dimension
-        return {d.name: [unit(d.name).to_unit(s[d.name]) for s in found] for d in judge.dimensions}
+        return {
+            d.name: [unit(d.name).to_unit(s[d.name]) for s in found]
+            for d in judge.dimensions
+        }
 
 
 @pytest.fixture(scope="module")
@@ -172,11 +193,15 @@ def test_two_processes_train_the_judge_that_one_trains(
     What is left is the order in which fp32 numbers are added, and what steps of AdamW make of it,
     which divides by the root of squared gradients and so lets the noise of small ones through."""
     folder = workshop.train(strategy)
-    assert facts(folder)["processes"] == 2  # Accelerate on CPU can start two worlds of one
+    assert (
+        facts(folder)["processes"] == 2
+    )  # Accelerate on CPU can start two worlds of one
     assert facts(folder)["steps"] == STEPS
     assert facts(folder)["strategy"] == strategy
     assert check_golden(folder) <= TOLERANCE
-    assert losses(folder) == pytest.approx(losses(workshop.folder / "single"), abs=TOLERANCE)
+    assert losses(folder) == pytest.approx(
+        losses(workshop.folder / "single"), abs=TOLERANCE
+    )
     single = load_file(workshop.folder / "single" / "model.safetensors")
     saved = load_file(folder / "model.safetensors")
     # Whole: under ZeRO-3 a process has a part of each weight, or an empty one.
@@ -186,7 +211,9 @@ def test_two_processes_train_the_judge_that_one_trains(
     assert max(differences) <= WEIGHTS
     found = workshop.scores(folder)
     require_same(found, alone)
-    assert max(found["repetitive"]) - min(found["repetitive"]) > 0.03  # it did learn something
+    assert (
+        max(found["repetitive"]) - min(found["repetitive"]) > 0.03
+    )  # it did learn something
 
 
 @pytest.mark.slow
@@ -211,13 +238,17 @@ def test_zero3_with_gradient_checkpointing_trains_the_same_judge(
     workshop: Workshop, alone: dict[str, list[float]]
 ) -> None:
     """ZeRO-3 parts the parameters again before the backward pass computes a layer anew."""
-    folder = workshop.train("zero3", name="zero3-checkpointed", gradient_checkpointing=True)
+    folder = workshop.train(
+        "zero3", name="zero3-checkpointed", gradient_checkpointing=True
+    )
     assert facts(folder)["gradient_checkpointing"] is True
     require_same(workshop.scores(folder), alone)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(torch.cuda.is_available(), reason="on a GPU they do know each other")
+@pytest.mark.skipif(
+    torch.cuda.is_available(), reason="on a GPU they do know each other"
+)
 def test_processes_that_do_not_know_each_other_are_refused(workshop: Workshop) -> None:
     """Without its environment variable Accelerate starts two worlds of one, and says nothing; the
     Trainer's use_cpu, which is on without a GPU, tells it."""
@@ -240,8 +271,12 @@ def test_another_global_batch_is_refused(workshop: Workshop) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ["ddp", pytest.param("zero2", marks=needs_deepspeed)])
-def test_one_judge_a_dimension_on_two_processes(strategy: str, workshop: Workshop) -> None:
+@pytest.mark.parametrize(
+    "strategy", ["ddp", pytest.param("zero2", marks=needs_deepspeed)]
+)
+def test_one_judge_a_dimension_on_two_processes(
+    strategy: str, workshop: Workshop
+) -> None:
     """The second dimension is trained in the same group of processes as the first."""
     overrides = ("per_dimension=true", "args.num_train_epochs=1")
     scores = [

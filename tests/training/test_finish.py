@@ -21,7 +21,9 @@ from ..linear_judges import random_judge
 from ..talks import write_rated
 
 
-def write_rows(path: Path, count: int, seed: int, langs: tuple[str, ...] = ("en",)) -> str:
+def write_rows(
+    path: Path, count: int, seed: int, langs: tuple[str, ...] = ("en",)
+) -> str:
     """Dialogues rated the lower the longer the answers are, with noise."""
     rng, rows = np.random.default_rng(seed), []
     for number in range(count):
@@ -39,7 +41,11 @@ def config_at(folder: Path) -> Path:
         "name": "words",
         "output_dir": str(folder / "run"),
         "rubric": "medal",
-        "model": {"family": "linear", "vectors": False, "features": ["assistant.question"]},
+        "model": {
+            "family": "linear",
+            "vectors": False,
+            "features": ["assistant.question"],
+        },
         "train": [{"source": write_rows(folder / "train.jsonl", 60, 0)}],
         "validation": [{"source": write_rows(folder / "validation.jsonl", 40, 1)}],
         "test": [{"source": write_rows(folder / "test.jsonl", 50, 2, ("zh", "ja"))}],
@@ -52,25 +58,48 @@ def config_at(folder: Path) -> Path:
 def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["train", "--config", str(config_at(tmp_path))])
     assert done.exit_code == 0, done.output
-    records = json.loads((tmp_path / "run" / "agreement.json").read_text(encoding="utf-8"))
+    records = json.loads(
+        (tmp_path / "run" / "agreement.json").read_text(encoding="utf-8")
+    )
     found = {(r["part"], r["dimension"], r["lang"]): r for r in records}
     assert {"all", "zh", "ja"} == {lang for part, _, lang in found if part == "test"}
     # The baselines are what medal benchmark says of the judges of these names on the same rows.
-    data = {"name": "x", "source": str(tmp_path / "test.jsonl"), "dimensions": ["overall"]}
-    changes = ["judges=[]", "injected=[]", f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/b"]
+    data = {
+        "name": "x",
+        "source": str(tmp_path / "test.jsonl"),
+        "dimensions": ["overall"],
+    }
+    changes = [
+        "judges=[]",
+        "injected=[]",
+        f"sets=[{json.dumps(data)}]",
+        f"output_dir={tmp_path}/b",
+    ]
     figures = benchmark("quickstart", changes, judges=["length", "repetition"])
-    wanted = {row.judge: (e := row.metrics["spearman"]) and e.value for row in figures.rows}
-    assert found["test", "overall", "all"]["baselines"] == pytest.approx(wanted, abs=1e-12)
+    wanted = {
+        row.judge: (e := row.metrics["spearman"]) and e.value for row in figures.rows
+    }
+    assert found["test", "overall", "all"]["baselines"] == pytest.approx(
+        wanted, abs=1e-12
+    )
     assert wanted["length"] < -0.5  # shorter is better here: no sign is chosen
     rows = list(load_spec(data["source"]))
-    issue, words = [r.labels["repetitive"][0] for r in rows], Judge.from_pretrained("length")
-    scores = [judged.scores["repetitive"] for judged in words.score([r.dialogue for r in rows])]
+    issue, words = (
+        [r.labels["repetitive"][0] for r in rows],
+        Judge.from_pretrained("length"),
+    )
+    scores = [
+        judged.scores["repetitive"]
+        for judged in words.score([r.dialogue for r in rows])
+    ]
     plain = found["test", "repetitive", "all"]["baselines"]
     assert plain["length"] == pytest.approx(roc_auc_score(issue, scores))
     # the table that people see, and the card
     flat = re.sub(r"\s+", " ", done.output)
     for part in ("validation", "test"):
-        value = found[part, "overall", "all" if part == "test" else "en"]["baselines"]["length"]
+        value = found[part, "overall", "all" if part == "test" else "en"]["baselines"][
+            "length"
+        ]
         assert f"{value:.2f}" in flat and part in flat
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
     section = card.split("## Test sets")[1].split("\n## ")[0]
@@ -85,7 +114,8 @@ def test_a_benchmark_says_what_a_judge_was_trained_on_and_reads_the_split_of_its
     split = {"test": 0.3, "seed": 2}
     changes = ["rubric=medal", f"train=[{json.dumps({'source': source})}]"]
     folder = train(
-        "baseline_length", [*changes, f"split={json.dumps(split)}", f"output_dir={tmp_path}/j"]
+        "baseline_length",
+        [*changes, f"split={json.dumps(split)}", f"output_dir={tmp_path}/j"],
     )
     entries = json.loads((folder / "data.json").read_text())
     sizes = {entry["part"]: entry["rows"] for entry in entries}
@@ -94,13 +124,17 @@ def test_a_benchmark_says_what_a_judge_was_trained_on_and_reads_the_split_of_its
         data = {"name": name, "source": source, "dimensions": ["overall"], **more}
         where = [f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/{name}"]
         found = benchmark(
-            "quickstart", ["judges=[]", "injected=[]", *where], judges=[f"mine={folder}"]
+            "quickstart",
+            ["judges=[]", "injected=[]", *where],
+            judges=[f"mine={folder}"],
         )
         assert found.rows[0].n == (sizes["test"] if more else 80)
         return [text for name, text in found.facts if name == "Note"]
 
     (note,) = notes("all")
-    assert note.startswith(f"judge mine was trained on {sizes['train']} of 80 chats of all")
+    assert note.startswith(
+        f"judge mine was trained on {sizes['train']} of 80 chats of all"
+    )
     assert notes("held_out", split=split) == []
 
 
@@ -108,7 +142,10 @@ def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:
     net = torch.nn.Linear(4, 4)
     net.weight = torch.nn.Parameter(net.weight.to(torch.uint8), requires_grad=False)
     setting = golden.setting_for(net, "cuda", "no")
-    assert setting == golden.GoldenSetting("cuda", "bf16") and setting.tolerance == golden.COARSE
+    assert (
+        setting == golden.GoldenSetting("cuda", "bf16")
+        and setting.tolerance == golden.COARSE
+    )
 
 
 @pytest.mark.slow  # bf16 on a CPU
@@ -117,7 +154,9 @@ def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
 ) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
     judge = random_judge(tiny_bert, rubric)
-    assert golden.setting_for(judge.net, "cuda", "bf16") == golden.GoldenSetting("cpu", "fp32")
+    assert golden.setting_for(judge.net, "cuda", "bf16") == golden.GoldenSetting(
+        "cpu", "fp32"
+    )
     monkeypatch.setattr(golden, "LARGE", 1000)
     assert golden.setting_for(judge.net, "cuda", "no").device == "cuda"
     setting = golden.setting_for(judge.net, "cpu", "bf16")

@@ -44,9 +44,15 @@ def fit_rows(count: int = 90, sources: int = 1) -> FitRows:
     """``sources`` sources of sizes that differ, each with a level of its own."""
     rng = np.random.default_rng(0)
     units = rng.uniform(size=(count, 2)) * [0.5, 0.1] + [0.2, 0.7]
-    source = np.sort(rng.integers(0, sources, count) if sources > 1 else np.zeros(count, int))
+    source = np.sort(
+        rng.integers(0, sources, count) if sources > 1 else np.zeros(count, int)
+    )
     targets = (
-        0.55 + 0.6 * units[:, 0] - 0.8 * units[:, 1] + rng.normal(0, 0.05, count) + 0.2 * source
+        0.55
+        + 0.6 * units[:, 0]
+        - 0.8 * units[:, 1]
+        + rng.normal(0, 0.05, count)
+        + 0.2 * source
     )
     units = units + 0.3 * source[:, None]
     return FitRows(
@@ -71,16 +77,22 @@ def test_the_ridge_is_scikit_learns(alpha: float, nonnegative: bool) -> None:
     expected = oracle.fit(rows.units, rows.targets).predict(rows.units)
     blend = fit_blend(settings(alpha=alpha, nonnegative=nonnegative), rows)
     assert blend(rows.units) == pytest.approx(on_scale(expected), abs=1e-6)
-    assert blend.residual == pytest.approx(np.sqrt(np.mean((rows.targets - expected) ** 2)))
+    assert blend.residual == pytest.approx(
+        np.sqrt(np.mean((rows.targets - expected) ** 2))
+    )
     if nonnegative:
-        assert blend.weights.tolist().count(0) == 1  # the other one's weight would be below 0
+        assert (
+            blend.weights.tolist().count(0) == 1
+        )  # the other one's weight would be below 0
 
 
 def test_sources_are_centred_apart_and_weigh_the_same() -> None:
     rows = fit_rows(120, sources=3)
     blend = fit_blend(settings(nonnegative=False, alpha=1e-6), rows)
     slopes = blend.weights / blend.spread
-    assert slopes == pytest.approx([0.6, -0.8], abs=0.15)  # the levels' own slope is 0.2 / 0.3
+    assert slopes == pytest.approx(
+        [0.6, -0.8], abs=0.15
+    )  # the levels' own slope is 0.2 / 0.3
     twice = np.concatenate([np.arange(120), np.flatnonzero(rows.sources == "0")])
     again = fit_blend(settings(nonnegative=False, alpha=1e-6), rows.part(twice))
     assert again.weights == pytest.approx(blend.weights)
@@ -99,12 +111,18 @@ def test_the_penalty_is_the_one_that_cross_validates_best() -> None:
     assert chosen_alpha(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
 
 
-def test_cross_validation_keeps_conversations_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cross_validation_keeps_conversations_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows, learnt = fit_rows(), []
-    monkeypatch.setattr(hybrid, "fit_blend", lambda c, r: (learnt.append(r), fit_blend(c, r))[1])
+    monkeypatch.setattr(
+        hybrid, "fit_blend", lambda c, r: (learnt.append(r), fit_blend(c, r))[1]
+    )
     scores = crossed(settings(alpha=1.0, nonnegative=False), rows)
     assert scores is not None and np.isfinite(scores).all() and len(learnt) == 5
-    assert not set.intersection(*(set(r.groups) for r in learnt))  # each is held out once
+    assert not set.intersection(
+        *(set(r.groups) for r in learnt)
+    )  # each is held out once
     assert crossed(settings(alpha=1.0), rows.part(np.arange(6))) is None
 
 
@@ -115,7 +133,12 @@ def test_the_best_member_is_best_over_sources() -> None:
     first = np.where(sources == "big", targets, -targets)  # right on three rows of four
     second = targets + rng.normal(0, 0.1, 80)
     rows = FitRows(
-        ("first", "second"), np.stack([first, second], 1), targets, sources, sources, np.ones(80)
+        ("first", "second"),
+        np.stack([first, second], 1),
+        targets,
+        sources,
+        sources,
+        np.ones(80),
     )
     chosen, _ = _combined(settings(kind="select"), {"overall": rows})
     assert chosen == MemberSelection({"overall": "second"})
@@ -127,11 +150,16 @@ def examples(count: int = 30) -> list[TrainingExample]:
     found = []
     for i in range(count):
         words = 1 + i % 10
-        turns = (Turn("user", "film ?"), Turn("assistant", " ".join(rng.choice(WORDS, words))))
+        turns = (
+            Turn("user", "film ?"),
+            Turn("assistant", " ".join(rng.choice(WORDS, words))),
+        )
         target = min(1.0, words / 10 + float(rng.uniform(0, 0.05)))
         source = ("dstc9", "other")[i % 2]
         found.append(
-            TrainingExample(Dialogue(str(i), turns), source, {"overall": target}, group=str(i))
+            TrainingExample(
+                Dialogue(str(i), turns), source, {"overall": target}, group=str(i)
+            )
         )
     return found
 
@@ -160,7 +188,9 @@ def test_a_stack_from_its_rows_to_a_saved_judge(tmp_path: Path) -> None:
         assert one.scores == pytest.approx(other.scores, abs=4e-5)
 
 
-def test_members_judge_the_rows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_members_judge_the_rows_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first, _ = fit_hybrid(run(tmp_path), examples(), [OVERALL])
     files = sorted((tmp_path / "judgements").rglob("*.jsonl"))
     assert len(files) == 4  # two members, two sources
@@ -185,12 +215,18 @@ def test_a_selection_takes_the_winner(tmp_path: Path) -> None:
     assert figures["spearman/overall/length"] > 0.8
 
 
-def test_rows_that_a_member_learnt_from_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_rows_that_a_member_learnt_from_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "member")
     facts = [{"part": "train", "source": "dstc9:validation"}]
     (folder / "data.json").write_text(json.dumps(facts), encoding="utf-8")
     with caplog.at_level(logging.WARNING):
-        fit_hybrid(run(tmp_path / "j", members={"a": {"path": str(folder)}}), examples(), [OVERALL])
+        fit_hybrid(
+            run(tmp_path / "j", members={"a": {"path": str(folder)}}),
+            examples(),
+            [OVERALL],
+        )
     assert "member a was trained on dstc9:validation" in caplog.text
 
 

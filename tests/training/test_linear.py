@@ -41,16 +41,25 @@ HALVES = [float(number % 2) for number in range(40)]
 ALL = np.arange(40)
 
 
-def example(number: int, unit: float, weight: float = 1.0, source: str = "s") -> TrainingExample:
-    turns = (Turn("user", WORDS[number % 12]), Turn("assistant", "film " * (1 + number % 7)))
+def example(
+    number: int, unit: float, weight: float = 1.0, source: str = "s"
+) -> TrainingExample:
+    turns = (
+        Turn("user", WORDS[number % 12]),
+        Turn("assistant", "film " * (1 + number % 7)),
+    )
     targets: dict[str, Any] = {"overall": unit, "repetitive": float(unit > 0.5)}
     dialogue = Dialogue(str(number), turns)
-    return TrainingExample(dialogue, source, targets, weight, dict(targets), str(number // 2))
+    return TrainingExample(
+        dialogue, source, targets, weight, dict(targets), str(number // 2)
+    )
 
 
 def problem(units: list[float], **settings: Any) -> Search:
     """Columns of three features of each side, of which one never varies."""
-    config = LinearConfig(features=("log_words", "copy", "question"), vectors=False, **settings)
+    config = LinearConfig(
+        features=("log_words", "copy", "question"), vectors=False, **settings
+    )
     rng = np.random.default_rng(0)
     columns = rng.normal(size=(len(units), 6)) * [1, 2, 3, 1, 1, 1] + 5
     columns[:, 5] = 1.0
@@ -73,7 +82,8 @@ def spread(values: np.ndarray, weights: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize(
-    ("units", "top"), [(UNITS, 8), (UNITS, 4), (HALVES, 1), (HALVES, 8), ([0.25] * 40, 8)]
+    ("units", "top"),
+    [(UNITS, 8), (UNITS, 4), (HALVES, 1), (HALVES, 8), ([0.25] * 40, 8)],
 )
 @pytest.mark.parametrize("hidden", [(5,), (6, 4)])
 def test_a_classifier_s_probabilities_are_scikit_learn_s(
@@ -86,13 +96,19 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     head, columns = here.head(ALL, OVERALL, setting), here.table.columns
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
     chances = head.probabilities(columns)
-    assert chances.shape == (40, top + 1) and chances.sum(axis=1) == pytest.approx(1, abs=1e-9)
+    assert chances.shape == (40, top + 1) and chances.sum(axis=1) == pytest.approx(
+        1, abs=1e-9
+    )
     unseen = sorted(set(range(top + 1)) - set(classes.tolist()))
     assert not chances[:, unseen].any()
     if len(set(classes.tolist())) == 1:
         return
     oracle = MLPClassifier(
-        hidden_layer_sizes=hidden, alpha=0.1, max_iter=40, learning_rate_init=0.01, random_state=3
+        hidden_layer_sizes=hidden,
+        alpha=0.1,
+        max_iter=40,
+        learning_rate_init=0.01,
+        random_state=3,
     ).fit(standardised(columns), classes)
     expected = oracle.predict_proba(standardised(columns))
     assert np.abs(chances[:, oracle.classes_] - expected).max() < 1e-6
@@ -109,22 +125,32 @@ def test_regressor_ridge_and_logistic_are_scikit_learn_s() -> None:
     columns, x = here.table.columns, standardised(here.table.columns)
     setting = FitSetting("mlp_regressor", 8, 0.1, None, (5,), 60, 0.01)
     oracle = MLPRegressor(
-        hidden_layer_sizes=(5,), alpha=0.1, max_iter=60, learning_rate_init=0.01, random_state=3
+        hidden_layer_sizes=(5,),
+        alpha=0.1,
+        max_iter=60,
+        learning_rate_init=0.01,
+        random_state=3,
     ).fit(x, np.floor(np.array(UNITS) * 8 + 0.5))
     units = here.head(ALL, OVERALL, setting).units(columns, "expected")
     assert units == pytest.approx(on_scale(oracle.predict(x) / 8), abs=1e-6)
     x[:, 3:] *= 0.5  # columns of vectors
     ridge = here.head(ALL, OVERALL, FitSetting("ridge", alpha=3.0 / 40, share=0.5))
-    expected = Ridge(alpha=3.0).fit(x, UNITS).predict(x)  # there a row has a weight of 1
+    expected = (
+        Ridge(alpha=3.0).fit(x, UNITS).predict(x)
+    )  # there a row has a weight of 1
     assert ridge.raw(columns)[:, 0] == pytest.approx(expected)
     bias = ridge.layers[0][1][0]
     assert bias + sum(ridge.averages) == pytest.approx(ridge.raw(columns).mean())
     labels = np.array(UNITS) > 0.5
     for balanced in (True, False):
         here = problem(UNITS, balanced=balanced)
-        logistic = here.head(ALL, REPETITIVE, FitSetting("logistic", alpha=0.1 / 40, share=0.5))
+        logistic = here.head(
+            ALL, REPETITIVE, FitSetting("logistic", alpha=0.1 / 40, share=0.5)
+        )
         weight = "balanced" if balanced else None
-        oracle = LogisticRegression(C=10, class_weight=weight, max_iter=1000).fit(x, labels)
+        oracle = LogisticRegression(C=10, class_weight=weight, max_iter=1000).fit(
+            x, labels
+        )
         assert logistic.units(columns, "expected") == pytest.approx(
             oracle.predict_proba(x)[:, 1], abs=2e-3
         )
@@ -155,7 +181,11 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         table = ColumnTable.of(columns, DialogueReader(config, None))
         search = Search(config, examples, table, [], 0)
         head = search.head(np.arange(90), OVERALL, FitSetting("ridge", alpha=0.3))
-        factor = spread(labels, weights) / spread(centred @ expected, weights) if stretch else 1
+        factor = (
+            spread(labels, weights) / spread(centred @ expected, weights)
+            if stretch
+            else 1
+        )
         assert head.layers[0][0][:, 0] == pytest.approx(expected * factor, rel=1e-8)
         # The mean dialogue of the sources scores the mean of their labels.
         means = [columns[:60].mean(0), columns[60:].mean(0)]
@@ -164,7 +194,11 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
 
 
 def test_the_weight_of_an_entry_is_that_of_its_rows() -> None:
-    examples = [example(0, 0.5), example(1, 0.5), example(2, 0.5, weight=4.0, source="b")]
+    examples = [
+        example(0, 0.5),
+        example(1, 0.5),
+        example(2, 0.5, weight=4.0, source="b"),
+    ]
     weights = Labelled.of(np.zeros((3, 1)), examples, "overall").weights
     assert weights.tolist() == [0.5, 0.5, 4.0]
     here = problem(UNITS)
@@ -189,7 +223,9 @@ def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
         )
         table = ColumnTable.of(columns, DialogueReader(config, None))
         search = Search(config, examples, table, [], 0)
-        heads.append(search.head(np.arange(200), OVERALL, FitSetting("ridge", alpha=1e-6)))
+        heads.append(
+            search.head(np.arange(200), OVERALL, FitSetting("ridge", alpha=1e-6))
+        )
     plain, pulled = (head.layers[0][0][:, 0] for head in heads)
     assert abs(plain[1]) < 0.01 * abs(plain[0])
     ratio = 0.5 * columns[:, 0].std() / columns[:, 1].std()
@@ -205,7 +241,10 @@ def test_a_head_reads_the_columns_that_are_named() -> None:
     assert table.is_read.tolist() == [False, True, True, True]
     examples = [example(number, unit) for number, unit in enumerate(UNITS)]
     search = Search(config, examples, table, [], 0)
-    for head in (FitSetting("ridge"), FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1)):
+    for head in (
+        FitSetting("ridge"),
+        FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1),
+    ):
         weights = search.head(ALL, OVERALL, head).layers[0][0]
         assert not weights[0].any() and weights[1:].any(axis=1).all()
 
@@ -221,26 +260,39 @@ def test_folds_keep_groups_together_and_hold_every_row_out_once() -> None:
         groups = {examples[row].group for row in train}
         assert not groups & {examples[row].group for row in held_out}
     ((train, held_out),) = folds_of(examples, 15, LinearConfig(folds=4), seed=0)
-    assert train.tolist() == list(range(15)) and held_out.tolist() == list(range(15, 20))
+    assert train.tolist() == list(range(15)) and held_out.tolist() == list(
+        range(15, 20)
+    )
 
 
 def run_of(rows: RunRows, dimensions: list[Dimension], **settings: Any) -> FittedJudge:
-    defaults = {"name": "x", "output_dir": "x", "rubric": "dstc12", "train": [{"source": "s"}]}
+    defaults = {
+        "name": "x",
+        "output_dir": "x",
+        "rubric": "dstc12",
+        "train": [{"source": "s"}],
+    }
     config = build_config(TrainConfig, defaults | settings, where="test")
     return linear.fit(TrainingRun(config, dimensions, rows))
 
 
-def fit(base: Path, validation: bool, **model: Any) -> tuple[LinearJudge, dict[str, float]]:
+def fit(
+    base: Path, validation: bool, **model: Any
+) -> tuple[LinearJudge, dict[str, float]]:
     rows = [example(i, (i % 7) / 6) for i in range(60)]  # as long as the answer is good
     split = RunRows(rows[:36], rows[36:], []) if validation else RunRows(rows, [], [])
     settings = {"family": "linear", "base": str(base), "features": ["log_words"]}
-    fitted = run_of(split, [OVERALL, REPETITIVE], model=settings | {"max_tokens": 64} | model)
+    fitted = run_of(
+        split, [OVERALL, REPETITIVE], model=settings | {"max_tokens": 64} | model
+    )
     assert isinstance(fitted.judge, LinearJudge)
     return fitted.judge, dict(fitted.figures)
 
 
 @pytest.mark.parametrize("head", [None, "ridge"])
-def test_the_search_finds_the_length_and_says_how(tiny_bert: Path, head: str | None) -> None:
+def test_the_search_finds_the_length_and_says_how(
+    tiny_bert: Path, head: str | None
+) -> None:
     grid = {"alphas": [1e-3, 1e4], "shares": [0.0, 1.0]}
     judge, figures = fit(tiny_bert, True, grid=grid, head=head)
     assert judge.heads["repetitive"].kind == (head or "logistic")
@@ -272,19 +324,26 @@ def test_two_stages_class_range_then_hyperparameters(tiny_bert: Path) -> None:
     judge, figures = fit(tiny_bert, True, **settings)
     first = [row for row in judge.search if row["stage"] == "class range"]
     second = [row for row in judge.search if row["stage"] == "hyperparameters"]
-    assert [(row["dimension"], row["top"]) for row in first] == [("overall", 2), ("overall", 6)]
+    assert [(row["dimension"], row["top"]) for row in first] == [
+        ("overall", 2),
+        ("overall", 6),
+    ]
     best = max(first, key=lambda row: row["value"])
     chosen = [row["top"] for row in first if row["chosen"]]
     assert chosen == [best["top"]] == [judge.heads["overall"].top]
     assert len(second) == 2 * 4 and judge.heads["repetitive"].top == 1
-    assert {row["top"] for row in second if row["dimension"] == "overall"} == {best["top"]}
+    assert {row["top"] for row in second if row["dimension"] == "overall"} == {
+        best["top"]
+    }
     assert figures["spearman/overall"] > 0.5 and "overall" not in judge.calibration
     again, _ = fit(tiny_bert, True, **settings)
     assert again.search == judge.search
 
 
 def test_without_validation_rows_it_is_cross_validated(tiny_bert: Path) -> None:
-    judge, figures = fit(tiny_bert, False, grid={"alphas": [0.01], "shares": [1.0]}, folds=3)
+    judge, figures = fit(
+        tiny_bert, False, grid={"alphas": [0.01], "shares": [1.0]}, folds=3
+    )
     assert figures == {} and judge.calibration["overall"].rows == 60
     (row,) = [row for row in judge.search if row["dimension"] == "overall"]
     assert row["value"] > 0.9
@@ -304,11 +363,22 @@ def test_one_dialogue_leaves_nothing_to_choose_on(tiny_bert: Path) -> None:
 def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
     rows, judges = [], []
     for number in range(24):
-        turns = [Turn(("user", "assistant")[k % 2], WORDS[(number + k) % 12]) for k in range(6)]
+        turns = [
+            Turn(("user", "assistant")[k % 2], WORDS[(number + k) % 12])
+            for k in range(6)
+        ]
         label = {"overall": number / 23}
-        rows.append(TrainingExample(Dialogue(str(number), tuple(turns)), "s", label, human=label))
+        rows.append(
+            TrainingExample(
+                Dialogue(str(number), tuple(turns)), "s", label, human=label
+            )
+        )
     for more in ({}, {"learn_last": True, "answers": 3}):
-        model = {"family": "linear", "base": str(tiny_bert), "reading": "answers"} | more
+        model = {
+            "family": "linear",
+            "base": str(tiny_bert),
+            "reading": "answers",
+        } | more
         judge = run_of(RunRows(rows, [], []), [OVERALL], model=model).judge
         assert isinstance(judge, LinearJudge)
         judges.append(judge)
@@ -316,7 +386,9 @@ def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
     weights = [judge.heads["overall"].layers[0][0] for judge in judges]
     assert weights[0] == pytest.approx(weights[1], abs=1e-5)
     dialogue = [rows[0].dialogue]
-    by_answer = [j.details["overall"]["raw"] for j in last.score(dialogue, level="turn")]
+    by_answer = [
+        j.details["overall"]["raw"] for j in last.score(dialogue, level="turn")
+    ]
     whole = next(iter(three.score(dialogue))).details["overall"]["raw"]
     assert whole == pytest.approx(np.mean(by_answer), abs=4e-5)
 
@@ -325,12 +397,20 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
     rng, rows = np.random.default_rng(0), []
     for number in range(90):
         said = int(rng.integers(0, 2))
-        turns = (Turn("user", "music"), Turn("assistant", ("film bread", "garden")[said]))
+        turns = (
+            Turn("user", "music"),
+            Turn("assistant", ("film bread", "garden")[said]),
+        )
         bot = ("a", "b", "c")[number % 3]
         dialogue = Dialogue(str(number), turns, models={"assistant": bot})
         label = {"repetitive": float(rng.random() < (0.05 + 0.4 * said))}
         rows.append(TrainingExample(dialogue, "s", label, human=label))
-    model = {"family": "linear", "base": str(tiny_bert), "reading": "answers", "head": "ridge"}
+    model = {
+        "family": "linear",
+        "base": str(tiny_bert),
+        "reading": "answers",
+        "head": "ridge",
+    }
     model |= {"features": [], "fold_by": "chatbot"}
     model |= {"grid": {"alphas": [0.01, 1.0], "shares": [1.0]}}
     config = LinearConfig(**model)
@@ -338,7 +418,9 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
     assert sorted(len(held_out) for _, held_out in folds) == [30, 30, 30]
     for _, held_out in folds:
         assert len({rows[row].dialogue.chatbot for row in held_out}) == 1
-    judge = run_of(RunRows(rows, [], []), [REPETITIVE], model=model, calibration="isotonic").judge
+    judge = run_of(
+        RunRows(rows, [], []), [REPETITIVE], model=model, calibration="isotonic"
+    ).judge
     assert isinstance(judge, LinearJudge)
     fitted = judge.calibration["repetitive"]
     assert fitted.threshold and len(fitted.others) == 3
@@ -349,7 +431,10 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         chance = judged[own[0]].distributions["repetitive"][1]
         low, high = judged[own[0]].details["repetitive"]["interval"]
         score = judged[own[0]].scores["repetitive"]
-        assert chance == pytest.approx(share, abs=0.03) and low <= score <= high < low + 0.3
+        assert (
+            chance == pytest.approx(share, abs=0.03)
+            and low <= score <= high < low + 0.3
+        )
         # Below half of the rows have it, and the score says yes where that is the best guess.
         assert chance < 0.5 and (score >= 0.5) == (text == "garden")
     with pytest.raises(ConfigError, match="one chatbot is too few"):
@@ -366,31 +451,52 @@ def rated() -> list[TrainingExample]:
     rng = np.random.default_rng(0)
     rows = []
     for number in range(24):
-        dialogue = talk(*(" ".join(rng.choice(WORDS, 5)) for _ in range(4)), id=str(number))
-        labels = {n: float(rng.integers(2)) for n in DIMENSIONS if number % 3 or n == "overall"}
+        dialogue = talk(
+            *(" ".join(rng.choice(WORDS, 5)) for _ in range(4)), id=str(number)
+        )
+        labels = {
+            n: float(rng.integers(2))
+            for n in DIMENSIONS
+            if number % 3 or n == "overall"
+        }
         source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
-        rows.append(TrainingExample(dialogue, source, labels, weight, labels, str(number)))
+        rows.append(
+            TrainingExample(dialogue, source, labels, weight, labels, str(number))
+        )
     return rows
 
 
 def fitted_on(base: Path, rows: list[TrainingExample], **model: Any) -> LinearJudge:
     dimensions = [d for d in load_rubric("medal") if d.name in DIMENSIONS]
-    settings = {"family": "linear", "base": str(base), "max_tokens": 64, "limit": 4.0} | model
-    judge = run_of(RunRows(rows, [], []), dimensions, model=settings, calibration="none").judge
+    settings = {
+        "family": "linear",
+        "base": str(base),
+        "max_tokens": 64,
+        "limit": 4.0,
+    } | model
+    judge = run_of(
+        RunRows(rows, [], []), dimensions, model=settings, calibration="none"
+    ).judge
     assert isinstance(judge, LinearJudge)
     return judge
 
 
-def test_the_scale_is_that_of_turns_of_a_side_and_sources_count_the_same(tiny_bert: Path) -> None:
+def test_the_scale_is_that_of_turns_of_a_side_and_sources_count_the_same(
+    tiny_bert: Path,
+) -> None:
     rows = rated()[:9]  # five of b, four of a
-    config = LinearConfig(base=str(tiny_bert), max_tokens=64, features=("log_words", "copy"))
+    config = LinearConfig(
+        base=str(tiny_bert), max_tokens=64, features=("log_words", "copy")
+    )
     reader = LinearJudge.create(config, []).reader
     readings = reader.read([row.dialogue for row in rows], 4096)
     scale = fit_scale(reader, rows, readings)
     for role in (0, 1):
         means, deviations, centres = [], [], []
         for source in "ab":
-            own = [r for r, row in zip(readings, rows, strict=True) if row.source == source]
+            own = [
+                r for r, row in zip(readings, rows, strict=True) if row.source == source
+            ]
             measures = np.concatenate([r.measures[r.roles == role] for r in own])
             vectors = np.concatenate([r.vectors[r.roles == role] for r in own])
             means.append(measures.mean(0))
@@ -410,16 +516,25 @@ def test_a_logistic_head_is_calibrated_to_its_labels() -> None:
         said = ["a b", "c d e", "b a", "c d e" if again else "a d c"]
         marked = float(rng.random() < (0.75 if again else 0.25))
         label = {"repetitive": marked, "overall": 1 - marked}
-        rows.append(TrainingExample(talk(*said, id=str(number)), "a", label, 1.0, label))
+        rows.append(
+            TrainingExample(talk(*said, id=str(number)), "a", label, 1.0, label)
+        )
     model = {"vectors": False, "features": ["assistant.copy"], "balanced": False}
     model |= {"grid": {"alphas": [1e-4]}}
     judge = fitted_on(Path("nowhere"), rows, **model)
-    scores = [one.scores["repetitive"] for one in judge.score([rows[0].dialogue, rows[1].dialogue])]
-    shares = [np.mean([row.targets["repetitive"] for row in rows[k::2]]) for k in (0, 1)]
+    scores = [
+        one.scores["repetitive"]
+        for one in judge.score([rows[0].dialogue, rows[1].dialogue])
+    ]
+    shares = [
+        np.mean([row.targets["repetitive"] for row in rows[k::2]]) for k in (0, 1)
+    ]
     assert scores == pytest.approx(shares, abs=0.02)
     for row in rows:
         row.targets["repetitive"] = 1.0
-    with pytest.raises(ConfigError, match="all training labels of 'repetitive' are the same"):
+    with pytest.raises(
+        ConfigError, match="all training labels of 'repetitive' are the same"
+    ):
         fitted_on(Path("nowhere"), rows, **model)
 
 
@@ -429,12 +544,16 @@ def one_group(rows: list[TrainingExample]) -> list[TrainingExample]:
 
 def no_reply(rows: list[TrainingExample]) -> list[TrainingExample]:
     short = [Dialogue(row.dialogue.id, row.dialogue.turns[:2]) for row in rows]
-    return [dataclasses.replace(row, dialogue=d) for row, d in zip(rows, short, strict=True)]
+    return [
+        dataclasses.replace(row, dialogue=d) for row, d in zip(rows, short, strict=True)
+    ]
 
 
 def one_half(rows: list[TrainingExample]) -> list[TrainingExample]:
     names = [f"g{n}" for n in range(400) if half_of(f"g{n}", 0) == 1]
-    return [dataclasses.replace(row, group=g) for row, g in zip(rows, names, strict=False)]
+    return [
+        dataclasses.replace(row, group=g) for row, g in zip(rows, names, strict=False)
+    ]
 
 
 REPLY = {"positive": ["w1 w2"], "negative": ["w3"], "epochs": 1}
@@ -454,13 +573,20 @@ def test_reply_models_say_what_they_cannot_learn_from(
     assert "model.reply=null" in str(error.value)
 
 
-def test_a_judge_without_its_base_is_small_and_the_same(tiny_bert: Path, tmp_path: Path) -> None:
+def test_a_judge_without_its_base_is_small_and_the_same(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
     rows, reply = rated(), REPLY | {"half": True}
-    judge = fitted_on(tiny_bert, rows, **REACTIONS | {"save_base": False, "reply": reply})
+    judge = fitted_on(
+        tiny_bert, rows, **REACTIONS | {"save_base": False, "reply": reply}
+    )
     folder = judge.save_pretrained(tmp_path / "judge")
     weights = load_file(folder / "model.safetensors")
     halves = {name for name, tensor in weights.items() if tensor.dtype == torch.float16}
-    assert halves == {name for name in weights if name.startswith("reply.models.")} and halves
+    assert (
+        halves == {name for name in weights if name.startswith("reply.models.")}
+        and halves
+    )
     assert not (folder / "encoder").exists()
     again = Judge.from_pretrained(folder)
     dialogues = [row.dialogue for row in rows]

@@ -13,7 +13,11 @@ from safetensors.torch import load_file, save_file
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import check_in_fresh_process, setting_for, write_golden
+from medal_judges.models.base.golden import (
+    check_in_fresh_process,
+    setting_for,
+    write_golden,
+)
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
@@ -25,13 +29,20 @@ from medal_judges.training.steps import copy_start
 from .test_resume import write_rows
 
 
-def run_config(folder: Path, base: Path, model: dict[str, Any], **args: Any) -> TrainConfig:
-    arguments = {"num_train_epochs": 4, "per_device_train_batch_size": 8, "learning_rate": 0.02}
+def run_config(
+    folder: Path, base: Path, model: dict[str, Any], **args: Any
+) -> TrainConfig:
+    arguments = {
+        "num_train_epochs": 4,
+        "per_device_train_batch_size": 8,
+        "learning_rate": 0.02,
+    }
     settings = {
         "name": "lora",
         "output_dir": str(folder / "judge"),
         "rubric": "medal",
-        "model": {"family": "lora", "base": str(base), "rank": 8, "max_tokens": 2000} | model,
+        "model": {"family": "lora", "base": str(base), "rank": 8, "max_tokens": 2000}
+        | model,
         "train": [{"source": write_rows(folder / "train.jsonl", 48, seed=1)}],
         "validation": [{"source": write_rows(folder / "validation.jsonl", 24, seed=2)}],
         "args": arguments | args,
@@ -65,7 +76,9 @@ def test_a_head_and_adapters_learn_on_a_frozen_base(
     folder = train_judge(config)  # ends with the check in a fresh process
     assert json.loads((folder / "validation.json").read_text())["auc/repetitive"] > 0.9
     assert auc(folder, tmp_path / "validation.jsonl") > 0.9
-    saved = sorted((folder / "checkpoints").glob("checkpoint-*/adapter_model.safetensors"))
+    saved = sorted(
+        (folder / "checkpoints").glob("checkpoint-*/adapter_model.safetensors")
+    )
     assert len(saved) == 2 and not list(folder.rglob("model.safetensors"))
     facts = json.loads((folder / "judge.json").read_text())["facts"]
     assert facts["precision"] == ("bf16" if bf16 else "no")
@@ -85,7 +98,11 @@ def test_in_bf16_the_base_takes_half_the_memory_and_the_adapters_learn_in_fp32(
 
 @pytest.mark.parametrize("head", ["scoring", "generative", "encoder"])
 def test_training_starts_from_a_judge_of_other_data(
-    head: str, tmp_path: Path, tiny_llama: Path, tiny_bert: Path, caplog: pytest.LogCaptureFixture
+    head: str,
+    tmp_path: Path,
+    tiny_llama: Path,
+    tiny_bert: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     model: dict[str, Any] = {"head": head, "max_tokens": 256}
     config = run_config(tmp_path, tiny_llama, {} if head == "encoder" else model)
@@ -109,7 +126,9 @@ def test_training_starts_from_a_judge_of_other_data(
         # PEFT keeps the output layer from before the training, which nothing reads.
         names = [n for n in learnt if "original_module" not in n]
         fitting = [n for n in names if n in own and own[n].shape == learnt[n].shape]
-        assert fitting and all(torch.allclose(own[n], learnt[n], atol=1e-5) for n in fitting)
+        assert fitting and all(
+            torch.allclose(own[n], learnt[n], atol=1e-5) for n in fitting
+        )
     assert f"tensors of {folder}" in caplog.text
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match="start: none of the 0 tensors"):
@@ -126,10 +145,14 @@ def test_a_tokenizer_without_a_grammar_is_refused_before_training(
     for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
         (base / name).unlink(missing_ok=True)
     slow = ByT5Tokenizer()  # bytes: no file of rust
-    slow.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}"
+    slow.chat_template = (
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}"
+    )
     slow.save_pretrained(base)
     config = run_config(tmp_path, base, {"head": "generative", "layout": "each"})
-    with pytest.raises(ConfigError, match=r"(?s)no grammar works with this tokenizer.*scoring"):
+    with pytest.raises(
+        ConfigError, match=r"(?s)no grammar works with this tokenizer.*scoring"
+    ):
         train_judge(config)
     assert not list(tmp_path.rglob("checkpoint-*"))
 
@@ -137,7 +160,12 @@ def test_a_tokenizer_without_a_grammar_is_refused_before_training(
 def test_a_judge_that_writes_has_few_short_golden_dialogues(
     tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = {"head": "generative", "layout": "each", "answer_tokens": 40, "comment_chars": 1}
+    model = {
+        "head": "generative",
+        "layout": "each",
+        "answer_tokens": 40,
+        "comment_chars": 1,
+    }
     config = run_config(tmp_path, tiny_llama, model)
     judge = new_judge(config, load_rubric("overall"))
     write_golden(judge, tmp_path)
@@ -153,17 +181,29 @@ def test_a_judge_that_writes_has_few_short_golden_dialogues(
 def test_answers_are_learnt_at_the_learning_rate_of_the_arguments(
     tmp_path: Path, tiny_llama: Path
 ) -> None:
-    model = {"head": "generative", "layout": "each", "answer_tokens": 40, "comment_chars": 1}
+    model = {
+        "head": "generative",
+        "layout": "each",
+        "answer_tokens": 40,
+        "comment_chars": 1,
+    }
     folder = train_judge(run_config(tmp_path, tiny_llama, model))
     told = json.loads((folder / "agreement.json").read_text())
-    assert {r["dimension"]: r["n"] + r["missed"] for r in told} == {"overall": 6, "repetitive": 6}
+    assert {r["dimension"]: r["n"] + r["missed"] for r in told} == {
+        "overall": 6,
+        "repetitive": 6,
+    }
     assert all(set(r["baselines"]) == {"length", "repetition"} for r in told)
     history = json.loads((folder / "trainer_state.json").read_text())["log_history"]
     losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     assert losses[3] < 0.6 * losses[0]
-    still = run_config(tmp_path, tiny_llama, model, learning_rate=1e-12, num_train_epochs=2)
+    still = run_config(
+        tmp_path, tiny_llama, model, learning_rate=1e-12, num_train_epochs=2
+    )
     still = still.model_copy(update={"output_dir": str(tmp_path / "still")})
-    history = json.loads((train_judge(still) / "trainer_state.json").read_text())["log_history"]
+    history = json.loads((train_judge(still) / "trainer_state.json").read_text())[
+        "log_history"
+    ]
     losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     assert losses[0] == pytest.approx(losses[1], abs=1e-4)
     judge = Judge.from_pretrained(folder, device="cpu")
@@ -186,7 +226,9 @@ def test_qlora_ends_with_golden_scores_and_a_card(
     model = {"head": head, "quantize": "nf4", "max_tokens": 256}
     if head == "generative":
         model |= {"layout": "each", "answer_tokens": 40, "comment_chars": 1}
-    config = run_config(tmp_path, Path("x"), model | {"base": "embedded:smollm2"}, max_steps=2)
+    config = run_config(
+        tmp_path, Path("x"), model | {"base": "embedded:smollm2"}, max_steps=2
+    )
     folder = train_judge(config.model_copy(update={"answered_rows": 2}))
     golden = json.loads((folder / "golden.json").read_text())
     assert golden["dtype"] == "bf16" and golden["tolerance"] == pytest.approx(0.02)
@@ -207,4 +249,6 @@ def test_a_base_rounded_for_training_is_loaded_again_in_fp32(
     save_file(shifted, base / "model.safetensors", {"format": "pt"})
     config = run_config(tmp_path, base, {"head": "scoring"}, bf16=True, max_steps=1)
     folder = train_judge(config)
-    assert json.loads((folder / "golden.json").read_text())["tolerance"] == pytest.approx(1e-5)
+    assert json.loads((folder / "golden.json").read_text())[
+        "tolerance"
+    ] == pytest.approx(1e-5)

@@ -54,14 +54,20 @@ def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
     "setting",
     [{"args": {"max_steps": 3}}, {"start": "a"}, {"per_dimension": True}],
 )
-def test_a_family_fitted_at_once_refuses_settings_of_steps(setting: dict[str, object]) -> None:
+def test_a_family_fitted_at_once_refuses_settings_of_steps(
+    setting: dict[str, object],
+) -> None:
     (name,) = setting
     with pytest.raises(ConfigError, match=f"{name} is for judges trained by steps"):
         build_config(TrainConfig, minimal() | setting, where="x")
 
 
-def row(id: str, value: float, scale: tuple[float, float] | None = (0, 4)) -> LabelledDialogue:
-    dialogue = Dialogue(id, (Turn("user", f"hello {id}"), Turn("assistant", f"well {id}")))
+def row(
+    id: str, value: float, scale: tuple[float, float] | None = (0, 4)
+) -> LabelledDialogue:
+    dialogue = Dialogue(
+        id, (Turn("user", f"hello {id}"), Turn("assistant", f"well {id}"))
+    )
     return LabelledDialogue(dialogue, {"q": (value, value + 1)}, {"q": scale}, group=id)
 
 
@@ -79,7 +85,9 @@ def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
 
 def test_standardised_targets_have_their_mean_in_the_middle() -> None:
     values = [-2.0, -0.5, 0.0, 0.4, 2.6]
-    found = np.array(targets_of([row(str(v), v, None) for v in values], rescale="standardise"))
+    found = np.array(
+        targets_of([row(str(v), v, None) for v in values], rescale="standardise")
+    )
     means = np.array(values) + 0.5
     assert found == pytest.approx(0.5 + 0.2 * (means - means.mean()) / means.std())
 
@@ -91,20 +99,26 @@ def test_a_scale_without_bounds_asks_for_a_rescale() -> None:
 
 def test_an_unknown_dimension_names_what_is_there() -> None:
     with pytest.raises(ConfigError, match="no row has a label"):
-        dimension_names(DataEntry(source="s", dimensions={"p": "overall"}), ["q"], ["overall"])
+        dimension_names(
+            DataEntry(source="s", dimensions={"p": "overall"}), ["q"], ["overall"]
+        )
 
 
 def test_soft_labels_are_the_annotators_shares() -> None:
     one = DataEntry(source="s", dimensions={"q": "overall"})
     maps = {"q": fit_unit_map(one, [row("a", 1)], "q")}
     for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
-        found = to_example(row("a", 1), one, {"q": "overall"}, maps, {"overall": 5}, soft)
+        found = to_example(
+            row("a", 1), one, {"q": "overall"}, maps, {"overall": 5}, soft
+        )
         assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
 
 
 def example(source: str, value: float, weight: float = 1.0) -> TrainingExample:
     dialogue = Dialogue("1", (Turn("user", "a"), Turn("assistant", "b")))
-    return TrainingExample(dialogue, source, {"overall": value}, weight, {"overall": value}, "g")
+    return TrainingExample(
+        dialogue, source, {"overall": value}, weight, {"overall": value}, "g"
+    )
 
 
 def test_validation_figures_average_over_sources() -> None:
@@ -112,7 +126,10 @@ def test_validation_figures_average_over_sources() -> None:
     examples = [example("a", v) for v in up] + [example("b", v) for v in down]
     found = validation_figures(examples, {"overall": np.array(up + up)}, set())
     assert found["spearman/overall"] == pytest.approx(0.0)
-    assert validation_figures(examples[:3], {"overall": np.array(up)}, {"overall"})["auc"] == 1.0
+    assert (
+        validation_figures(examples[:3], {"overall": np.array(up)}, {"overall"})["auc"]
+        == 1.0
+    )
     with pytest.raises(ConfigError, match="there are: loss, spearman"):
         require_figure("spearman/fun", examples, ["overall"], [])
     require_figure("eval_spearman/overall", examples, ["overall"], [])
@@ -124,8 +141,13 @@ def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows
     (folder / "map.yaml").write_text(columns)
     for part, rows in files.items():
         lines = [f"{part}{row},Frage {row}?,Antwort {row},3,{row[0]}" for row in rows]
-        (folder / f"{part}.csv").write_text("\n".join(["nr,Frage,Antwort,Note,Kunde", *lines]))
-        source = {"source": str(folder / f"{part}.csv"), "columns": str(folder / "map.yaml")}
+        (folder / f"{part}.csv").write_text(
+            "\n".join(["nr,Frage,Antwort,Note,Kunde", *lines])
+        )
+        source = {
+            "source": str(folder / f"{part}.csv"),
+            "columns": str(folder / "map.yaml"),
+        }
         more[part] = [source]
     config = build_config(TrainConfig, minimal(**more), where="x")
     return load_rows(config, [Dimension("fun", "ordinal", 1, 5)])
@@ -143,7 +165,9 @@ def test_a_split_divides_groups_by_their_hash(tmp_path: Path) -> None:
         run = loaded(tmp_path, {"train": order}, split=split)
         parts = [run.train, run.validation, run.test]
         found.append([{example.group for example in part} for part in parts])
-        assert [3 * len(groups) for groups in found[-1]] == [fact["rows"] for fact in run.facts]
+        assert [3 * len(groups) for groups in found[-1]] == [
+            fact["rows"] for fact in run.facts
+        ]
     assert found[0] == found[1] and all(found[0]) and sum(map(len, found[0])) == 20
     for wrong in ({"validation": 0.6, "test": 0.4}, {"test": 1e-9}, {"train": 0.5}):
         with pytest.raises(ConfigError, match="split"):
@@ -154,9 +178,20 @@ def test_languages_of_any_entry_are_a_choice(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     with path.open("w") as stream:
         for n, lang in enumerate(["en", "de", "zh-Hant", "en"]):
-            dialogue = [{"role": "user", "content": f"{n}?"}, {"role": "assistant", "content": "!"}]
-            record = {"id": str(n), "lang": lang, "dialogue": dialogue, "labels": {"fun": [3]}}
-            stream.write(json.dumps(record | {"scales": {"fun": [1, 5]}, "labels_by": "m"}) + "\n")
+            dialogue = [
+                {"role": "user", "content": f"{n}?"},
+                {"role": "assistant", "content": "!"},
+            ]
+            record = {
+                "id": str(n),
+                "lang": lang,
+                "dialogue": dialogue,
+                "labels": {"fun": [3]},
+            }
+            stream.write(
+                json.dumps(record | {"scales": {"fun": [1, 5]}, "labels_by": "m"})
+                + "\n"
+            )
     entries = {
         part: [{"source": str(path), "langs": [lang]}]
         for part, lang in (("train", "en"), ("validation", "zh"), ("test", "de"))
@@ -164,7 +199,13 @@ def test_languages_of_any_entry_are_a_choice(tmp_path: Path) -> None:
     config = build_config(TrainConfig, minimal(**entries), where="x")
     run = load_rows(config, [Dimension("fun", "ordinal", 1, 5)])
     parts = (run.train, run.validation, run.test)
-    assert [[e.dialogue.id for e in part] for part in parts] == [["0", "3"], ["2"], ["1"]]
+    assert [[e.dialogue.id for e in part] for part in parts] == [
+        ["0", "3"],
+        ["2"],
+        ["1"],
+    ]
     assert [fact["labels_by"] for fact in run.facts] == [["m"]] * 3
-    with pytest.raises(ConfigError, match=r"rows.jsonl: no row is in fr(?s:.*)de, en, zh"):
+    with pytest.raises(
+        ConfigError, match=r"rows.jsonl: no row is in fr(?s:.*)de, en, zh"
+    ):
         load_entry(DataEntry(source=str(path), langs=("fr", "de")), 0)

@@ -57,7 +57,9 @@ def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
 
 def test_only_takes_known_dimensions() -> None:
     rows = RunRows(
-        [TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})], [], []
+        [TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})],
+        [],
+        [],
     )
     rubric = load_rubric("medal")
     assert [d.name for d in learnable(rubric, rows, ("overall",))] == ["overall"]
@@ -87,13 +89,19 @@ def test_a_metric_that_a_dimension_cannot_have_is_refused_before_the_first_step(
     # A binary dimension that is learned by regression has that figure.
     model = {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64}
     model["heads"] = {"repetitive": {"kind": "regression"}}
-    with pytest.raises(TypeError, match="not callable"):  # the call of train: nothing refused it
-        train_judge(settings(tiny_bert, tmp_path, per_dimension=True, args=args, model=model))
+    with pytest.raises(
+        TypeError, match="not callable"
+    ):  # the call of train: nothing refused it
+        train_judge(
+            settings(tiny_bert, tmp_path, per_dimension=True, args=args, model=model)
+        )
 
 
 def labelled(number: int, split: str) -> LabelledDialogue:
     rng = np.random.default_rng([number, len(split)])
-    dialogue = talk(*(" ".join(rng.choice(WORDS, 6)) for _ in range(4)), id=f"{split}-{number}")
+    dialogue = talk(
+        *(" ".join(rng.choice(WORDS, 6)) for _ in range(4)), id=f"{split}-{number}"
+    )
     labels = {"overall": (float(1 + number % 5),), "repetitive": (float(number % 2),)}
     scales = {"overall": (1.0, 5.0), "repetitive": (0.0, 1.0)}
     return LabelledDialogue(dialogue, labels, scales, split=split)
@@ -115,7 +123,9 @@ def test_the_joined_judge_is_its_parts(
     ):
         whole = getattr(module, name)
 
-        def counted(*args: Any, whole: Any = whole, name: str = name, **more: Any) -> Any:
+        def counted(
+            *args: Any, whole: Any = whole, name: str = name, **more: Any
+        ) -> Any:
             calls[name] += 1
             return whole(*args, **more)
 
@@ -125,12 +135,18 @@ def test_the_joined_judge_is_its_parts(
     assert calls == {"load_rows": 1, "check_leaks": 1, "evaluate": 2}
     monkeypatch.undo()
     judge = Judge.from_pretrained(folder)
-    assert judge.family == "hybrid" and {d.name for d in judge.dimensions} == set(DIMENSIONS)
+    assert judge.family == "hybrid" and {d.name for d in judge.dimensions} == set(
+        DIMENSIONS
+    )
     alone = train_judge(
-        settings(tiny_bert, tmp_path, only=["overall"], output_dir=str(tmp_path / "alone"))
+        settings(
+            tiny_bert, tmp_path, only=["overall"], output_dir=str(tmp_path / "alone")
+        )
     )
     dialogues = [labelled(i, "test").dialogue for i in range(5)]
-    wanted = [j.scores["overall"] for j in Judge.from_pretrained(alone).score(dialogues)]
+    wanted = [
+        j.scores["overall"] for j in Judge.from_pretrained(alone).score(dialogues)
+    ]
     found = [j.scores["overall"] for j in judge.score(dialogues)]
     assert found == pytest.approx(wanted, abs=1e-5)
     figures = json.loads((folder / "validation.json").read_text())

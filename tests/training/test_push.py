@@ -47,7 +47,11 @@ def config(tmp_path: Path) -> Path:
         "name": "words",
         "output_dir": str(tmp_path / "run"),
         "rubric": "medal",
-        "model": {"family": "linear", "vectors": False, "features": ["assistant.log_words"]},
+        "model": {
+            "family": "linear",
+            "vectors": False,
+            "features": ["assistant.log_words"],
+        },
         "train": [{"source": write_rows(tmp_path / "train.jsonl", 40)}],
         "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 30)}],
     }
@@ -72,7 +76,9 @@ def saved(folder: Path) -> Path:
     return Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(folder)
 
 
-def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_path: Path) -> None:
+def test_a_run_is_pushed_described_and_loaded_again(
+    hub: Hub, config: Path, tmp_path: Path
+) -> None:
     home, run = tmp_path / "home", tmp_path / "run"
     push = ("push", str(run), ID, "--revision", "v1", "--no-trial")
     for words in (("train", "--config", str(config)), push):
@@ -87,7 +93,9 @@ def test_a_run_is_pushed_described_and_loaded_again(hub: Hub, config: Path, tmp_
 
     card = card_of(repo, tmp_path)
     assert card.data.language == ["de", "en"] and card.data.model_name == "words"
-    figures = {(r.dataset_config, r.metric_type): r for r in card.data.eval_results or []}
+    figures = {
+        (r.dataset_config, r.metric_type): r for r in card.data.eval_results or []
+    }
     assert {"all", "de", "en"} == {lang for lang, _ in figures}
     names = {r.metric_name for r in figures.values()}
     assert names == {"Spearman's ρ, overall", "ROC AUC, repetitive"}
@@ -135,14 +143,18 @@ def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> N
     assert set(hub.repos) == {"org/public"} and not hub.repos["org/public"].messages
 
 
-@pytest.mark.parametrize("name", ["README.md", "config.json", "data.json", "folder/x.txt"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "config.json", "data.json", "folder/x.txt"]
+)
 def test_a_folder_of_something_else_is_left_as_it_is(
     config: Path, tmp_path: Path, name: str
 ) -> None:
     file = tmp_path / "run" / name
     file.parent.mkdir(parents=True)
     file.write_text("of the user")
-    with pytest.raises(ConfigError, match="holds files that are of no training") as caught:
+    with pytest.raises(
+        ConfigError, match="holds files that are of no training"
+    ) as caught:
         train(config)
     assert "output_dir=FOLDER" in str(caught.value)
     assert [path for path in (tmp_path / "run").rglob("*") if path.is_file()] == [file]
@@ -150,10 +162,14 @@ def test_a_folder_of_something_else_is_left_as_it_is(
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", '{"x": {}}'])
-def test_a_foreign_proof_of_align_is_refused_by_name(tmp_path: Path, content: str) -> None:
+def test_a_foreign_proof_of_align_is_refused_by_name(
+    tmp_path: Path, content: str
+) -> None:
     folder = saved(tmp_path / "judge")
     (folder / "align.json").write_text(content)
-    with pytest.raises(JudgeLoadError, match=r"align\.json of judge is not of medal align"):
+    with pytest.raises(
+        JudgeLoadError, match=r"align\.json of judge is not of medal align"
+    ):
         write_card(folder)
 
 
@@ -171,22 +187,39 @@ def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
     link.unlink(missing_ok=True)
     targets = {"members": outside.parent, "members/a": outside}
     link.symlink_to(targets.get(name, secret))
-    with pytest.raises(HubError, match="is a link: only files that stand in the folder") as caught:
+    with pytest.raises(
+        HubError, match="is a link: only files that stand in the folder"
+    ) as caught:
         judge_files(folder)
     assert str(link) in str(caught.value) and "cp -rL" in str(caught.value)
     if name == "README.md":
         done = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
-        assert done.returncode == 2 and f"{link} is a link" in done.stderr and ID not in hub.repos
+        assert (
+            done.returncode == 2
+            and f"{link} is a link" in done.stderr
+            and ID not in hub.repos
+        )
 
 
-def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path) -> None:
+def test_weights_travel_as_large_files(
+    hub: Hub, tiny_bert: Path, tmp_path: Path
+) -> None:
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
     made = random_judge(tiny_bert, rubric)
     folder = made.save_pretrained(tmp_path / "judge")
     (folder / "checkpoints").mkdir()
     (folder / "checkpoints" / "model.safetensors").write_bytes(b"0")
     (folder / "optimizer.pt").write_bytes(b"0")
-    words = ("push", str(folder), ID, "--public", "--message", "first", "--revision", "v1")
+    words = (
+        "push",
+        str(folder),
+        ID,
+        "--public",
+        "--message",
+        "first",
+        "--revision",
+        "v1",
+    )
     words = (*words, "--no-trial")
     done = hub.medal(tmp_path / "home", *words)
     assert done.returncode == 0, done.stderr
@@ -198,7 +231,9 @@ def test_weights_travel_as_large_files(hub: Hub, tiny_bert: Path, tmp_path: Path
     }
     assert repo.files["model.safetensors"] in hub.objects.values()
     done = hub.medal(tmp_path / "other", "doctor", ID, "--revision", "v1")
-    assert done.returncode == 0 and "deviation                0.00e+00" in done.stdout, done.stderr
+    assert (
+        done.returncode == 0 and "deviation                0.00e+00" in done.stdout
+    ), done.stderr
 
 
 def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
@@ -207,16 +242,22 @@ def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
     base = tmp_path / "bases" / "mine"
     shutil.copytree(tiny_llama, base)
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    made = LoraJudge.create(LoraConfig(base=str(base), max_tokens=256), rubric, name="lora")
+    made = LoraJudge.create(
+        LoraConfig(base=str(base), max_tokens=256), rubric, name="lora"
+    )
     folder = made.save_pretrained(tmp_path / "judge")
     row = ResultRow(
-        *("x", str(made.signature()), "s", "dialogue", "overall", "ordinal", 9, 9), metrics={}
+        *("x", str(made.signature()), "s", "dialogue", "overall", "ordinal", 9, 9),
+        metrics={},
     )
     results = Benchmark("x", [row]).write(tmp_path / "r.json")
     words = ("push", str(folder), ID, "--no-trial", "--results", str(results))
     refused = hub.medal(tmp_path / "home", *words)
     assert refused.returncode == 2 and not hub.repos
-    assert "a folder of this machine" in refused.stderr and "--base ORG/BASE" in refused.stderr
+    assert (
+        "a folder of this machine" in refused.stderr
+        and "--base ORG/BASE" in refused.stderr
+    )
 
     hub.repos |= {name: Repo() for name in ("org/base", "org/wrong")}
     files = {path.name: path.read_bytes() for path in base.iterdir() if path.is_file()}
@@ -229,12 +270,18 @@ def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
     assert done.returncode == 0, done.stderr
     repo = hub.repos[ID]
     assert card_of(repo, tmp_path).data.base_model == "org/base"
-    text = b"".join(content for name, content in repo.files.items() if "." + "safe" not in name)
+    text = b"".join(
+        content for name, content in repo.files.items() if "." + "safe" not in name
+    )
     assert str(tmp_path).encode() not in text
-    assert json.loads(repo.files["adapter_config.json"])["base_model_name_or_path"] == ("org/base")
+    assert json.loads(repo.files["adapter_config.json"])["base_model_name_or_path"] == (
+        "org/base"
+    )
     shutil.rmtree(base)
     other = hub.medal(tmp_path / "empty", "doctor", ID)  # another machine
-    assert other.returncode == 0 and "gives its golden scores" in other.stdout, other.stderr
+    assert other.returncode == 0 and "gives its golden scores" in other.stdout, (
+        other.stderr
+    )
     assert json.loads((folder / "judge.json").read_text())["lora"]["base"] == str(base)
 
 
@@ -250,32 +297,55 @@ def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) ->
             "lang:zh": {"spearman": Estimate(None)},
         }
         return ResultRow(
-            *("length", str(signature), "fed", "dialogue", "overall", "ordinal", 125, 125),
+            *(
+                "length",
+                str(signature),
+                "fed",
+                "dialogue",
+                "overall",
+                "ordinal",
+                125,
+                125,
+            ),
             metrics={"spearman": figure},
             ceiling={"spearman": Estimate(0.47, 0.4, 0.5)},
             like_for_like={"spearman": Estimate(0.21)},
             slices=languages,
         )
 
-    results = Benchmark("x", [row(own, 0.24), row(other, 0.99)]).write(tmp_path / "r.json")
+    results = Benchmark("x", [row(own, 0.24), row(other, 0.99)]).write(
+        tmp_path / "r.json"
+    )
     write_card(folder, results=results)
     card = ModelCard.load(folder / "README.md")
-    assert "| 0.24 [0.14, 0.34] | 0.21 (no interval) | 0.47 [0.40, 0.50] |" in card.content
+    assert (
+        "| 0.24 [0.14, 0.34] | 0.21 (no interval) | 0.47 [0.40, 0.50] |" in card.content
+    )
     assert "fed (dialogue), en" in card.content and "0.31 (no interval)" in card.content
     assert "none: undefined" in card.content and "0.99" not in card.content
     (found,) = card.data.eval_results or []
     assert (found.dataset_type, found.metric_type) == ("fed", "spearmanr")
     assert found.metric_value == pytest.approx(0.24)
-    assert found.dataset_name == "fed" and found.metric_name == "spearman, overall (dialogue)"
+    assert (
+        found.dataset_name == "fed"
+        and found.metric_name == "spearman, overall (dialogue)"
+    )
 
 
 def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
     folder = saved(tmp_path / "judge")
     entry = {"part": "train", "rows": 9, "hash": "abc", "languages": ["de"]}
-    rows = [entry | {"source": "medal:train"}, entry | {"source": "dstc9:train", "injected": True}]
+    rows = [
+        entry | {"source": "medal:train"},
+        entry | {"source": "dstc9:train", "injected": True},
+    ]
     rows.append(entry | {"source": "/somewhere/own.jsonl", "part": "validation"})
     rows.append(
-        entry | {"source": "medal200.jsonl:train", "labels_by": ["judge:x|base:gpt-4.1", "ann"]}
+        entry
+        | {
+            "source": "medal200.jsonl:train",
+            "labels_by": ["judge:x|base:gpt-4.1", "ann"],
+        }
     )
     (folder / "data.json").write_text(json.dumps(rows))
     write_card(folder)
@@ -284,5 +354,7 @@ def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
     assert "Labels made by GPT-4.1: the judge predicts what GPT-4.1 would say" in text
     assert "| medal200.jsonl:train | 9 | de | abc | gpt-4.1, ann |" in text
     assert "| dstc9:train | 9 | de | abc | the rules that injected the issues |" in text
-    assert "| own.jsonl | 9 | de | abc | not stated |" in text and "/somewhere" not in text
+    assert (
+        "| own.jsonl | 9 | de | abc | not stated |" in text and "/somewhere" not in text
+    )
     assert "training data medal: see the data set's page" in text

@@ -22,7 +22,13 @@ def pairs(rows: int, seed: int) -> list[Tensor]:
     now = unit(rows, seed)
     following = now.roll(3, dims=-1)
     return [
-        *(now, unit(rows, seed + 1), unit(rows, seed + 2), torch.zeros(rows, 2), following),
+        *(
+            now,
+            unit(rows, seed + 1),
+            unit(rows, seed + 2),
+            torch.zeros(rows, 2),
+            following,
+        ),
         torch.arange(rows),
     ]
 
@@ -39,7 +45,9 @@ def test_training_finds_the_reply_of_new_answers() -> None:
     model = ReplyModel(WIDTH, features=2, width=8).eval()
     held_out = pairs(64, seed=100)
     before = hits(model, held_out)
-    config = ReplyConfig(positive=("a",), negative=("b",), epochs=30, batch_size=128, lr=3e-3)
+    config = ReplyConfig(
+        positive=("a",), negative=("b",), epochs=30, batch_size=128, lr=3e-3
+    )
     train_reply(model, pairs(1024, seed=7), config, torch.Generator().manual_seed(0))
     assert before < 0.2
     assert hits(model, held_out) > 0.9
@@ -50,7 +58,9 @@ def test_training_is_the_same_for_the_same_seed() -> None:
     for _ in range(2):
         torch.manual_seed(0)
         model = ReplyModel(WIDTH, features=2, width=8)
-        model.context[2] = torch.nn.Dropout(0.0)  # its masks come from the global generator
+        model.context[2] = torch.nn.Dropout(
+            0.0
+        )  # its masks come from the global generator
         config = ReplyConfig(positive=("a",), negative=("b",), epochs=2, batch_size=64)
         train_reply(model, pairs(128, seed=3), config, torch.Generator().manual_seed(0))
         found.append(model.answer.weight.detach().clone())

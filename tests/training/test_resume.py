@@ -51,7 +51,9 @@ def config(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
             "heads": {"overall": {"kind": "ordinal"}},
         },
         "train": [{"source": write_rows(tmp_path / "train.jsonl", 80, seed=1)}],
-        "validation": [{"source": write_rows(tmp_path / "validation.jsonl", 30, seed=2)}],
+        "validation": [
+            {"source": write_rows(tmp_path / "validation.jsonl", 30, seed=2)}
+        ],
         "args": {
             "num_train_epochs": 4,
             "per_device_train_batch_size": 8,
@@ -73,7 +75,9 @@ def config(tmp_path_factory: pytest.TempPathFactory, tiny_bert: Path) -> Path:
 def short(config: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of one epoch."""
     folder = tmp_path_factory.mktemp("short") / "run"
-    done = CliRunner().invoke(app, train(config, folder, *SHORT, "args.report_to=tensorboard"))
+    done = CliRunner().invoke(
+        app, train(config, folder, *SHORT, "args.report_to=tensorboard")
+    )
     assert done.exit_code == 0, done.output
     return folder
 
@@ -90,7 +94,9 @@ def refused(config: Path, folder: Path, *more: str) -> str:
 
 
 def golden(folder: Path) -> list[dict[str, float]]:
-    scores: list[dict[str, float]] = json.loads((folder / "golden.json").read_text())["scores"]
+    scores: list[dict[str, float]] = json.loads((folder / "golden.json").read_text())[
+        "scores"
+    ]
     return scores
 
 
@@ -127,7 +133,9 @@ def test_killed_and_typed_again_equals_unbroken(
     assert "checked in a fresh process" in again.output, again.output
     assert "resuming from" in caplog.text and "checkpoint-7" in caplog.text
     assert_same_scores(whole, broken)
-    states = [json.loads((f / "trainer_state.json").read_text()) for f in (whole, broken)]
+    states = [
+        json.loads((f / "trainer_state.json").read_text()) for f in (whole, broken)
+    ]
     assert [state["global_step"] for state in states] == [40, 40]
     assert json.loads((whole / "validation.json").read_text())["auc/repetitive"] > 0.9
 
@@ -138,24 +146,37 @@ def test_a_finished_run_typed_again_takes_no_step_and_overwrite_starts_again(
     folder = Path(shutil.copytree(short, tmp_path / "run"))
     written = {p: p.stat().st_mtime for p in folder.glob("checkpoints/checkpoint-*/*")}
     assert CliRunner().invoke(app, train(config, folder, *SHORT)).exit_code == 0
-    assert {p: p.stat().st_mtime for p in folder.glob("checkpoints/checkpoint-*/*")} == written
+    assert {
+        p: p.stat().st_mtime for p in folder.glob("checkpoints/checkpoint-*/*")
+    } == written
     assert_same_scores(folder, short)
-    assert CliRunner().invoke(app, train(config, folder, *SHORT, "--overwrite")).exit_code == 0
-    assert {p: p.stat().st_mtime for p in folder.glob("checkpoints/checkpoint-*/*")} != written
+    assert (
+        CliRunner().invoke(app, train(config, folder, *SHORT, "--overwrite")).exit_code
+        == 0
+    )
+    assert {
+        p: p.stat().st_mtime for p in folder.glob("checkpoints/checkpoint-*/*")
+    } != written
     assert_same_scores(folder, short)
 
 
-def test_checkpoints_of_another_run_are_neither_used_nor_deleted(config: Path, short: Path) -> None:
+def test_checkpoints_of_another_run_are_neither_used_nor_deleted(
+    config: Path, short: Path
+) -> None:
     before = steps_of(short)
     told = refused(config, short, *SHORT, "seed=4")
     assert "other settings or data" in told and "--overwrite" in told
     batch = "args.per_device_train_batch_size=4"
     told = refused(config, short, *SHORT, batch)
     assert (
-        "8 examples a step" in told and "has 4 on" in told and "gradient_accumulation_steps" in told
+        "8 examples a step" in told
+        and "has 4 on" in told
+        and "gradient_accumulation_steps" in told
     )
     assert steps_of(short) == before == [7, 10]
-    assert "no checkpoint to resume from" in refused(config, short.parent / "new", "--resume")
+    assert "no checkpoint to resume from" in refused(
+        config, short.parent / "new", "--resume"
+    )
 
 
 def test_a_checkpoint_that_was_half_written_is_passed_over(
@@ -176,7 +197,9 @@ class Bomb:
         return (Path.touch, (self.witness,))
 
 
-def test_a_pickle_in_a_checkpoint_is_not_run(config: Path, short: Path, tmp_path: Path) -> None:
+def test_a_pickle_in_a_checkpoint_is_not_run(
+    config: Path, short: Path, tmp_path: Path
+) -> None:
     folder = Path(shutil.copytree(short, tmp_path / "run"))
     last = folder / "checkpoints" / "checkpoint-10"
     shutil.rmtree(last)
@@ -191,10 +214,15 @@ def test_a_pickle_in_a_checkpoint_is_not_run(config: Path, short: Path, tmp_path
 @pytest.mark.slow
 def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    patient = train(config, folder, "early_stopping_patience=2", "args.num_train_epochs=20")
+    patient = train(
+        config, folder, "early_stopping_patience=2", "args.num_train_epochs=20"
+    )
     assert CliRunner().invoke(app, patient).exit_code == 0
     state = json.loads((folder / "trainer_state.json").read_text())
-    assert state["global_step"] < 200 and state["global_step"] == state["best_global_step"] + 14
+    assert (
+        state["global_step"] < 200
+        and state["global_step"] == state["best_global_step"] + 14
+    )
     wanted = golden(folder)
     shutil.rmtree(folder / "checkpoints" / f"checkpoint-{state['global_step']}")
     assert CliRunner().invoke(app, patient).exit_code == 0
@@ -236,5 +264,7 @@ def test_losses_and_figures_are_logged(short: Path) -> None:
 
 
 def test_a_tracker_that_is_not_here_is_named(config: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, train(config, tmp_path / "run", "args.report_to=tensorbord"))
+    done = CliRunner().invoke(
+        app, train(config, tmp_path / "run", "args.report_to=tensorbord")
+    )
     assert done.exit_code != 0 and "tensorbord" in str(done.exception) + done.output

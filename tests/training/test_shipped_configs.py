@@ -44,9 +44,15 @@ def bases(
 
     torch.manual_seed(0)
     tokenizer = AutoTokenizer.from_pretrained(tiny_llama)
-    settings = SIZE | {"vocab_size": len(tokenizer), "num_key_value_heads": 1, "head_dim": 16}
+    settings = SIZE | {
+        "vocab_size": len(tokenizer),
+        "num_key_value_heads": 1,
+        "head_dim": 16,
+    }
     marks = {"pad_token_id": 0, "eos_token_id": 2, "bos_token_id": None}
-    model = Qwen3ForCausalLM(Qwen3Config(**settings, **marks, max_position_embeddings=8192))
+    model = Qwen3ForCausalLM(
+        Qwen3Config(**settings, **marks, max_position_embeddings=8192)
+    )
     qwen = tmp_path_factory.mktemp("models") / "qwen3"
     model.save_pretrained(qwen)
     tokenizer.save_pretrained(qwen)
@@ -57,7 +63,9 @@ def bases(
         "answerdotai/ModernBERT-large": tiny_modernbert,
         "embedded:smollm2": tiny_llama,
         "embedded:gemma3": tiny_llama,
-        **dict.fromkeys(("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B"), qwen),
+        **dict.fromkeys(
+            ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B"), qwen
+        ),
     }
 
 
@@ -75,7 +83,9 @@ def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
     model = settings["model"]
     if model["family"] == "hybrid":
         model["members"]["trained"] = {"path": "configs/judges/length.yaml"}
-        model["members"]["reactions"]["options"]["llm"] |= {"model": str(bases["embedded:smollm2"])}
+        model["members"]["reactions"]["options"]["llm"] |= {
+            "model": str(bases["embedded:smollm2"])
+        }
     elif "base" in model or model["family"] != "linear":
         model["base"] = str(bases[model["base"]])
     if "depth" in model:
@@ -91,9 +101,14 @@ def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
 
 
 def _small_entry(
-    entry: dict[str, Any], path: Path, rubric: dict[str, Dimension], rng: np.random.Generator
+    entry: dict[str, Any],
+    path: Path,
+    rubric: dict[str, Dimension],
+    rng: np.random.Generator,
 ) -> None:
-    if entry["source"].startswith("chitchat"):  # planting needs conversations that make sense
+    if entry["source"].startswith(
+        "chitchat"
+    ):  # planting needs conversations that make sense
         entry["limit"] = 60
         if "plant" in entry:
             entry["plant"] |= {"per_issue": 4, "clean_count": 8}
@@ -102,16 +117,22 @@ def _small_entry(
     entry.pop("labels", None)  # scores of another judge, as labels
     named = entry.get("dimensions") or list(rubric)
     judged = named if isinstance(named, dict) else {n: n for n in named}
-    scales = {source: (rubric[name].low, rubric[name].high) for source, name in judged.items()}
+    scales = {
+        source: (rubric[name].low, rubric[name].high) for source, name in judged.items()
+    }
     rows = []
     for _ in range(24):
         texts = [" ".join(rng.choice(WORDS, 5)) for _ in range(8)]
-        rows.append((texts, {n: float(rng.integers(a, b + 1)) for n, (a, b) in scales.items()}))
+        rows.append(
+            (texts, {n: float(rng.integers(a, b + 1)) for n, (a, b) in scales.items()})
+        )
     # The shares of some configs are by chatbot.
     write_rated(path, rows, chatbots=("a", "b", "c", "d"), scales=scales)
 
 
-def run(command: list[str], settings: dict[str, Any], folder: Path, **environment: str) -> None:
+def run(
+    command: list[str], settings: dict[str, Any], folder: Path, **environment: str
+) -> None:
     """Train to the end; the judge is there, checked in a fresh process, and told once."""
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
@@ -122,7 +143,9 @@ def run(command: list[str], settings: dict[str, Any], folder: Path, **environmen
         text=True,
         timeout=900,
     )
-    assert done.stdout.count("judge saved and checked") == 1, (done.stdout + done.stderr)[-3000:]
+    assert done.stdout.count("judge saved and checked") == 1, (
+        done.stdout + done.stderr
+    )[-3000:]
     judge = folder / "judge"
     assert check_golden(judge, _named_again(settings)) <= 1e-5
     assert (judge / "README.md").is_file()
@@ -140,7 +163,9 @@ def _named_again(settings: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("name", NAMES)
-def test_a_training_config_runs(name: str, processes: int, bases: dict[str, Path], tmp_path: Path):
+def test_a_training_config_runs(
+    name: str, processes: int, bases: dict[str, Path], tmp_path: Path
+):
     settings = small(name, bases, tmp_path)
     if processes == 1:
         run([sys.executable], settings, tmp_path)
@@ -192,9 +217,16 @@ def test_a_launchers_file_runs(
     tmp_path: Path,
 ) -> None:
     settings = small("mmbert_medal", bases, tmp_path)
-    command = [*LAUNCH, "--config_file", str(CONFIGS / "accelerate" / f"{name}.yaml"), *options]
+    command = [
+        *LAUNCH,
+        "--config_file",
+        str(CONFIGS / "accelerate" / f"{name}.yaml"),
+        *options,
+    ]
     run(command, settings, tmp_path, **environment)
     facts = json.loads((tmp_path / "judge" / "judge.json").read_text())["facts"]
     assert facts["processes"] == processes
     parted = "--deepspeed_config_file" in options
-    assert facts["strategy"] == ("zero2" if parted else {"gpu1": "single"}.get(name, "ddp"))
+    assert facts["strategy"] == (
+        "zero2" if parted else {"gpu1": "single"}.get(name, "ddp")
+    )

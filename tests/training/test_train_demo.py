@@ -43,9 +43,16 @@ def test_every_set_is_held_out_and_every_judge_is_made_by_the_script() -> None:
         BenchmarkConfig, "train_demo", train_demo.CHITCHAT_SETS, folder="benchmark"
     )
     sources = [one.source for one in (*config.sets, *chitchat.sets)]
-    assert sources == ["dialogue_eval:test", "dstc9:test", "fed:dialogue", "chitchat:test"]
+    assert sources == [
+        "dialogue_eval:test",
+        "dstc9:test",
+        "fed:dialogue",
+        "chitchat:test",
+    ]
     made = {judge.path for judge in config.judges} - {"boxed", "length", "repetition"}
-    assert made == {str(train_demo.RUN / step) for step in ("regression", "classification")}
+    assert made == {
+        str(train_demo.RUN / step) for step in ("regression", "classification")
+    }
 
 
 FIGURES = """judge,set,dimension,n,metric,value,low,high
@@ -67,7 +74,11 @@ def test_the_table_says_what_an_encoder_learnt_from(
     (tables / "figures.csv").write_text(FIGURES)
     facts = {"strategy": "ddp", "processes": 2, "steps": 29}
     (judge / "judge.json").write_text(json.dumps({"facts": facts}))
-    rows = [("train", "a:train", 600), ("train", "b:train", 300), ("validation", "a:test", 9)]
+    rows = [
+        ("train", "a:train", 600),
+        ("train", "b:train", 300),
+        ("validation", "a:test", 9),
+    ]
     parts = [{"part": part, "source": source, "rows": n} for part, source, n in rows]
     (judge / "data.json").write_text(json.dumps(parts))
     assert train_demo.table().splitlines() == [

@@ -35,7 +35,9 @@ def examples(count: int = 24) -> list[TrainingExample]:
         if number % 3 == 0:
             del labels["repetitive"]
         source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
-        rows.append(TrainingExample(dialogue, source, dict(labels), weight, dict(labels)))
+        rows.append(
+            TrainingExample(dialogue, source, dict(labels), weight, dict(labels))
+        )
     return rows
 
 
@@ -43,7 +45,9 @@ def judge_on(base: Path) -> EncoderJudge:
     torch.manual_seed(0)
     return EncoderJudge.create(
         EncoderConfig(
-            base=str(base), max_tokens=64, heads={"repetitive": HeadConfig(kind="regression")}
+            base=str(base),
+            max_tokens=64,
+            heads={"repetitive": HeadConfig(kind="regression")},
         ),
         DIMENSIONS,
         device="cpu",
@@ -63,9 +67,16 @@ def base(tiny_bert: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def trained(base: Path, folder: Path, **args: Any) -> tuple[JudgeTrainer, dict[str, torch.Tensor]]:
+def trained(
+    base: Path, folder: Path, **args: Any
+) -> tuple[JudgeTrainer, dict[str, torch.Tensor]]:
     """A trainer after three steps of plain gradient descent, and the weights."""
-    settings = {"max_steps": 3, "optim": "sgd", "learning_rate": 0.05, "max_grad_norm": 0.0}
+    settings = {
+        "max_steps": 3,
+        "optim": "sgd",
+        "learning_rate": 0.05,
+        "max_grad_norm": 0.0,
+    }
     settings |= {"train_sampling_strategy": "sequential", "save_strategy": "no"}
     settings |= {"logging_steps": 1} | args
     judge = judge_on(base)
@@ -98,14 +109,22 @@ def test_a_step_is_the_same_however_it_is_cut(
         assert torch.allclose(others[name], weight, atol=1e-5), name
 
 
-def test_the_loss_is_the_weighted_mean_over_examples(base: Path, tmp_path: Path) -> None:
+def test_the_loss_is_the_weighted_mean_over_examples(
+    base: Path, tmp_path: Path
+) -> None:
     rows = examples(8)
     judge = judge_on(base)
-    ids = [torch.tensor([text.ids]) for text in judge.render([row.dialogue for row in rows])]
+    ids = [
+        torch.tensor([text.ids])
+        for text in judge.render([row.dialogue for row in rows])
+    ]
     total = 0.0
     with torch.no_grad():
         for row, one in zip(rows, ids, strict=True):
-            logits = judge.net(input_ids=one, attention_mask=torch.ones_like(one)).logits[0] + 0.5
+            logits = (
+                judge.net(input_ids=one, attention_mask=torch.ones_like(one)).logits[0]
+                + 0.5
+            )
             names = [dimension.name for dimension in DIMENSIONS]
             named = dict(zip(names, logits.tolist(), strict=True))
             errors = [(named[name] - value) ** 2 for name, value in row.targets.items()]
@@ -132,7 +151,9 @@ def test_validation_rows_keep_their_order_when_batches_are_grouped_by_length(
     )
     trainer = JudgeTrainer(judge, arguments, train_dataset=data, eval_dataset=data)
     predicted = torch.tensor(trainer.predict(data).predictions)
-    scores = [j.details["overall"]["raw"] for j in judge.score([row.dialogue for row in rows])]
+    scores = [
+        j.details["overall"]["raw"] for j in judge.score([row.dialogue for row in rows])
+    ]
     own = judge.unit_logits(predicted)["overall"].squeeze(-1)
     assert (1 + 4 * own).tolist() == pytest.approx(scores, abs=1e-4)
 
@@ -144,7 +165,9 @@ def test_a_loss_a_collator_an_optimizer_and_callbacks_of_one_s_own(
 
     judge, seen = judge_on(base), []
 
-    def loss(outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None) -> torch.Tensor:
+    def loss(
+        outputs: Any, labels: torch.Tensor, num_items_in_batch: Any = None
+    ) -> torch.Tensor:
         seen.append(("loss", tuple(labels.shape), int(num_items_in_batch)))
         return outputs.logits.square().sum() / num_items_in_batch
 
@@ -173,7 +196,12 @@ def test_a_loss_a_collator_an_optimizer_and_callbacks_of_one_s_own(
 
 
 def minimal(**more: Any) -> dict[str, Any]:
-    settings = {"name": "x", "output_dir": "x", "rubric": "medal", "train": [{"source": "a"}]}
+    settings = {
+        "name": "x",
+        "output_dir": "x",
+        "rubric": "medal",
+        "train": [{"source": "a"}],
+    }
     return settings | {"model": {"family": "encoder"}} | more
 
 
@@ -196,7 +224,9 @@ def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
 
 
 def test_a_number_that_yaml_reads_as_text_is_a_number(tmp_path: Path) -> None:
-    arguments = training_arguments({"learning_rate": "2e-5"}, tmp_path, seed=3, validated=False)
+    arguments = training_arguments(
+        {"learning_rate": "2e-5"}, tmp_path, seed=3, validated=False
+    )
     assert arguments.learning_rate == pytest.approx(2e-5) and arguments.seed == 3
     assert arguments.output_dir == str(tmp_path / "checkpoints")
 
@@ -213,7 +243,9 @@ def test_a_process_that_does_not_know_the_others_is_refused(
     judge = judge_on(base)
     arguments = training_arguments({}, tmp_path, seed=0, validated=False)
     monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(ConfigError, match="2 processes were launched, and each would train alone"):
+    with pytest.raises(
+        ConfigError, match="2 processes were launched, and each would train alone"
+    ):
         JudgeTrainer(judge, arguments, train_dataset=judge_dataset(judge, examples()))
 
 
@@ -242,4 +274,6 @@ def test_to_scale_changes_the_layer_and_no_score(base: Path) -> None:
     for found, wanted in zip(judge.score(dialogues), before, strict=True):
         assert dict(found.scores) == pytest.approx(wanted, abs=1e-5)
     judge.to_units()
-    assert torch.allclose(judge.net.classifier.weight, weights["classifier.weight"], atol=1e-7)
+    assert torch.allclose(
+        judge.net.classifier.weight, weights["classifier.weight"], atol=1e-7
+    )

@@ -13,8 +13,7 @@ from medal_judges.training.card.card import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
 
-TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]",
-        "checks=[same, no_gain]"]  # fmt: skip
+TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]", "checks=[same, no_gain]"]
 
 
 def saved(folder: Path, name: str) -> Path:
@@ -28,7 +27,9 @@ def on_trial(folder: Path, out: Path) -> None:
     assert (folder / "trial.json").is_file()
 
 
-def test_the_card_shows_the_trial_and_the_push_takes_it(hub: Hub, tmp_path: Path) -> None:
+def test_the_card_shows_the_trial_and_the_push_takes_it(
+    hub: Hub, tmp_path: Path
+) -> None:
     folder = saved(tmp_path / "judge", "length")
     home = tmp_path / "home"
     asked = hub.medal(home, "push", str(folder), "org/judge")
@@ -69,7 +70,9 @@ def test_the_trial_of_another_judge_is_not_taken(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="another judge or revision"):
         require_trial(other)
     write_card(other)
-    assert "No trial: it is not known" in (other / "README.md").read_text(encoding="utf-8")
+    assert "No trial: it is not known" in (other / "README.md").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_trial_in_the_folder_changes_no_revision(tmp_path: Path) -> None:
@@ -86,7 +89,9 @@ def test_the_card_says_what_the_maker_adds(tmp_path: Path) -> None:
     write_card(folder)
     without = (folder / "README.md").read_text(encoding="utf-8")
     note = "Chosen on 119 dialogues."
-    (folder / "train_config.json").write_text(json.dumps({"card_notes": [note]}), encoding="utf-8")
+    (folder / "train_config.json").write_text(
+        json.dumps({"card_notes": [note]}), encoding="utf-8"
+    )
     write_card(folder)
     with_note = (folder / "README.md").read_text(encoding="utf-8")
     head = "## What it cannot do\n\n"

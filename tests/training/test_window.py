@@ -28,7 +28,9 @@ DIALOGUES = [
     talk(LONG, SHORT, SHORT, SHORT, id="the oldest turn is left out"),
     talk(SHORT, LONG, id="the last turn is too long"),
 ]
-EXAMPLES = [TrainingExample(d, "a", {"overall": 0.5, "repetitive": 1.0}) for d in DIALOGUES]
+EXAMPLES = [
+    TrainingExample(d, "a", {"overall": 0.5, "repetitive": 1.0}) for d in DIALOGUES
+]
 
 
 def counts_of_scoring(judge: Judge) -> dict[str, int]:
@@ -60,7 +62,12 @@ def test_rows_beyond_the_window_are_counted_as_in_scoring(
 def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     tiny_llama: Path,
 ) -> None:
-    settings = {"base": str(tiny_llama), "rank": 4, "head": "generative", "layout": "each"}
+    settings = {
+        "base": str(tiny_llama),
+        "rank": 4,
+        "head": "generative",
+        "layout": "each",
+    }
     settings |= {"max_tokens": 900, "answer_tokens": 40, "comment_chars": 1}
     config = LoraConfig(**settings)  # type: ignore[arg-type]
     judge = GenerativeLoraJudge.create(config, DIMENSIONS, name="w", rubric="medal")
@@ -71,7 +78,9 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]
 
 
-def test_a_row_without_a_label_of_the_judge_s_dimensions_has_no_answer(tiny_llama: Path) -> None:
+def test_a_row_without_a_label_of_the_judge_s_dimensions_has_no_answer(
+    tiny_llama: Path,
+) -> None:
     """A run of one dimension reads the rows of all."""
     config = LoraConfig(base=str(tiny_llama), rank=4, head="generative", layout="each")
     judge = GenerativeLoraJudge.create(config, DIMENSIONS[:1], name="w", rubric="medal")
@@ -89,7 +98,9 @@ def test_the_warning_the_record_and_the_card_name_the_rows(
     model = {"family": "encoder", "max_tokens": 24}
     settings = run_config(tmp_path, tiny_bert, {}).model_dump()
     settings["model"] = {"base": str(tiny_bert)} | model
-    config = type(run_config(tmp_path, tiny_bert, {}))(**settings | {"args": {"max_steps": 1}})
+    config = type(run_config(tmp_path, tiny_bert, {}))(
+        **settings | {"args": {"max_steps": 1}}
+    )
     with caplog.at_level(logging.WARNING):
         folder = train_judge(config)
     facts = json.loads((folder / "judge.json").read_text())["facts"]
@@ -98,4 +109,6 @@ def test_the_warning_the_record_and_the_card_name_the_rows(
         lost = facts["beyond_window"][part]
         assert lost["rows"] > 0 and lost["unread_rows"] == 0
         assert f"{lost['rows']} {part} rows beyond the judge's window: " in caplog.text
-        assert f"The judge does not read everything of {lost['rows']} {part} rows" in card
+        assert (
+            f"The judge does not read everything of {lost['rows']} {part} rows" in card
+        )

@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
-_SHOWN = ("spearman", "within_system", "f1_present", "f1_absent")  # of a benchmark's figures
+_SHOWN = (
+    "spearman",
+    "within_system",
+    "f1_present",
+    "f1_absent",
+)  # of a benchmark's figures
 _ON_THE_HUB = {"spearman": "spearmanr", "f1_present": "f1"}
 _CHANCE = {"roc_auc": 0.5, "spearmanr": 0.0}
 _LICENCES = {  # of the models that the embedded defaults are copies of
@@ -81,7 +86,11 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
 
     def read(name: str, otherwise: object) -> Any:
         path = folder / name
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else otherwise
+        return (
+            json.loads(path.read_text(encoding="utf-8"))
+            if path.is_file()
+            else otherwise
+        )
 
     config, golden = read_config(folder), read_golden(folder)
     settings = read("train_config.json", {})
@@ -104,9 +113,12 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
             at_chance.append(row)
     calibration = config.get("calibration") or {}
     aligned = read("align.json", None)
-    if aligned is not None and not (isinstance(aligned, dict) and "dimensions" in aligned):
+    if aligned is not None and not (
+        isinstance(aligned, dict) and "dimensions" in aligned
+    ):
         raise JudgeLoadError(
-            f"align.json of {folder.name} is not of medal align", hint="remove it, or align again"
+            f"align.json of {folder.name} is not of medal align",
+            hint="remove it, or align again",
         )
     return {
         "name": config.get("name", folder.name),
@@ -121,7 +133,9 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "figures": read("validation.json", {}),
         "agreement": agreement,
         "at_chance": at_chance,
-        "calibrated": {name: fitted.get("rows", 0) for name, fitted in calibration.items()},
+        "calibrated": {
+            name: fitted.get("rows", 0) for name, fitted in calibration.items()
+        },
         "golden": golden,
         "run": config.get("facts") or {},
         "benchmark": [] if results is None else _benchmark_figures(results, signature),
@@ -209,7 +223,9 @@ def _benchmark_figures(results: Path, signature: Signature) -> list[dict[str, An
     """Returns this judge's figures in results.json. A set has the like-for-like figure and the
     human ceiling beside it; a set with several languages also has a figure for each."""
     if not results.is_file():
-        raise ConfigError(f"no results of a benchmark at {results}", hint="medal benchmark ...")
+        raise ConfigError(
+            f"no results of a benchmark at {results}", hint="medal benchmark ..."
+        )
     rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
     of_judge = []
     for row in rows:
@@ -237,7 +253,10 @@ def _row_figures(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     for metric in _SHOWN:
         if metric not in row["metrics"]:
             continue
-        figure = facts | {"metric": metric, "estimate": Estimate(**row["metrics"][metric])}
+        figure = facts | {
+            "metric": metric,
+            "estimate": Estimate(**row["metrics"][metric]),
+        }
         for name in ("like_for_like", "ceiling"):
             if metric in row[name]:
                 figure[name] = Estimate(**row[name][metric])
@@ -246,12 +265,17 @@ def _row_figures(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     if len(slices) < 2:
         return figures
     for name in slices:
-        size = {"lang": name.removeprefix("lang:"), "rows": row["slice_sizes"].get(name, "")}
+        size = {
+            "lang": name.removeprefix("lang:"),
+            "rows": row["slice_sizes"].get(name, ""),
+        }
         for metric in _SHOWN:
             if metric in row["slices"][name]:
                 estimate = Estimate(**row["slices"][name][metric])
                 figures.append(
-                    facts | size | {"scored": "", "metric": metric, "estimate": estimate}
+                    facts
+                    | size
+                    | {"scored": "", "metric": metric, "estimate": estimate}
                 )
     return figures
 
@@ -265,10 +289,14 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
     for row in judge["agreement"]:
         name = f"{METRICS[row.metric]}, {row.dimension}"
         of_set = {"source": row.source, "part": row.part, "lang": row.lang}
-        results += _hub_result(row.estimate, row.n, metric=row.metric, name=name, **of_set)
+        results += _hub_result(
+            row.estimate, row.n, metric=row.metric, name=name, **of_set
+        )
     for figure in judge["benchmark"]:
         if figure["metric"] in _ON_THE_HUB and figure["lang"] is None:
-            name = f"{figure['metric']}, {figure['judge_dimension']} ({figure['level']})"
+            name = (
+                f"{figure['metric']}, {figure['judge_dimension']} ({figure['level']})"
+            )
             of_set = {"source": figure["set_name"], "part": "test", "lang": None}
             metric = _ON_THE_HUB[figure["metric"]]
             results += _hub_result(
@@ -282,7 +310,11 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
         license_link="README.md#licences",
         library_name=LIBRARIES.get(judge["family"], "medal_judges"),
         pipeline_tag="text-generation" if is_generative else "text-classification",
-        tags=["dialogue-evaluation", "llm-as-a-judge", f"medal-judges:{judge['family']}"],
+        tags=[
+            "dialogue-evaluation",
+            "llm-as-a-judge",
+            f"medal-judges:{judge['family']}",
+        ],
         base_model=judge["base"]["hub_id"] if judge["base"] else None,
         model_name=judge["name"],
         eval_results=results or None,
@@ -351,10 +383,15 @@ def trial_of(folder: Path) -> Mapping[str, Any] | None:
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
         tried = Signature.parse(record["signature"])
-        verdicts = [(finding["group"], finding["verdict"]) for finding in record["findings"]]
+        verdicts = [
+            (finding["group"], finding["verdict"]) for finding in record["findings"]
+        ]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(
-            path, None, f"not the trial of a judge: {error}", hint="medal trial JUDGE writes one"
+            path,
+            None,
+            f"not the trial of a judge: {error}",
+            hint="medal trial JUDGE writes one",
         ) from error
     if not _is_same_judge(tried, Signature.parse(read_golden(folder)["signature"])):
         return None

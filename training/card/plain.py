@@ -37,7 +37,9 @@ def plain_use(folder: Path, config: Mapping[str, Any]) -> PlainUse | None:
     if config["family"] == "encoder":
         heads = output_heads(dimensions, EncoderConfig(**config["encoder"]).heads)
         readings = tuple(_reading(head, on_scale=True) for head in heads)
-        tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        tokenizer = json.loads(
+            (folder / "tokenizer_config.json").read_text(encoding="utf-8")
+        )
         separator = tokenizer.get("sep_token") or ""
         if isinstance(separator, dict):
             separator = separator["content"]
@@ -49,7 +51,9 @@ def plain_use(folder: Path, config: Mapping[str, Any]) -> PlainUse | None:
         return PlainUse("generative")
     heads = output_heads(dimensions, settings.heads)
     readings = tuple(_reading(head, on_scale=False) for head in heads)
-    return PlainUse("scoring", _outputs(heads), readings=readings, speaks=settings.speaks)
+    return PlainUse(
+        "scoring", _outputs(heads), readings=readings, speaks=settings.speaks
+    )
 
 
 def _outputs(heads: list[OutputHead]) -> int:

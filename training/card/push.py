@@ -9,7 +9,12 @@ from pathlib import Path
 
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.hub import is_hub_id, judge_files, push_folder, require_writable
+from medal_judges.models.base.hub import (
+    is_hub_id,
+    judge_files,
+    push_folder,
+    require_writable,
+)
 from medal_judges.models.model_files import PREFIX
 
 
@@ -17,18 +22,26 @@ class PushOptions(Config):
     """Options of ``medal push``."""
 
     judge: Path = option(argument=True, help="Folder of a saved judge.")
-    repo_id: str = option(argument=True, metavar="ORG/NAME", help="Repository on the Hub.")
-    public: bool = option(False, help="Make a new repository public; the default is private.")
+    repo_id: str = option(
+        argument=True, metavar="ORG/NAME", help="Repository on the Hub."
+    )
+    public: bool = option(
+        False, help="Make a new repository public; the default is private."
+    )
     revision: str | None = option(None, help="Tag of this version, such as v1.0.")
     message: str | None = option(None, help="Message of the commit.")
-    results: Path | None = option(None, help="results.json of a benchmark, for the card.")
+    results: Path | None = option(
+        None, help="results.json of a benchmark, for the card."
+    )
     base: str | None = option(
         None,
         metavar="ORG/BASE",
         help="The judge's base model on the Hub, if it was trained on a folder of this machine.",
     )
     no_trial: bool = option(False, help="Push a judge without a trial.")
-    dry_run: bool = option(False, help="Check the judge and list what would be uploaded.")
+    dry_run: bool = option(
+        False, help="Check the judge and list what would be uploaded."
+    )
 
 
 def push_judge(options: PushOptions) -> str:
@@ -44,7 +57,9 @@ def push_judge(options: PushOptions) -> str:
 
     folder = options.judge
     if not folder.is_dir():
-        raise JudgeLoadError(f"no folder {folder}", hint="give the folder that medal train wrote")
+        raise JudgeLoadError(
+            f"no folder {folder}", hint="give the folder that medal train wrote"
+        )
     if not options.dry_run:
         require_writable(options.repo_id)  # before the judge is loaded and checked
     if not options.no_trial:
@@ -60,10 +75,17 @@ def push_judge(options: PushOptions) -> str:
             results = Path(shutil.copy2(options.results, temporary))
         name_base(copy, options.base, results)
         check_golden(copy)
-        write_card(copy, repo_id=options.repo_id, revision=options.revision, results=results)
+        write_card(
+            copy, repo_id=options.repo_id, revision=options.revision, results=results
+        )
         if options.dry_run:
-            sizes = ((path.stat().st_size, path.relative_to(copy)) for path in judge_files(copy))
-            return "\n".join(f"{size:>13,} bytes  {path.as_posix()}" for size, path in sizes)
+            sizes = (
+                (path.stat().st_size, path.relative_to(copy))
+                for path in judge_files(copy)
+            )
+            return "\n".join(
+                f"{size:>13,} bytes  {path.as_posix()}" for size, path in sizes
+            )
         return push_folder(
             copy,
             options.repo_id,
@@ -102,7 +124,9 @@ def name_base(copy: Path, base: str | None, results: Path | None) -> None:
             for key in ("base", "base_model_name_or_path"):
                 _replace(path, f'"{key}": {value}', f'"{key}": "{base}"')
     # The base is part of a signature; benchmark and trial were of this very judge.
-    old, new = ("|".join(text.split("|")[1:3]) for text in (before, compare(copy).signature))
+    old, new = (
+        "|".join(text.split("|")[1:3]) for text in (before, compare(copy).signature)
+    )
     for file in (copy / GOLDEN_NAME, copy / TRIAL_NAME, results):
         if file is not None and file.is_file():
             _replace(file, old, new)
@@ -117,7 +141,9 @@ def base_folders(folder: Path) -> set[str]:
     for path in folder.rglob(CONFIG_NAME):
         config = json.loads(path.read_text(encoding="utf-8"))
         model = config.get(config.get("family"))
-        if not isinstance(model, dict) or model.get("save_base", config["family"] != "lora"):
+        if not isinstance(model, dict) or model.get(
+            "save_base", config["family"] != "lora"
+        ):
             continue
         base = model["base"]
         if not base.startswith(PREFIX) and not is_hub_id(base):
@@ -126,4 +152,6 @@ def base_folders(folder: Path) -> set[str]:
 
 
 def _replace(path: Path, old: str, new: str) -> None:
-    path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    path.write_text(
+        path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8"
+    )

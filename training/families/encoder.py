@@ -22,7 +22,9 @@ def new_judge(
     config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
 ) -> EncoderJudge:
     """Returns a judge on the pretrained base, with a new head."""
-    return EncoderJudge.create(config.model, dimensions, name=config.name, device=args.device)
+    return EncoderJudge.create(
+        config.model, dimensions, name=config.name, device=args.device
+    )
 
 
 ENCODER = StepFamily(new_judge)

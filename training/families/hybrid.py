@@ -55,7 +55,9 @@ def fit(run: TrainingRun) -> FittedJudge:
 
 
 def fit_hybrid(
-    config: TrainConfig, rows: Sequence[TrainingExample], dimensions: Sequence[Dimension]
+    config: TrainConfig,
+    rows: Sequence[TrainingExample],
+    dimensions: Sequence[Dimension],
 ) -> tuple[HybridJudge, dict[str, float]]:
     """Returns the judge of ``config.model``, and its figures.
 
@@ -96,13 +98,17 @@ def fit_hybrid(
             hint="members.NAME.dimensions maps a dimension of the rubric to the member's name",
         )
     if lacking:
-        logger.warning("no member has %s: the judge will not have them", ", ".join(lacking))
+        logger.warning(
+            "no member has %s: the judge will not have them", ", ".join(lacking)
+        )
     folder = Path(config.output_dir) / "judgements"
     judgements = {m.name: _judge(folder, rows, m, shared) for m in members.values()}
     fitted = {d.name: fit_rows(rows, members, judgements, d.name) for d in shared}
     combination, figures = _combined(model, fitted)
     facts = {"rows": len(rows), "seed": config.seed}
-    return HybridJudge(members, combination, shared, name=config.name, facts=facts), figures
+    return HybridJudge(
+        members, combination, shared, name=config.name, facts=facts
+    ), figures
 
 
 def training_sources(folder: Path) -> set[str]:
@@ -115,7 +121,10 @@ def training_sources(folder: Path) -> set[str]:
 
 
 def _judge(
-    folder: Path, rows: Sequence[TrainingExample], member: Member, dimensions: Sequence[Dimension]
+    folder: Path,
+    rows: Sequence[TrainingExample],
+    member: Member,
+    dimensions: Sequence[Dimension],
 ) -> list[Judgement]:
     """Returns a member's judgement of each row. Each source has its own file, so that another
     mixture of sources can reuse them."""
@@ -126,7 +135,9 @@ def _judge(
     for source in dict.fromkeys(row.source for row in rows):
         dialogues = [row.dialogue for row in rows if row.source == source]
         file = folder / member.name / f"{content_hash(source)}.jsonl"
-        data = f"{source}@{content_hash([dialogue.to_record() for dialogue in dialogues])}"
+        data = (
+            f"{source}@{content_hash([dialogue.to_record() for dialogue in dialogues])}"
+        )
         judgements = judge_once(member.judge, dialogues, file, options, data=data)
         judgements_by_source[source] = iter(judgements)
     return [next(judgements_by_source[row.source]) for row in rows]
@@ -172,13 +183,18 @@ def fit_rows(
         if name not in row.targets:
             continue
         rated += 1
-        scores = [members[member].unit(judgements[member][number], name) for member in names]
+        scores = [
+            members[member].unit(judgements[member][number], name) for member in names
+        ]
         if scores and None not in scores:
             chosen.append(row)
             units.append(scores)
     if rated > len(chosen):
         logger.warning(
-            "%s: %d of %d rows have no score of a member", name, rated - len(chosen), rated
+            "%s: %d of %d rows have no score of a member",
+            name,
+            rated - len(chosen),
+            rated,
         )
     if not chosen:
         raise ConfigError(
@@ -256,19 +272,27 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     Raises ConfigError with fewer than 3 rows, or if no member's score differs between them.
     """
     if len(rows.targets) < 3:
-        raise ConfigError(f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}")
+        raise ConfigError(
+            f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}"
+        )
     shares = rows.shares()
     centers = _source_means(rows.units, rows.sources, shares)
     levels = _source_means(rows.targets, rows.sources, shares)
     differences = rows.units - centers
     spread = np.sqrt(np.average(differences**2, axis=0, weights=shares))
     if not spread.any():
-        raise ConfigError("every member gives all fitting rows of a source the same score")
+        raise ConfigError(
+            "every member gives all fitting rows of a source the same score"
+        )
     spread[spread == 0] = 1.0
     standardised, targets = differences / spread, rows.targets - levels
     # Both sides are centred by source, so an intercept would be 0.
     weights = ridge_regression(
-        standardised, targets, config.alpha, sample_weight=shares, positive=config.nonnegative
+        standardised,
+        targets,
+        config.alpha,
+        sample_weight=shares,
+        positive=config.nonnegative,
     )
     errors = targets - standardised @ weights
     return Blend(
@@ -282,7 +306,9 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     )
 
 
-def _source_means(values: np.ndarray, sources: np.ndarray, weights: np.ndarray) -> np.ndarray:
+def _source_means(
+    values: np.ndarray, sources: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
     """Returns the weighted mean of its source for each row, in the shape of ``values`` [n, ...]."""
     means = np.zeros_like(values, dtype=float)
     for source in np.unique(sources):

@@ -66,7 +66,9 @@ def fit(run: TrainingRun) -> FittedJudge:
     if rows.validation:
         held_out = search.table.columns[len(rows.train) :]
         scores = {name: judge.units(name, held_out) for name in judge.heads}
-        binary = {dimension.name for dimension in run.dimensions if dimension.kind == "binary"}
+        binary = {
+            dimension.name for dimension in run.dimensions if dimension.kind == "binary"
+        }
         figures = validation_figures(rows.validation, scores, binary)
     return FittedJudge(judge, figures)
 
@@ -84,10 +86,14 @@ def search_of(
     halves: list[int | None] = [None] * len(examples)
     if judge.config.reply is not None:
         train_readings = readings[: len(train)]
-        reader.reactions = fit_reactions(reader, train, train_readings, seed, judge.token_budget)
+        reader.reactions = fit_reactions(
+            reader, train, train_readings, seed, judge.token_budget
+        )
         # A training dialogue is read by the model that has not learnt from it.
         halves[: len(train)] = [1 - half_of(example.group, seed) for example in train]
-        reader.scale = fit_scale(reader, train, readings)  # again: now there are reactions
+        reader.scale = fit_scale(
+            reader, train, readings
+        )  # again: now there are reactions
     columns = []
     for reading, half in zip(readings, halves, strict=True):
         columns.append(reader.pool(reading, reader.rows(reading, half)))
@@ -105,9 +111,13 @@ def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnR
     reader.text_vectors = {}
     readings: list[TurnReading] = []
     for start in range(0, len(examples), judge.window):
-        dialogues = [example.dialogue for example in examples[start : start + judge.window]]
+        dialogues = [
+            example.dialogue for example in examples[start : start + judge.window]
+        ]
         window = reader.read(dialogues, judge.token_budget)
-        if judge.config.reading == "answers":  # the other turns of long dialogues fill the memory
+        if (
+            judge.config.reading == "answers"
+        ):  # the other turns of long dialogues fill the memory
             window = [reading.read_turns() for reading in window]
         readings += window
         logger.info("read %d of %d dialogues", len(readings), len(examples))
@@ -117,7 +127,9 @@ def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnR
 
 @torch.no_grad()
 def fit_scale(
-    reader: DialogueReader, train: Sequence[TrainingExample], readings: Sequence[TurnReading]
+    reader: DialogueReader,
+    train: Sequence[TrainingExample],
+    readings: Sequence[TurnReading],
 ) -> TurnScale:
     """Returns mean and deviation by role of the features of turns, and the mean of their vectors,
     over the first rows of the training set; each source counts the same."""
@@ -169,9 +181,13 @@ def folds_of(
         return []
     # Not GroupKFold, which deals groups by their size and not by the seed: judges would change.
     fold_of_group = np.empty(len(names), dtype=int)
-    fold_of_group[np.random.default_rng(seed).permutation(len(names))] = np.arange(len(names))
+    fold_of_group[np.random.default_rng(seed).permutation(len(names))] = np.arange(
+        len(names)
+    )
     fold = (fold_of_group % count)[group_of_row]
-    return [(np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)]
+    return [
+        (np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +222,15 @@ class Search:
             if head in ("ridge", "logistic"):
                 shares = grids.shares if self.config.vectors else (1.0,)
                 pairs = product(shares, grids.alphas)
-                grid = [FitSetting(head, alpha=alpha, share=share) for share, alpha in pairs]
+                grid = [
+                    FitSetting(head, alpha=alpha, share=share) for share, alpha in pairs
+                ]
                 chosen[dimension.name] = self._best("linear", dimension, grid)
             else:
                 mlps.append(dimension)
-        top = self._class_range([dimension for dimension in mlps if dimension.kind != "binary"])
+        top = self._class_range(
+            [dimension for dimension in mlps if dimension.kind != "binary"]
+        )
         for dimension in mlps:
             grid = self._mlp_grid(dimension, 1 if dimension.kind == "binary" else top)
             chosen[dimension.name] = self._best("hyperparameters", dimension, grid)
@@ -246,7 +266,9 @@ class Search:
                 trial["chosen"] = trial["top"] == best
         return best
 
-    def _best(self, stage: str, dimension: Dimension, grid: Sequence[FitSetting]) -> FitSetting:
+    def _best(
+        self, stage: str, dimension: Dimension, grid: Sequence[FitSetting]
+    ) -> FitSetting:
         """Returns the setting of ``grid`` with the highest agreement; the first of equals, so that
         the order of the grid is a preference."""
         if len(grid) > 1 and not self.folds:
@@ -260,7 +282,9 @@ class Search:
         self.tried[len(self.tried) - len(grid) + best]["chosen"] = True
         return grid[best]
 
-    def _try(self, stage: str, dimension: Dimension, setting: FitSetting) -> float | None:
+    def _try(
+        self, stage: str, dimension: Dimension, setting: FitSetting
+    ) -> float | None:
         """Returns Spearman's ρ (AUC of a binary dimension) on held-out rows, the mean over folds
         and sources; None if undefined everywhere. Its sign counts (ORALIS tunes for positive
         correlation)."""
@@ -271,7 +295,9 @@ class Search:
         values = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, setting)
-            scores = {name: head.units(self.table.columns[held_out], self.config.decode)}
+            scores = {
+                name: head.units(self.table.columns[held_out], self.config.decode)
+            }
             examples = [self.examples[row] for row in held_out]
             value = validation_figures(examples, scores, binary).get(metric)
             if value is not None:
@@ -285,7 +311,9 @@ class Search:
         self.tried.append(trial | {"figure": metric, "value": mean, "chosen": False})
         return mean
 
-    def head(self, rows: np.ndarray, dimension: Dimension, setting: FitSetting) -> FittedHead:
+    def head(
+        self, rows: np.ndarray, dimension: Dimension, setting: FitSetting
+    ) -> FittedHead:
         """Returns the head of ``dimension`` fitted on ``rows``."""
         return fit_head(self.table, rows, self.examples, dimension, setting, self.seed)
 
@@ -297,7 +325,11 @@ class Search:
         (a classifier has its own distribution). With ``isotonic`` also a monotone map of the score,
         for a binary dimension with its threshold."""
         is_classifier = setting.head == "mlp_classifier"
-        if method == "none" or (is_classifier and method != "isotonic") or not self.folds:
+        if (
+            method == "none"
+            or (is_classifier and method != "isotonic")
+            or not self.folds
+        ):
             return None
         held_out = self._held_out(dimension, setting)
         scores, targets = held_out.scores, held_out.labels
@@ -316,7 +348,9 @@ class Search:
         if method == "isotonic" and is_binary:
             fitted = _with_threshold(fitted, HeldOut(scores, targets, held_out.folds))
         elif method == "isotonic":
-            fitted = fitted.model_copy(update={"isotonic": fit_isotonic(scores, targets)})
+            fitted = fitted.model_copy(
+                update={"isotonic": fit_isotonic(scores, targets)}
+            )
         if is_binary or is_classifier:
             return fitted
         return with_margin(fitted, scores, targets)

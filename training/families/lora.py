@@ -41,7 +41,9 @@ def new_judge(
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
         rubric = config.rubric
-        return GenerativeLoraJudge.create(config.model, dimensions, rubric=rubric, **settings)
+        return GenerativeLoraJudge.create(
+            config.model, dimensions, rubric=rubric, **settings
+        )
     return LoraJudge.create(config.model, dimensions, **settings)
 
 
@@ -61,7 +63,9 @@ def step_family(config: TrainConfig) -> StepFamily:
 
 
 def answer_dataset(
-    judge: GenerativeLoraJudge, examples: Sequence[TrainingExample], cache: Path | None = None
+    judge: GenerativeLoraJudge,
+    examples: Sequence[TrainingExample],
+    cache: Path | None = None,
 ) -> Dataset:
     """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, the
     row's weight, and what ``beyond_window`` counts. The answers of an example share its weight by
@@ -157,7 +161,9 @@ class AnswerTrainer(JudgeTrainer):
     def binary(self) -> set[str]:
         return set()
 
-    def judge_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Tensor:
+    def judge_loss(
+        self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None
+    ) -> Tensor:
         """Returns the weighted mean of the rows' losses, each the mean cross-entropy of the tokens
         of its answer: long answers count no more than short ones."""
         following = labels[:, 1:].long()
@@ -167,7 +173,9 @@ class AnswerTrainer(JudgeTrainer):
         )
         tokens = (following != _IGNORED).sum(dim=1)
         total = (losses.sum(dim=1) / tokens.clamp_min(1) * labels[:, 0]).sum()
-        return total / (len(labels) if num_items_in_batch is None else num_items_in_batch)
+        return total / (
+            len(labels) if num_items_in_batch is None else num_items_in_batch
+        )
 
     def calibrate(
         self, examples: Sequence[TrainingExample], method: str

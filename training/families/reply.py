@@ -67,13 +67,17 @@ def fit_reactions(
                 hint="train on more conversations of several turns, or without: model.reply=null",
             )
         assert isinstance(model, ReplyModel)
-        train_reply(model, columns, config, torch.Generator().manual_seed(seed * HALVES + half))
+        train_reply(
+            model, columns, config, torch.Generator().manual_seed(seed * HALVES + half)
+        )
         if config.half:
             model.half().float()
     return reactions.requires_grad_(False)
 
 
-def _pairs(reader: DialogueReader, reading: TurnReading, numbers: np.ndarray) -> list[Tensor]:
+def _pairs(
+    reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
+) -> list[Tensor]:
     """Returns (turn, before, earlier, measures, next turn, number of its text) of every assistant
     turn that a user answered, without the opening turn. ``numbers`` are equal for equal texts."""
     roles = reading.roles
@@ -92,7 +96,10 @@ def _pairs(reader: DialogueReader, reading: TurnReading, numbers: np.ndarray) ->
 
 
 def train_reply(
-    model: ReplyModel, pairs: Sequence[Tensor], config: ReplyConfig, generator: torch.Generator
+    model: ReplyModel,
+    pairs: Sequence[Tensor],
+    config: ReplyConfig,
+    generator: torch.Generator,
 ) -> None:
     """Trains ``model`` in place: symmetric InfoNCE over batches; equal replies are not each other's
     negatives."""
@@ -108,9 +115,15 @@ def train_reply(
         order = torch.randperm(count, generator=generator)
         for start in range(0, count - size // 2, size):
             rows = order[start : start + size]
-            turn, before, earlier, measures, following, number = (part[rows] for part in pairs)
-            expected = model.expect(noisy(turn), noisy(before), noisy(earlier), measures)
-            scores = expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
+            turn, before, earlier, measures, following, number = (
+                part[rows] for part in pairs
+            )
+            expected = model.expect(
+                noisy(turn), noisy(before), noisy(earlier), measures
+            )
+            scores = (
+                expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
+            )
             is_equal = (number[:, None] == number[None, :]).fill_diagonal_(False)
             scores = scores.masked_fill(is_equal, -1e4)
             target = torch.arange(len(rows))

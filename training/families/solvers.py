@@ -108,9 +108,14 @@ def fit_head(
             f"{name!r} has no label in a part of the training rows",
             hint="give validation rows, or fewer model.folds",
         )
-    labelled = Labelled.of(table.columns[chosen], [examples[row] for row in chosen], name)
+    labelled = Labelled.of(
+        table.columns[chosen], [examples[row] for row in chosen], name
+    )
     deviation = labelled.deviation(labelled.x)
-    scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0) * table.is_read
+    scale = (
+        np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
+        * table.is_read
+    )
     if setting.share is not None:
         scale = scale * np.where(table.is_vector, setting.share, 1.0)
     config = table.reader.config
@@ -126,7 +131,9 @@ def fit_head(
         )
     else:
         return _mlp(labelled, scale, setting, seed)
-    return FittedHead.line(setting.head, weights, bias, _averages(labelled, weights, table.reader))
+    return FittedHead.line(
+        setting.head, weights, bias, _averages(labelled, weights, table.reader)
+    )
 
 
 def _ridge(
@@ -151,7 +158,9 @@ def _ridge(
             weights = weights + float(np.abs(priors).max()) * unit(priors * scale)
         weights = unit(weights) * float(labelled.deviation(y))
     middle = labelled.source_means(labelled.y).mean()
-    return weights, float(middle - labelled.source_means(labelled.x).mean(axis=0) @ weights)
+    return weights, float(
+        middle - labelled.source_means(labelled.x).mean(axis=0) @ weights
+    )
 
 
 def _logistic(
@@ -169,16 +178,22 @@ def _logistic(
     return weights, float(solver.intercept_[0] - middle @ weights)
 
 
-def _averages(labelled: Labelled, weights: Floats, reader: DialogueReader) -> tuple[float, float]:
+def _averages(
+    labelled: Labelled, weights: Floats, reader: DialogueReader
+) -> tuple[float, float]:
     """Returns what the mean user side and the mean assistant side of the rows add to the output."""
     if reader.config.reading == "dialogue":
         return 0.0, 0.0
     added = labelled.source_means(labelled.x).mean(axis=0) * weights
-    by_side = dict(zip(reader.sides, added.reshape(len(reader.sides), -1).sum(axis=1), strict=True))
+    by_side = dict(
+        zip(reader.sides, added.reshape(len(reader.sides), -1).sum(axis=1), strict=True)
+    )
     return float(by_side.get(0, 0.0)), float(by_side[1])
 
 
-def _mlp(labelled: Labelled, scale: Floats, setting: FitSetting, seed: int) -> FittedHead:
+def _mlp(
+    labelled: Labelled, scale: Floats, setting: FitSetting, seed: int
+) -> FittedHead:
     """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
     classes = np.floor(labelled.y * setting.top + 0.5).astype(int)
     present = tuple(int(number) for number in np.unique(classes))
@@ -200,7 +215,11 @@ def _mlp(labelled: Labelled, scale: Floats, setting: FitSetting, seed: int) -> F
         model.fit(inputs, targets)
     weights = [layer.astype(float) for layer in model.coefs_]
     biases = [layer.astype(float) for layer in model.intercepts_]
-    biases[0] = biases[0] - (mean * scale) @ weights[0]  # the head reads columns as they are
+    biases[0] = (
+        biases[0] - (mean * scale) @ weights[0]
+    )  # the head reads columns as they are
     weights[0] = scale[:, None] * weights[0]
     layers = tuple(zip(weights, biases, strict=True))
-    return FittedHead(setting.head, layers, setting.top, present if is_classifier else ())
+    return FittedHead(
+        setting.head, layers, setting.top, present if is_classifier else ()
+    )

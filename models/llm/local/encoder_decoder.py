@@ -102,7 +102,10 @@ class EncoderDecoderModel(LanguageModel):
                         ids = self._read(messages)
                         self.require_room(len(ids))
                         encoded = torch.tensor([ids], device=self.model.device)
-                        read[messages] = ids, self.model.get_encoder()(input_ids=encoded)
+                        read[messages] = (
+                            ids,
+                            self.model.get_encoder()(input_ids=encoded),
+                        )
                     ids, states = read[messages]
                     logprobs = self._scored(states, continuation)
                     likelihoods.append(Likelihood(tuple(logprobs), None, len(ids)))
@@ -115,12 +118,18 @@ class EncoderDecoderModel(LanguageModel):
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
         special = set(self.tokenizer.all_special_ids)
-        ids = list(self.tokenizer(text_target=f"{prefill} {text}" if prefill else text).input_ids)
+        ids = list(
+            self.tokenizer(
+                text_target=f"{prefill} {text}" if prefill else text
+            ).input_ids
+        )
         start = 0
         while ids[start] in special:  # BART's decoder begins with such a token
             start += 1
         if prefill:
-            start += len(self.tokenizer(text_target=prefill, add_special_tokens=False).input_ids)
+            start += len(
+                self.tokenizer(text_target=prefill, add_special_tokens=False).input_ids
+            )
         while not continuation.score_eos and ids[-1] in special:
             ids.pop()
         return ids, start
@@ -134,7 +143,9 @@ class EncoderDecoderModel(LanguageModel):
         self.require_room(len(target))
         device, begin = self.model.device, self.model.config.decoder_start_token_id
         before = torch.tensor([[begin, *target[:-1]]], device=device)
-        out = self.model(encoder_outputs=states, decoder_input_ids=before, use_cache=False)
+        out = self.model(
+            encoder_outputs=states, decoder_input_ids=before, use_cache=False
+        )
         column = torch.tensor(target, device=device)[:, None]
         logprobs = torch.log_softmax(out.logits[0].float(), -1).gather(1, column)[:, 0]
         scored: list[float] = logprobs[start:].tolist()

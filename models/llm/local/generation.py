@@ -85,7 +85,11 @@ def write(
     stop: str = "",
 ) -> list[Row]:
     """Generates the rows of one batch; with ``stop`` a row also ends after that text."""
-    pad = tokenizer.eos_token_id if tokenizer.pad_token_id is None else tokenizer.pad_token_id
+    pad = (
+        tokenizer.eos_token_id
+        if tokenizer.pad_token_id is None
+        else tokenizer.pad_token_id
+    )
     inputs = read_inputs(model, prompts, int(pad or 0), shared=shared)
     shaped = _processors(tokenizer, requests, inputs.ids.shape[1], stop)
     tokens, top = max(r.max_tokens for r in requests), requests[0].top_logprobs
@@ -95,10 +99,14 @@ def write(
     logprobs = recorder.rows() if top else [[]] * len(prompts)
     ends = {tokenizer.eos_token_id, *end_ids(model)}
     rows = []
-    for index, (ids, request) in enumerate(zip(written.tolist(), requests, strict=True)):
+    for index, (ids, request) in enumerate(
+        zip(written.tolist(), requests, strict=True)
+    ):
         limit = min(len(ids), request.max_tokens)
         length = next((k for k in range(limit) if ids[k] in ends), limit)
-        row = Row(ids[:length], length < limit, logprobs[index][:length], inputs.cached[index])
+        row = Row(
+            ids[:length], length < limit, logprobs[index][:length], inputs.cached[index]
+        )
         rows.append(row)
     return rows
 
@@ -110,19 +118,26 @@ def end_ids(model: PreTrainedModel) -> list[int | None]:
 
 
 def _processors(
-    tokenizer: PreTrainedTokenizerBase, requests: Sequence[ChatRequest], begin: int, stop: str
+    tokenizer: PreTrainedTokenizerBase,
+    requests: Sequence[ChatRequest],
+    begin: int,
+    stop: str,
 ) -> LogitsProcessorList:
     """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
     shaped = LogitsProcessorList()
     if any(request.schema is not None for request in requests):
         shaped.append(GrammarMask(tokenizer, [request.schema for request in requests]))
-    if any(request.presence_penalty or request.frequency_penalty for request in requests):
+    if any(
+        request.presence_penalty or request.frequency_penalty for request in requests
+    ):
         shaped.append(Penalties(requests, begin))
     if any(request.temperature > 0 for request in requests):
         shaped.append(SeededSampling(requests))
     if stop:
         shaped.append(StopAfter(stop, begin, tokenizer))
-    shaped.append(MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id))
+    shaped.append(
+        MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id)
+    )
     return shaped
 
 
@@ -180,12 +195,16 @@ class LogprobRecorder(StoppingCriteria):
         self.count = count
         self._logprobs = torch.empty(0)  # of the newest step, [rows, words]
         self._written: list[torch.Tensor] = []  # [rows] a step
-        self._top: list[tuple[torch.Tensor, torch.Tensor]] = []  # each [rows, count] a step
+        self._top: list[
+            tuple[torch.Tensor, torch.Tensor]
+        ] = []  # each [rows, count] a step
 
     def read(self, _: nn.Module, __: object, output: Any) -> None:
         self._logprobs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
 
-    def __call__(self, input_ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+    def __call__(
+        self, input_ids: torch.Tensor, scores: object, **_: object
+    ) -> torch.Tensor:
         """Records the step that wrote the last of ``input_ids`` [rows, tokens]."""
         chosen = input_ids[:, -1:].to(self._logprobs.device)
         self._written.append(self._logprobs.gather(1, chosen)[:, 0])
@@ -199,7 +218,9 @@ class LogprobRecorder(StoppingCriteria):
 
     def rows(self) -> list[list[tuple[float, list[int], list[float]]]]:
         """The steps of each row."""
-        ids, logprobs = (torch.stack(steps, dim=1) for steps in zip(*self._top, strict=True))
+        ids, logprobs = (
+            torch.stack(steps, dim=1) for steps in zip(*self._top, strict=True)
+        )
         columns = (self.written().tolist(), ids.tolist(), logprobs.tolist())
         return [list(zip(*row, strict=True)) for row in zip(*columns, strict=True)]
 
@@ -248,7 +269,9 @@ def read_inputs(
             rows[i], heads[i], cached[i] = row, length, length
         cached[first] = 0
     ids, mask = _padded(model, begun, pad)
-    extra: dict[str, Any] = {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
+    extra: dict[str, Any] = (
+        {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
+    )
     if takes(model, "position_ids"):
         extra["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)
     with torch.inference_mode():
@@ -293,7 +316,9 @@ def _padded(
     gaps = [longest - len(prompt) for prompt in prompts]
     ids = [[*[pad] * gap, *prompt] for gap, prompt in zip(gaps, prompts, strict=True)]
     mask = [[0] * gap + [1] * (longest - gap) for gap in gaps]
-    return torch.tensor(ids, device=model.device), torch.tensor(mask, device=model.device)
+    return torch.tensor(ids, device=model.device), torch.tensor(
+        mask, device=model.device
+    )
 
 
 # -- logits processors: each shapes a row by its own request, whatever its batch -------------------
@@ -319,7 +344,9 @@ class SeededSampling(LogitsProcessor):
         drawn = scores.clone()
         for row, request in enumerate(self.requests):
             if request.temperature > 0:
-                logits = _nucleus(scores[row].float() / request.temperature, request.top_p)
+                logits = _nucleus(
+                    scores[row].float() / request.temperature, request.top_p
+                )
                 uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
                 exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
                 drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
@@ -357,8 +384,12 @@ class Penalties(LogitsProcessor):
         lowered = scores.clone()
         for row, (presence, frequency) in enumerate(self.penalties):
             if presence or frequency:
-                counts = torch.bincount(input_ids[row, self.prompt :], minlength=scores.shape[1])
-                lowered[row] -= (presence * (counts > 0) + frequency * counts).to(scores.dtype)
+                counts = torch.bincount(
+                    input_ids[row, self.prompt :], minlength=scores.shape[1]
+                )
+                lowered[row] -= (presence * (counts > 0) + frequency * counts).to(
+                    scores.dtype
+                )
         return lowered
 
 
@@ -380,13 +411,17 @@ class MaxTokens(LogitsProcessor):
 class StopAfter(LogitsProcessor):
     """Ends each row once its answer contains the text ``stop``."""
 
-    def __init__(self, stop: str, prompt: int, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, stop: str, prompt: int, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
         self.stop, self.prompt, self.tokenizer = stop, prompt, tokenizer
         # A token is at least a byte, and the text may begin and end inside one.
         self.reach = len(stop.encode()) + 2
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        for row, ids in enumerate(input_ids[:, self.prompt :][:, -self.reach :].tolist()):
+        for row, ids in enumerate(
+            input_ids[:, self.prompt :][:, -self.reach :].tolist()
+        ):
             if self.stop in self.tokenizer.decode(ids):
                 scores[row] = float("-inf")
                 scores[row, self.tokenizer.eos_token_id] = 0
@@ -401,17 +436,25 @@ class GrammarMask(LogitsProcessor):
     """
 
     def __init__(
-        self, tokenizer: PreTrainedTokenizerBase, schemas: Sequence[Mapping[str, Any] | None]
+        self,
+        tokenizer: PreTrainedTokenizerBase,
+        schemas: Sequence[Mapping[str, Any] | None],
     ) -> None:
         if find_spec("llguidance") is None:
-            raise MissingExtraError("llguidance", "llm", "holding a local model to a JSON schema")
+            raise MissingExtraError(
+                "llguidance", "llm", "holding a local model to a JSON schema"
+            )
         from llguidance import LLMatcher
 
-        texts = [None if schema is None else json.dumps(dict(schema)) for schema in schemas]
+        texts = [
+            None if schema is None else json.dumps(dict(schema)) for schema in schemas
+        ]
         grammars: dict[str, str] = {}  # rows mostly share a few schemas
         for text in filter(None, dict.fromkeys(texts)):
             try:
-                grammars[text] = LLMatcher.grammar_from_json_schema(text, defaults=JSON_LAYOUT)
+                grammars[text] = LLMatcher.grammar_from_json_schema(
+                    text, defaults=JSON_LAYOUT
+                )
                 problem = LLMatcher.validate_grammar(grammars[text])
             except ValueError as error:
                 problem = str(error)
@@ -438,7 +481,9 @@ class GrammarMask(LogitsProcessor):
         if not self.matchers:
             view = self._wrapped(words)
             first = {g: LLMatcher(view, g) for g in {*self.grammars} if g is not None}
-            self.matchers = [None if g is None else first[g].deep_copy() for g in self.grammars]
+            self.matchers = [
+                None if g is None else first[g].deep_copy() for g in self.grammars
+            ]
         allowed = np.zeros((len(self.matchers), words), dtype=bool)
         for row, matcher in zip(allowed, self.matchers, strict=True):
             if matcher is None:

@@ -116,7 +116,9 @@ def tree_logprobs(
     cache: Any = DynamicCache()
     with torch.inference_mode():
         # The spine in parts with at most LOGIT_ROWS rows of logits.
-        ends = [node for node in range(base) if node in scored_children][LOGIT_ROWS::LOGIT_ROWS]
+        ends = [node for node in range(base) if node in scored_children][
+            LOGIT_ROWS::LOGIT_ROWS
+        ]
         for start, end in pairwise([0, *ends, base]):
             read, cache = _read(model, range(start, end), tree, scored_children, cache)
             values |= read
@@ -124,7 +126,9 @@ def tree_logprobs(
             nodes = [base + i for i in members]
             if scored_children.keys().isdisjoint(nodes):
                 continue  # last tokens only: their parents' logits score them
-            depths = torch.tensor([[tree.depths[i] for i in members]], device=model.device)
+            depths = torch.tensor(
+                [[tree.depths[i] for i in members]], device=model.device
+            )
             masks = _masks(tree, members, model)
             inputs = {"position_ids": depths, "attention_mask": masks}
             read, cache = _read(model, nodes, tree, scored_children, cache, **inputs)
@@ -175,7 +179,9 @@ def _read(
             row_of_child += [len(rows)] * len(scored_children[node])
             rows.append(position)
     name = cache_name(model)
-    logits, out = logits_at(model, tokens, rows, use_cache=True, **inputs, **{name: cache})
+    logits, out = logits_at(
+        model, tokens, rows, use_cache=True, **inputs, **{name: cache}
+    )
     at = torch.tensor(row_of_child, device=logits.device)
     ids = torch.tensor([all_ids[child] for child in children], device=logits.device)
     logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
@@ -196,7 +202,9 @@ def _masks(
             ancestors[row] = ancestors[above]
         ancestors[row, row] = True
     attach = np.array([tree.attach[i] for i in members])
-    visible = np.concatenate([np.arange(base)[None, :] < attach[:, None], ancestors], axis=1)
+    visible = np.concatenate(
+        [np.arange(base)[None, :] < attach[:, None], ancestors], axis=1
+    )
     # A token's depth is its position in the text, which windows are measured by.
     depths = np.array([tree.depths[i] for i in members])
     distance = depths[:, None] - np.concatenate([np.arange(base), depths])[None, :]
@@ -225,7 +233,9 @@ def plain_logprobs(
             tokens = torch.tensor([list(sequence.ids)], device=model.device)
             rows = range(first - 1, len(sequence.ids) - 1)
             logits, _ = logits_at(model, tokens, rows, use_cache=False)
-            logprobs = torch.log_softmax(logits, dim=-1).gather(1, tokens[0, first:, None])[:, 0]
+            logprobs = torch.log_softmax(logits, dim=-1).gather(
+                1, tokens[0, first:, None]
+            )[:, 0]
         values = logprobs.cpu().numpy().astype(float)
         before = len(values) - (len(sequence.ids) - sequence.start)
         scored.append(values[before:])
@@ -288,7 +298,9 @@ def layer_windows(
     chunks or a recurrent state)."""
     decoder = config.get_text_config(decoder=True)
     # GPT-Neo has another name for the list.
-    layer_types = getattr(decoder, "layer_types", None) or getattr(decoder, "attention_layers", ())
+    layer_types = getattr(decoder, "layer_types", None) or getattr(
+        decoder, "attention_layers", ()
+    )
     kinds = {*map(str, layer_types or ())}
     window = min(_sizes(config, _WINDOWS), default=None)
     if kinds:
@@ -304,6 +316,9 @@ def layer_windows(
         return None, {_FULL: None} if kinds <= {_FULL, "global"} else None
     windows = {_FULL: None, _SLIDING: window}
     kinds = kinds or {_SLIDING}
-    if window != getattr(decoder, "sliding_window", None) or not kinds <= windows.keys():
+    if (
+        window != getattr(decoder, "sliding_window", None)
+        or not kinds <= windows.keys()
+    ):
         return window, None
     return window, {kind: size for kind, size in windows.items() if kind in kinds}

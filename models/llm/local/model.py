@@ -13,7 +13,11 @@ from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Row, batches, write
-from medal_judges.models.llm.local.likelihood import context_of, plain_logprobs, tree_logprobs
+from medal_judges.models.llm.local.likelihood import (
+    context_of,
+    plain_logprobs,
+    tree_logprobs,
+)
 from medal_judges.models.llm.local.trial import Paths, quick_paths
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (
@@ -24,7 +28,12 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
 )
 from medal_judges.models.llm.settings import TransformersLLM
-from medal_judges.models.model_files import MODEL_FILES, files_hash, network_hash, weights_folder
+from medal_judges.models.model_files import (
+    MODEL_FILES,
+    files_hash,
+    network_hash,
+    weights_folder,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -33,7 +42,12 @@ if TYPE_CHECKING:
 def load_local(config: TransformersLLM) -> LanguageModel:
     """Loads a causal or encoder-decoder language model by hub id, folder or ``embedded:smollm2``.
     Code that comes with a model is never run. Raises ConfigError if it cannot be loaded."""
-    from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, AutoTokenizer
+    from transformers import (
+        AutoConfig,
+        AutoModelForCausalLM,
+        AutoModelForSeq2SeqLM,
+        AutoTokenizer,
+    )
 
     device = torch_device(config.device)
     dtype = config.dtype or ("fp32" if device.type == "cpu" else "bf16")
@@ -72,7 +86,9 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     name = model_name(config.model)
     if is_seq2seq:
         if config.thinking:
-            raise ConfigError(f"llm.thinking: {config.model} has an encoder and does not think")
+            raise ConfigError(
+                f"llm.thinking: {config.model} has an encoder and does not think"
+            )
         return EncoderDecoderModel(
             network, tokenizer, name=name, context=config.context, weights=weights
         )
@@ -134,7 +150,9 @@ class LocalModel(TokenModel):
             )
         return super().chat(requests)
 
-    def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
+    def _complete(
+        self, prompts: Prompts, requests: Sequence[ChatRequest]
+    ) -> list[Completion]:
         rows = self._rows(prompts, requests)
         return [
             self._to_completion(row, request, len(prompt))
@@ -144,7 +162,9 @@ class LocalModel(TokenModel):
     def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
         """Returns the answer in ``row`` to a prompt of ``prompt`` tokens."""
         tokens = []
-        for token_id, (logprob, ids, logprobs) in zip(row.ids, row.logprobs, strict=False):
+        for token_id, (logprob, ids, logprobs) in zip(
+            row.ids, row.logprobs, strict=False
+        ):
             choices = dict(zip(ids, logprobs, strict=True)) | {token_id: logprob}
             tokens.append(self.token_choice(token_id, choices))
         return Completion(
@@ -160,7 +180,9 @@ class LocalModel(TokenModel):
     ) -> list[list[int]]:
         return [row.ids for row in self._rows(prompts, requests, stop)]
 
-    def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = "") -> list[Row]:
+    def _rows(
+        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = ""
+    ) -> list[Row]:
         """Generates a row for each prompt, independent of its batch; see ``write``."""
         batching = self.paths.batching
 
@@ -189,11 +211,15 @@ class LocalModel(TokenModel):
         with self.computing:
             for group in groups:
                 sequences = [self.sequence(continuation) for continuation in group]
-                scored, prefix = score(self.model, sequences, joint=joint) if group else ([], [])
+                scored, prefix = (
+                    score(self.model, sequences, joint=joint) if group else ([], [])
+                )
                 answers.append(
                     [
                         Likelihood(tuple(map(float, values)), before, s.start - 1)
-                        for values, before, s in zip(scored, prefix, sequences, strict=True)
+                        for values, before, s in zip(
+                            scored, prefix, sequences, strict=True
+                        )
                     ]
                 )
         return answers

@@ -23,7 +23,12 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local import likelihood
-from medal_judges.models.llm.local.generation import Batching, end_ids, greedy, read_inputs
+from medal_judges.models.llm.local.generation import (
+    Batching,
+    end_ids,
+    greedy,
+    read_inputs,
+)
 from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_write, cache_folder
@@ -85,7 +90,12 @@ def quick_paths(model: PreTrainedModel) -> Paths:
         file = cache_folder() / "doctor" / f"{key}.json"
         try:
             _KNOWN[key] = Paths(**json.loads(file.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, RecursionError):  # not tried yet, or half written
+        except (
+            OSError,
+            ValueError,
+            TypeError,
+            RecursionError,
+        ):  # not tried yet, or half written
             _KNOWN[key] = paths = try_paths(model)
             wrong = {name: reason for name, reason in asdict(paths).items() if reason}
             logger.info("%s does without: %s", type(model).__name__, wrong)
@@ -97,7 +107,9 @@ def try_paths(model: PreTrainedModel) -> Paths:
     """As ``quick_paths``, without the cache."""
     config, training = model.config, model.training
     window, _ = likelihood.layer_windows(config)
-    common = COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
+    common = (
+        COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
+    )
     longest = max(OWN) + STEPS
     model.train(False)
     try:
@@ -105,8 +117,14 @@ def try_paths(model: PreTrainedModel) -> Paths:
             room = (likelihood.context_of(config) or common + longest) - longest
             trial = Trial(model, common=min(common, room))
             _, windows = likelihood.layer_windows(config)
-            rope = getattr(config.get_text_config(decoder=True), "rope_parameters", None) or {}
-            ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]
+            rope = (
+                getattr(config.get_text_config(decoder=True), "rope_parameters", None)
+                or {}
+            )
+            ropes = [
+                rope,
+                *(value for value in rope.values() if isinstance(value, dict)),
+            ]
             tree, shared = "a layer sees in a way that no mask expresses", None
             if windows is None or {*windows.values()} != {None}:
                 shared = "not every layer sees all tokens before"
@@ -141,16 +159,26 @@ class Trial:
     """Random prompts for one model with their reference numbers. All but the last prompt begin with
     the same ``common`` tokens."""
 
-    def __init__(self, model: PreTrainedModel, *, common: int = COMMON, seed: int = 0) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, common: int = COMMON, seed: int = 0
+    ) -> None:
         self.model = model
         rng = np.random.default_rng(seed)
         config = model.config.get_text_config(decoder=True)
         special = {*end_ids(model)}
-        special |= {getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")}
-        first = min(1000, config.vocab_size // 10)  # the low ids are marks and single bytes
-        words = np.array([i for i in range(first, config.vocab_size) if i not in special])
+        special |= {
+            getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")
+        }
+        first = min(
+            1000, config.vocab_size // 10
+        )  # the low ids are marks and single bytes
+        words = np.array(
+            [i for i in range(first, config.vocab_size) if i not in special]
+        )
         start = rng.choice(words, common)
-        prompts = [(*start, *rng.choice(words, n)) for n in OWN] + [rng.choice(words, OTHER)]
+        prompts = [(*start, *rng.choice(words, n)) for n in OWN] + [
+            rng.choice(words, OTHER)
+        ]
         self.prompts = [tuple(map(int, prompt)) for prompt in prompts]
         self.texts = [tuple(map(int, rng.choice(words, STEPS))) for _ in prompts]
         pairs = zip(self.prompts, self.texts, strict=True)
@@ -164,7 +192,9 @@ class Trial:
         self.allowed = ALLOWED * scale
         if self.half:
             rows = self._written([0, 0, 0])
-            noise = float(np.mean([np.abs(row - self.wanted[0]).mean() for row in rows]))
+            noise = float(
+                np.mean([np.abs(row - self.wanted[0]).mean() for row in rows])
+            )
             self.allowed = max(ALLOWED_HALF * scale, TIMES_NOISE * noise)
 
     def tree(self) -> str | None:
@@ -176,7 +206,9 @@ class Trial:
         """Tries to answer the prompts ``rows`` in one batch."""
         return self.wrong(lambda: self._written(rows, shared=shared), rows)
 
-    def wrong(self, way: Callable[[], Sequence[np.ndarray]], rows: Sequence[int]) -> str | None:
+    def wrong(
+        self, way: Callable[[], Sequence[np.ndarray]], rows: Sequence[int]
+    ) -> str | None:
         """How ``way`` deviates from the reference of the sequences ``rows``; None if it is right.
         Raises OutOfMemoryError, which says nothing about the way."""
         try:
@@ -191,13 +223,17 @@ class Trial:
         # Negated, so that NaN is wrong.
         return f"{deviation:.2g} nats off" if not deviation <= self.allowed else None
 
-    def _written(self, rows: Sequence[int], *, shared: bool = False) -> list[np.ndarray]:
+    def _written(
+        self, rows: Sequence[int], *, shared: bool = False
+    ) -> list[np.ndarray]:
         """Log-probabilities of the texts of ``rows``, written after their prompts in one batch."""
         prompts = [self.prompts[row] for row in rows]
         inputs = read_inputs(self.model, prompts, 0, shared=shared, shortest=8)
         forced = _Forced([self.texts[row] for row in rows], inputs.ids.shape[1])
         shaped = LogitsProcessorList([forced])
-        _, recorder = greedy(self.model, inputs, pad=0, shaped=shaped, tokens=STEPS, top=1)
+        _, recorder = greedy(
+            self.model, inputs, pad=0, shaped=shaped, tokens=STEPS, top=1
+        )
         return list(recorder.written().cpu().numpy().astype(float))
 
 

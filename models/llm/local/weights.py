@@ -39,7 +39,9 @@ def model_path(model: str) -> str:
 
 def model_name(model: str) -> str:
     """A hub id or ``embedded:`` name unchanged; the last part of a folder's path."""
-    return Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
+    return (
+        Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
+    )
 
 
 def load_chat_template(tokenizer: str) -> ChatTemplate:
@@ -47,9 +49,13 @@ def load_chat_template(tokenizer: str) -> ChatTemplate:
     from transformers import AutoTokenizer
 
     try:
-        loaded = AutoTokenizer.from_pretrained(model_path(tokenizer), trust_remote_code=False)
+        loaded = AutoTokenizer.from_pretrained(
+            model_path(tokenizer), trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
-        raise ConfigError(f"llm: cannot load the tokenizer {tokenizer}: {error}") from error
+        raise ConfigError(
+            f"llm: cannot load the tokenizer {tokenizer}: {error}"
+        ) from error
     return ChatTemplate(loaded)
 
 
@@ -71,7 +77,10 @@ def _convert(files: Sequence[Path], sha256: str | None, folder: Path) -> None:
         _from_gguf(files[0], folder)
         return
     with TemporaryDirectory(dir=folder.parent) as parent:
-        path, digest = Path(parent) / f"{files[0].name.split('.gguf')[0]}.gguf", hashlib.sha256()
+        path, digest = (
+            Path(parent) / f"{files[0].name.split('.gguf')[0]}.gguf",
+            hashlib.sha256(),
+        )
         with path.open("wb") as out:
             for file in files:
                 part = file.read_bytes()

@@ -57,7 +57,9 @@ class ServerAccess:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         if self.key is None and self.address == PROVIDER:
-            raise NotAvailableError(f"no key in {key_variable}", hint=f"export {key_variable}=...")
+            raise NotAvailableError(
+                f"no key in {key_variable}", hint=f"export {key_variable}=..."
+            )
         return AsyncOpenAI(
             api_key=self.key or "none",  # own servers need no key, the client does
             base_url=self.address,
@@ -85,7 +87,8 @@ def _parts(url: str) -> SplitResult:
         is_address = False
     if not is_address:
         raise ConfigError(
-            "llm.base_url is no address of a server", hint="llm.base_url=http://HOST:PORT/v1"
+            "llm.base_url is no address of a server",
+            hint="llm.base_url=http://HOST:PORT/v1",
         )
     return parts
 
@@ -109,10 +112,14 @@ async def _read_bounded(response: Any) -> None:
     many: none was asked for."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity"):
-        raise RequestError(f"the server compresses its answers ({encoding[:20]}), unasked")
+        raise RequestError(
+            f"the server compresses its answers ({encoding[:20]}), unasked"
+        )
     body = bytearray()
     async for chunk in response.aiter_raw():
         body += chunk
         if len(body) > MAX_BODY:
-            raise RequestError(f"the answer is larger than {MAX_BODY >> 20} MiB", billed=True)
+            raise RequestError(
+                f"the answer is larger than {MAX_BODY >> 20} MiB", billed=True
+            )
     response._content = bytes(body)  # as its own aread() does

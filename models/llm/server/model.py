@@ -81,7 +81,9 @@ class RemoteModel(LanguageModel):
     def __init__(self, config: OpenAILLM) -> None:
         base, model = config.base_url or os.environ.get("OPENAI_BASE_URL"), config.model
         self.config = config.model_copy(update={"base_url": base})
-        self.name = f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
+        self.name = (
+            f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
+        )
         self.context = config.context
         self.api, self.private = True, self.config.private
         self.price = load_prices(config.prices or "prices").find(model, base)
@@ -91,11 +93,17 @@ class RemoteModel(LanguageModel):
                 hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
             )
         self._limiter = CostLimiter(config.max_cost)
-        self.template = load_chat_template(config.tokenizer) if config.tokenizer else None
+        self.template = (
+            load_chat_template(config.tokenizer) if config.tokenizer else None
+        )
         self.access = ServerAccess.of(base, config.api_key_env)
-        self.dropped: frozenset[str] = frozenset()  # fields that the server refused so far
+        self.dropped: frozenset[str] = (
+            frozenset()
+        )  # fields that the server refused so far
         self._answered = False  # whether the server did once
-        self._opens = 0.0  # monotonic time before which nothing is sent, after a Retry-After
+        self._opens = (
+            0.0  # monotonic time before which nothing is sent, after a Retry-After
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without the API key; another process reads it from its own environment."""
@@ -109,7 +117,9 @@ class RemoteModel(LanguageModel):
         fingerprint = {"backend": "openai", "reasoning": str(self.config.thinks)}
         if self.config.reasoning_effort is not None:
             fingerprint["reasoning_effort"] = self.config.reasoning_effort
-        if self.template is None:  # no likelihoods; the word is part of the keys of old answers
+        if (
+            self.template is None
+        ):  # no likelihoods; the word is part of the keys of old answers
             return fingerprint | {"likelihood": "transcript"}
         return fingerprint | {"likelihood": "template", **self.template.fingerprint()}
 
@@ -136,7 +146,9 @@ class RemoteModel(LanguageModel):
         entries = listing.get("data") if isinstance(listing, dict) else None
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and entry.get("id") == self.config.model:
-                facts = {key: entry[key] for key in IDENTITY if entry.get(key) is not None}
+                facts = {
+                    key: entry[key] for key in IDENTITY if entry.get(key) is not None
+                }
                 return content_hash(facts) if facts else None
         return None
 
@@ -171,7 +183,9 @@ class RemoteModel(LanguageModel):
         for request in requests:
             total += self.highest(request)
         money = self.cost(total)
-        return CostEstimate(len(requests), input=total.input, output=total.output, money=money)
+        return CostEstimate(
+            len(requests), input=total.input, output=total.output, money=money
+        )
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -206,12 +220,16 @@ class RemoteModel(LanguageModel):
                     try:
                         answer = await ask(client, item)
                     except (BudgetExceeded, MedalError) as error:
-                        stopped.append(error)  # the others' running requests are paid: finish them
+                        stopped.append(
+                            error
+                        )  # the others' running requests are paid: finish them
                         return
                     on_answer(i, answer)
                     answered += 1
 
-            workers = [asyncio.create_task(worker()) for _ in range(self.config.max_in_flight)]
+            workers = [
+                asyncio.create_task(worker()) for _ in range(self.config.max_in_flight)
+            ]
             try:
                 await asyncio.gather(*workers)
             finally:
@@ -223,7 +241,10 @@ class RemoteModel(LanguageModel):
             raise stopped[0]
 
     async def _call(
-        self, send: Callable[[], Awaitable[T]], highest: Usage, used: Callable[[T], Usage]
+        self,
+        send: Callable[[], Awaitable[T]],
+        highest: Usage,
+        used: Callable[[T], Usage],
     ) -> T:
         """``send()`` with retries: exponential back-off with jitter, never sooner than the server's
         Retry-After.
@@ -247,14 +268,20 @@ class RemoteModel(LanguageModel):
                 if not (isinstance(failure, RequestError) and failure.billed):
                     price = 0.0
                 last = tried + 1 == self.config.attempts
-                if last or not isinstance(failure, RequestError) or not failure.transient:
+                if (
+                    last
+                    or not isinstance(failure, RequestError)
+                    or not failure.transient
+                ):
                     raise failure from None  # its cause may quote the request's headers
             finally:
                 self._limiter.pay(reserved, price)
             logger.debug("try %d failed: %s", tried + 1, failure)
             if failure.after is not None:  # a rate limit holds for all requests
                 self._opens = max(self._opens, time.monotonic() + failure.after)
-            await asyncio.sleep(random.random() * min(self.config.longest_wait, 2.0 ** (tried - 1)))
+            await asyncio.sleep(
+                random.random() * min(self.config.longest_wait, 2.0 ** (tried - 1))
+            )
         raise AssertionError("the last try returns or raises")
 
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
@@ -276,7 +303,9 @@ class RemoteModel(LanguageModel):
                 )
 
             try:
-                completion = await self._call(send, highest, lambda answer: answer.usage)
+                completion = await self._call(
+                    send, highest, lambda answer: answer.usage
+                )
                 self._answered = True
                 break
             except RequestError as failure:
@@ -292,7 +321,9 @@ class RemoteModel(LanguageModel):
                 # Other requests, sent at the same time, may have been refused for the same reason.
                 if refused not in self.dropped:
                     self.dropped |= {refused}
-                    logger.warning("%s refuses %s, left out from now on", self.name, refused)
+                    logger.warning(
+                        "%s refuses %s, left out from now on", self.name, refused
+                    )
         is_short = highest.output <= SHORT or request.accept_truncated
         if completion.finish == "length" and not is_short:
             reason = f"the answer was truncated at its limit of {highest.output} tokens"
@@ -303,7 +334,9 @@ class RemoteModel(LanguageModel):
         return completion.with_usage(seconds=time.perf_counter() - start)
 
     def _stop_error(self, failure: RequestError) -> MedalError | None:
-        return stop_error(failure, self.name, self.access.address, self.config.api_key_env)
+        return stop_error(
+            failure, self.name, self.access.address, self.config.api_key_env
+        )
 
     # -- likelihoods --------------------------------------------------------------------------
 
@@ -316,7 +349,9 @@ class RemoteModel(LanguageModel):
         Raises ConfigError if the server returns none, ServerError if it fails for now.
         """
         if self.config.base_url is None or "api.openai.com" in self.config.base_url:
-            raise self._no_likelihoods("the provider's own server does not echo a prompt")
+            raise self._no_likelihoods(
+                "the provider's own server does not echo a prompt"
+            )
         if self.template is None:
             raise ConfigError(
                 f"{self.name}: likelihoods from a server need the model's tokenizer",
@@ -361,7 +396,9 @@ class RemoteModel(LanguageModel):
                 hint = "run the same command again to resume"
                 raise ServerError(f"{self.name}: {error}", hint=hint) from None
             stopped = None
-            if error.action != "model":  # 404: no such endpoint; the server may know the model
+            if (
+                error.action != "model"
+            ):  # 404: no such endpoint; the server may know the model
                 stopped = self._stop_error(error)
             raise stopped or self._no_likelihoods(str(error)) from None
         first = sequence.start - 1  # the first token has no log-probability

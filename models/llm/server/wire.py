@@ -20,7 +20,13 @@ from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import Count, Usage
-from medal_judges.models.llm.protocol import ChatRequest, Completion, Finish, TokenChoice, failed
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Finish,
+    TokenChoice,
+    failed,
+)
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.secrets import without_secrets
 
@@ -37,7 +43,15 @@ LONGEST = 300.0  # seconds; a server that asks for a longer wait ends the run
 # retry: another try may succeed. refuse: this request fails. The others end the run, see STOPS;
 # connect only if the server never answered, else it is a retry.
 Action = Literal[
-    "retry", "refuse", "connect", "key", "account", "permission", "model", "redirect", "wait"
+    "retry",
+    "refuse",
+    "connect",
+    "key",
+    "account",
+    "permission",
+    "model",
+    "redirect",
+    "wait",
 ]
 # By HTTP status; other statuses: redirect for 3xx, retry for 5xx, else refuse.
 ACTIONS: dict[int, Action] = {
@@ -73,7 +87,10 @@ STOPS = {  # action: (problem, hint)
         "the server at {address} redirects; dialogues and key are not sent to another address",
         "if you trust that address, set llm.base_url to it",
     ),
-    "wait": ("the server accepts no requests for now", f"wait until {{until}}; {_RESUMES}"),
+    "wait": (
+        "the server accepts no requests for now",
+        f"wait until {{until}}; {_RESUMES}",
+    ),
 }
 
 
@@ -105,7 +122,11 @@ class RequestError(Exception):
     ) -> None:
         super().__init__(reason)
         self.action, self.billed, self.status = action, billed, status
-        self.field, self.after, self.transient = field, after, action in ("retry", "connect")
+        self.field, self.after, self.transient = (
+            field,
+            after,
+            action in ("retry", "connect"),
+        )
 
 
 def words(text: object) -> str:
@@ -126,8 +147,12 @@ def map_error(error: Exception, address: str) -> Exception:
         cause = words(error.__cause__ or error)
         if type(error.__cause__).__name__.startswith("Connect"):  # it was never sent
             return RequestError(f"no connection to {address}: {cause}", "connect")
-        return RequestError(f"the connection to {address} broke: {cause}", "retry", billed=True)
-    if isinstance(error, openai.APIResponseValidationError | ValueError | RecursionError):
+        return RequestError(
+            f"the connection to {address} broke: {cause}", "retry", billed=True
+        )
+    if isinstance(
+        error, openai.APIResponseValidationError | ValueError | RecursionError
+    ):
         return RequestError("the answer's body is not valid JSON", "retry", billed=True)
     if not isinstance(error, openai.APIStatusError):
         return error
@@ -169,11 +194,15 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     return min(max(0.0, seconds), 365 * 86400.0) if seconds == seconds else None  # NaN
 
 
-def stop_error(failure: RequestError, name: str, address: str, variable: str) -> MedalError | None:
+def stop_error(
+    failure: RequestError, name: str, address: str, variable: str
+) -> MedalError | None:
     """The error that ends the run; None if ``failure`` is about one request only."""
     if failure.action not in STOPS:
         return None
-    until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + (failure.after or 0)))
+    until = time.strftime(
+        "%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + (failure.after or 0))
+    )
     facts = {"address": address, "variable": variable, "until": until}
     problem, hint = (text.format(**facts) for text in STOPS[failure.action])
     return ServerStopError(f"{name}: {problem}: {failure}", hint=hint)
@@ -183,11 +212,19 @@ def stop_error(failure: RequestError, name: str, address: str, variable: str) ->
 
 # Fields that a request can do without if a server refuses them; without response_format a schema is
 # not enforced.
-_OPTIONAL = ("response_format", "temperature", "top_p", "seed", "logprobs", "presence_penalty",
-             "frequency_penalty")  # fmt: skip
+_OPTIONAL = (
+    "response_format",
+    "temperature",
+    "top_p",
+    "seed",
+    "logprobs",
+    "presence_penalty",
+    "frequency_penalty",
+)
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _UNKNOWN = re.compile(
-    r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead", re.I
+    r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead",
+    re.I,
 )
 _TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re.I)
 
@@ -225,14 +262,19 @@ def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | No
     """The field of ``body`` that a refusal complains about and that can be left out."""
     if failure.status not in (400, 422):
         return None
-    reason, blamed = str(failure).partition(": ")[2], re.split(r"[.\[]", failure.field or "")[0]
+    reason, blamed = (
+        str(failure).partition(": ")[2],
+        re.split(r"[.\[]", failure.field or "")[0],
+    )
     if "logprobs" in body and re.search(r"\b(top_)?logprobs\b", f"{blamed} {reason}"):
         return "logprobs"
     fields = [name for name in (*_LIMITS, *_OPTIONAL) if name in body]
     if blamed not in fields and _UNKNOWN.search(reason):
         if "json_schema" in reason and "response_format" in body:
             return "response_format"
-        blamed = next((name for name in fields if re.search(rf"\b{name}\b", reason)), "")
+        blamed = next(
+            (name for name in fields if re.search(rf"\b{name}\b", reason)), ""
+        )
     # A limit of tokens that is only too high stays: it bounds the cost.
     if blamed not in fields or (blamed in _LIMITS and _TOO_MUCH.search(reason)):
         return None
@@ -325,7 +367,9 @@ def read_answer(
 
     Raises RequestError if the body is not a chat completion: servers under load send such bodies.
     """
-    if isinstance(answer, dict) and (problem := answer.get("error")):  # some gateways answer 200
+    if isinstance(answer, dict) and (
+        problem := answer.get("error")
+    ):  # some gateways answer 200
         if isinstance(problem, dict):
             problem = problem.get("message") or problem
         raise RequestError(f"an error instead of an answer: {words(problem)}", "retry")
@@ -340,7 +384,9 @@ def read_answer(
     if choice.message.refusal:
         return failed(f"the model refused: {words(choice.message.refusal)}", usage)
     if without_secrets(text) != text:
-        return failed("the answer contains the key or the password of the server", usage)
+        return failed(
+            "the answer contains the key or the password of the server", usage
+        )
     if choice.finish_reason == "content_filter":
         return failed("the server's content filter stopped the answer", usage)
     finish: Finish = "length" if choice.finish_reason == "length" else "stop"
@@ -355,7 +401,9 @@ def read_answer(
 def _token_choice(token: _Token) -> TokenChoice:
     alternatives = {a.token: min(a.logprob, 0.0) for a in token.top_logprobs or ()}
     alternatives[token.token] = logprob = min(token.logprob, 0.0)
-    if len(alternatives) == 1:  # a token that is its own only alternative would pass for certain
+    if (
+        len(alternatives) == 1
+    ):  # a token that is its own only alternative would pass for certain
         alternatives = {}
     return TokenChoice(token.token, logprob, alternatives)
 
@@ -386,7 +434,9 @@ def priced(
     ``highest``."""
     if reported is not None:
         cached = (reported.prompt_tokens_details or _Details()).cached_tokens or 0
-        reasoning = (reported.completion_tokens_details or _Details()).reasoning_tokens or 0
+        reasoning = (
+            reported.completion_tokens_details or _Details()
+        ).reasoning_tokens or 0
         # Some servers count the reasoning in the total only; it is billed as output.
         beyond_prompt = (reported.total_tokens or 0) - reported.prompt_tokens
         output = max(reported.completion_tokens, beyond_prompt, reasoning)

@@ -96,7 +96,9 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
         modules = {name.partition(".lora_")[0].rpartition(".")[2] for name in shapes}
         rank = max(min(shape) for shape in shapes.values())
         arguments["enable_lora"] = True
-        arguments["max_lora_rank"] = min(size for size in get_args(MaxLoRARanks) if size >= rank)
+        arguments["max_lora_rank"] = min(
+            size for size in get_args(MaxLoRARanks) if size >= rank
+        )
         # By default the last layer is adapted too, whose code fails for prompt log-probabilities.
         arguments["lora_target_modules"] = sorted(modules)
     return arguments
@@ -112,7 +114,8 @@ def _adapter_folder(adapter: str) -> Path:
         return Path(snapshot_download(adapter, allow_patterns=["adapter_*"]))
     except (OSError, ValueError) as error:
         raise NotAvailableError(
-            f"llm.adapter: cannot load {adapter}: {error}", hint="a folder or hub id of peft"
+            f"llm.adapter: cannot load {adapter}: {error}",
+            hint="a folder or hub id of peft",
         ) from error
 
 
@@ -120,7 +123,9 @@ def _adapter_shapes(adapter: str) -> dict[str, list[int]]:
     """Returns the shape of each weight of an adapter."""
     from safetensors import safe_open
 
-    with safe_open(_adapter_folder(adapter) / "adapter_model.safetensors", "np") as weights:
+    with safe_open(
+        _adapter_folder(adapter) / "adapter_model.safetensors", "np"
+    ) as weights:
         return {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
 
 
@@ -176,7 +181,9 @@ class VllmModel(TokenModel):
 
     chunk = 1024  # the engine has a queue of its own
 
-    def __init__(self, engine: Any, tokenizer: PreTrainedTokenizerBase, config: VllmLLM) -> None:
+    def __init__(
+        self, engine: Any, tokenizer: PreTrainedTokenizerBase, config: VllmLLM
+    ) -> None:
         # One less than the engine's window: it always generates a token, even to score a prompt.
         window = int(engine.model_config.max_model_len) - 1
         super().__init__(
@@ -192,8 +199,12 @@ class VllmModel(TokenModel):
 
             width = engine.model_config.get_hidden_size()
             shapes = _adapter_shapes(config.adapter).values()
-            if not any(width in shape for shape in shapes):  # vLLM would fill up with zeros
-                raise ValueError(f"the adapter {config.adapter} is for a model of another width")
+            if not any(
+                width in shape for shape in shapes
+            ):  # vLLM would fill up with zeros
+                raise ValueError(
+                    f"the adapter {config.adapter} is for a model of another width"
+                )
             self.lora = LoRARequest("adapter", 1, str(_adapter_folder(config.adapter)))
             engine.llm_engine.add_lora(self.lora)  # fails now if it cannot be used
 
@@ -204,7 +215,9 @@ class VllmModel(TokenModel):
         fingerprint = super().fingerprint() | {
             "backend": f"vllm {vllm.__version__}",
             "dtype": str(model.dtype).removeprefix("torch."),
-            "weights": files_hash(weights_folder(str(model.model), self.config.revision)),
+            "weights": files_hash(
+                weights_folder(str(model.model), self.config.revision)
+            ),
         }
         if self.config.adapter is not None:
             fingerprint["adapter"] = files_hash(_adapter_folder(self.config.adapter))
@@ -214,8 +227,12 @@ class VllmModel(TokenModel):
         """Stops the engine, which releases its memory."""
         self.engine.llm_engine.engine_core.shutdown()
 
-    def _complete(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Completion]:
-        outputs = self._generate(prompts, [sampling_params(request) for request in requests])
+    def _complete(
+        self, prompts: Prompts, requests: Sequence[ChatRequest]
+    ) -> list[Completion]:
+        outputs = self._generate(
+            prompts, [sampling_params(request) for request in requests]
+        )
         before_grammar = self._logprobs_before_grammar(outputs, requests)
         completions = []
         for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
@@ -242,7 +259,9 @@ class VllmModel(TokenModel):
             for index in unscored:
                 output, alternatives = outputs[index], requests[index].top_logprobs
                 prompts.append([*output.prompt_token_ids, *written_ids(output)])
-                params.append(prompt_params(read_cache=read_cache, alternatives=alternatives))
+                params.append(
+                    prompt_params(read_cache=read_cache, alternatives=alternatives)
+                )
             scored = self._generate(prompts, params, cache="scored answers")
             for index, output in zip(unscored, scored, strict=True):
                 begin = len(outputs[index].prompt_token_ids)
@@ -259,13 +278,17 @@ class VllmModel(TokenModel):
         of its tokens and of the likeliest others."""
         answer, ids = output.outputs[0], written_ids(output)
         cached = output.num_cached_tokens or 0
-        usage = Usage(input=len(output.prompt_token_ids), cached=cached, output=len(ids))
+        usage = Usage(
+            input=len(output.prompt_token_ids), cached=cached, output=len(ids)
+        )
         if answer.finish_reason not in ("stop", "length"):
             return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
         tokens = []
         # vLLM reports the token that ends an answer too, which is not in its text.
         for token_id, entry in zip(ids, logprobs, strict=False):
-            choices = {choice_id: float(choice.logprob) for choice_id, choice in entry.items()}
+            choices = {
+                choice_id: float(choice.logprob) for choice_id, choice in entry.items()
+            }
             tokens.append(self.token_choice(token_id, choices))
         return Completion(
             answer.text,
@@ -279,7 +302,9 @@ class VllmModel(TokenModel):
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
     ) -> list[Sequence[int]]:
         params = [sampling_params(request, stop) for request in requests]
-        return [output.outputs[0].token_ids for output in self._generate(prompts, params)]
+        return [
+            output.outputs[0].token_ids for output in self._generate(prompts, params)
+        ]
 
     def _generate(
         self, prompts: Prompts, params: Sequence[Any], cache: str | None = None
@@ -291,7 +316,9 @@ class VllmModel(TokenModel):
         for prompt in prompts:
             inputs.append({"prompt_token_ids": list(prompt), "cache_salt": cache})
         return list(
-            self.engine.generate(inputs, list(params), use_tqdm=False, lora_request=self.lora)
+            self.engine.generate(
+                inputs, list(params), use_tqdm=False, lora_request=self.lora
+            )
         )
 
     def loglikelihood(
@@ -311,8 +338,12 @@ class VllmModel(TokenModel):
         likelihoods: dict[int, Likelihood] = {}
         unscored = list(first_with_prefix.values())
         for read_cache in (False, True, False):
-            likelihoods |= self._scored(sequences, unscored, read_cache=read_cache, joint=joint)
-            unscored = [index for index in range(len(sequences)) if index not in likelihoods]
+            likelihoods |= self._scored(
+                sequences, unscored, read_cache=read_cache, joint=joint
+            )
+            unscored = [
+                index for index in range(len(sequences)) if index not in likelihoods
+            ]
         if joint:
             for index, sequence in enumerate(sequences):
                 writer = likelihoods[first_with_prefix[sequence.ids[: sequence.start]]]
@@ -336,7 +367,9 @@ class VllmModel(TokenModel):
         likelihoods = {}
         outputs = self._generate(prompts, [params] * len(prompts))
         for index, output in zip(indices, outputs, strict=True):
-            likelihood = to_likelihood(output, sequences[index], joint=joint and not read_cache)
+            likelihood = to_likelihood(
+                output, sequences[index], joint=joint and not read_cache
+            )
             if likelihood is not None:
                 likelihoods[index] = likelihood
         return likelihoods
@@ -349,7 +382,9 @@ def written_ids(output: Any) -> Sequence[int]:
     return ids[:-1] if answer.finish_reason == "stop" else ids
 
 
-def to_likelihood(output: Any, sequence: TokenSequence, *, joint: bool) -> Likelihood | None:
+def to_likelihood(
+    output: Any, sequence: TokenSequence, *, joint: bool
+) -> Likelihood | None:
     """Returns the likelihood of ``sequence.ids`` from ``sequence.start`` on; with ``joint`` also of
     its prefix. None if a scored token was in the prefix cache.
 
@@ -360,7 +395,9 @@ def to_likelihood(output: Any, sequence: TokenSequence, *, joint: bool) -> Likel
         return None
     token_ids = sequence.ids[first_scored:]
     logprobs = []
-    for entry, token_id in zip(output.prompt_logprobs[-len(token_ids) :], token_ids, strict=True):
+    for entry, token_id in zip(
+        output.prompt_logprobs[-len(token_ids) :], token_ids, strict=True
+    ):
         logprobs.append(float(entry[token_id].logprob))
     scored = len(sequence.ids) - sequence.start
     prefix_logprob = sum(logprobs[:-scored]) if joint else None

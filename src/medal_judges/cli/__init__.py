@@ -37,7 +37,9 @@ class Command(NamedTuple):
 # Job -> its commands, as `medal --help` groups them.
 JOBS = {
     "Score and report": {
-        "score": Command("Score dialogues.", "medal score chats.jsonl --out scores.jsonl"),
+        "score": Command(
+            "Score dialogues.", "medal score chats.jsonl --out scores.jsonl"
+        ),
         "report": Command(
             "Report how good scored chats are and which to read; gates for CI.",
             "medal report scores.jsonl --chats chats.jsonl --out report",
@@ -56,8 +58,12 @@ JOBS = {
             "Make a judge agree with your labels, and show whether it does.",
             "medal align boxed --labels mine.csv --out aligned",
         ),
-        "doctor": Command("Check this machine or a saved judge.", "medal doctor runs/mine"),
-        "push": Command("Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"),
+        "doctor": Command(
+            "Check this machine or a saved judge.", "medal doctor runs/mine"
+        ),
+        "push": Command(
+            "Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"
+        ),
         "configs": Command(
             "List, show or copy what is shipped: configs, rubrics, prompts.",
             "medal configs copy train/quickstart",
@@ -127,7 +133,9 @@ def help_panels(command: Any, context: object) -> dict[str, list[tuple[str, str]
     The types are Any because Typer replaces classes of click in some versions.
     """
     panels: dict[str, list[tuple[str, str]]] = {}
-    for parameter in sorted(command.get_params(context), key=lambda p: p.opts[0].startswith("-")):
+    for parameter in sorted(
+        command.get_params(context), key=lambda p: p.opts[0].startswith("-")
+    ):
         record = parameter.get_help_record(context)
         if record is None:  # hidden
             continue
@@ -167,7 +175,9 @@ class PlainCommand(_PlainHelp, TyperCommand):
             # Newer versions of Typer mark names, and put brackets around brackets.
             usage = re.sub(r"[{](.+)[}]", r"\1", usage)
             usage = re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", usage)
-            pieces.append(re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), usage))
+            pieces.append(
+                re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), usage)
+            )
         return pieces
 
 
@@ -235,7 +245,9 @@ class _Commands(PlainGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
         if args[0] not in COMMANDS:
-            ctx.fail(f"No such command {args[0]!r}. {did_you_mean(args[0], COMMANDS)}".strip())
+            ctx.fail(
+                f"No such command {args[0]!r}. {did_you_mean(args[0], COMMANDS)}".strip()
+            )
         return args[0], command_of(args[0]), args[1:]
 
 
@@ -245,7 +257,8 @@ app = PlainTyper(
     help="Train, benchmark and run judges of multilingual open-domain dialogue.",
     no_args_is_help=True,
     epilog="\n\n".join(
-        f"{job}: {next(iter(commands.values())).example}" for job, commands in JOBS.items()
+        f"{job}: {next(iter(commands.values())).example}"
+        for job, commands in JOBS.items()
     ),
 )
 
@@ -259,7 +272,9 @@ class _PlainFormatter(logging.Formatter):
 def before_commands(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks.")] = False,
-    version: Annotated[bool, typer.Option("--version", help="Show the version.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.")
+    ] = False,
 ) -> None:
     """Handles the options before the command."""
     if version:
@@ -284,10 +299,16 @@ def _is_memory_error(error: BaseException) -> bool:
     if isinstance(error, MemoryError):
         return True
     is_of_library = type(error).__name__ == "SafetensorError"
-    if not is_of_library and not isinstance(error, OSError | ImportError | RuntimeError):
+    if not is_of_library and not isinstance(
+        error, OSError | ImportError | RuntimeError
+    ):
         return False
     message = str(error).lower()
-    phrases = ("failed to map segment", "cannot allocate memory", "can't allocate memory")
+    phrases = (
+        "failed to map segment",
+        "cannot allocate memory",
+        "can't allocate memory",
+    )
     return any(phrase in message for phrase in phrases)
 
 
@@ -311,7 +332,9 @@ def _message(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, MedalError):
         return str(error), getattr(error, "exit_code", 2)
     if isinstance(error, OSError):
-        path = error.filename2 or error.filename  # a failed write does not always name its file
+        path = (
+            error.filename2 or error.filename
+        )  # a failed write does not always name its file
         if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
             hint = "finished work is saved: make space and run the same command again"
             problem = "no space left to write"
@@ -326,13 +349,21 @@ def _message(error: Exception) -> tuple[str, int] | None:
 
 def main() -> None:
     """Runs the command line. An error that the user can fix is printed without a traceback."""
-    gc.set_threshold(50_000, 20, 20)  # imports make many objects and free few: saves half a second
+    gc.set_threshold(
+        50_000, 20, 20
+    )  # imports make many objects and free few: saves half a second
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a console of another encoding stops no run
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # a console of another encoding stops no run
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv
     if debug:  # anywhere on the line: people add it at the end
-        sys.argv = [sys.argv[0], "--debug", *(a for a in sys.argv[1:] if a != "--debug")]
+        sys.argv = [
+            sys.argv[0],
+            "--debug",
+            *(a for a in sys.argv[1:] if a != "--debug"),
+        ]
     try:
         app()
     except Exception as error:
@@ -342,7 +373,10 @@ def main() -> None:
         message, status = message_and_status
         typer.echo(f"error: {message}", err=True)
         sys.exit(status)
-    except (KeyboardInterrupt, SystemExit) as ended:  # newer typers turn the first into the second
+    except (
+        KeyboardInterrupt,
+        SystemExit,
+    ) as ended:  # newer typers turn the first into the second
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise
         typer.echo("stopped; run the same command again to resume", err=True)

@@ -33,7 +33,9 @@ def agreement(options: AgreementOptions) -> None:
     rows = load_spec(source, offline=offline, reading=reading, options=options.reading)
     reading.require_rest()
     if not any(row.labels for row in rows):
-        columns = ", ".join(map(str, list(rows[0].dialogue.meta)[:20])) or "none for ratings"
+        columns = (
+            ", ".join(map(str, list(rows[0].dialogue.meta)[:20])) or "none for ratings"
+        )
         hint = f"--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: {columns}"
         raise MedalError(f"{source}: no row has labels", hint=hint)
     name = Path(source).name
@@ -41,7 +43,9 @@ def agreement(options: AgreementOptions) -> None:
     reading.show()
     facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
     facts += [("Conversations", str(len({row.group for row in rows})))]
-    labellers = sorted({str(row.extra["labels_by"]) for row in rows if "labels_by" in row.extra})
+    labellers = sorted(
+        {str(row.extra["labels_by"]) for row in rows if "labels_by" in row.extra}
+    )
     if labellers:
         names = "; ".join(labellers)
         text = f"several answers of one labeller ({names}), not of several people"

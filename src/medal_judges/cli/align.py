@@ -35,7 +35,9 @@ def align(options: AlignOptions) -> None:
     choice = choose_judge(options.judge, options.settings, device=options.device)
     if options.max_cost is not None:  # a fifth is for the judge as it is
         choice = choice.spending(options.max_cost / 5)
-    names = dict.fromkeys(dimension for dimension, _ in options.reading.column_map.labels.values())
+    names = dict.fromkeys(
+        dimension for dimension, _ in options.reading.column_map.labels.values()
+    )
     result = run(
         choice.source,
         rows,

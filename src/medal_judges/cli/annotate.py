@@ -13,7 +13,9 @@ from medal_judges.config import Config, option
 from medal_judges.data_prep.annotation.project import ExportOptions
 from medal_judges.reading.dialogues import reading_report
 
-app = PlainTyper(help="Export packages for annotators, import their answers.", no_args_is_help=True)
+app = PlainTyper(
+    help="Export packages for annotators, import their answers.", no_args_is_help=True
+)
 
 
 @app.command(
@@ -26,23 +28,35 @@ def export_project(options: ExportOptions) -> None:
     """Write an annotation package: guidelines, Label Studio project, spreadsheets. Annotators see
     no models, labels or ids. Each annotator has a separate share, in a separate order."""
     from medal_judges.data_prep.annotation.project import export, new_project
-    from medal_judges.data_prep.annotation.questions import dimensions_to_ask, load_guidelines
+    from medal_judges.data_prep.annotation.questions import (
+        dimensions_to_ask,
+        load_guidelines,
+    )
     from medal_judges.data_prep.sources.registry import load_spec
 
-    dimensions = dimensions_to_ask(options.rubric, human_likeness=options.human_likeness)
+    dimensions = dimensions_to_ask(
+        options.rubric, human_likeness=options.human_likeness
+    )
     reading = reading_report(options.reading)
     rows = load_spec(
-        options.source, offline=options.offline or None, reading=reading, options=options.reading
+        options.source,
+        offline=options.offline or None,
+        reading=reading,
+        options=options.reading,
     )
     reading.show()
     reading.require_rest()
-    project = new_project(rows, dimensions, options.annotator, options.per_dialogue, options.seed)
+    project = new_project(
+        rows, dimensions, options.annotator, options.per_dialogue, options.seed
+    )
     out = options.out
     written = export(project, load_guidelines(options.guidelines), out, options.form)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
     typer.echo("for annotators:\n" + "\n".join(f"  {path}" for path in written))
-    typer.echo(f"do not show annotators (models, labels): {out}/project.json, {out}/rows.jsonl")
+    typer.echo(
+        f"do not show annotators (models, labels): {out}/project.json, {out}/rows.jsonl"
+    )
     typer.echo(f"next: medal annotate import {out} ANSWERS... --out annotated.jsonl")
 
 
@@ -51,7 +65,9 @@ class ImportOptions(Config):
         argument=True, metavar="FOLDER", help="Folder that medal annotate export wrote."
     )
     answers: tuple[Path, ...] = option(
-        argument=True, metavar="ANSWERS", help="Label Studio exports (.json), or filled .xlsx."
+        argument=True,
+        metavar="ANSWERS",
+        help="Label Studio exports (.json), or filled .xlsx.",
     )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
     name: tuple[str, ...] = option(
@@ -62,15 +78,25 @@ class ImportOptions(Config):
     strict: bool = option(False, help="Write nothing unless every answer is valid.")
 
 
-@app.command("import", example="medal annotate import package answers/*.json --out labelled.jsonl")
+@app.command(
+    "import",
+    example="medal annotate import package answers/*.json --out labelled.jsonl",
+)
 @from_options
 @writes()
 def import_answers(options: ImportOptions) -> None:
     """Read the answers of annotators into rows with one label per annotator. Invalid answers are
     listed and skipped; with --strict they stop the import."""
     from medal_judges.data_prep.annotation.answers import check, merge
-    from medal_judges.data_prep.annotation.label_studio import ACCOUNT, read_label_studio
-    from medal_judges.data_prep.annotation.project import PROJECT_FILE, ROWS_FILE, load_project
+    from medal_judges.data_prep.annotation.label_studio import (
+        ACCOUNT,
+        read_label_studio,
+    )
+    from medal_judges.data_prep.annotation.project import (
+        PROJECT_FILE,
+        ROWS_FILE,
+        load_project,
+    )
     from medal_judges.data_prep.annotation.questions import Answer
     from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
     from medal_judges.errors import ConfigError, DataError, MedalError
@@ -78,7 +104,9 @@ def import_answers(options: ImportOptions) -> None:
     from medal_judges.storage.jsonl import write_records
 
     folder = options.folder
-    require_other_file(options.out, [*options.answers, folder / PROJECT_FILE, folder / ROWS_FILE])
+    require_other_file(
+        options.out, [*options.answers, folder / PROJECT_FILE, folder / ROWS_FILE]
+    )
     project = load_project(folder)
     names = {}
     for text in options.name:
@@ -101,14 +129,18 @@ def import_answers(options: ImportOptions) -> None:
         name = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=name)
     checked, problems = check(answers, project)
-    problem_list = "\n    ".join([f"{len(problems)} problems in the answers:", *problems])
+    problem_list = "\n    ".join(
+        [f"{len(problems)} problems in the answers:", *problems]
+    )
     if problems and options.strict:
         hint = "fix the files and import again, or drop --strict to import the rest"
         raise MedalError(problem_list, hint=hint)
     if problems:
         typer.echo(problem_list, err=True)
     if not checked:
-        raise MedalError("there is no valid answer", hint="give the files that annotators filled")
+        raise MedalError(
+            "there is no valid answer", hint="give the files that annotators filled"
+        )
     count = write_records(options.out, merge(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(

@@ -29,7 +29,9 @@ CONFIGS = {
     "accelerate launch --config_file, as a copy": "accelerate",
     "accelerate launch --deepspeed_config_file, as a copy": "deepspeed",
 }
-Name = Annotated[str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")]
+Name = Annotated[
+    str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")
+]
 
 app = PlainTyper(help="List, show or copy shipped configs.", no_args_is_help=False)
 
@@ -60,7 +62,8 @@ def show(name: Name) -> None:
 def copy(
     name: Name,
     out: Annotated[
-        Path | None, typer.Option("--out", help="File to write; by default NAME, with .yaml.")
+        Path | None,
+        typer.Option("--out", help="File to write; by default NAME, with .yaml."),
     ] = None,
 ) -> None:
     """Copy a file, so that you can change it."""
@@ -87,7 +90,9 @@ def _shipped(name: str) -> str:
             if wanted_name in (short, long):
                 fits.append(long)
     if len(fits) > 1:
-        raise ConfigError(f"{name!r} names several files", hint=f"one of {', '.join(fits)}")
+        raise ConfigError(
+            f"{name!r} names several files", hint=f"one of {', '.join(fits)}"
+        )
     if not fits:
         guess = did_you_mean(wanted_name, sorted(all_names))
         hint = f"{guess}medal configs lists all"

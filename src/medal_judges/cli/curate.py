@@ -31,7 +31,9 @@ def curate(options: CurateOptions) -> None:
     for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):
         require_other_file(out / name, inputs, option=f"--out: its {name}")
     if (out / SELECTION).exists() and not options.overwrite:
-        raise ConfigError(f"{out / SELECTION} exists already", hint="--overwrite, or another --out")
+        raise ConfigError(
+            f"{out / SELECTION} exists already", hint="--overwrite, or another --out"
+        )
     reading = reading_report(options.reading, out / "skipped.jsonl")
     try:
         curation = report.curate(options, reading)
@@ -44,4 +46,6 @@ def curate(options: CurateOptions) -> None:
     count = write_records(out / SELECTION, report.selected_rows(curation))
     report.print_report(curation)
     reading.show()
-    typer.echo(f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}")
+    typer.echo(
+        f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}"
+    )

@@ -35,10 +35,13 @@ app = PlainTyper(
     help="Get and prepare data: sources, seeds, injected issues, translations.",
     no_args_is_help=True,
 )
-app.command("translate", example="medal data translate dialogues.jsonl --to de --to zh")(translate)
-app.command("compare-native", example="medal data compare-native dialogues.jsonl translated.jsonl")(
-    compare_native
-)
+app.command(
+    "translate", example="medal data translate dialogues.jsonl --to de --to zh"
+)(translate)
+app.command(
+    "compare-native",
+    example="medal data compare-native dialogues.jsonl translated.jsonl",
+)(compare_native)
 
 
 class SourceOptions(Config):
@@ -62,7 +65,9 @@ class LengthOptions(Config):
 
     def fits(self, row: LabelledDialogue) -> bool:
         turns = len(row.dialogue.turns)
-        return self.min_turns <= turns and (self.max_turns is None or turns <= self.max_turns)
+        return self.min_turns <= turns and (
+            self.max_turns is None or turns <= self.max_turns
+        )
 
 
 class WriteOptions(LengthOptions):
@@ -72,19 +77,29 @@ class WriteOptions(LengthOptions):
         help="A spec such as chitchat:test.",
     )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
-    n: int | None = option(None, ge=1, help="How many dialogues to write; default: all.")
+    n: int | None = option(
+        None, ge=1, help="How many dialogues to write; default: all."
+    )
     offline: bool = option(False, help="Never use the network.")
 
 
 class PlantOptions(LengthOptions):
     source: str = option(
-        argument=True, metavar="IN", help="Clean dialogues: a file or a spec such as chitchat:test."
+        argument=True,
+        metavar="IN",
+        help="Clean dialogues: a file or a spec such as chitchat:test.",
     )
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
-    issues: tuple[str, ...] = option((), help="Only this issue; may be repeated. Default: all.")
-    strength: tuple[int, ...] = option((), help="1 subtle, 2 clear, 3 gross; may be repeated.")
+    issues: tuple[str, ...] = option(
+        (), help="Only this issue; may be repeated. Default: all."
+    )
+    strength: tuple[int, ...] = option(
+        (), help="1 subtle, 2 clear, 3 gross; may be repeated."
+    )
     per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
-    split: Literal["train", "val", "test"] = option("train", help="Part of the sentence tables.")
+    split: Literal["train", "val", "test"] = option(
+        "train", help="Part of the sentence tables."
+    )
     seed: int = option(0, ge=0, help="Seed of every random draw.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
@@ -94,7 +109,9 @@ class StatsOptions(Config):
         argument=True, metavar="SET...", help="Files, or specs such as fed or xdial."
     )
     out: Path = option(help="Folder to write: stats.html, tables, figures.")
-    no_lemmas: bool = option(False, help="Lexical diversity over words instead of lemmas.")
+    no_lemmas: bool = option(
+        False, help="Lexical diversity over words instead of lemmas."
+    )
     offline: bool = option(False, help="Never use the network.")
     reading: ReadOptions = ReadOptions()
 
@@ -107,9 +124,13 @@ class SeedsOptions(Config):
     lang: tuple[str, ...] = option(
         (), help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
     )
-    n: int = option(400, ge=1, help="Number of contexts; each is written in every language.")
+    n: int = option(
+        400, ge=1, help="Number of contexts; each is written in every language."
+    )
     scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
-    personas: str = option("embedded", help="embedded, or PersonaHub's persona.jsonl (.gz).")
+    personas: str = option(
+        "embedded", help="embedded, or PersonaHub's persona.jsonl (.gz)."
+    )
     seed: int = option(0, ge=0, help="Seed of every random draw.")
 
 
@@ -117,7 +138,8 @@ class FollowUpsOptions(Config):
     overrides: tuple[str, ...] = OVERRIDES
     out: Path = option(help="File to write: the pool, as YAML.")
     config: str = option(
-        "embedded", help="YAML file, or the name of one in configs/followup_generation/."
+        "embedded",
+        help="YAML file, or the name of one in configs/followup_generation/.",
     )
 
 
@@ -131,7 +153,9 @@ def list_sources() -> None:
     table.add_column("parts here (missing)", min_width=20)
     table.add_column("description", ratio=1)
     for source in SOURCES.values():
-        parts = " ".join(p.name if find_local(p) else f"({p.name})" for p in source.parts)
+        parts = " ".join(
+            p.name if find_local(p) else f"({p.name})" for p in source.parts
+        )
         if not source.parts and "/" in str(source.package):
             parts = "(Hub)"
         elif not source.parts:
@@ -157,7 +181,9 @@ def show(options: ShowOptions) -> None:
     if not spec.is_file:
         source = get_source(spec.name)
         console.print(f"{source.title}\n{source.citation}", highlight=False)
-        console.print(f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}")
+        console.print(
+            f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}"
+        )
         for note in source.notes:
             console.print(f"note: {note}")
         for part in source.parts:
@@ -204,7 +230,9 @@ def fetch(options: SourceOptions) -> None:
     source = get_source(spec.name)
     if not source.parts:
         name = str(source.package)
-        origin = f"the {name}" if "/" in name else f"the package {name}: pip install {name}"
+        origin = (
+            f"the {name}" if "/" in name else f"the package {name}: pip install {name}"
+        )
         raise SourceError(f"{source.name} has no download; it comes from {origin}")
     for part in source.parts:
         if spec.part in (None, part.name):
@@ -220,7 +248,10 @@ def audit_source(options: ReadSourceOptions) -> None:
 
     reading = reading_report(options.reading)
     rows = load_spec(
-        options.name, offline=options.offline or None, reading=reading, options=options.reading
+        options.name,
+        offline=options.offline or None,
+        reading=reading,
+        options=options.reading,
     )
     languages, problems = audit(rows)
     console = wide_console()
@@ -236,7 +267,13 @@ def audit_source(options: ReadSourceOptions) -> None:
     for lang, counts in sorted(languages.items()):
         verdict = {True: "YES", False: "no", None: "unknown"}[counts.clipped]
         edges, hits, expected = counts.edges()
-        cells = (counts.dialogues, counts.turns, f"{hits} of {edges}", f"{expected:.0f}", verdict)
+        cells = (
+            counts.dialogues,
+            counts.turns,
+            f"{hits} of {edges}",
+            f"{expected:.0f}",
+            verdict,
+        )
         table.add_row(lang, *map(str, cells))
     console.print(table)
     console.print("clipped: turns lost a final u, s, e or r (strip('user: '))")
@@ -256,18 +293,26 @@ def write(options: WriteOptions) -> None:
     """Write the dialogues of a source, with their labels, to a JSONL file."""
     from medal_judges.data_prep.sources.registry import stream_spec
 
-    rows = filter(options.fits, stream_spec(options.source, offline=options.offline or None))
+    rows = filter(
+        options.fits, stream_spec(options.source, offline=options.offline or None)
+    )
     written = write_records(options.out, islice(rows, options.n))
     typer.echo(f"{written} dialogues written to {options.out}")
 
 
-@app.command(example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl")
+@app.command(
+    example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl"
+)
 @from_options
 @writes()
 def plant(options: PlantOptions) -> None:
     """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
     Use one split of your conversations per run, and the same --split."""
-    from medal_judges.data_prep.perturbation.injection import ISSUES, InjectionCounts, injected_set
+    from medal_judges.data_prep.perturbation.injection import (
+        ISSUES,
+        InjectionCounts,
+        injected_set,
+    )
     from medal_judges.data_prep.sources.registry import files_of, load_spec
 
     out = options.out
@@ -275,7 +320,10 @@ def plant(options: PlantOptions) -> None:
     reading = reading_report(options.reading, None, inputs, beside=out)
     counts = InjectionCounts()
     rows = injected_set(
-        filter(options.fits, load_spec(options.source, reading=reading, options=options.reading)),
+        filter(
+            options.fits,
+            load_spec(options.source, reading=reading, options=options.reading),
+        ),
         seed=options.seed,
         per_issue=options.per_issue,
         issues=options.issues or ISSUES,
@@ -301,7 +349,9 @@ def stats(options: StatsOptions) -> None:
     from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
 
-    reading = reading_report(options.reading, options.out / "skipped.jsonl", options.sources)
+    reading = reading_report(
+        options.reading, options.out / "skipped.jsonl", options.sources
+    )
     for text in options.sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
 
@@ -358,7 +408,9 @@ def followups(options: FollowUpsOptions) -> None:
         PoolGeneration, options.config, options.overrides, folder="followup_generation"
     )
     if out.exists():
-        raise MedalError(f"{out} exists already", hint="give another --out: pools are reviewed")
+        raise MedalError(
+            f"{out} exists already", hint="give another --out: pools are reviewed"
+        )
     pool = propose_pool(out.stem, config, out)
     if pool is None:
         raise MedalError(

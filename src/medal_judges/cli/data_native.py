@@ -9,15 +9,23 @@ import typer
 from medal_judges.cli.options import DRY_RUN, OVERRIDES, from_options
 from medal_judges.config import Config, load_config, option
 from medal_judges.errors import MissingExtraError
-from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, labelled_of, reading_report
+from medal_judges.reading.dialogues import (
+    ReadOptionsWithoutLabels,
+    labelled_of,
+    reading_report,
+)
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run, require_other_file
 
 
 class JobOptions(Config):
-    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    overwrite: bool = option(
+        False, help="Start again from the beginning; replaces OUT."
+    )
     dry_run: bool = DRY_RUN
-    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
+    max_cost: float | None = option(
+        None, ge=0, help="US dollars; stops before it spends more."
+    )
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
@@ -29,7 +37,9 @@ class TranslateOptions(JobOptions):
     )
     overrides: tuple[str, ...] = OVERRIDES
     to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
-    out: Path = option(Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz).")
+    out: Path = option(
+        Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz)."
+    )
     config: str = option(
         "native/translate", help="YAML file, or the name of one in configs/native/."
     )
@@ -42,11 +52,15 @@ class CompareOptions(JobOptions):
         help="File of native dialogues.",
     )
     translated: Path = option(
-        argument=True, metavar="TRANSLATED", help="File that medal data translate wrote."
+        argument=True,
+        metavar="TRANSLATED",
+        help="File that medal data translate wrote.",
     )
     overrides: tuple[str, ...] = OVERRIDES
     out: Path = option(Path("native"), help="Folder to write.")
-    config: str = option("native/compare", help="YAML file, or the name of one in configs/native/.")
+    config: str = option(
+        "native/compare", help="YAML file, or the name of one in configs/native/."
+    )
 
 
 @from_options
@@ -66,7 +80,9 @@ def translate(options: TranslateOptions) -> None:
     out = options.out
     to = options.to
     require_targets(to)
-    config = load_config(TranslateConfig, options.config, options.overrides, folder="native")
+    config = load_config(
+        TranslateConfig, options.config, options.overrides, folder="native"
+    )
     runner = JsonRunner(config, max_cost=options.max_cost)
     skipped_of = None if options.dry_run else out
     reading = reading_report(options.reading, None, [options.source], beside=skipped_of)
@@ -75,7 +91,9 @@ def translate(options: TranslateOptions) -> None:
         try:
             check = LanguageIdentifier(purpose="the check of languages")
         except MissingExtraError as error:
-            typer.echo(f"the languages of the translations are NOT checked: {error}", err=True)
+            typer.echo(
+                f"the languages of the translations are NOT checked: {error}", err=True
+            )
     skipped = 0
     translations = []
     for row in labelled_of(options.source, options.reading, reading):
@@ -121,9 +139,13 @@ def compare_native(options: CompareOptions) -> None:
     out = options.out / "verdicts.jsonl"
     inputs = [options.native, options.translated]
     require_other_file(out, inputs, option="OUT/verdicts.jsonl:")
-    config = load_config(CompareConfig, options.config, options.overrides, folder="native")
+    config = load_config(
+        CompareConfig, options.config, options.overrides, folder="native"
+    )
     reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
-    pairs, *alone = paired(*(labelled_of(path, options.reading, reading) for path in inputs))
+    pairs, *alone = paired(
+        *(labelled_of(path, options.reading, reading) for path in inputs)
+    )
     reading.show()
     runner, questions = comparison(config, pairs, max_cost=options.max_cost)
     if options.dry_run:
@@ -138,7 +160,9 @@ def compare_native(options: CompareOptions) -> None:
             progress=lambda count: bar.advance(done=count),
         )
     typer.echo(runner.spending, err=True)
-    by = {str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs}
+    by = {
+        str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs
+    }
     facts = {
         "Native": options.native.name,
         "Translated": options.translated.name,
@@ -146,7 +170,10 @@ def compare_native(options: CompareOptions) -> None:
         "Without a partner": f"{alone[0]} native, {alone[1]} translated",
         "Judge": runner.by,
         "Translated by": "; ".join(sorted(by)),
-        **{f"Question on {name}": question for name, question in config.criteria.items()},
+        **{
+            f"Question on {name}": question
+            for name, question in config.criteria.items()
+        },
         "Seed": str(config.seed),
     }
     typer.echo(write_report(rates(verdicts), facts, options.out))

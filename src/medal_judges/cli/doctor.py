@@ -24,9 +24,12 @@ class DoctorOptions(Config):
         help="Folder or hub id of a saved judge, and MEMBER.FIELD=VALUE for a hybrid's members; "
         "without them, the machine is checked.",
     )
-    revision: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
+    revision: str | None = option(
+        None, help="Branch, tag or commit of a judge on the Hub."
+    )
     device: str | None = option(
-        None, help="cpu, cuda, cuda:1, ...; by default the device that golden.json names."
+        None,
+        help="cpu, cuda, cuda:1, ...; by default the device that golden.json names.",
     )
     write: bool = option(False, help="Write golden.json if the folder has none.")
 
@@ -40,13 +43,17 @@ def doctor(options: DoctorOptions) -> None:
 
         sources = sources_here()
         names = [name for name, is_here in sources.items() if is_here]
-        counts = f"{len(names)} of {len(sources)} sources here: {', '.join(names) or 'none'}"
+        counts = (
+            f"{len(names)} of {len(sources)} sources here: {', '.join(names) or 'none'}"
+        )
         data = f"{counts}; the others, for benchmarks and training: medal data list"
         _show([*machine_facts(), ("data", data)])
         return
     judge, *settings = options.words
     if not all("=" in setting for setting in settings):
-        raise ConfigError("medal doctor checks one judge; other arguments are MEMBER.FIELD=VALUE")
+        raise ConfigError(
+            "medal doctor checks one judge; other arguments are MEMBER.FIELD=VALUE"
+        )
     if judge_file(judge) is not None:
         raise ConfigError(
             f"{judge} is a YAML file, which has no weights and no golden scores",
@@ -57,7 +64,9 @@ def doctor(options: DoctorOptions) -> None:
     changed = choose_judge(str(folder), settings).options
     if options.write:
         if (folder / GOLDEN_NAME).exists():
-            raise ConfigError(f"{folder} has a {GOLDEN_NAME}; --write is for judges without one")
+            raise ConfigError(
+                f"{folder} has a {GOLDEN_NAME}; --write is for judges without one"
+            )
         write_golden(Judge.from_pretrained(folder, device="cpu", **changed), folder)
     check = compare(folder, device=options.device, options=changed)
     _show(judge_facts(check))

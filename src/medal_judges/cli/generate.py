@@ -29,15 +29,22 @@ class GenerateOptions(Config):
     chatbots: tuple[str, ...] = option(
         (), help="Only this chatbot of the config speaks; may be repeated."
     )
-    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    overwrite: bool = option(
+        False, help="Start again from the beginning; replaces OUT."
+    )
     dry_run: bool = DRY_RUN
-    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
+    max_cost: float | None = option(
+        None, ge=0, help="US dollars; stops before it spends more."
+    )
 
 
 @from_options
 def generate(options: GenerateOptions) -> None:
     """Generate dialogues. The same command resumes after a stop."""
-    changed = [*options.overrides, *([f"out={json.dumps(options.out)}"] if options.out else [])]
+    changed = [
+        *options.overrides,
+        *([f"out={json.dumps(options.out)}"] if options.out else []),
+    ]
     config = load_config(GenerateConfig, options.config, changed, folder="generate")
     if options.dry_run:
         _estimate(config, options.chatbots)
@@ -66,7 +73,9 @@ def generate(options: GenerateOptions) -> None:
             run.run(advance)
     finally:
         with suppress(OSError):  # a full disk: the error that ended the run is shown
-            run.outputs.write_json("summary.json", counts.to_record() | {"waiting": run.waiting})
+            run.outputs.write_json(
+                "summary.json", counts.to_record() | {"waiting": run.waiting}
+            )
     _show(run, before)
     if not counts.finished and not run.waiting:
         typer.echo(
@@ -89,7 +98,9 @@ def _show(run: GenerationRun, before: int) -> None:
     if before:
         earlier = f" ({before} resumed)"
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
-    console.print(f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}")
+    console.print(
+        f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}"
+    )
     turns = counts.user_turns
     if turns:
         console.print(
@@ -98,7 +109,9 @@ def _show(run: GenerationRun, before: int) -> None:
             "nor no)"
         )
     if counts.failed_openers:
-        console.print(f"{counts.failed_openers} first messages had no accepted try: no dialogues")
+        console.print(
+            f"{counts.failed_openers} first messages had no accepted try: no dialogues"
+        )
     table = Table("agent", "answers", "tokens in", "tokens out", "dollars")
     for agent, usage in sorted(counts.usage.items()):
         money = "–"
@@ -126,7 +139,9 @@ def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
             money = "no price prices"
         else:
             money = f"{cost.money:.2f}"
-        table.add_row(agent, str(cost.requests), str(cost.input), str(cost.output), money)
+        table.add_row(
+            agent, str(cost.requests), str(cost.input), str(cost.output), money
+        )
     wide_console().print(table)
     prices = [cost.money for cost in costs.values() if cost.money is not None]
     unknown = len(costs) - len(prices)

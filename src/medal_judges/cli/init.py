@@ -13,12 +13,16 @@ from medal_judges.storage.files import atomic_path
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="Folder to make, or one that is empty.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Folder to make, or one that is empty.")
+    ],
 ) -> None:
     """Write a project: a rubric, labelled dialogues, configs for training and a benchmark, and a
     Makefile that runs them (two minutes on a laptop)."""
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ConfigError(f"{folder} already exists", hint="give the name of a new folder")
+        raise ConfigError(
+            f"{folder} already exists", hint="give the name of a new folder"
+        )
     with atomic_path(folder) as partial:
         partial.mkdir()
         for file in (CONFIGS / "project").iterdir():

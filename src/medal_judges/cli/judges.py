@@ -14,7 +14,10 @@ from medal_judges.report.console import wide_console
 
 def judges() -> None:
     """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME."""
-    rows = [(n, str(read_config(judge_folder(n))["family"]), about("train", n)) for n in PACKAGED]
+    rows = [
+        (n, str(read_config(judge_folder(n))["family"]), about("train", n))
+        for n in PACKAGED
+    ]
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
         rows.append((name, str(family), about(JUDGES, name)))

@@ -13,7 +13,11 @@ from medal_judges.config import Config, option
 from medal_judges.data_prep.labelling import label_file, require_labellable
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import JudgeChoice, cached_answers, choose_judge
+from medal_judges.inference.judge_choice import (
+    JudgeChoice,
+    cached_answers,
+    choose_judge,
+)
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import (
@@ -38,29 +42,46 @@ _WRITTEN = (
 
 
 class LabelOptions(Config):
-    file: str = option(argument=True, help="Chats: a file of any form, or hf:NAME:SPLIT.")
+    file: str = option(
+        argument=True, help="Chats: a file of any form, or hf:NAME:SPLIT."
+    )
     settings: tuple[str, ...] = option(
-        (), argument=True, metavar="FIELD=VALUE", help="Of --judge; user.FIELD of --user-judge."
+        (),
+        argument=True,
+        metavar="FIELD=VALUE",
+        help="Of --judge; user.FIELD of --user-judge.",
     )
     out: Path | None = option(None, help="Folder to write; not needed with --dry-run.")
     judge: str = option(
         "configs/judges/medal_gpt41.yaml",
         help="Shipped name (medal judges), YAML file, folder or hub id.",
     )
-    repeats: int | None = option(None, ge=1, help="Answers per dialogue of a prompted judge.")
+    repeats: int | None = option(
+        None, ge=1, help="Answers per dialogue of a prompted judge."
+    )
     user_check: bool | None = option(True, help="Check for malformed users first.")
-    user_judge: str | None = option(None, help=f"Default: {USER_JUDGE} with the model of --judge.")
-    users_only: bool = option(False, help="Check for malformed users only; rows keep their labels.")
+    user_judge: str | None = option(
+        None, help=f"Default: {USER_JUDGE} with the model of --judge."
+    )
+    users_only: bool = option(
+        False, help="Check for malformed users only; rows keep their labels."
+    )
     replace_labels: bool = option(False, help="Label rows that have labels already.")
     min_coverage: float = option(
         0.98, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
     )
     device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
-    overwrite: bool = option(False, help="Start again from the beginning; replaces OUT.")
+    overwrite: bool = option(
+        False, help="Start again from the beginning; replaces OUT."
+    )
     retry_failed: bool = option(False, help="Score again every row that has no score.")
-    no_cache: bool = option(False, help="Neither use nor store cached answers of language models.")
+    no_cache: bool = option(
+        False, help="Neither use nor store cached answers of language models."
+    )
     dry_run: bool = DRY_RUN
-    max_cost: float | None = option(None, ge=0, help="US dollars; stops before it spends more.")
+    max_cost: float | None = option(
+        None, ge=0, help="US dollars; stops before it spends more."
+    )
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
@@ -98,7 +119,9 @@ def label(options: LabelOptions) -> None:
         console.print(f"without a label: {count} x {reason}", soft_wrap=True)
     if report.next_try:
         console.print(f"  {report.next_try}")
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(summary.kinds.items()))
+    counts = ", ".join(
+        f"{count} {kind}" for kind, count in sorted(summary.kinds.items())
+    )
     typer.echo(f"{counts or 'no dialogues'}: {options.out}")
     if cached := cached_answers(list(judges.values())):
         typer.echo(cached, err=True)
@@ -111,7 +134,9 @@ def _check_input(options: LabelOptions) -> None:
     skipped = None
     if options.out is not None:
         for name in _WRITTEN:
-            require_other_file(options.out / name, [options.file], option=f"--out: its {name}")
+            require_other_file(
+                options.out / name, [options.file], option=f"--out: its {name}"
+            )
         if not options.dry_run:
             skipped = options.out / "skipped.jsonl"
     elif not options.dry_run:
@@ -136,7 +161,9 @@ def _choices(options: LabelOptions) -> dict[str, JudgeChoice]:
         else:
             settings.append(setting)
     choices = {}
-    judge = choose_judge(options.judge, settings, device=options.device, repeats=options.repeats)
+    judge = choose_judge(
+        options.judge, settings, device=options.device, repeats=options.repeats
+    )
     if not options.users_only:
         choices[_LABELS] = judge
     if options.user_check:
@@ -148,7 +175,9 @@ def _choices(options: LabelOptions) -> dict[str, JudgeChoice]:
     return choices
 
 
-def _loaded(options: LabelOptions, choices: Mapping[str, JudgeChoice]) -> dict[str, Judge]:
+def _loaded(
+    options: LabelOptions, choices: Mapping[str, JudgeChoice]
+) -> dict[str, Judge]:
     """The judges by their task. Together they spend at most ``max_cost``."""
     pays = any(choice.pays for choice in choices.values())
     judges = {}

@@ -21,7 +21,10 @@ from medal_judges.storage.files import only_run, protected_inputs, require_other
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
 # Options of several commands.
 OVERRIDES: tuple[str, ...] = option(
-    (), argument=True, metavar="FIELD=VALUE", help="Change a setting: a=1, or a.b=1 in a group."
+    (),
+    argument=True,
+    metavar="FIELD=VALUE",
+    help="Change a setting: a=1, or a.b=1 in a group.",
 )
 DRY_RUN: bool = option(
     False, help="Estimate requests, tokens and maximum cost without sending anything."
@@ -33,7 +36,9 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
     """Turns ``command``, whose one parameter is an options object, into a function with a parameter
     for each field that ``config.option`` makes. Fields of nested options objects are parameters
     too."""
-    (kind,) = (hint for name, hint in get_type_hints(command).items() if name != "return")
+    (kind,) = (
+        hint for name, hint in get_type_hints(command).items() if name != "return"
+    )
 
     @wraps(command)
     def run(**values: Any) -> None:
@@ -49,7 +54,9 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
 
     parameters = [*_parameters(kind)]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    run.__annotations__ = {
+        parameter.name: parameter.annotation for parameter in parameters
+    }
     return run
 
 
@@ -110,7 +117,9 @@ def _built(kind: type[Config], options: Mapping[str, Any]) -> Config:
     return build_config(kind, values, where="command line")
 
 
-def writes(*, folder: bool = False) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
+def writes(
+    *, folder: bool = False
+) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
     """Decorates a command that writes ``options.out``, a file or ``folder``: locks it while the
     command runs."""
 
@@ -145,7 +154,9 @@ def _files_in(value: object) -> Iterator[Path]:
             if os.path.isfile(text):  # False for a text that is no path at all
                 yield Path(text)
                 if text.endswith((".yaml", ".yml")):
-                    with suppress(MedalError):  # the command itself says what is wrong with it
+                    with suppress(
+                        MedalError
+                    ):  # the command itself says what is wrong with it
                         yield from _files_in(read_yaml(text))
         with suppress(MedalError, OSError):  # no spec, or a text too long for a name
             yield from files_of(str(value))

@@ -17,7 +17,9 @@ def push(options: PushOptions) -> None:
     if options.public:
         who = "public"
     if options.dry_run:
-        typer.echo(f"nothing is uploaded; to {options.repo_id} ({who}) would go:\n{pushed}")
+        typer.echo(
+            f"nothing is uploaded; to {options.repo_id} ({who}) would go:\n{pushed}"
+        )
         return
     typer.echo(f"{who}: {pushed}")
     at = ""

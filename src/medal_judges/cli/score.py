@@ -25,7 +25,11 @@ from medal_judges.inference.scoring import (
     score_to_file,
 )
 from medal_judges.models.base.judge import Judge
-from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, dialogues_of, reading_report
+from medal_judges.reading.dialogues import (
+    ReadOptionsWithoutLabels,
+    dialogues_of,
+    reading_report,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import ProgressBar, wide_console
 from medal_judges.storage.files import only_run
@@ -35,16 +39,21 @@ _SHOWN = 40  # rows in a terminal
 
 
 class ScoreCommand(Config):
-    file: str = option(argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -.")
+    file: str = option(
+        argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -."
+    )
     judge: JudgeOptions = JudgeOptions()
     out: str = option(
-        "-", help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output."
+        "-",
+        help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output.",
     )
     scoring: ScoreOptions = ScoreOptions()
     min_coverage: float = option(
         MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
     )
-    workers: int = option(1, ge=1, help="Number of processes (extra ray); on GPUs one per GPU.")
+    workers: int = option(
+        1, ge=1, help="Number of processes (extra ray); on GPUs one per GPU."
+    )
     ray: str | None = option(
         None,
         metavar="ADDRESS",
@@ -118,7 +127,9 @@ def _score_to_screen(
     if table is not None:
         wide_console().print(table)
         if report.total > _SHOWN:
-            typer.echo(f"and {report.total - _SHOWN:,} more; --out FILE writes all of them")
+            typer.echo(
+                f"and {report.total - _SHOWN:,} more; --out FILE writes all of them"
+            )
     report.seconds = time.perf_counter() - start
     report.dialogues = report.total
     return report
@@ -132,7 +143,9 @@ def _print_report(report: ScoreReport, judge: Judge, options: ScoreCommand) -> N
         console.print(line, highlight=False, soft_wrap=True)
     if report.coverage is None or report.coverage < options.min_coverage:
         return
-    names_by_mean: dict[tuple[float, int], list[str]] = {}  # a baseline says the same of many
+    names_by_mean: dict[
+        tuple[float, int], list[str]
+    ] = {}  # a baseline says the same of many
     for name, count in report.counts.items():
         names_by_mean.setdefault((report.sums[name] / count, count), []).append(name)
     table = Table("dimension", "mean", "n")

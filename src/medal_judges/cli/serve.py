@@ -26,12 +26,16 @@ class _ServedJudge(JudgeOptions):
 class ServeOptions(Config):
     judge: _ServedJudge = _ServedJudge()
     host: str = option(
-        "127.0.0.1", help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN."
+        "127.0.0.1",
+        help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN.",
     )
     port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one.")
-    token_budget: int | None = option(None, ge=1, help="Maximum number of padded tokens per batch.")
+    token_budget: int | None = option(
+        None, ge=1, help="Maximum number of padded tokens per batch."
+    )
     unknown_language: UnknownLanguage = option(
-        "warn", help="What to do with dialogues in languages that the judge does not support."
+        "warn",
+        help="What to do with dialogues in languages that the judge does not support.",
     )
     limits: ServeLimits = ServeLimits()
 
@@ -50,7 +54,9 @@ def serve(options: ServeOptions) -> None:
     judge = options.judge.choose().load()
     # Each window would warn about languages and truncation; judgements and /metrics have both.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # nor what any client sends
+    logging.getLogger("uvicorn.error").setLevel(
+        logging.ERROR
+    )  # nor what any client sends
     run(
         judge,
         host=options.host,
@@ -60,5 +66,7 @@ def serve(options: ServeOptions) -> None:
             token_budget=options.token_budget, unknown_language=options.unknown_language
         ),
         limits=options.limits,
-        ready=lambda address: typer.echo(f"serving {judge.signature()} on {address}", err=True),
+        ready=lambda address: typer.echo(
+            f"serving {judge.signature()} on {address}", err=True
+        ),
     )

@@ -50,7 +50,11 @@ def trial(options: TrialOptions) -> None:
     for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
         choice = choose_judge(
-            path, judge_settings, device=options.device, dtype=options.dtype, strict=len(named) == 1
+            path,
+            judge_settings,
+            device=options.device,
+            dtype=options.dtype,
+            strict=len(named) == 1,
         )
         if choice.pays:
             choice = choice.spending(options.max_cost)
@@ -84,7 +88,9 @@ def trial(options: TrialOptions) -> None:
             progress=lambda note, count: bar.advance(count, note=note),
         )
     write_trial(trial_result, out)
-    for result, folder in zip(trial_result.results, folders, strict=False):  # none without --save
+    for result, folder in zip(
+        trial_result.results, folders, strict=False
+    ):  # none without --save
         try:
             typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:
@@ -95,7 +101,9 @@ def trial(options: TrialOptions) -> None:
     typer.echo(str(out / PAGE_NAME))
 
 
-def split_settings(words: Sequence[str]) -> tuple[list[tuple[str, list[str]]], list[str]]:
+def split_settings(
+    words: Sequence[str],
+) -> tuple[list[tuple[str, list[str]]], list[str]]:
     """Returns the judges, each with its settings, and the settings of the trial. The boxed judge is
     used if ``words`` names none. Raises ConfigError for a judge's setting that follows no judge."""
     named: list[tuple[str, list[str]]] = []

@@ -117,7 +117,9 @@ def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
     """Returns the dialogues of ``chats``. Raises DataError that names the chat, the message and its
     field: ``chats[3]: field 'messages[0].role': ...``."""
     if isinstance(chats, str | Mapping | Dialogue) or not isinstance(chats, Sequence):
-        raise RecordError(name, "a list of chats, each a list of {role, content}", chats)
+        raise RecordError(
+            name, "a list of chats, each a list of {role, content}", chats
+        )
     return [as_dialogue(chat, f"{name}[{i}]") for i, chat in enumerate(chats)]
 
 

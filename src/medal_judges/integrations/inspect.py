@@ -12,7 +12,12 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from medal_judges.config import BOXED
-from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
+from medal_judges.integrations.chats import (
+    JudgeSource,
+    ScoredChats,
+    load_judge,
+    score_chats,
+)
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN, ScoreLevel
 
 
@@ -38,7 +43,12 @@ def medal_judge(
             chat["lang"] = lang
         # In a thread, so that Inspect's other samples continue.
         scored = await asyncio.to_thread(
-            score_chats, [chat], loaded, level=level, dimensions=dimensions, name="samples"
+            score_chats,
+            [chat],
+            loaded,
+            level=level,
+            dimensions=dimensions,
+            name="samples",
         )
         return _score(scored)
 
@@ -52,13 +62,17 @@ def _score(scored: ScoredChats) -> Score:
     explanations = []
     for judgement in scored.judgements:
         record = judgement.to_record()
-        judgements.append({name: record[name] for name in ("turn", "scores", "failure")})
+        judgements.append(
+            {name: record[name] for name in ("turn", "scores", "failure")}
+        )
         if judgement.failure and judgement.failure not in failures:
             failures.append(judgement.failure)
         if judgement.explanation:
             explanations.append(judgement.explanation)
     metadata = {"signature": scored.signature, "judgements": judgements}
-    means = {dimension.name: scored.mean(dimension.name) for dimension in scored.dimensions}
+    means = {
+        dimension.name: scored.mean(dimension.name) for dimension in scored.dimensions
+    }
     reasons = "; ".join(failures) or None
     if all(map(math.isnan, means.values())):
         reason = "no_response" if reasons == NO_ASSISTANT_TURN else "scoring_failed"

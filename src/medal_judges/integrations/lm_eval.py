@@ -10,7 +10,12 @@ from functools import cache, lru_cache
 from typing import Any
 
 from medal_judges.config import BOXED
-from medal_judges.integrations.chats import JudgeSource, ScoredChats, load_judge, score_chats
+from medal_judges.integrations.chats import (
+    JudgeSource,
+    ScoredChats,
+    load_judge,
+    score_chats,
+)
 from medal_judges.models.base.judge import Judge, ScoreLevel
 
 
@@ -38,7 +43,9 @@ class ChatMetric:
         self.messages = messages
         self.level = level
 
-    def process_results(self, doc: Mapping[str, object], results: Sequence[str]) -> dict[str, str]:
+    def process_results(
+        self, doc: Mapping[str, object], results: Sequence[str]
+    ) -> dict[str, str]:
         """Returns the whole chat as JSON for each dimension and for ``coverage``."""
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]

@@ -66,7 +66,9 @@ def assert_quality(
     for name, limit in limits.items():
         good = loaded.dimension(name).good
         side: Literal["over", "under"] = "over" if good == "low" else "under"
-        gates.append(Gate(side, name, float(limit), f"assert_quality({name}={limit:g})"))
+        gates.append(
+            Gate(side, name, float(limit), f"assert_quality({name}={limit:g})")
+        )
     scored = score_chats(chats, loaded, level=level)
     _require_coverage(scored, min_coverage)
     results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
@@ -89,7 +91,9 @@ def _require_coverage(scored: ScoredChats, minimum: float) -> None:
     for judgement in scored.judgements:
         if not judgement.scored:
             reasons[judgement.failure or "no reason"] += 1
-    common = "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common(3))
+    common = "; ".join(
+        f"{count} x {reason}" for reason, count in reasons.most_common(3)
+    )
     raise CoverageError(
         f"assert_quality: coverage {scored.coverage:.1%} is below the minimum of {minimum:.0%}, so "
         f"the scores say nothing: {common}",

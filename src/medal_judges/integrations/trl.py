@@ -9,7 +9,12 @@ from typing import Any
 
 from medal_judges.config import BOXED
 from medal_judges.eval.scores.scores import HEADLINE
-from medal_judges.integrations.chats import JudgeSource, as_dialogue, goodness, load_judge
+from medal_judges.integrations.chats import (
+    JudgeSource,
+    as_dialogue,
+    goodness,
+    load_judge,
+)
 from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.thoughts import THOUGHTS
 from medal_judges.records.dialogue import Role, Turn
@@ -56,7 +61,9 @@ class JudgeReward:
         the message."""
         folded: Counter[str] = Counter()
         chats = []
-        for i, (prompt, completion) in enumerate(zip(prompts, completions, strict=True)):
+        for i, (prompt, completion) in enumerate(
+            zip(prompts, completions, strict=True)
+        ):
             language = None if lang is None else lang[i]
             messages = _messages("user", prompt) + _messages("assistant", completion)
             chat = as_dialogue(messages, f"completions[{i}]", folded, lang=language)
@@ -66,7 +73,9 @@ class JudgeReward:
             chats.append(chat)
         distinct = {(chat.lang, chat.turns): chat for chat in chats}
         name = self.dimension.name
-        judgements = self.judge.score(distinct.values(), level=self.level, dimensions=[name])
+        judgements = self.judge.score(
+            distinct.values(), level=self.level, dimensions=[name]
+        )
         reward_of = {}
         for key, judgement in zip(distinct, judgements, strict=True):
             reward_of[key] = goodness(self.dimension, judgement.scores[name])

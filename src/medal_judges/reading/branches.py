@@ -57,7 +57,9 @@ def _without_tree(
     record: Any, field: str, nodes: Sequence[Record], current: object, counts: Counts
 ) -> object:
     if current not in (None, *(_value(node, _ID) for node in nodes)):
-        return RecordError("current message", f"the id of a message in {field}", current)
+        return RecordError(
+            "current message", f"the id of a message in {field}", current
+        )
     branch = _branch(nodes, counts, current)
     messages = [_message(node, counts) for node in branch]
     chat = {"lang": lookup(branch, "0.lang"), **record}
@@ -65,13 +67,17 @@ def _without_tree(
     return chat | {"messages": [message for message in messages if message is not None]}
 
 
-def _branch(nodes: Sequence[Record], counts: Counts, current: object = None) -> list[Any]:
+def _branch(
+    nodes: Sequence[Record], counts: Counts, current: object = None
+) -> list[Any]:
     """Returns the nodes from a first node to ``current``. Without ``current``, the best answers
     lead to the last node.
     """
     by_id = {_value(node, _ID): node for node in nodes}
     best_answers = {}
-    for node in sorted(nodes, key=_rank, reverse=True):  # the best, and of equals the last, wins
+    for node in sorted(
+        nodes, key=_rank, reverse=True
+    ):  # the best, and of equals the last, wins
         parent = _value(node, _PARENT)
         best_answers[parent if parent in by_id else None] = _value(node, _ID)
     leaf = current
@@ -114,7 +120,10 @@ def _message(node: Record, counts: Counts) -> Any:
     role, receiver = lookup(message, "author.role"), message.get("recipient")
     if receiver not in (None, "all"):
         arguments = lookup(content, "parts.0", content.get("text"))
-        return {"role": role, "tool_calls": [{"name": receiver, "arguments": arguments}]}
+        return {
+            "role": role,
+            "tool_calls": [{"name": receiver, "arguments": arguments}],
+        }
     return {"role": role, "content": content.get("parts", content)}
 
 
@@ -131,7 +140,11 @@ def without_siblings(messages: Any, counts: Counts) -> Any:
     links = [(_value(node, _PARENT), str(node.get("role"))) for node in nodes]
     parents = Counter(parent for parent, _ in links)
     is_fork = len(set(links)) == len(parents) < len(nodes)
-    is_tree = len(ids) == len(messages) and len(parents.keys() - ids) == 1 and parents[None] < 2
+    is_tree = (
+        len(ids) == len(messages)
+        and len(parents.keys() - ids) == 1
+        and parents[None] < 2
+    )
     if is_fork and is_tree:
         return _branch(nodes, counts)
     return messages

@@ -21,16 +21,30 @@ _SPEAKERS = ("user", "assistant", "system", "tool")
 # order the turns if a row is a turn; ``annotator`` is the person whose ratings the row has; the
 # others are fields of the line format.
 _FIELDS = (
-    *("id", "messages", "role", "content", "time", "order", "prompt", "response", "system"),
+    *(
+        "id",
+        "messages",
+        "role",
+        "content",
+        "time",
+        "order",
+        "prompt",
+        "response",
+        "system",
+    ),
     *("lang", "chatbot", "user", "source", "split", "group", "annotator"),
 )
-_LABEL = re.compile(r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
+_LABEL = re.compile(
+    r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z"
+)
 _SHOWN = 40  # columns in a message
 _ROWS_WITHOUT_A_COLUMN = 1000  # JSON leaves out empty fields
 
 _ANNOTATORS = ("annotator", "annotator_id", "rater", "rater_id", "worker", "worker_id")
 # What spreadsheets, pandas, R and people write if there is no rating.
-_NO_RATING = re.compile(r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I)
+_NO_RATING = re.compile(
+    r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I
+)
 _FLAGS = {"true": 1.0, "false": 0.0}
 Rating = float | None  # None: the annotator gave none
 
@@ -97,7 +111,9 @@ def parsed_cell(value: Any, *begins: str) -> Any:
     except RecordError as error:
         raise RecordError("(cell)", error.expected, value) from error
     except RecursionError as error:
-        raise RecordError("(cell)", "JSON that is not nested too deep", value) from error
+        raise RecordError(
+            "(cell)", "JSON that is not nested too deep", value
+        ) from error
 
 
 def checked_columns(
@@ -118,7 +134,9 @@ def checked_columns(
         if unseen and isinstance(record, Mapping):
             names |= dict.fromkeys(map(str, record))
             for column in [*unseen]:
-                label = lookup(record, f"labels.{column}", MISSING)  # in the line format
+                label = lookup(
+                    record, f"labels.{column}", MISSING
+                )  # in the line format
                 if lookup(record, column, label) is not MISSING:
                     unseen.remove(column)
             if table or count >= _ROWS_WITHOUT_A_COLUMN:
@@ -152,7 +170,9 @@ def make_column_map(
     fields = _stated_map(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
     if not (isinstance(roles, dict) and isinstance(labels, dict)):
-        raise ConfigError("column map: roles and labels are mappings such as Kunde: user")
+        raise ConfigError(
+            "column map: roles and labels are mappings such as Kunde: user"
+        )
     fields |= _pairs("--column", column, "id=conversation_id")
     roles = roles | _pairs("--role", role, "Kunde=user")
     labels = labels | _pairs("--label", label, "Quality=overall:1..5")
@@ -161,11 +181,15 @@ def make_column_map(
             hint = f"{did_you_mean(str(name), _FIELDS)}fields: {', '.join(_FIELDS)}"
             raise ConfigError(f"column map: no field {name!r}", hint=hint)
         if not isinstance(value, str) or not value:
-            raise ConfigError(f"column map: {name!r} needs the name of a column, not {value!r}")
+            raise ConfigError(
+                f"column map: {name!r} needs the name of a column, not {value!r}"
+            )
     for word, value in roles.items():
         if value not in _SPEAKERS:
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
-            raise ConfigError(problem, hint=f"--role {word}=user (in YAML: {word}: user)")
+            raise ConfigError(
+                problem, hint=f"--role {word}=user (in YAML: {word}: user)"
+            )
     roles = {str(word): value for word, value in roles.items()}
     return ColumnMap(fields, roles, *_rated_columns(labels))
 
@@ -175,10 +199,14 @@ def _stated_map(columns: Record | str | Path) -> Fields:
         try:
             yaml = Path(columns).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"the column map {columns} cannot be read: {error}") from error
+            raise ConfigError(
+                f"the column map {columns} cannot be read: {error}"
+            ) from error
         columns = parse_yaml(yaml, f"column map {columns}")
     if not isinstance(columns, Mapping):
-        raise ConfigError(f"column map: expected a mapping such as id: ticket, not {columns!r}")
+        raise ConfigError(
+            f"column map: expected a mapping such as id: ticket, not {columns!r}"
+        )
     return dict(columns)
 
 
@@ -218,13 +246,17 @@ def _rated_columns(
         if low is not None:
             scale = float(low), float(high)
             if not scale[0] < scale[1]:
-                raise ConfigError(f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}")
+                raise ConfigError(
+                    f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}"
+                )
         rated[str(name)] = dimension.strip(), scale
         if annotator:
             raters[str(name)] = annotator.strip()
     people = {(annotator, rated[column][0]) for column, annotator in raters.items()}
     if raters and not len(rated) == len(raters) == len(people):
-        problem = "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
+        problem = (
+            "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
+        )
         hint = "--label R1=overall:1..5@R1 --label R2=overall:1..5@R2 (in YAML: R1: overall...)"
         raise ConfigError(problem, hint=hint)
     return rated, raters
@@ -248,7 +280,9 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
             _require_on_scale(column, dimension, ratings, stated_scale)
         if column in columns.raters:
             if len(ratings) != 1:
-                raise RecordError(column, "one rating: the column is of one annotator", cell)
+                raise RecordError(
+                    column, "one rating: the column is of one annotator", cell
+                )
             by_annotator = labels.pop(dimension, [None] * len(annotators))
             by_annotator[annotators.index(columns.raters[column])] = ratings[0]
             ratings = by_annotator
@@ -258,7 +292,10 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
         scales[dimension] = _only_scale(column, dimension, scale, scales.get(dimension))
     # A missing rating keeps its place, which is that of its annotator in other rows.
     labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
-    rated: Fields = {"labels": labels, "scales": {name: scales[name] for name in labels}}
+    rated: Fields = {
+        "labels": labels,
+        "scales": {name: scales[name] for name in labels},
+    }
     if labels and not annotators:
         annotators = _annotators(record, columns, max(map(len, labels.values())))
     if labels and annotators:
@@ -266,7 +303,9 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
     return rated
 
 
-def _only_scale(column: str, dimension: str, scale: object, earlier_scale: object) -> object:
+def _only_scale(
+    column: str, dimension: str, scale: object, earlier_scale: object
+) -> object:
     """Returns the scale of a dimension, which several columns may state. Raises RecordError if they
     differ."""
     if scale and earlier_scale and earlier_scale != scale:
@@ -303,7 +342,9 @@ def _rating(column: str, value: object, folded: Counts) -> Rating:
     return number(column, rating, expected)
 
 
-def _require_on_scale(column: str, dimension: str, ratings: list[Rating], scale: Scale) -> None:
+def _require_on_scale(
+    column: str, dimension: str, ratings: list[Rating], scale: Scale
+) -> None:
     low, high = scale
     for rating in ratings:
         if rating is not None and not low <= rating <= high:

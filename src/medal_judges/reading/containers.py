@@ -26,7 +26,13 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import IO, Any, cast
 
-from medal_judges.errors import ConfigError, DataError, MedalError, MissingExtraError, RecordError
+from medal_judges.errors import (
+    ConfigError,
+    DataError,
+    MedalError,
+    MissingExtraError,
+    RecordError,
+)
 from medal_judges.reading.transcripts import RULE, SPOKEN, transcript_rows
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
@@ -59,7 +65,10 @@ _STREAM_ERRORS = (EOFError, zlib.error, OSError)
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
 _MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
 _MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
-_MOST_COLUMN_RATIO, _MOST_BATCH = 1000, 1 << 30  # of Parquet, whose equal values are stored once
+_MOST_COLUMN_RATIO, _MOST_BATCH = (
+    1000,
+    1 << 30,
+)  # of Parquet, whose equal values are stored once
 # A formula without its last result, which openpyxl would read as an empty cell. (An empty text is
 # t="str" with an empty value.)
 _UNCOUNTED = re.compile(
@@ -84,7 +93,9 @@ def open_rows(
     if path == STDIN:
         stream = standard_input()
         if kind in (None, "jsonl") and _begins_with_record(stream):
-            return "jsonl", _rows(path, stream, "jsonl")  # each line is answered as it arrives
+            return "jsonl", _rows(
+                path, stream, "jsonl"
+            )  # each line is answered as it arrives
         stream = _copied(stream)
     else:
         try:
@@ -92,7 +103,9 @@ def open_rows(
         except FileNotFoundError as error:
             raise DataError(path, None, "no such file") from error
         except OSError as error:
-            raise DataError(path, None, f"cannot be opened: {error.strerror}") from error
+            raise DataError(
+                path, None, f"cannot be opened: {error.strerror}"
+            ) from error
     try:
         stream = _decompressed(path, stream)
         container = _container(path, stream, kind)
@@ -227,7 +240,9 @@ def _rows(
                 yield from read(path, stream)
                 return
             # Bytes that are not UTF-8 become surrogates, so that their row can be named.
-            with io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="") as text:
+            with io.TextIOWrapper(
+                stream, "utf-8-sig", "surrogateescape", newline=""
+            ) as text:
                 if kind == "jsonl":
                     for number, line in enumerate(jsonl.limited_lines(text), 1):
                         if line.strip():
@@ -249,7 +264,9 @@ def _rows(
 def _json_value(text: str) -> object:
     """Returns the JSON value of ``text``, or a RecordError if it is not valid JSON."""
     if len(text) > jsonl.LONGEST_LINE and not text.endswith("\n"):
-        return RecordError("(line)", f"at most {jsonl.LONGEST_LINE:,} characters", text[:80])
+        return RecordError(
+            "(line)", f"at most {jsonl.LONGEST_LINE:,} characters", text[:80]
+        )
     try:
         return jsonl.load_json(text)
     except RecordError as error:
@@ -288,7 +305,9 @@ def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
     if inside and not isinstance(last, RecordError):
         last = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
     elif isinstance(last, RecordError):
-        last = RecordError(last.field, f"{last.expected}; nothing after it is read", text[:60])
+        last = RecordError(
+            last.field, f"{last.expected}; nothing after it is read", text[:60]
+        )
     if text or inside:
         yield number, last
 
@@ -324,7 +343,9 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
         except csv.Error as error:
             if not header:
                 raise ConfigError(f"a table without a header: {error}") from error
-            expected = f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
+            expected = (
+                f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
+            )
             got = "an open quote, or text after a closed one"
             for line_number in range(number, reader.line_num + 1):
                 yield line_number, RecordError("(row)", expected, got)
@@ -340,7 +361,10 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
         elif any(cells):
             try:
                 "".join(cells).encode()
-                yield number, {n: cell or None for n, cell in zip(header, cells, strict=True)}
+                yield (
+                    number,
+                    {n: cell or None for n, cell in zip(header, cells, strict=True)},
+                )
             except UnicodeEncodeError as error:
                 expected = f"UTF-8 (it is not at character {error.start + 1})"
                 yield number, RecordError("(row)", expected, cells)
@@ -370,18 +394,25 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
             _distinct(reader.schema_arrow.names)
             groups = map(reader.metadata.row_group, range(reader.num_row_groups))
             chunks = [
-                g.column(n).total_uncompressed_size for g in groups for n in range(g.num_columns)
+                g.column(n).total_uncompressed_size
+                for g in groups
+                for n in range(g.num_columns)
             ]
             size = max(_ALWAYS_READ, _MOST_COLUMN_RATIO * file.seek(0, 2))
             if max(sum(chunks), 10 * reader.metadata.num_rows) > size:
                 problem = f"unpacks to more than {size:,} bytes, or has too many rows"
                 raise DataError(
-                    path, None, problem, hint="save it as .jsonl, which has no such limit"
+                    path,
+                    None,
+                    problem,
+                    hint="save it as .jsonl, which has no such limit",
                 )
             # A chat can have megabytes, and a value that stands once in the file be in every row.
             rows = max(1, min(64, _MOST_BATCH // max(chunks, default=1)))
             for batch in reader.iter_batches(batch_size=rows):
-                batch.validate(full=True)  # offsets outside of its buffers would crash the process
+                batch.validate(
+                    full=True
+                )  # offsets outside of its buffers would crash the process
                 for row in batch.to_pylist():
                     number += 1
                     # Top-level nulls stay, so that every row has all columns.
@@ -418,7 +449,9 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
     words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
     if len(words) not in (2, 3) or not all(words):
         hint = "hf:ID:SPLIT or hf:ID:CONFIG:SPLIT, such as hf:allenai/WildChat-1M:train"
-        raise DataError(spec, None, "not of the form of a data set on the Hub", hint=hint)
+        raise DataError(
+            spec, None, "not of the form of a data set on the Hub", hint=hint
+        )
     number = 0
     try:
         config = None
@@ -427,9 +460,16 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
         rows = datasets.load_dataset(words[0], config, split=words[-1], streaming=True)
         for number, row in enumerate(rows, 1):
             yield number, {key: _plain(value) for key, value in row.items()}
-    except (OSError, ValueError, RuntimeError, datasets.exceptions.DatasetsError) as error:
+    except (
+        OSError,
+        ValueError,
+        RuntimeError,
+        datasets.exceptions.DatasetsError,
+    ) as error:
         problem = f"not a data set that can be read: {error}"
-        raise DataError(spec, number or None, problem) from error  # lists configurations and splits
+        raise DataError(
+            spec, number or None, problem
+        ) from error  # lists configurations and splits
 
 
 # -- workbooks -------------------------------------------------------------------------------------
@@ -453,10 +493,14 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
         file.seek(0)
         if not any(part.filename.lower().startswith("xl/") for part in parts):
             hint = "unpack it, and give one of its files"
-            raise DataError(path, None, "is a zip file, but no .xlsx workbook", hint=hint)
+            raise DataError(
+                path, None, "is a zip file, but no .xlsx workbook", hint=hint
+            )
         limit = min(_MOST_UNPACKED, max(_ALWAYS_READ, _MOST_RATIO * size))
         if sum(part.file_size for part in parts) > limit:
-            raise DataError(path, None, f"unpacks to more than {limit:,} bytes", hint=_AS_CSV)
+            raise DataError(
+                path, None, f"unpacks to more than {limit:,} bytes", hint=_AS_CSV
+            )
         for part in parts:
             with packed.open(part) as stream:
                 tail = b""
@@ -476,16 +520,24 @@ def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
         raise
     except Exception as error:  # openpyxl raises anything for a broken workbook
         problem = f"is no workbook, or a broken one: {type(error).__name__}: {error}"
-        raise DataError(path, None, problem, hint="save it again as .xlsx or .csv") from error
+        raise DataError(
+            path, None, problem, hint="save it again as .xlsx or .csv"
+        ) from error
 
 
 def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
     """Yields (number from 1, cells) of each row of ``sheet`` that is not empty."""
     sheet.reset_dimensions()  # the size that a file states can be wrong
     blank: object = None  # one object for all rows that the file does not have
-    for number, cells in enumerate(sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True), 1):
-        if number > _MOST_ROWS:  # a row can state any number, and openpyxl makes those before it
-            raise DataError(path, None, f"has a row beyond {_MOST_ROWS:,}", hint=_AS_CSV)
+    for number, cells in enumerate(
+        sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True), 1
+    ):
+        if (
+            number > _MOST_ROWS
+        ):  # a row can state any number, and openpyxl makes those before it
+            raise DataError(
+                path, None, f"has a row beyond {_MOST_ROWS:,}", hint=_AS_CSV
+            )
         if cells is blank:
             continue
         if any(cell not in (None, "") for cell in cells):
@@ -517,8 +569,12 @@ def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                     cells.pop()
                 if not header:
                     header = _table_header(cells)
-                elif ["" if cell is None else str(cell).strip() for cell in cells] != header:
-                    expected = f"the header of the first sheet, {', '.join(header)[:60]}"
+                elif [
+                    "" if cell is None else str(cell).strip() for cell in cells
+                ] != header:
+                    expected = (
+                        f"the header of the first sheet, {', '.join(header)[:60]}"
+                    )
                     yield number, RecordError(f"sheet {sheet.title}", expected, cells)
                     rows = iter(())
             for number, cells in rows:

@@ -30,7 +30,13 @@ from medal_judges.errors import (
 from medal_judges.reading.branches import one_branch, without_siblings
 from medal_judges.reading.columns import ColumnMap, checked_columns, make_column_map
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
-from medal_judges.reading.forms import FORMS, GROUPED, chats_within, form_of, is_released
+from medal_judges.reading.forms import (
+    FORMS,
+    GROUPED,
+    chats_within,
+    form_of,
+    is_released,
+)
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
@@ -69,7 +75,9 @@ _SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
     True: "without --strict bad rows are skipped and listed",
     False: "in Python, reading=ReadingReport() skips and lists bad rows",
 }
-_ONE_CHAT = "one chat of {} turns: a line of --- or a heading (=== Chat 2) separates chats"
+_ONE_CHAT = (
+    "one chat of {} turns: a line of --- or a heading (=== Chat 2) separates chats"
+)
 _SYSTEM_NOTE = (
     "the column system names the chatbot; --column system=system (in YAML: columns: {system: "
     "system}) reads it as the system prompt"
@@ -111,7 +119,8 @@ class ReadOptions(Config):
         help="Role of a speaker's name: Kunde=user; may be repeated.",
     )
     strict: bool = _option(
-        False, help="Stop at the first bad row instead of skipping, counting and listing it."
+        False,
+        help="Stop at the first bad row instead of skipping, counting and listing it.",
     )
 
     @model_validator(mode="after")
@@ -133,7 +142,9 @@ class ReadOptions(Config):
             elif word in FORMS and form is None:
                 form = word
             elif word in CONTAINERS or word in FORMS:
-                problem = f"format {self.format!r}: at most one kind of file and one of rows"
+                problem = (
+                    f"format {self.format!r}: at most one kind of file and one of rows"
+                )
                 raise ConfigError(problem)
             else:
                 hint = f"{did_you_mean(word, [*CONTAINERS, *FORMS])}files: {', '.join(CONTAINERS)};"
@@ -248,7 +259,14 @@ class ReadingReport:
     def show(self, *, always: bool = False) -> None:
         """Prints the counts on standard error. Without ``always``, only if a row was changed or
         skipped."""
-        if not (always or self.count or self.folded or self.made or self.numbered or self.notes):
+        if not (
+            always
+            or self.count
+            or self.folded
+            or self.made
+            or self.numbered
+            or self.notes
+        ):
             return
         lines = [self._summary()]
         if self.folded:
@@ -256,7 +274,9 @@ class ReadingReport:
         if self.made:
             lines.append(f"{self.made:,} ids made from the content: there were none")
         if self.numbered:
-            lines.append(f"{self.numbered:,} ids numbered (ID#2): an earlier row had them")
+            lines.append(
+                f"{self.numbered:,} ids numbered (ID#2): an earlier row had them"
+            )
         lines += self.notes
         lines += self._problems()
         print(visible("\n  ".join(lines)), file=sys.stderr)
@@ -273,7 +293,10 @@ class ReadingReport:
 
     def _problems(self) -> list[str]:
         """Returns the most frequent reasons, and the list of bad rows or where it is."""
-        lines = [f"{count:,} x {reason}" for reason, count in self.left_out.most_common(_SHOWN)]
+        lines = [
+            f"{count:,} x {reason}"
+            for reason, count in self.left_out.most_common(_SHOWN)
+        ]
         if len(self.left_out) > _SHOWN:
             lines.append(f"and {len(self.left_out) - _SHOWN} other reasons")
         if self.problem_file is None:
@@ -292,7 +315,9 @@ class ReadingReport:
         if self.messages:
             hint = f"the first: {self.messages[0]}"
         if self.count:
-            raise CoverageError(f"all {self.count} rows are bad and were left out", hint=hint)
+            raise CoverageError(
+                f"all {self.count} rows are bad and were left out", hint=hint
+            )
         hint = "check the file, and --format (in YAML: format) if it is given"
         raise CoverageError("no dialogue was read", hint=hint)
 
@@ -369,7 +394,9 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     """
     if isinstance(record, Mapping):
         if "messages" in record and "dialogue" in record:
-            raise RecordError("dialogue", "messages or dialogue, not both", record["dialogue"])
+            raise RecordError(
+                "dialogue", "messages or dialogue, not both", record["dialogue"]
+            )
         language_code(record.get("lang"))
     report = ReadingReport(strict=True)
     try:
@@ -399,7 +426,9 @@ def read_labelled(
 
 
 def dialogues_of(
-    source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
+    source: Source,
+    options: ReadOptions = DEFAULT_READING,
+    reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Like ``read_dialogues``, with the options as one object. Label columns may be missing."""
     columns = replace(options.column_map, labels={})
@@ -408,7 +437,9 @@ def dialogues_of(
 
 
 def labelled_of(
-    source: Source, options: ReadOptions = DEFAULT_READING, reading: ReadingReport | None = None
+    source: Source,
+    options: ReadOptions = DEFAULT_READING,
+    reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
     """Like ``read_labelled``, with the options as one object."""
     report = reading or ReadingReport(strict=True)
@@ -431,7 +462,9 @@ class _Reader:
     unread: Counts = field(default_factory=Counter)  # field with text -> rows
     # Hashes of ids, 16 bytes a row: a million ids are much text.
     ids: set[int] = field(default_factory=set)
-    repeats: Counts = field(default_factory=Counter)  # id -> how often a later row has it
+    repeats: Counts = field(
+        default_factory=Counter
+    )  # id -> how often a later row has it
     # Rows with labels wait until the end: later rows can have labels of other annotators.
     waiting: dict[tuple[object, ...], LabelledDialogue] = field(default_factory=dict)
 
@@ -448,8 +481,12 @@ class _Reader:
                 row = self._labelled_row(chat, columns)
             except RecordError as error:
                 self._skip(number, error)
-            except ConfigError as error:  # a rating outside of the scale that the user stated
-                raise DataError(self.path, number, error.message, hint=error.hint) from error
+            except (
+                ConfigError
+            ) as error:  # a rating outside of the scale that the user stated
+                raise DataError(
+                    self.path, number, error.message, hint=error.hint
+                ) from error
             except RecursionError:
                 expected = "fields that are nested less deep"
                 self._skip(number, RecordError("(row)", expected, "..."))
@@ -460,7 +497,11 @@ class _Reader:
         note = unread_note(self.unread, self.path, self.report.copied)
         if note:
             self.report.notes[note] = None
-        if self.form == "transcript" and self.report.read == 1 and self.turn_count > _LONG:
+        if (
+            self.form == "transcript"
+            and self.report.read == 1
+            and self.turn_count > _LONG
+        ):
             note = _ONE_CHAT.format(self.turn_count)
             self.report.notes[note] = None
 
@@ -562,7 +603,11 @@ class _Reader:
             record = chat()
         form = self.form or "line"
         row = self._parsed(normal_row(record, form, columns, self.report.folded))
-        if form != "line" and isinstance(record, Mapping) and names_system(record, columns):
+        if (
+            form != "line"
+            and isinstance(record, Mapping)
+            and names_system(record, columns)
+        ):
             self.report.notes[_SYSTEM_NOTE] = None
         key: tuple[object, ...] = ()
         if columns.labels or (row.labels and form not in _LISTS):
@@ -625,7 +670,9 @@ class _Reader:
             is_line = line["id"] == row.get("id") and not is_released(row)
             if labelled.split or is_line:
                 return labelled
-            return replace(labelled, split=hash_split(labelled.group, seed=0))  # as medal:SPLIT
+            return replace(
+                labelled, split=hash_split(labelled.group, seed=0)
+            )  # as medal:SPLIT
         dialogue = parse_dialogue_line(line)
         meta = {name: line[name] for name in line if name not in KNOWN_FIELDS}
         meta = {**filled(meta), **dialogue.meta}
@@ -634,13 +681,18 @@ class _Reader:
     def _dialogue_of_messages(self, row: Record) -> Dialogue:
         require_valid_text(row.get("meta"), "meta")
         messages = without_siblings(row.get("messages", []), self.report.folded)
-        fields = {name: row.get(name) for name in ("id", "source", "models", "context", "meta")}
+        fields = {
+            name: row.get(name)
+            for name in ("id", "source", "models", "context", "meta")
+        }
         if isinstance(fields["id"], str) and not fields["id"].strip():
             fields["id"] = None
         if not isinstance(fields["source"], str):
             fields["source"] = None
         lang = self._language(row.get("lang"))
-        dialogue = read_messages(messages, lang=lang, folded=self.report.folded, **fields)
+        dialogue = read_messages(
+            messages, lang=lang, folded=self.report.folded, **fields
+        )
         self.report.made += fields["id"] is None
         return dialogue
 
@@ -661,7 +713,11 @@ def _columns_of_group(form: str, columns: ColumnMap) -> ColumnMap:
     """
     if form != "turns":
         return ColumnMap()
-    fields = {name: column for name, column in columns.fields.items() if name not in _READ_IN_TURNS}
+    fields = {
+        name: column
+        for name, column in columns.fields.items()
+        if name not in _READ_IN_TURNS
+    }
     if "time" in fields:
         fields["time"] = "time"
     return replace(columns, fields=fields)
@@ -678,7 +734,9 @@ def _unknown_form(record: object) -> RecordError:
     return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
 
 
-def _with_annotator(row: LabelledDialogue, further: LabelledDialogue) -> LabelledDialogue:
+def _with_annotator(
+    row: LabelledDialogue, further: LabelledDialogue
+) -> LabelledDialogue:
     """Returns ``row`` with the labels of ``further`` added, as labels of other annotators of the
     same dialogue.
 
@@ -707,7 +765,9 @@ def _annotator_count(row: LabelledDialogue) -> int:
     return max(map(len, row.labels.values()), default=0)
 
 
-def _padded(row: LabelledDialogue, dimension: str, count: int) -> tuple[float | None, ...]:
+def _padded(
+    row: LabelledDialogue, dimension: str, count: int
+) -> tuple[float | None, ...]:
     """Returns ``count`` labels of the dimension: null for each annotator without one."""
     labels = row.labels.get(dimension, ())
     return labels + (None,) * (count - len(labels))

@@ -104,7 +104,9 @@ def _form_of_messages(value: object) -> str | None:
     items = []
     if isinstance(value, list):
         items = value
-    is_chat = items and all(isinstance(item, Mapping) or pair_in(item) for item in items)
+    is_chat = items and all(
+        isinstance(item, Mapping) or pair_in(item) for item in items
+    )
     if is_chat:
         return "messages"
     return None
@@ -117,7 +119,11 @@ def _form_of_trace(record: Record) -> str | None:
         return "otel"
     names: Any = record.get("attributes")
     if isinstance(names, list):
-        names = [attribute.get("key") for attribute in names if isinstance(attribute, Mapping)]
+        names = [
+            attribute.get("key")
+            for attribute in names
+            if isinstance(attribute, Mapping)
+        ]
     elif not isinstance(names, Mapping):
         names = record
     if any(str(name).startswith("gen_ai.") for name in names):
@@ -177,7 +183,9 @@ def _is_one_chat(record: Record, name: str, first: object, columns: ColumnMap) -
 
     It is one chat if its columns say so, or if the list holds questions and answers.
     """
-    has_messages = lookup(record, columns.fields.get("messages", ""), MISSING) is not MISSING
+    has_messages = (
+        lookup(record, columns.fields.get("messages", ""), MISSING) is not MISSING
+    )
     if has_messages or form_of(record, columns) not in (None, "messages"):
         return True
     return name in MESSAGES and name != "conversations" and pair_in(first) is not None

@@ -13,7 +13,13 @@ from medal_judges.errors import MedalError, RecordError
 from medal_judges.reading.branches import LINKS
 from medal_judges.reading.columns import ColumnMap
 from medal_judges.reading.forms import FORMS, form_of
-from medal_judges.reading.instants import Clock, Instant, instant, oldest_first, position
+from medal_judges.reading.instants import (
+    Clock,
+    Instant,
+    instant,
+    oldest_first,
+    position,
+)
 from medal_judges.reading.names import (
     CONVERSATIONS,
     Counts,
@@ -84,7 +90,9 @@ def grouped_chats(
             yield number, partial(_chat_of_turns, id, group, columns, counts, unread)
 
 
-def _checked(row: object, form: str, columns: ColumnMap, form_is_stated: bool) -> Record:
+def _checked(
+    row: object, form: str, columns: ColumnMap, form_is_stated: bool
+) -> Record:
     """Returns a row of the ``form``. Raises RecordError for any other one."""
     if isinstance(row, RecordError):
         raise row
@@ -103,11 +111,17 @@ def _checked(row: object, form: str, columns: ColumnMap, form_is_stated: bool) -
     raise RecordError("(row)", expected, FORMS.get(row_form or "", row))
 
 
-def _groups(rows: Iterator[StoredRow], *, has_traces: bool) -> Iterator[tuple[str, Steps]]:
+def _groups(
+    rows: Iterator[StoredRow], *, has_traces: bool
+) -> Iterator[tuple[str, Steps]]:
     """Yields the key and the rows of each chat, in the order of their first rows."""
-    with closing(sqlite3.connect("")) as base:  # "": private, on disk, deleted when closed
+    with closing(
+        sqlite3.connect("")
+    ) as base:  # "": private, on disk, deleted when closed
         try:
-            base.execute("PRAGMA cache_size = -65536")  # KiB; small files never touch the disk
+            base.execute(
+                "PRAGMA cache_size = -65536"
+            )  # KiB; small files never touch the disk
             base.execute("PRAGMA journal_mode = OFF")
             base.execute(_TABLE)
             base.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)
@@ -118,7 +132,9 @@ def _groups(rows: Iterator[StoredRow], *, has_traces: bool) -> Iterator[tuple[st
                 yield key, [(number, json.loads(record)) for _, number, record in group]
         except sqlite3.OperationalError as error:
             hint = "set SQLITE_TMPDIR to a folder with enough space"
-            raise MedalError(f"rows cannot be sorted on disk: {error}", hint=hint) from error
+            raise MedalError(
+                f"rows cannot be sorted on disk: {error}", hint=hint
+            ) from error
 
 
 # -- one turn a row --------------------------------------------------------------------------------
@@ -162,7 +178,9 @@ def _chat_of_turns(
     for number, record in rows:
         used.add(columns.column(record, "id", CONVERSATIONS))
         used.update(columns.column(record, field) for field in _TURN_FIELDS)
-        message = {name: value for name, value in record.items() if plain_name(name) in LINKS}
+        message = {
+            name: value for name, value in record.items() if plain_name(name) in LINKS
+        }
         message["role"] = _role(number, record, columns)
         message["content"] = columns.value(record, "content")
         messages.append(message)
@@ -212,12 +230,19 @@ def _in_order(rows: Steps, columns: ColumnMap, counts: Counts) -> Steps:
         for (number, record), moment, value in zip(rows, instants, values, strict=True):
             if moment.clock is not clock:
                 column = f"row {number}: {columns.column(record, field)}"
-                raise RecordError(column, f"a time {clock.value}, like the first", value)
-        roles = [stated_role({"role": _role(number, record, columns)}) for number, record in rows]
+                raise RecordError(
+                    column, f"a time {clock.value}, like the first", value
+                )
+        roles = [
+            stated_role({"role": _role(number, record, columns)})
+            for number, record in rows
+        ]
         ordered_rows = oldest_first(rows, instants, roles)
         if ordered_rows != rows and clock is Clock.LOCAL:
             counts["chats sorted by times without a time zone"] += 1
         return ordered_rows
     if any(value not in (None, "") for value in values):
-        counts["chats in the order of the file: some times are missing or not readable"] += 1
+        counts[
+            "chats in the order of the file: some times are missing or not readable"
+        ] += 1
     return rows

@@ -22,7 +22,9 @@ _ISO = re.compile(
 _SECOND = 10**9  # nanoseconds
 # Least number -> nanoseconds of its unit: nano-, micro- and milliseconds since 1970.
 _UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
-_FIRST_DATE = 10**8  # seconds since 1970, in 1973; a smaller number counts from elsewhere
+_FIRST_DATE = (
+    10**8
+)  # seconds since 1970, in 1973; a smaller number counts from elsewhere
 _MOST = 10**20
 
 
@@ -85,7 +87,9 @@ def _iso_instant(value: str) -> Instant | None:
     if hours:
         zone = f"{hours}:{minutes or '00'}"
     try:
-        moment = datetime.fromisoformat(f"{date}T{clock or '0:00':0>5}{second or ':00'}{zone}")
+        moment = datetime.fromisoformat(
+            f"{date}T{clock or '0:00':0>5}{second or ':00'}{zone}"
+        )
     except ValueError:
         return None
     nanoseconds = int(moment.timestamp()) * _SECOND + int(f"{fraction:0<9}"[:9])
@@ -107,7 +111,9 @@ def iso_time(value: Any) -> Any:
     moment = instant(value)
     if moment is None or moment.clock is not Clock.ZONED or _number(value) is None:
         return value
-    return datetime.fromtimestamp(moment.nanoseconds / _SECOND, timezone.utc).isoformat()
+    return datetime.fromtimestamp(
+        moment.nanoseconds / _SECOND, timezone.utc
+    ).isoformat()
 
 
 def oldest_first(
@@ -155,7 +161,9 @@ def messages_in_order(messages: list[Any], counts: Counts) -> list[Any]:
         roles = [stated_role(message) for message in spoken]
         return prompts + oldest_first(spoken, instants, roles)
     if len(clocks) > 1 or instants != sorted(instants):
-        counts["chats whose times are not in the order of their messages (not sorted)"] += 1
+        counts[
+            "chats whose times are not in the order of their messages (not sorted)"
+        ] += 1
     return messages
 
 

@@ -16,11 +16,20 @@ from medal_judges.records.dialogue import ROLES, Dialogue
 
 PURPOSE = "the detection of languages"
 # Scripts in which a few letters are enough; most of them belong to one language.
-_DENSE = re.compile(r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_DENSE = re.compile(
+    r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+)
 # Tags, addresses and marked gaps belong to no language.
 _NO_WORDS = re.compile(r"<[^<>]{1,200}>|https?://\S+|\[(?:image|audio|video|file)\]")
-_LETTERS, _PART, _DENSE_LETTERS = 40, 30, 4  # minimum of a text, of a part, of a dense script
-_SURE, _AGREE = 0.9, 0.75  # minimum confidence, and share of a speaker's text in the language
+_LETTERS, _PART, _DENSE_LETTERS = (
+    40,
+    30,
+    4,
+)  # minimum of a text, of a part, of a dense script
+_SURE, _AGREE = (
+    0.9,
+    0.75,
+)  # minimum confidence, and share of a speaker's text in the language
 _TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of each
 
 
@@ -35,7 +44,9 @@ class LanguageIdentifier:
         try:
             from lingua import Language, LanguageDetectorBuilder
         except ImportError as error:
-            raise MissingExtraError("lingua-language-detector", "lang", purpose) from error
+            raise MissingExtraError(
+                "lingua-language-detector", "lang", purpose
+            ) from error
         builder = LanguageDetectorBuilder.from_all_languages()
         self._detector: Any = builder.with_low_accuracy_mode().build()
         self.known = {_code(language) for language in Language.all()}
@@ -97,7 +108,10 @@ def text_language(text: str, letters: int = _LETTERS) -> str | None:
 
 
 def _is_enough(text: str, letters: int) -> bool:
-    return sum(map(str.isalpha, text)) >= letters or len(_DENSE.findall(text)) >= _DENSE_LETTERS
+    return (
+        sum(map(str.isalpha, text)) >= letters
+        or len(_DENSE.findall(text)) >= _DENSE_LETTERS
+    )
 
 
 @cache

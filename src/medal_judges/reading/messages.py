@@ -36,7 +36,9 @@ from medal_judges.records.dialogue import (
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import as_text, text
 
-_ROLES = "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
+_ROLES = (
+    "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
+)
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS}
 _TOOLS = ("call", "result")
 _SHOWN = ("text", "gap")
@@ -110,7 +112,9 @@ def read_messages(
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    parsed = [parse_message(f"messages[{i}]", message) for i, message in enumerate(messages)]
+    parsed = [
+        parse_message(f"messages[{i}]", message) for i, message in enumerate(messages)
+    ]
     models, context = dict(models or {}), dict(context or {})
     name = _assistant_name(parsed)
     if name is not None:
@@ -139,7 +143,11 @@ def _assistant_name(messages: Sequence[_Message]) -> str | None:
     """
     first_messages: dict[str, int] = {}
     for index, message in enumerate(messages):
-        if message.role == "assistant" and message.name and shown_text(message.parts).strip():
+        if (
+            message.role == "assistant"
+            and message.name
+            and shown_text(message.parts).strip()
+        ):
             first_messages.setdefault(message.name, index)
     if len(first_messages) > 1:
         first, second = list(first_messages)[:2]
@@ -175,7 +183,9 @@ class _Chat:
                 self.counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
             if part.kind in _TOOLS:
                 self.notes.append({"turn": None, "note": part.text})
-            elif part.kind in _SHOWN and not is_said:  # calls before the text belong to it
+            elif (
+                part.kind in _SHOWN and not is_said
+            ):  # calls before the text belong to it
                 is_said = True
                 role: Role = "assistant"
                 if message.role == "user":
@@ -228,7 +238,9 @@ def parse_message(field: str, message: object) -> _Message:
         raise RecordError(field, "an object with role and content", message)
     kind = message.get("type")
     if "role" not in message and kind_of_part(kind) is not None:
-        parts = list(_parts(field, message))  # an item of OpenAI's Responses, which has no role
+        parts = list(
+            _parts(field, message)
+        )  # an item of OpenAI's Responses, which has no role
         if any(part.kind == "gap" for part in parts):
             return _Message("assistant", parts)
         return _Message("call", parts)
@@ -278,7 +290,9 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[_Part]:
     audio = message.get("audio")
     if isinstance(audio, Mapping):
         yield from _parts(f"{field}.audio", {**audio, "type": "audio"})
-    if any(message.get(name) for name in ("reasoning_content", "reasoning", "thinking")):
+    if any(
+        message.get(name) for name in ("reasoning_content", "reasoning", "thinking")
+    ):
         yield _THINKING
     calls = message.get("tool_calls")
     if calls is not None and not isinstance(calls, list | tuple):
@@ -344,7 +358,11 @@ def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
     elif kind == "result":
         yield _result(content.get(_filled_name(content, _OUTPUTS) or ""))
     elif kind != "mark":
-        if content.get("modality") in ("image", "audio", "video"):  # OpenTelemetry's blobs
+        if content.get("modality") in (
+            "image",
+            "audio",
+            "video",
+        ):  # OpenTelemetry's blobs
             kind = content["modality"]
         yield _Part("gap", kind)
     transcript = content.get("transcript")
@@ -368,7 +386,9 @@ def kind_of_part(type_name: object) -> str | None:
         return _KINDS[type_name]
     if type_name.endswith(_RESULTS):
         return "result"
-    is_call = type_name.endswith(_CALLS) or type_name.startswith("tool-")  # the AI SDK's
+    is_call = type_name.endswith(_CALLS) or type_name.startswith(
+        "tool-"
+    )  # the AI SDK's
     if is_call:
         return "call"
     return None
@@ -384,7 +404,9 @@ def _call(field: str, call: object) -> _Part:
         if isinstance(call.get(name), Mapping):
             function = call[name]
     names = ("arguments", "input", "args", "action")
-    arguments = _short(next((function[name] for name in names if name in function), None))
+    arguments = _short(
+        next((function[name] for name in names if name in function), None)
+    )
     if arguments == "{}":
         arguments = ""
     kind = str(call.get("type", "")).removesuffix("_call").removeprefix("tool-")
@@ -399,7 +421,9 @@ def _result(value: object) -> _Part:
 def _short(value: object) -> str:
     """Returns the beginning of arguments or of a result on one line, as text or as JSON."""
     if isinstance(value, list) and value:
-        texts = [part.get("text") if isinstance(part, Mapping) else None for part in value]
+        texts = [
+            part.get("text") if isinstance(part, Mapping) else None for part in value
+        ]
         if None not in texts:
             value = "\n".join(map(str, texts))
     if value is not None and not isinstance(value, str):

@@ -31,7 +31,9 @@ MESSAGES = (
     *words("chat_messages contents user_input"),
     *HISTORIES,
 )
-PROMPTS = words("prompt question user_message instruction query input input_text user_input user")
+PROMPTS = words(
+    "prompt question user_message instruction query input input_text user_input user"
+)
 RESPONSES = words(
     "response answer assistant_message completion reply output output_text assistant_response "
     "model_response generated_text assistant"

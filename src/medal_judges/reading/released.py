@@ -25,11 +25,24 @@ from medal_judges.records.validation import mapping, text
 
 _rubric = cache(load_rubric)
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
-_SCENE_PART = re.compile(r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I)
+_SCENE_PART = re.compile(
+    r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I
+)
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
-_RELEASED_NAMES = {"overall": "overall_quality_rating"}  # dimension -> its key in the JSON
+_RELEASED_NAMES = {
+    "overall": "overall_quality_rating"
+}  # dimension -> its key in the JSON
 _LONGEST = 10  # turns of a dialogue that nobody ended: five of each side
-_REPLACED = {"id", "source", "scene", "lang", "dialogue", "models", "ended", *_LABEL_FIELDS}
+_REPLACED = {
+    "id",
+    "source",
+    "scene",
+    "lang",
+    "dialogue",
+    "models",
+    "ended",
+    *_LABEL_FIELDS,
+}
 
 
 def line_of_released(record: Record) -> Fields:
@@ -52,7 +65,9 @@ def line_of_released(record: Record) -> Fields:
         source, meta = "medal", {"request": request}
         group = group or f"medal-{int(number[1])}"
         if id is None:
-            id = "--".join(filter(None, (str(request).strip(), models.get("assistant"))))
+            id = "--".join(
+                filter(None, (str(request).strip(), models.get("assistant")))
+            )
     elif scene:  # without its line of the language
         group = group or f"medal-{content_hash(scene)}"
     line = {name: value for name, value in record.items() if name not in _REPLACED}
@@ -93,7 +108,11 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
     count = 0
     if isinstance(turns, list):
         count = len(turns)
-    if not isinstance(names, list) or not isinstance(turns, list) or len(names) != count:
+    if (
+        not isinstance(names, list)
+        or not isinstance(turns, list)
+        or len(names) != count
+    ):
         raise RecordError("models", f"one name for each of the {count} turns", names)
     models: dict[str, str | None] = {}
     for index, (name, turn) in enumerate(zip(names, turns, strict=True)):
@@ -102,7 +121,10 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
             role = turn.get("role")
         if not name or not isinstance(role, str):
             continue
-        if models.setdefault(role, text(f"models[{index}]", name, "a text or null")) != name:
+        if (
+            models.setdefault(role, text(f"models[{index}]", name, "a text or null"))
+            != name
+        ):
             expected = f"the name that the other {role} turns have ({models[role]!r})"
             raise RecordError(f"models[{index}]", expected, name)
     return models
@@ -131,7 +153,11 @@ def label_fields(record: Record) -> Fields:
     comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
     """
     lists = record.get("labels")
-    if lists and isinstance(lists, Mapping) and all(isinstance(v, list) for v in lists.values()):
+    if (
+        lists
+        and isinstance(lists, Mapping)
+        and all(isinstance(v, list) for v in lists.values())
+    ):
         return {"labels": lists}
     answer = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
     answer = parsed_cell(answer, "")
@@ -154,7 +180,12 @@ def label_fields(record: Record) -> Fields:
             comments[name] = str(comment)
     if not labels:
         return {}
-    return {"labels": labels, "scales": scales, "comments": comments, "labels_by": "gpt-4.1"}
+    return {
+        "labels": labels,
+        "scales": scales,
+        "comments": comments,
+        "labels_by": "gpt-4.1",
+    }
 
 
 def _label(label: Any, dimension: Dimension) -> float:

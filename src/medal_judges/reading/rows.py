@@ -24,18 +24,28 @@ from medal_judges.reading.names import (
     find_key,
 )
 from medal_judges.reading.roles import role_of
-from medal_judges.reading.talks import EMPTY, continuation, messages_within, turns_in, without_pairs
+from medal_judges.reading.talks import (
+    EMPTY,
+    continuation,
+    messages_within,
+    turns_in,
+    without_pairs,
+)
 from medal_judges.reading.transcripts import messages_of_transcript
 from medal_judges.records.validation import as_text
 
 # How a message or a response of a server begins in a cell.
-_RESPONSES = tuple(f'{{"{key}' for key in ('role"', 'choices"', 'candidates"', 'content": ['))
+_RESPONSES = tuple(
+    f'{{"{key}' for key in ('role"', 'choices"', 'candidates"', 'content": [')
+)
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 _LINE_FIELDS = ("id", "lang", "source", "split", "group")
 _NAME = re.compile(r"[\w.-]{1,40}")  # of a chatbot in a column ``system``
 
 
-def normal_row(record: Record | list[Any], form: str, columns: ColumnMap, folded: Counts) -> Fields:
+def normal_row(
+    record: Record | list[Any], form: str, columns: ColumnMap, folded: Counts
+) -> Fields:
     """Returns ``record`` with the fields of the line format, and ``messages`` in place of
     ``dialogue`` unless it has turns already. Unknown fields become metadata (``meta``); ``folded``
     counts missing ratings. Raises RecordError."""
@@ -105,17 +115,26 @@ class _Row:
             chatbot = chatbot or system
         elif system:
             messages.insert(0, {"role": "system", "content": system})
-        for role, model in (("assistant", chatbot), ("user", as_text(self._take("user")))):
+        for role, model in (
+            ("assistant", chatbot),
+            ("user", as_text(self._take("user"))),
+        ):
             if model and isinstance(model, str):
                 models.setdefault(role, model)
-        line |= {"messages": messages, "models": models, "context": self._take_object("context")}
+        line |= {
+            "messages": messages,
+            "models": models,
+            "context": self._take_object("context"),
+        }
         line |= rated
         for name in ("labels", "scales"):
             line[name] = self._take_object(name) | rated.get(name, {})
         for name in ("split", "group"):
             line[name] = self._take_text(name)
         line["meta"] = self._metadata(messages)
-        return {name: value for name, value in line.items() if value not in (None, {}, [])}
+        return {
+            name: value for name, value in line.items() if value not in (None, {}, [])
+        }
 
     def _take(self, field: str) -> Any:
         """Returns the value of a field, and marks its column as used."""
@@ -154,7 +173,9 @@ class _Row:
                 time = message.pop("time", None)
                 if time:
                     meta.setdefault("time", time)
-        unused = {name: self.record[name] for name in self.record if name not in self.used}
+        unused = {
+            name: self.record[name] for name in self.record if name not in self.used
+        }
         meta = filled(unused) | meta
         if "time" in self.columns.fields:
             meta.pop(self.columns.fields["time"], None)
@@ -186,13 +207,17 @@ class _Row:
         """Returns the messages of a question and its answer in separate columns that continue the
         messages ``before``.
         """
-        unused = {name: self.record[name] for name in self.record if name not in self.used}
+        unused = {
+            name: self.record[name] for name in self.record if name not in self.used
+        }
         # Beside messages the last names, ``user`` and ``assistant``, are ids.
         end = None
         if before:
             end = -1
         question_column = self.columns.column(unused, "prompt", PROMPTS[:end])
-        answer_column = self.columns.column(unused, "response", RESPONSES[:end]) or "choices"
+        answer_column = (
+            self.columns.column(unused, "response", RESPONSES[:end]) or "choices"
+        )
         question = self._question(question_column)
         answer = self._answer(answer_column)
         if before and question is None and answer is None:
@@ -208,7 +233,10 @@ class _Row:
             return questions + answers
         messages = continuation(turns, questions, answers)
         turns += turns_in(messages)
-        for column, exchange in ((question_column, questions), (answer_column, answers)):
+        for column, exchange in (
+            (question_column, questions),
+            (answer_column, answers),
+        ):
             if set(turns_in(exchange)) <= set(turns):
                 self.used.add(column)
         return messages
@@ -234,7 +262,9 @@ class _Row:
         if column != "choices":
             return value
         choices = parsed_cell(value, "[{")
-        has_messages = isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
+        has_messages = (
+            isinstance(choices, list) and choices and isinstance(choices[0], Mapping)
+        )
         if has_messages:
             return choices[:1]
         return None

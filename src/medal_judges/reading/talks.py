@@ -8,7 +8,15 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.messages import kind_of_part, parse_message, shown_text
-from medal_judges.reading.names import PROMPTS, RESPONSES, ROLES, SYSTEMS, Names, Record, find_key
+from medal_judges.reading.names import (
+    PROMPTS,
+    RESPONSES,
+    ROLES,
+    SYSTEMS,
+    Names,
+    Record,
+    find_key,
+)
 from medal_judges.reading.roles import ROLE_WORDS
 from medal_judges.records.validation import as_text
 
@@ -28,7 +36,10 @@ Talk = list[tuple[Any, SpokenTurn | None]]  # (message, its turn if it is one)
 
 def talk_of(field: str, value: Any, role: str) -> Talk:
     """Returns the messages of an input (``role`` user) or of an output (assistant)."""
-    return [(message, turn_in(field, message)) for message in messages_within(field, value, role)]
+    return [
+        (message, turn_in(field, message))
+        for message in messages_within(field, value, role)
+    ]
 
 
 def spoken(talk: Talk) -> list[SpokenTurn]:
@@ -73,7 +84,9 @@ def _unpacked(item: Any) -> Any:
     return item
 
 
-def _messages_of_objects(field: str, items: list[Record], role: str) -> list[Any] | None:
+def _messages_of_objects(
+    field: str, items: list[Record], role: str
+) -> list[Any] | None:
     """Returns the messages of content parts, of messages, or of one object that holds some. Returns
     None for another object.
     """
@@ -147,7 +160,9 @@ def turns_in(messages: Sequence[Any]) -> list[SpokenTurn]:
     return spoken([(m, turn_in(f"messages[{i}]", m)) for i, m in enumerate(messages)])
 
 
-def continuation(turns: Sequence[SpokenTurn], question: list[Any], answer: list[Any]) -> list[Any]:
+def continuation(
+    turns: Sequence[SpokenTurn], question: list[Any], answer: list[Any]
+) -> list[Any]:
     """Returns the messages of a question and its answer that the ``turns`` of a chat lack.
 
     Returns none if the turns have both, or end with another answer.

@@ -13,7 +13,9 @@ THOUGHTS = "thoughts left out"  # in the counts of a reader
 # templates write the opening tag, which is then no part of what the model returned. Magistral
 # writes [THINK], Kimi ◁think▷, gpt-oss a channel, Open WebUI a folded part.
 _TAG = r"(?:\w+:)?(?:think|thinking|thoughts?|reasoning)"
-_THOUGHT = re.compile(rf"<({_TAG})(?:\s[^<>]*)?>.*?(?P<end></\1\s*>|\Z)", re.DOTALL | re.IGNORECASE)
+_THOUGHT = re.compile(
+    rf"<({_TAG})(?:\s[^<>]*)?>.*?(?P<end></\1\s*>|\Z)", re.DOTALL | re.IGNORECASE
+)
 _MARKUP = re.compile(
     r"(?P<code>```.*?(?:```|\Z)|`[^`\n]+`)"
     rf"|(?P<alone></{_TAG}\s*>|(?-i:\[/THINK\])|◁/think▷)"

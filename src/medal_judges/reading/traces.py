@@ -19,9 +19,15 @@ from medal_judges.reading.instants import instant, iso_time, nanoseconds
 from medal_judges.reading.names import Fields, Names, Record, filled, plain_names
 from medal_judges.reading.talks import EMPTY, SpokenTurn, Talk, spoken, talk_of
 
-Steps = list[tuple[int, Fields]]  # (number of the row, step or row), in the order of the file
+Steps = list[
+    tuple[int, Fields]
+]  # (number of the row, step or row), in the order of the file
 
-_MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions")
+_MESSAGES = (
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
+    "gen_ai.system_instructions",
+)
 _CONVERSATION = "gen_ai.conversation.id"
 _MODELS = ("gen_ai.response.model", "gen_ai.request.model")
 _OPERATION, _AGENT = "gen_ai.operation.name", "gen_ai.agent.name"
@@ -41,7 +47,10 @@ _STEP: Mapping[str, Names] = {
     **{"output": ("output", "outputs"), "metadata": ("metadata", "extra.metadata")},
     "model": ("provided_model_name", "model", "extra.metadata.ls_model_name"),
     "session": (
-        *(f"extra.metadata.{key}" for key in ("session_id", "thread_id", "conversation_id")),
+        *(
+            f"extra.metadata.{key}"
+            for key in ("session_id", "thread_id", "conversation_id")
+        ),
         *("thread_id", "session_id"),
     ),
 }
@@ -64,7 +73,9 @@ def _fields_of(record: Record, columns: Mapping[str, Names]) -> Fields:
     step: Fields = {}
     for field, paths in columns.items():
         values = (lookup(record, path) for path in paths)
-        step[field] = _json(next((value for value in values if value not in EMPTY), None))
+        step[field] = _json(
+            next((value for value in values if value not in EMPTY), None)
+        )
     for field in ("trace", "session"):
         step[field] = step[field] and str(step[field])
     return step
@@ -83,7 +94,9 @@ def _spans(row: Record) -> Iterator[Fields]:
     """Yields the spans of a row that hold messages."""
     spans = [row]
     if "resourceSpans" in row:
-        scopes = chain(*(objects(item.get("scopeSpans")) for item in objects(row["resourceSpans"])))
+        scopes = chain(
+            *(objects(item.get("scopeSpans")) for item in objects(row["resourceSpans"]))
+        )
         spans = list(chain(*(objects(scope.get("spans")) for scope in scopes)))
     for span in spans:
         attributes = _attributes(span)
@@ -96,7 +109,9 @@ def _spans(row: Record) -> Iterator[Fields]:
         step["model"] = attributes.get(_MODELS[0]) or attributes.get(_MODELS[1])
         for name in (_CONVERSATION, *_MODELS):
             attributes.pop(name, None)
-        question, answer, system = (_json(attributes.pop(name, None)) for name in _MESSAGES)
+        question, answer, system = (
+            _json(attributes.pop(name, None)) for name in _MESSAGES
+        )
         step["input"] = question and {"messages": question, "system": system}
         step["output"] = answer and {"choices": answer}
         step["meta"] = attributes
@@ -145,7 +160,9 @@ def _observations(row: Record, form: str) -> Iterator[Fields]:
         if form == "langsmith":
             values.pop("session_id", None)  # the project
         step = _fields_of(values, _STEP)
-        step["meta"] = {name: values[name] for name in _META if values.get(name) not in EMPTY}
+        step["meta"] = {
+            name: values[name] for name in _META if values.get(name) not in EMPTY
+        }
         yield step
 
 
@@ -158,7 +175,9 @@ class _Call(NamedTuple):
     number: int
     step: Fields
     talks: Mapping[str, Talk]
-    kind: tuple[bool, bool]  # whether it is the root of its trace, and a call of a model
+    kind: tuple[
+        bool, bool
+    ]  # whether it is the root of its trace, and a call of a model
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -282,7 +301,9 @@ def _require_one_chat(best: _Call, calls: Sequence[_Call]) -> None:
         if not (is_repeated or (call.agent != best.agent and len(questions) < 2)):
             expected = "one chat, whose longest call repeats the turns of all others (several chats"
             expected += f" need a {_CONVERSATION} or a session each)"
-            raise RecordError(f"row {call.number}: input", expected, [t for _, t in question])
+            raise RecordError(
+                f"row {call.number}: input", expected, [t for _, t in question]
+            )
 
 
 def _continued(chat: Talk, talk: Talk, field: str) -> Talk:

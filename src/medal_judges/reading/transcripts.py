@@ -20,7 +20,9 @@ SPOKEN = re.compile(
     r"(?P<text>.*)",
     re.DOTALL,
 )
-RULE = re.compile(r"\s*(?:([-=*_#~])\1{2,}|([-=])\2{2,}\s*(?P<heading>.*?[^\s=-])[\s=-]*)\s*")
+RULE = re.compile(
+    r"\s*(?:([-=*_#~])\1{2,}|([-=])\2{2,}\s*(?P<heading>.*?[^\s=-])[\s=-]*)\s*"
+)
 
 
 def speaker_of(line: str) -> str | None:
@@ -29,7 +31,9 @@ def speaker_of(line: str) -> str | None:
     return match and match["name"].strip().lower()
 
 
-def transcript_rows(stream: IO[str], roles: Mapping[str, str] = {}) -> Iterator[tuple[int, object]]:
+def transcript_rows(
+    stream: IO[str], roles: Mapping[str, str] = {}
+) -> Iterator[tuple[int, object]]:
     """Yields each chat of a file as (number of its first line, ``{"transcript": text}``), with the
     ``heading`` of the line before it.
 
@@ -39,7 +43,9 @@ def transcript_rows(stream: IO[str], roles: Mapping[str, str] = {}) -> Iterator[
     """
     text = stream.read(_MOST + 1)
     if len(text) > _MOST:
-        raise ConfigError(f"a transcript of more than {_MOST:,} characters", hint="cut it in parts")
+        raise ConfigError(
+            f"a transcript of more than {_MOST:,} characters", hint="cut it in parts"
+        )
     lines = text.splitlines()
     separators = _separators(lines, roles)
     first, chat = 0, ""
@@ -110,6 +116,8 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     if not {"user", "assistant"} <= {role_by_name.get(name.lower()) for name in names}:
         pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
         hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)
-        expected = f"at least one speaker known as a user and one as an assistant ({hint})"
+        expected = (
+            f"at least one speaker known as a user and one as an assistant ({hint})"
+        )
         raise RecordError("speaker", expected, ", ".join([*names][:9]))
     return [message | {"content": message["content"].strip()} for message in messages]

@@ -44,7 +44,9 @@ def _has_text(name: str, value: object) -> bool:
     return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
 
 
-def count_unread(unread: Counts, chat: object, metadata: Record, columns: ColumnMap) -> None:
+def count_unread(
+    unread: Counts, chat: object, metadata: Record, columns: ColumnMap
+) -> None:
     """Counts the fields of a row that hold text and are in the ``metadata`` of its dialogue."""
     mapped = {*columns.fields.values(), *columns.labels}
     mapped |= {path.partition(".")[0] for path in mapped}

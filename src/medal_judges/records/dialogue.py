@@ -22,7 +22,9 @@ from medal_judges.records.validation import as_text, parse, text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
-_REGION = re.compile(r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])")  # of zh-cn, ja_jp, es-419
+_REGION = re.compile(
+    r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])"
+)  # of zh-cn, ja_jp, es-419
 _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 
@@ -67,7 +69,10 @@ class Language(NamedTuple):
 def load_languages() -> Mapping[str, Language]:
     """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
     entries = read_yaml("seeds/languages").items()
-    return {code: Language(entry["name"], tuple(entry["countries"])) for code, entry in entries}
+    return {
+        code: Language(entry["name"], tuple(entry["countries"]))
+        for code, entry in entries
+    }
 
 
 def language(code: str) -> Language:
@@ -201,4 +206,6 @@ def parse_dialogue_line(record: object) -> Dialogue:
     if not isinstance(turns, list) or not turns:
         raise RecordError("dialogue", "a non-empty list of {role, content}", turns)
     names = ("id", "lang", "source", "models", "context", "meta")
-    return parse(Dialogue, {name: record.get(name) for name in names} | {"dialogue": turns})
+    return parse(
+        Dialogue, {name: record.get(name) for name in names} | {"dialogue": turns}
+    )

@@ -100,7 +100,9 @@ def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
     """Returns the dimensions of a list of objects, as a rubric and a file of judgements hold them.
     Raises RecordError."""
     if not isinstance(entries, list):
-        raise RecordError("dimensions", "a list of objects with name, kind, low and high", entries)
+        raise RecordError(
+            "dimensions", "a list of objects with name, kind, low and high", entries
+        )
     dimensions = []
     for entry in entries:
         try:
@@ -108,15 +110,21 @@ def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
         except (TypeError, ConfigError) as error:
             # Python's words for a field that is missing or unknown, without the name of its caller.
             problem = re.sub(r"\S+\(\) |(positional|keyword) ", "", str(error))
-            raise RecordError("dimensions", f"a dimension ({problem})", entry) from error
+            raise RecordError(
+                "dimensions", f"a dimension ({problem})", entry
+            ) from error
     return tuple(dimensions)
 
 
-def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Dimension, ...]:
+def load_rubric(
+    name_or_path: str | Path, names: Sequence[str] = ()
+) -> tuple[Dimension, ...]:
     """Returns the dimensions of a rubric in configs/rubrics/ or in a YAML file; with ``names`` only
     these, in this order. Raises ConfigError."""
     try:
-        dimensions = parse_dimensions(read_yaml(name_or_path, "rubrics").get("dimensions"))
+        dimensions = parse_dimensions(
+            read_yaml(name_or_path, "rubrics").get("dimensions")
+        )
     except RecordError as error:
         raise ConfigError(f"rubric {name_or_path}: {error.message}") from error
     by_name = {dimension.name: dimension for dimension in dimensions}
@@ -131,7 +139,9 @@ def load_rubric(name_or_path: str | Path, names: Sequence[str] = ()) -> tuple[Di
     return dimensions
 
 
-def merge_dimensions(parts: Iterable[tuple[str, Iterable[Dimension]]]) -> dict[str, Dimension]:
+def merge_dimensions(
+    parts: Iterable[tuple[str, Iterable[Dimension]]],
+) -> dict[str, Dimension]:
     """Returns the dimensions of all ``parts`` by name.
 
     A part is a file and the dimensions that it states. Raises MedalError if two parts state one
@@ -167,7 +177,9 @@ def known_dimensions(
     files = ", ".join(dict(parts))
     names = list(names)
     if rubric is not None:
-        dimensions = [dimension for dimension in load_rubric(rubric) if dimension.name in names]
+        dimensions = [
+            dimension for dimension in load_rubric(rubric) if dimension.name in names
+        ]
         parts.append((f"{option} {rubric}", dimensions))
     merged = merge_dimensions(parts)
     missing = [name for name in names if name not in merged]

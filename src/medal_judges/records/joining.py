@@ -102,7 +102,9 @@ def join_labels(
     decides which score belongs to which label, never their order. If one side has no hash, a
     repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
-    first_ids = _first_ids({label.id for label in labels} | {score.id for score in scores})
+    first_ids = _first_ids(
+        {label.id for label in labels} | {score.id for score in scores}
+    )
     repeated = {first for id, first in first_ids.items() if first != id}
     by_id: dict[str, list[int]] = {}
     for row, score in enumerate(scores):
@@ -112,8 +114,12 @@ def join_labels(
     for label in labels:
         id = first_ids[label.id]
         candidates = [row for row in by_id.get(id, ()) if may_meet(label, scores[row])]
-        fitting = joined.fitting_rows(label, candidates, scores, is_repeated=id in repeated)
-        chosen = _nearest_ids(label.id, [row for row in fitting if row not in labelled], scores)
+        fitting = joined.fitting_rows(
+            label, candidates, scores, is_repeated=id in repeated
+        )
+        chosen = _nearest_ids(
+            label.id, [row for row in fitting if row not in labelled], scores
+        )
         if not candidates:
             joined.absent.append(label)
         elif not fitting:

@@ -73,18 +73,28 @@ class _Details:
     value: Number | None = None  # the number in the answer, pooled over repeats
     expected: Number | None = None  # mean of the distribution over ratings
     spread: Number | None = None  # standard deviation of that distribution
-    interval: list[Number] | None = None  # holds 9 in 10 human ratings of dialogues with this score
-    mass: Number | None = None  # probability of all ratings together before normalisation
+    interval: list[Number] | None = (
+        None  # holds 9 in 10 human ratings of dialogues with this score
+    )
+    mass: Number | None = (
+        None  # probability of all ratings together before normalisation
+    )
     samples: Count | None = None  # number of answers in which ratings were counted
     raw: Number | None = None  # the judge's number before it was mapped onto the scale
-    selected: Count | None = None  # follow-ups that all selection runs chose; 0: all are used
+    selected: Count | None = (
+        None  # follow-ups that all selection runs chose; 0: all are used
+    )
     unread_runs: Count | None = None  # selection runs that could not be parsed
     follow_ups: list[str] | None = None
     comment: str | None = None  # the judge's text about the dimension
-    parsed: list[str | None] | None = None  # how each answer was parsed: schema, json, ...
+    parsed: list[str | None] | None = (
+        None  # how each answer was parsed: schema, json, ...
+    )
     repeats: list[Number | None] | None = None  # one number for each answer
     repeats_std: Number | None = None  # standard deviation (n - 1)
-    repeats_agreement: Number | None = None  # share of pairs of repeats with the same number
+    repeats_agreement: Number | None = (
+        None  # share of pairs of repeats with the same number
+    )
     members: dict[str, Number | None] | None = None  # scores by the members of a hybrid
 
 
@@ -168,10 +178,16 @@ class Judgement:
 
     def __post_init__(self) -> None:
         if unknown := [name for name in self.usage if name not in USAGE]:
-            raise ValueError(f"usage has no {unknown[0]!r}; amounts are {', '.join(USAGE)}")
+            raise ValueError(
+                f"usage has no {unknown[0]!r}; amounts are {', '.join(USAGE)}"
+            )
 
     def __repr__(self) -> str:
-        names = [f.name for f in fields(self) if f.name not in ("chat", "input", "dimensions")]
+        names = [
+            f.name
+            for f in fields(self)
+            if f.name not in ("chat", "input", "dimensions")
+        ]
         values = [(name, getattr(self, name)) for name in names]
         return f"Judgement({', '.join(f'{n}={v!r}' for n, v in values if v not in ({}, None, 0))})"
 
@@ -192,7 +208,10 @@ class Judgement:
             return None
         places = [i / (len(chances) - 1) for i in range(len(chances))]
         mean = sum(p * x for p, x in zip(chances, places, strict=True)) / total
-        spread = sum(p * (x - mean) ** 2 for p, x in zip(chances, places, strict=True)) / total
+        spread = (
+            sum(p * (x - mean) ** 2 for p, x in zip(chances, places, strict=True))
+            / total
+        )
         return math.sqrt(max(0.0, spread))
 
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
@@ -211,13 +230,17 @@ class Judgement:
         }
         optional: dict[str, Any] = {
             "contributions": {k: v.to_record() for k, v in self.contributions.items()},
-            "details": {name: dict(values) for name, values in self.details.items() if values},
+            "details": {
+                name: dict(values) for name, values in self.details.items() if values
+            },
         }
         optional |= {name: getattr(self, name) for name in _OPTIONAL}
         optional["meta"] = dict(self.meta)
         record |= {k: v for k, v in optional.items() if v or isinstance(v, str)}
         if self.dimensions is not before and self.dimensions != before:
-            record["dimensions"] = [dimension.to_record() for dimension in self.dimensions]
+            record["dimensions"] = [
+                dimension.to_record() for dimension in self.dimensions
+            ]
         return record
 
 
@@ -248,10 +271,14 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     if not isinstance(record.get("scores"), dict):
-        raise RecordError("scores", "an object of dimension: number or null", record.get("scores"))
+        raise RecordError(
+            "scores", "an object of dimension: number or null", record.get("scores")
+        )
     usage = mapping(record, "usage")
     if unknown := [name for name in usage if name not in USAGE]:
-        raise RecordError(f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]])
+        raise RecordError(
+            f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]]
+        )
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
     values["id"] = parse_id(record.get("id"))
     values["dimensions"] = before

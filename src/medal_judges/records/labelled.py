@@ -55,7 +55,9 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
     return c + (value - a) * (d - c) / (b - a)
 
 
-def hash_split(key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)) -> str:
+def hash_split(
+    key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
+) -> str:
     """``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed`` only."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
@@ -72,11 +74,22 @@ def parse_values(field: str, values: object) -> tuple[float | None, ...]:
     if not isinstance(values, list):
         values = [values]
     expected = "finite numbers or nulls, one per annotator"
-    return tuple(None if value is None else number(field, value, expected) for value in values)
+    return tuple(
+        None if value is None else number(field, value, expected) for value in values
+    )
 
 
 Level = Literal["dialogue", "turn"]
-KNOWN_FIELDS = {"id", "source", "lang", "dialogue", "turns", "models", "context", "meta"}
+KNOWN_FIELDS = {
+    "id",
+    "source",
+    "lang",
+    "dialogue",
+    "turns",
+    "models",
+    "context",
+    "meta",
+}
 KNOWN_FIELDS |= {"level", "labels", "scales", "split", "group", "aggregated"}
 
 
@@ -118,7 +131,9 @@ class LabelledDialogue:
     def ratings(self) -> Iterator[Rating]:
         """Yields one Rating per dimension."""
         for name, values in self.labels.items():
-            yield Rating(self.id, self.turn, name, values, self.scales.get(name), self.aggregated)
+            yield Rating(
+                self.id, self.turn, name, values, self.scales.get(name), self.aggregated
+            )
 
     def rating(self, dimension: str) -> Rating | None:
         """Returns the rating of one dimension, None if the row has no label for it."""
@@ -134,7 +149,9 @@ class LabelledDialogue:
         record |= {
             "level": self.level,
             "labels": {k: list(v) for k, v in self.labels.items()},
-            "scales": {k: None if v is None else list(v) for k, v in self.scales.items()},
+            "scales": {
+                k: None if v is None else list(v) for k, v in self.scales.items()
+            },
             "split": self.split,
             "group": self.group,
         }
@@ -154,10 +171,17 @@ def parse_labelled(record: object) -> LabelledDialogue:
     aggregated = record.get("aggregated") or False
     if not isinstance(aggregated, bool):
         raise RecordError("aggregated", "true or false", aggregated)
-    stated_scales = mapping(record, "scales", "an object of dimension: [lowest, highest]")
-    scales = {name: _parse_scale(f"scales.{name}", ends) for name, ends in stated_scales.items()}
+    stated_scales = mapping(
+        record, "scales", "an object of dimension: [lowest, highest]"
+    )
+    scales = {
+        name: _parse_scale(f"scales.{name}", ends)
+        for name, ends in stated_scales.items()
+    }
     labels = {}
-    for name, values in mapping(record, "labels", "an object of dimension: values").items():
+    for name, values in mapping(
+        record, "labels", "an object of dimension: values"
+    ).items():
         labels[name] = parse_values(f"labels.{name}", values)
         _require_on_scale(f"labels.{name}", labels[name], scales.get(name))
     group = record.get("group")
@@ -189,7 +213,9 @@ def _parse_scale(field: str, scale: object) -> Scale | None:
     return ends[0], ends[1]
 
 
-def _require_on_scale(field: str, labels: Sequence[float | None], scale: Scale | None) -> None:
+def _require_on_scale(
+    field: str, labels: Sequence[float | None], scale: Scale | None
+) -> None:
     """Raises RecordError for a label outside of the scale.
 
     A label may be a judge's score, so it may be outside by as much as scores differ between CPUs.

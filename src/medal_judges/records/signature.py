@@ -36,7 +36,9 @@ class Signature:
         for f in fields(self):
             value = str(getattr(self, f.name))
             if "|" in value or "\n" in value:
-                raise MedalError(f"signature: {f.name} {value!r} contains '|' or a line break")
+                raise MedalError(
+                    f"signature: {f.name} {value!r} contains '|' or a line break"
+                )
 
     def __str__(self) -> str:
         """Returns ``judge:NAME|revision:...`` without the keys that are None."""
@@ -48,7 +50,9 @@ class Signature:
         """Reads a signature from its text. Ignores unknown keys (of a newer version); text without
         a ``judge:`` pair is the judge's name. Raises MedalError for a seed that is not a whole
         number."""
-        pairs: dict[str, Any] = dict(part.split(":", 1) for part in text.split("|") if ":" in part)
+        pairs: dict[str, Any] = dict(
+            part.split(":", 1) for part in text.split("|") if ":" in part
+        )
         values = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
         try:
             if "seed" in values:
@@ -62,7 +66,9 @@ class Signature:
 def content_hash(value: object) -> str:
     """Returns 12 hex digits of the SHA-256 of bytes, or of the canonical JSON of another value."""
     if not isinstance(value, bytes):
-        value = json.dumps(value, sort_keys=True, ensure_ascii=False, default=str).encode()
+        value = json.dumps(
+            value, sort_keys=True, ensure_ascii=False, default=str
+        ).encode()
     return hashlib.sha256(value).hexdigest()[:12]
 
 

@@ -34,7 +34,9 @@ Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]
 _EXPECTED = {
     "float_type": "a finite number",
     **dict.fromkeys(("int_type", "greater_than_equal"), "a whole number from 0"),
-    **dict.fromkeys(("list_type", "tuple_type", "sequence_str", "is_instance_of"), "a list"),
+    **dict.fromkeys(
+        ("list_type", "tuple_type", "sequence_str", "is_instance_of"), "a list"
+    ),
     **dict.fromkeys(("dict_type", "mapping_type", "dataclass_type"), "an object"),
     "bool_type": "true or false",
     "string_type": "a text",
@@ -52,7 +54,9 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
     """
     adapter, names, required = _adapter(cast(Hashable, kind))
     if not isinstance(record, Mapping):
-        raise RecordError(field or "(line)", f"an object with {', '.join(names)}", record)
+        raise RecordError(
+            field or "(line)", f"an object with {', '.join(names)}", record
+        )
     values = {k: v for k, v in record.items() if v is not None or k in required}
     try:
         parsed: T = adapter.validate_python([values])[0]
@@ -79,7 +83,9 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
 def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
     """Returns the validator of a dataclass, the names of all its fields, and the names of those
     without a default."""
-    required = [f.name for f in fields(kind) if f.default is f.default_factory is MISSING]
+    required = [
+        f.name for f in fields(kind) if f.default is f.default_factory is MISSING
+    ]
     # A list, because pydantic takes no config beside a dataclass. With a maximum length it refuses
     # lone surrogates.
     config = pydantic.ConfigDict(extra="forbid", str_max_length=1 << 40)
@@ -148,7 +154,9 @@ def require_valid_text(value: object, field: str = "") -> None:
         text(field, value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            name = f"{field}.{ascii(key)[1:-1]}".lstrip(".")  # the key itself can be broken
+            name = f"{field}.{ascii(key)[1:-1]}".lstrip(
+                "."
+            )  # the key itself can be broken
             text(name, key)
             require_valid_text(item, name)
     elif isinstance(value, Sequence):

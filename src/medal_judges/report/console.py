@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from medal_judges.errors import visible
-from medal_judges.report.table import (  # fmt: skip
+from medal_judges.report.table import (
     DASH,
     Figured,
     Heat,
@@ -89,7 +89,11 @@ class Printout:
 
 
 def print_tables(
-    tables: Iterable[Table], notes: Iterable[str] = (), *, piped: int = PIPED, brief_from: int = 99
+    tables: Iterable[Table],
+    notes: Iterable[str] = (),
+    *,
+    piped: int = PIPED,
+    brief_from: int = 99,
 ) -> None:
     """Prints tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
     printed = []
@@ -106,7 +110,9 @@ def rich_table(
     all); ``intervals`` names the columns that show intervals (default: all)."""
     kinds = table.column_kinds()
     is_brief: dict[int, bool] = {}  # the columns to print
-    printed = RichTable(title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False)
+    printed = RichTable(
+        title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False
+    )
     for i, name in enumerate(table.columns):
         if kinds[i] == "bar" or (columns and name not in columns):
             continue
@@ -123,7 +129,9 @@ def rich_table(
             printed.add_section()
             printed.add_row(heading)
         for row, _ in rows:
-            printed.add_row(*(cell_text(row[i], brief) for i, brief in is_brief.items()))
+            printed.add_row(
+                *(cell_text(row[i], brief) for i, brief in is_brief.items())
+            )
     return printed
 
 
@@ -201,7 +209,13 @@ class ProgressBar:
         every: float = 60.0,
         visible: bool = True,
     ) -> None:
-        self.what, self.total, self.unit, self.done, self.note = what, total, unit, done, ""
+        self.what, self.total, self.unit, self.done, self.note = (
+            what,
+            total,
+            unit,
+            done,
+            "",
+        )
         self._every, self._printed_at = every, time.monotonic()
         self._start = self._printed_at, done
         self.console = PlainConsole(stderr=True, quiet=not visible)

@@ -17,9 +17,20 @@ from medal_judges.report.console import cell_text
 from medal_judges.report.figure import Bars, Plot, thinned
 from medal_judges.report.table import IntervalBar, Table, number
 
-_TEXTS = ("checked", "number", "interval", "p_value_text", "percent", "percent_interval", "points")
+_TEXTS = (
+    "checked",
+    "number",
+    "interval",
+    "p_value_text",
+    "percent",
+    "percent_interval",
+    "points",
+)
 _CHARACTER = 6  # pixels of an average character
-_CELL_BAR, _FILE_BAR = 132, 260  # pixels of an interval in a cell of the page, and in a file
+_CELL_BAR, _FILE_BAR = (
+    132,
+    260,
+)  # pixels of an interval in a cell of the page, and in a file
 
 
 def svg(drawn: Plot | Bars | Table | IntervalBar) -> Markup:
@@ -39,7 +50,9 @@ def rank_svg(people: float, judge: float) -> Markup:
     return _drawing("ranks", 6 + 188 * people, 6 + 188 * judge)
 
 
-def to_pixels(span: tuple[float, float], start: float, end: float) -> Callable[[float], float]:
+def to_pixels(
+    span: tuple[float, float], start: float, end: float
+) -> Callable[[float], float]:
     """Returns the function from a value of ``span`` to its pixel between ``start`` and ``end``."""
     low, high = span
     return lambda value: start + (value - low) / (high - low) * (end - start)
@@ -59,7 +72,9 @@ def _bars(panel: Bars) -> Markup:
         longest = max(len(bar.name) for bar in panel.bars)
         width, height, right = 240, 19, 40
         left = max(42, min(_CHARACTER * longest + 10, 100))
-    return _drawing("bars", panel, width, height, left, (width - left - right) / panel.end)
+    return _drawing(
+        "bars", panel, width, height, left, (width - left - right) / panel.end
+    )
 
 
 def _table(table: Table) -> Markup:
@@ -102,7 +117,10 @@ def environment(package: str) -> Environment:
     """Returns the templates of a package, which escape everything except Markup, with their
     filters."""
     templates = Environment(
-        loader=PackageLoader(package), autoescape=True, trim_blocks=True, lstrip_blocks=True
+        loader=PackageLoader(package),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     templates.filters |= {name: getattr(texts, name) for name in _TEXTS}
     templates.filters |= {

@@ -10,8 +10,12 @@ from typing import Literal
 from medal_judges.report.table import Table, number
 from medal_judges.stats.estimate import Estimate
 
-OTHER_INDEX = 8  # the index of grey, after the colours: nobody can tell a ninth hue apart
-MAX_DRAWN = 400  # more dots than this make a smear and a heavy page; the CSV has them all
+OTHER_INDEX = (
+    8  # the index of grey, after the colours: nobody can tell a ninth hue apart
+)
+MAX_DRAWN = (
+    400  # more dots than this make a smear and a heavy page; the CSV has them all
+)
 
 Range = tuple[float, float]
 Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in percent

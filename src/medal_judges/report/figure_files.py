@@ -40,8 +40,17 @@ _MOST_ACROSS = 960  # pixels of the panels that stand side by side
 # Distinct with every common colour vision: the categorical colours are those of Okabe and Ito
 # (2008), darkened if too pale on white; the diverging pair is blue and orange, never red and green.
 # style.css has the same colours, and others for a dark page.
-_CATEGORICAL = ("#0072B2", "#D55E00", "#009E73", "#B3589A", "#4BA3DB", "#C98B00", "#6F4FA0",
-                "#806A3A", "#8A8F94")  # fmt: skip
+_CATEGORICAL = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#B3589A",
+    "#4BA3DB",
+    "#C98B00",
+    "#6F4FA0",
+    "#806A3A",
+    "#8A8F94",
+)
 _TONES = {"pos": "#4A98C9", "neg": "#E8873A"}
 _INK, _SOFT = "#1C2227", "#57616A"
 # The classes of style.css, as matplotlib's properties of a patch.
@@ -90,7 +99,9 @@ def _canvas(figure: Figure) -> Canvas:
     from matplotlib.figure import Figure as Canvas
 
     drawings = [_parsed(svg(panel)) for panel in figure.panels]
-    boxes = np.array([drawing.attrib["viewBox"].split() for drawing in drawings], dtype=float)
+    boxes = np.array(
+        [drawing.attrib["viewBox"].split() for drawing in drawings], dtype=float
+    )
     width, height = boxes[:, 2:].max(axis=0).tolist()
     across = max(1, min(len(drawings), int(_MOST_ACROSS // width)))
     down = math.ceil(len(drawings) / across)
@@ -110,7 +121,9 @@ def _canvas(figure: Figure) -> Canvas:
         title = panel.title
         if isinstance(panel, Plot) and panel.figure is not None:
             name, estimate = panel.figure
-            title += f"\n{name} {DASH if estimate.value is None else number(estimate.value)}"
+            title += (
+                f"\n{name} {DASH if estimate.value is None else number(estimate.value)}"
+            )
         if len(drawings) > 1 or not isinstance(panel, Table):
             axes.set_title(visible(title), fontsize=8)
         if isinstance(panel, Plot) and panel.missing:
@@ -138,7 +151,9 @@ def _draw_legend(canvas: Canvas, legend: Sequence[tuple[str, int | Tone]]) -> No
         else:
             marks.append(Patch(facecolor=_mixed(*colour), edgecolor="#999999", lw=0.4))
     names = [visible(name) for name, _ in legend]
-    canvas.legend(marks, names, loc="outside lower center", ncols=columns, frameon=False)
+    canvas.legend(
+        marks, names, loc="outside lower center", ncols=columns, frameon=False
+    )
 
 
 def _paint(axes: Axes, parent: Element, left: float = 0.0, top: float = 0.0) -> None:
@@ -147,7 +162,12 @@ def _paint(axes: Axes, parent: Element, left: float = 0.0, top: float = 0.0) -> 
 
     for element in parent:
         if element.tag in ("g", "svg"):
-            _paint(axes, element, float(element.get("x", left)), float(element.get("y", top)))
+            _paint(
+                axes,
+                element,
+                float(element.get("x", left)),
+                float(element.get("y", top)),
+            )
         elif element.tag == "text":
             _paint_text(axes, element)
         elif element.tag != "title":
@@ -189,11 +209,17 @@ def _look(element: Element) -> dict[str, Any]:
         look |= _LOOKS.get(name, {})
         if name in _TONES:
             strength = int(element.attrib["style"].removeprefix("--s:").rstrip("%"))
-            look |= {"facecolor": _mixed(name, strength), "edgecolor": "#999999", "lw": 0.4}
+            look |= {
+                "facecolor": _mixed(name, strength),
+                "edgecolor": "#999999",
+                "lw": 0.4,
+            }
         elif name[0] == "c" and name[1:].isdigit():
             colour = _CATEGORICAL[int(name[1:])]
             is_line = element.tag == "polyline"
-            look |= {"edgecolor": colour, "lw": 1.2} if is_line else {"facecolor": colour}
+            look |= (
+                {"edgecolor": colour, "lw": 1.2} if is_line else {"facecolor": colour}
+            )
     if "facecolor" in look:
         look["fill"] = True
     return look

@@ -31,7 +31,13 @@ _PACKAGE = "medal_judges.report"
 _SIGNS = str.maketrans(
     {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {"ρ": r"$\rho$", "τ": r"$\tau$", "α": r"$\alpha$", "κ": r"$\kappa$", "±": r"$\pm$"}
+    | {
+        "ρ": r"$\rho$",
+        "τ": r"$\tau$",
+        "α": r"$\alpha$",
+        "κ": r"$\kappa$",
+        "±": r"$\pm$",
+    }
     | {"−": "$-$", "<": "$<$", ">": "$>$", "○": r"$\circ$", "●": "", "▲": "", "■": ""}
 )
 _TURNS = 6  # of a chat; the rest is folded
@@ -182,7 +188,9 @@ def _latex(table: Table) -> str:
 
     kinds = table.column_kinds()
     columns = [i for i, kind in enumerate(kinds) if kind != "bar"]
-    return fragment(_PACKAGE, "table.tex", table=table, text=text, kinds=kinds, shown=columns)
+    return fragment(
+        _PACKAGE, "table.tex", table=table, text=text, kinds=kinds, shown=columns
+    )
 
 
 def fragment(package: str, template: str, **values: object) -> Markup:

@@ -152,8 +152,16 @@ class Table:
 
     def to_record(self) -> dict[str, Any]:
         """One JSON object. An Estimate or another typed cell becomes an object of its fields."""
-        rows = [[asdict(c) if is_dataclass(c) else plain(c) for c in row] for row in self.rows]
-        return {"title": self.title, "columns": [*self.columns], "rows": rows, "note": self.note}
+        rows = [
+            [asdict(c) if is_dataclass(c) else plain(c) for c in row]
+            for row in self.rows
+        ]
+        return {
+            "title": self.title,
+            "columns": [*self.columns],
+            "rows": rows,
+            "note": self.note,
+        }
 
 
 def plain(cell: object) -> object:
@@ -172,7 +180,9 @@ def plain(cell: object) -> object:
     return f"{cell.value!r} [{cell.low!r}, {cell.high!r}]"
 
 
-def write_csv(path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]) -> Path:
+def write_csv(
+    path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
+) -> Path:
     """Writes rows of cells or plain values; returns the path. None is an empty cell. A text that a
     spreadsheet would read as a formula gets a leading apostrophe."""
     text = io.StringIO(newline="")
@@ -243,6 +253,8 @@ def checked(estimate: Estimate | None) -> Estimate:
     if estimate is None:
         return Estimate(None, reason="not computed")
     if estimate.value is None:
-        return Estimate(None, reason=estimate.reason or "undefined (no reason recorded)")
+        return Estimate(
+            None, reason=estimate.reason or "undefined (no reason recorded)"
+        )
     is_number = math.isfinite(estimate.value)
     return estimate if is_number else Estimate(None, reason="not a finite number")

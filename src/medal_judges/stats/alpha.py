@@ -38,7 +38,9 @@ def alpha_statistic(values: Floats, measurement: str) -> Alpha:
         coincidences = summed.reshape(len(weights), size, size)
         totals = coincidences.sum(axis=2)
         delta = 1.0 - np.eye(size)
-        if measurement == "ordinal":  # answers from one level to the other, the ends counted half
+        if (
+            measurement == "ordinal"
+        ):  # answers from one level to the other, the ends counted half
             upto = np.cumsum(totals, axis=1) - totals / 2
             delta = (upto[:, :, None] - upto[:, None, :]) ** 2
         n = totals.sum(axis=1)

@@ -14,9 +14,13 @@ from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import TINY
 from medal_judges.stats.means import Sample, difference_of
 
-Codes = npt.NDArray[np.int64]  # the cluster or period of each row, shape (rows,), from 0
+Codes = npt.NDArray[
+    np.int64
+]  # the cluster or period of each row, shape (rows,), from 0
 
-MIN_PERIODS = 8  # of a change-point: with fewer, orders of the periods are too few for a test
+MIN_PERIODS = (
+    8  # of a change-point: with fewer, orders of the periods are too few for a test
+)
 _PERMUTATIONS = 4999
 _LEAST = 0.1  # of the rows on either side of a change-point
 _CHUNK = 4_000_000  # numbers held at once
@@ -84,7 +88,9 @@ def _steps(sizes: Floats, sums: Floats) -> Floats:
     return np.where(np.minimum(before, after) >= _LEAST * n, weighed, 0.0)
 
 
-def _searched(sizes: Floats, sums: Floats, start: int, seed: int) -> tuple[float, Orders]:
+def _searched(
+    sizes: Floats, sums: Floats, start: int, seed: int
+) -> tuple[float, Orders]:
     """Returns the standard error of the step at ``start``, by period, and the largest steps of
     random orders of the periods in their standard errors."""
     rng = np.random.default_rng(seed)
@@ -108,5 +114,7 @@ def _searched(sizes: Floats, sums: Floats, start: int, seed: int) -> tuple[float
     steps = np.concatenate(largest)
     observed = _steps(sizes[None], sums[None])[0, start - 1]
     before = sizes[:start].sum()
-    error = math.sqrt(float(variance_beside(observed)) * (1 / before + 1 / (total - before)))
+    error = math.sqrt(
+        float(variance_beside(observed)) * (1 / before + 1 / (total - before))
+    )
     return error, Orders(np.sort(steps / np.sqrt(variance_beside(steps))))

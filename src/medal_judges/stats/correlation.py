@@ -21,13 +21,22 @@ Rows = npt.NDArray[np.intp]
 # Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
 Statistic = Callable[[Floats], dict[str, Floats]]
 
-CORRELATIONS = ("pearson", "spearman", "kendall", "pairwise", "preferred",
-                "within_system", "centred")  # fmt: skip
+CORRELATIONS = (
+    "pearson",
+    "spearman",
+    "kendall",
+    "pairwise",
+    "preferred",
+    "within_system",
+    "centred",
+)
 MIN_ROWS = 3  # two rows always correlate at 1 or -1
 MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
 _PAIRS_HELD = 100_000  # at once: they stay in the processor's cache
 _PAIRS_FITTED = 2000  # rows whose pairs choose the distance of a tie
-_FLAT = 1e-20  # a variance below this share of the square of the largest value is rounding
+_FLAT = (
+    1e-20  # a variance below this share of the square of the largest value is rounding
+)
 
 
 def correlations(
@@ -69,7 +78,10 @@ def undefined_reason(human: Values, score: Values) -> str | None:
 
 
 def correlation_statistic(
-    human: Values, score: Values, chatbots: Sequence[str | None] = (), only: str | None = None
+    human: Values,
+    score: Values,
+    chatbots: Sequence[str | None] = (),
+    only: str | None = None,
 ) -> Statistic:
     """Returns the figures of ``correlations`` as a function of row weights; ``only`` one that is
     wanted (``spearman`` or one of ``pairs_statistic``) costs less."""
@@ -132,7 +144,10 @@ def within_system_statistic(
                 side[:, columns] -= (total / size)[:, None]
         return weighted_pearson(sides[0], sides[1], weights)
 
-    return lambda weights: {"within_system": within(weights), "centred": centred(weights)}
+    return lambda weights: {
+        "within_system": within(weights),
+        "centred": centred(weights),
+    }
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
@@ -149,7 +164,9 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     size = _not_zero(weights.sum(axis=1, keepdims=True))
     dx, dy = (v - (v * weights).sum(axis=1, keepdims=True) / size for v in (x, y))
     xx, yy, xy = ((weights * p).sum(axis=1) for p in (dx * dx, dy * dy, dx * dy))
-    flat_x, flat_y = (_FLAT * size[:, 0] * float(np.max(v * v, initial=0.0)) for v in (x, y))
+    flat_x, flat_y = (
+        _FLAT * size[:, 0] * float(np.max(v * v, initial=0.0)) for v in (x, y)
+    )
     varies = (xx > flat_x) & (yy > flat_y)
     enough = (weights > 0).sum(axis=1) >= MIN_ROWS
     return np.clip(ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
@@ -228,7 +245,9 @@ def tie_distance(human: Values, score: Values) -> float:
     are ordered or tied as by ``human``; of many rows, the pairs of a random part of them."""
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = np.triu_indices(len(rows), 1)
-    people = signs(human.numbers[rows[first]] - human.numbers[rows[second]], human.tolerance)
+    people = signs(
+        human.numbers[rows[first]] - human.numbers[rows[second]], human.tolerance
+    )
     differences = score.numbers[rows[first]] - score.numbers[rows[second]]
     judge = signs(differences, score.tolerance)
     # What a tie gains over the judge's order; scores that are equal are a tie anyway.
@@ -259,7 +278,9 @@ def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
 
 
 def ratio(
-    top: Floats, bottom: npt.NDArray[Any], is_defined: npt.NDArray[np.bool_] | None = None
+    top: Floats,
+    bottom: npt.NDArray[Any],
+    is_defined: npt.NDArray[np.bool_] | None = None,
 ) -> Floats:
     """Returns ``top / bottom``, NaN where it is not ``is_defined`` (by default: where ``bottom`` is
     not above 0)."""

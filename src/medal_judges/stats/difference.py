@@ -129,9 +129,13 @@ class Difference:
         if self.equal:
             value = 0.0
         if value is None or half is None:
-            return Estimate(value, p_value=self.p_value, reason=self.reason, beside=beside)
+            return Estimate(
+                value, p_value=self.p_value, reason=self.reason, beside=beside
+            )
         low, high = max(self.span[0], value - half), min(self.span[1], value + half)
-        return Estimate(value, min(low, value), max(high, value), self.p_value, beside=beside)
+        return Estimate(
+            value, min(low, value), max(high, value), self.p_value, beside=beside
+        )
 
     def __neg__(self) -> Difference:
         """The other figure minus this one."""

@@ -18,7 +18,10 @@ from medal_judges.records.dimension import EQUAL
 
 Floats = npt.NDArray[np.float64]
 # A line among the facts of a page with statistics.
-EQUAL_FACT = ("Equal", f"scores, and figures, that differ by at most {EQUAL:g} of their scale")
+EQUAL_FACT = (
+    "Equal",
+    f"scores, and figures, that differ by at most {EQUAL:g} of their scale",
+)
 
 
 def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
@@ -62,8 +65,12 @@ class Values:
         above it, in the shape of ``weights``, (samples, rows)."""
         order = np.argsort(self.numbers, kind="stable")
         sorted_numbers = self.numbers[order]
-        start = np.searchsorted(sorted_numbers, self.numbers - self.tolerance, side="left")
-        end = np.searchsorted(sorted_numbers, self.numbers + self.tolerance, side="right")
+        start = np.searchsorted(
+            sorted_numbers, self.numbers - self.tolerance, side="left"
+        )
+        end = np.searchsorted(
+            sorted_numbers, self.numbers + self.tolerance, side="right"
+        )
         nothing = np.zeros((len(weights), 1))
         upto = np.concatenate([nothing, np.cumsum(weights[:, order], axis=1)], axis=1)
         return upto[:, start], upto[:, end]

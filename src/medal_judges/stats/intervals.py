@@ -23,7 +23,9 @@ import numpy.typing as npt
 from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate, defined
 
-MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values, or covers too rarely
+MIN_ROWS = (
+    10  # of an interval; with fewer it spans nearly all values, or covers too rarely
+)
 MIN_CLUSTERS = 3
 MIN_OTHERS = 5  # chatbots of an interval for others beside the one for these
 METHOD = "95%, jackknife: each chatbot or conversation is left out in turn, Student's t"
@@ -35,15 +37,39 @@ MAX_PARTS = 200
 FIGURE, DIFFERENCE = 2.0, 3.0
 # Whom an interval is for: these chatbots in new conversations, or other chatbots like these.
 Lead = Literal["these", "others"]
-WHOM = {"these": "these chatbots in new conversations", "others": "other chatbots like these"}
+WHOM = {
+    "these": "these chatbots in new conversations",
+    "others": "other chatbots like these",
+}
 Strata = npt.NDArray[np.intp]
-BESIDE = {"these": "Other chatbots", "others": "These chatbots"}  # column of the other interval
+BESIDE = {
+    "these": "Other chatbots",
+    "others": "These chatbots",
+}  # column of the other interval
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
-_CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system", "centred")
-_SHARES = ("share", "f1_", "auc_", "roc_auc", "precision", "recall", "accuracy", "exact",
-           "adjacent", "pairwise", "preferred")  # fmt: skip
+_CORRELATIONS = (
+    "pearson",
+    "spearman",
+    "spearmanr",
+    "kendall",
+    "within_system",
+    "centred",
+)
+_SHARES = (
+    "share",
+    "f1_",
+    "auc_",
+    "roc_auc",
+    "precision",
+    "recall",
+    "accuracy",
+    "exact",
+    "adjacent",
+    "pairwise",
+    "preferred",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +137,15 @@ def choose_clusters(
     bots, names = tuple(bot for bot in chatbots if bot is not None), tuple(groups)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", names)
-    if len(set(zip(names, bots, strict=True))) > len(set(names)):  # chatbots share contexts
+    if len(set(zip(names, bots, strict=True))) > len(
+        set(names)
+    ):  # chatbots share contexts
         these, others = Clusters("context", names), Clusters("chatbot", bots, names)
     else:
-        these, others = Clusters("conversation", names, strata=bots), Clusters("chatbot", bots)
+        these, others = (
+            Clusters("conversation", names, strata=bots),
+            Clusters("chatbot", bots),
+        )
     leading_clusters, beside = these, others
     if lead == "others":
         leading_clusters, beside = others, these
@@ -134,7 +165,9 @@ def too_few(clusters: Clusters) -> str | None:
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
-        return f"no interval: {clusters.count} {clusters.unit}s, fewer than {MIN_CLUSTERS}"
+        return (
+            f"no interval: {clusters.count} {clusters.unit}s, fewer than {MIN_CLUSTERS}"
+        )
     return None
 
 
@@ -156,7 +189,9 @@ def with_intervals(
         spreads = jackknife(statistic, clusters)
         for name, estimate in estimates.items():
             is_tested = name in _CORRELATIONS
-            intervals[name] = spanned(estimate, spreads[name], scale(name), tested=is_tested)
+            intervals[name] = spanned(
+                estimate, spreads[name], scale(name), tested=is_tested
+            )
     else:
         for name, estimate in estimates.items():
             intervals[name] = _without(estimate, reason)
@@ -178,7 +213,9 @@ def estimated(
 ) -> dict[str, Estimate]:
     """Returns the figures of ``statistic`` with 95% intervals; undefined ones get ``reason``."""
     values = statistic(np.ones((1, len(clusters.names))))
-    estimates = {name: defined(float(values[name][0]), reason) for name in names or values}
+    estimates = {
+        name: defined(float(values[name][0]), reason) for name in names or values
+    }
     return with_intervals(estimates, statistic, clusters, scale)
 
 
@@ -218,7 +255,9 @@ def variance(left: Floats, figures: Floats, strata: Strata | None = None) -> Flo
     only the distances of clusters of one stratum count."""
     count = left.shape[-1]
     if strata is None:
-        spread: Floats = (count - 1) / count * ((left - figures[..., None]) ** 2).sum(axis=-1)
+        spread: Floats = (
+            (count - 1) / count * ((left - figures[..., None]) ** 2).sum(axis=-1)
+        )
         return spread
     sizes = np.bincount(strata)[strata]
     squares = sizes / (sizes - 1) * _away(left, strata) ** 2
@@ -244,10 +283,14 @@ def degrees(left: Floats, evenness: float, strata: Strata | None = None) -> Floa
         stratum_count = int(strata.max()) + 1
     highest = left.shape[-1] - stratum_count
     # Below a third (one chatbot unlike all others) intervals get wide and hold no more often.
-    return evenness_degrees(_away(left, strata), evenness, max(1.0, highest / 3), highest)
+    return evenness_degrees(
+        _away(left, strata), evenness, max(1.0, highest / 3), highest
+    )
 
 
-def evenness_degrees(away: Floats, evenness: float, lowest: float, highest: float) -> Floats:
+def evenness_degrees(
+    away: Floats, evenness: float, lowest: float, highest: float
+) -> Floats:
     """Returns degrees of freedom, shape (...), given how far each cluster moves a figure, ``away``,
     shape (..., clusters)."""
     squares = away**2
@@ -263,7 +306,9 @@ def jackknife(
     """Returns the spread of each figure of ``statistic``, by leaving out each cluster in turn."""
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _left_out(statistic, clusters.names, clusters.strata)
-    variances = {n: variance(left[n], value, strata).item() for n, value in figures.items()}
+    variances = {
+        n: variance(left[n], value, strata).item() for n, value in figures.items()
+    }
     if clusters.crossed:
         pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
         _, without_context, _ = _left_out(statistic, clusters.crossed)
@@ -309,11 +354,15 @@ def _left_out(
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
     """Returns the names left out in turn, each figure without them, shape (parts,), and the stratum
     of each by ``chatbots``, if they are given. Chatbots with one conversation share a stratum."""
-    labels, first, member = np.unique(np.asarray(names), return_index=True, return_inverse=True)
+    labels, first, member = np.unique(
+        np.asarray(names), return_index=True, return_inverse=True
+    )
     strata = np.zeros(len(labels), dtype=np.intp)
     if chatbots:
         strata = _strata(np.asarray(chatbots)[first])
-    if len(labels) > MAX_PARTS:  # numbered by name: the order of the rows changes nothing
+    if (
+        len(labels) > MAX_PARTS
+    ):  # numbered by name: the order of the rows changes nothing
         part_of_label, strata = _random_parts(strata)
         member, labels = part_of_label[member], np.arange(len(strata))
     size = max(1, _CHUNK // len(member))
@@ -348,12 +397,16 @@ def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
     stratum_of_part: list[int] = []
     for stratum, size in enumerate(np.bincount(strata)):
         count = max(2, round(MAX_PARTS * size / len(strata)))
-        part_of_cluster[strata == stratum] = len(stratum_of_part) + rng.permutation(size) % count
+        part_of_cluster[strata == stratum] = (
+            len(stratum_of_part) + rng.permutation(size) % count
+        )
         stratum_of_part += [stratum] * count
     return part_of_cluster, np.array(stratum_of_part)
 
 
-def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False) -> Estimate:
+def spanned(
+    estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False
+) -> Estimate:
     """Returns ``estimate`` with the interval by ``spread`` on ``scale``, and if ``tested`` with the
     p-value against 0."""
     if estimate.value is None:
@@ -364,7 +417,10 @@ def spanned(estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = 
         return _without(estimate, "no interval: the figure is at the end of its range")
     position = scale.to(estimate.value)
     on_scale = replace(spread, error=spread.error * scale.slope(estimate.value))
-    low, high = scale.back(position - on_scale.half), scale.back(position + on_scale.half)
+    low, high = (
+        scale.back(position - on_scale.half),
+        scale.back(position + on_scale.half),
+    )
     p_value = None
     if tested:
         p_value = on_scale.p_value(position)
@@ -386,6 +442,10 @@ def wilson_at(share: float, n: float, quantile: float) -> tuple[float, float]:
     """Returns Wilson's interval of ``share`` with the given normal or t quantile."""
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
-    half = quantile * math.sqrt(share * (1 - share) / n + square / (4 * n * n)) / (1 + square / n)
+    half = (
+        quantile
+        * math.sqrt(share * (1 - share) / n + square / (4 * n * n))
+        / (1 + square / n)
+    )
     # An interval ends exactly at a share of 0 or 1; rounding would leave 1e-16.
     return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))

@@ -19,7 +19,13 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, Student
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import DIFFERENCE, TINY, evenness_degrees, t_quantile, wilson_at
+from medal_judges.stats.intervals import (
+    DIFFERENCE,
+    TINY,
+    evenness_degrees,
+    t_quantile,
+    wilson_at,
+)
 
 MIN_FOR_MEAN = 5  # with fewer, t rests on three spreads
 Span = tuple[float, float]
@@ -46,7 +52,9 @@ class Sample:
 
     def __post_init__(self) -> None:
         if not np.isfinite(self.scores).all():
-            raise ValueError("scores: leave out rows without a score, and report their number")
+            raise ValueError(
+                "scores: leave out rows without a score, and report their number"
+            )
         for name, values in (("clusters", self.clusters), ("weights", self.weights)):
             if values is not None and len(values) != len(self.scores):
                 raise ValueError(f"{name}: {len(values)} for {len(self.scores)} scores")
@@ -88,7 +96,9 @@ class Jackknifed:
         clusters."""
         return self._combined(other, share, 1 - share)
 
-    def _combined(self, other: Jackknifed, weight: float, other_weight: float) -> Jackknifed:
+    def _combined(
+        self, other: Jackknifed, weight: float, other_weight: float
+    ) -> Jackknifed:
         return Jackknifed(
             weight * self.value + other_weight * other.value,
             weight * self.left + other_weight * other.left,
@@ -141,7 +151,9 @@ def share_of(sample: Sample) -> Estimate:
     return share_interval(figure, clusters, len(sample.scores), few_clusters(sample))
 
 
-def difference_of(first: Sample, second: Sample, span: Span | None = None) -> Difference:
+def difference_of(
+    first: Sample, second: Sample, span: Span | None = None
+) -> Difference:
     """Returns the mean of the first minus the mean of the second, with its interval and two-sided
     p-value.
 
@@ -162,7 +174,9 @@ def cluster_count(sample: Sample) -> int:
     return len(np.unique(np.asarray(sample.clusters)))
 
 
-def cluster_members(samples: Sequence[Sample]) -> tuple[list[npt.NDArray[np.intp]], int]:
+def cluster_members(
+    samples: Sequence[Sample],
+) -> tuple[list[npt.NDArray[np.intp]], int]:
     """Returns for each sample the number of each row's cluster, and the number of clusters in all
     samples."""
     names = []
@@ -200,7 +214,9 @@ def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
         away = sums / np.maximum(sizes, TINY)
         share, count = cluster_shares(member, size)
         fewest, tolerance = max(1.0, (count - 1) / 3), sample.values.tolerance
-        figures.append(Jackknifed(value, left, share, fewest, count - 1, away, tolerance))
+        figures.append(
+            Jackknifed(value, left, share, fewest, count - 1, away, tolerance)
+        )
     return figures
 
 
@@ -235,7 +251,9 @@ def _spread(figure: Jackknifed, reason: str | None, extra: float) -> Difference:
         return Difference(figure.value, reason=reason)
     if not figure.varies and not extra:
         equal = abs(figure.value) <= figure.finest
-        return Difference(figure.value, reason="no interval: nothing varies", equal=equal)
+        return Difference(
+            figure.value, reason="no interval: nothing varies", equal=equal
+        )
     degrees = figure.most_degrees
     if variance > 0:
         degrees = figure.degrees

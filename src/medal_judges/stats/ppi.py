@@ -58,9 +58,14 @@ class LabelledSample:
     label_weights: Floats | None = None
 
     def __post_init__(self) -> None:
-        for name, values in (("labels", self.labels), ("label_weights", self.label_weights)):
+        for name, values in (
+            ("labels", self.labels),
+            ("label_weights", self.label_weights),
+        ):
             if values is not None and len(values) != len(self.sample.scores):
-                raise ValueError(f"{name}: {len(values)} for {len(self.sample.scores)} scores")
+                raise ValueError(
+                    f"{name}: {len(values)} for {len(self.sample.scores)} scores"
+                )
         weights = self.label_weights
         if weights is not None and not (weights[self.labelled] > 0).all():
             raise ValueError("label_weights: numbers above 0 for all labelled rows")
@@ -77,7 +82,9 @@ class LabelledSample:
         if clusters is not None:
             clusters = np.asarray(clusters)[self.labelled]
         labels = Values(self.labels, tolerance_of(None, self.labels))
-        return Sample(labels[self.labelled], clusters, self.weights_of_labels[self.labelled])
+        return Sample(
+            labels[self.labelled], clusters, self.weights_of_labels[self.labelled]
+        )
 
     @property
     def weights_of_labels(self) -> Floats:
@@ -131,7 +138,9 @@ def corrected_share(rows: LabelledSample) -> Corrected:
         raise ValueError("a share is of labels from 0 to 1")
     judge, people = share_of(rows.sample), share_of(rows.people)
     if reason := too_few_labels(rows):
-        return Corrected(Estimate(None, reason=reason), judge, people, len(labels), None)
+        return Corrected(
+            Estimate(None, reason=reason), judge, people, len(labels), None
+        )
     if np.ptp(labels) == 0:  # a slope of 0: the labels alone
         return Corrected(people, judge, people, len(labels), 0.0)
     fit = correct([rows], (0.0, 1.0))
@@ -172,7 +181,9 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
     """Returns the corrected mean of each system, also without each cluster, with a common slope.
     Each system must have a labelled row."""
     members, size = cluster_members([rows.sample for rows in systems])
-    sums = [_sums(rows, member, size) for rows, member in zip(systems, members, strict=True)]
+    sums = [
+        _sums(rows, member, size) for rows, member in zip(systems, members, strict=True)
+    ]
     width = 1.0
     if span is not None:
         width = span[1] - span[0]
@@ -182,7 +193,9 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
         finest = max(rows.sample.values.tolerance for rows in systems)
         slopes = _slope([part for part, _ in sums], finest)
         slope = float(slopes[0])
-        for rows, member, (part, label_centre) in zip(systems, members, sums, strict=True):
+        for rows, member, (part, label_centre) in zip(
+            systems, members, sums, strict=True
+        ):
             # The label's mean, plus the slope times how far the judge's mean of all rows is above
             # its mean of the labelled ones.
             all_rows, score, weight, label, labelled_score = part.T[:5]
@@ -194,10 +207,14 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
             tolerance = tolerance_of(span, rows.labels)
             value, left = float(values[0]), values[1:]
             away = (value - left) * clusters
-            figures.append(Jackknifed(value, left, share, fewest, size - 1.0, away, tolerance))
+            figures.append(
+                Jackknifed(value, left, share, fewest, size - 1.0, away, tolerance)
+            )
             residuals = (rows.labels - slope * rows.sample.scores)[rows.labelled]
             error = 0.0
-            if np.ptp(residuals) <= max(tolerance, slope * rows.sample.values.tolerance):
+            if np.ptp(residuals) <= max(
+                tolerance, slope * rows.sample.values.tolerance
+            ):
                 error = _NEVER * width / clusters
             hidden.append(error)
     if span is not None or not any(hidden):
@@ -206,21 +223,35 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
     return CorrectedFigures(figures, slope, [0.0] * len(figures), reason)
 
 
-def _sums(rows: LabelledSample, member: npt.NDArray[np.intp], size: int) -> tuple[Floats, float]:
+def _sums(
+    rows: LabelledSample, member: npt.NDArray[np.intp], size: int
+) -> tuple[Floats, float]:
     """Returns weighted sums over all rows and over the rows without each cluster, shape (1 +
     clusters, 7), and the centre of the labels.
 
     The columns: weight and score of all rows; weight, label, score, label x score, and score
     squared of labelled rows. Labels and scores are centred.
     """
-    row_weights, weights, labelled = rows.sample.row_weights, rows.weights_of_labels, rows.labelled
+    row_weights, weights, labelled = (
+        rows.sample.row_weights,
+        rows.weights_of_labels,
+        rows.labelled,
+    )
     centre = float(np.average(rows.sample.scores[labelled], weights=weights[labelled]))
     middle = float(np.average(rows.labels[labelled], weights=weights[labelled]))
     score = rows.sample.scores - centre
     label = np.where(labelled, rows.labels - middle, 0.0)
-    columns = [row_weights, row_weights * score, weights, weights * label, weights * score]
+    columns = [
+        row_weights,
+        row_weights * score,
+        weights,
+        weights * label,
+        weights * score,
+    ]
     columns += [weights * label * score, weights * score * score]
-    by_cluster = np.stack([np.bincount(member, column, size) for column in columns], axis=1)
+    by_cluster = np.stack(
+        [np.bincount(member, column, size) for column in columns], axis=1
+    )
     total = by_cluster.sum(axis=0)
     left = total - by_cluster
     is_last = np.bincount(member, labelled, size) == labelled.sum()
@@ -239,8 +270,12 @@ def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
         squares += square - score * score / weight
         size += square
         weights += weight
-    varies = squares > np.maximum(_FLAT * np.maximum(size, 1e-300), tolerance**2 * weights)
-    slope: Floats = np.where(varies, np.maximum(products / np.where(varies, squares, 1.0), 0), 0.0)
+    varies = squares > np.maximum(
+        _FLAT * np.maximum(size, 1e-300), tolerance**2 * weights
+    )
+    slope: Floats = np.where(
+        varies, np.maximum(products / np.where(varies, squares, 1.0), 0), 0.0
+    )
     slope[~np.isfinite(products)] = np.nan
     return slope
 

@@ -16,7 +16,13 @@ from medal_judges.stats.correlation import (
 )
 from medal_judges.stats.difference import Difference, Student
 from medal_judges.stats.equal import Values
-from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife, scale_of, too_few
+from medal_judges.stats.intervals import (
+    DIFFERENCE,
+    Clusters,
+    jackknife,
+    scale_of,
+    too_few,
+)
 
 
 def paired_difference(
@@ -49,12 +55,21 @@ def paired_difference(
         return Difference(value, reason=spread.reason, equal=equal, beside=beside)
     student = Student(spread.degrees)
     return Difference(
-        value, spread.error, student, tolerance=tolerance, span=(-width, width), beside=beside
+        value,
+        spread.error,
+        student,
+        tolerance=tolerance,
+        span=(-width, width),
+        beside=beside,
     )
 
 
 def correlation_difference(
-    human: Values, first: Values, second: Values, clusters: Clusters, metric: str = "spearman"
+    human: Values,
+    first: Values,
+    second: Values,
+    clusters: Clusters,
+    metric: str = "spearman",
 ) -> Difference:
     """Returns ``paired_difference`` of two judges' agreement with people: ``spearman`` or a figure
     of ``pairs_statistic``."""
@@ -110,4 +125,6 @@ def mcnemar(first_only: int, second_only: int) -> Test:
     if not first_only + second_only:
         return Test(None, None, "the judges are right and wrong on the same rows")
     smaller = min(first_only, second_only)
-    return Test(float(smaller), float(binomtest(smaller, first_only + second_only).pvalue))
+    return Test(
+        float(smaller), float(binomtest(smaller, first_only + second_only).pvalue)
+    )

@@ -62,7 +62,9 @@ def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
             difference = figures[i] - figures[j]
             if difference.varies:
                 spread = float(np.sqrt(difference.variance))
-                better[i, j] = float(t.sf(difference.value / spread, difference.degrees))
+                better[i, j] = float(
+                    t.sf(difference.value / spread, difference.degrees)
+                )
             elif abs(difference.value) > difference.finest:
                 better[i, j] = float(difference.value < 0)
             better[j, i] = 1 - better[i, j]
@@ -129,7 +131,9 @@ def split_half(
             first[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
         halves = []
         for half in (first, ~first):
-            halves.append(system_means(values[half], systems[half], names[half].tolist()))
+            halves.append(
+                system_means(values[half], systems[half], names[half].tolist())
+            )
         for name, estimate in system_agreement(*halves).items():
             if estimate.value is not None:
                 values_of.setdefault(name, []).append(estimate.value)

@@ -76,7 +76,9 @@ class SystemRows:
 
     def whole(self) -> LabelledSample:
         """Returns all rows, with equal weights."""
-        return self.labelled_sample(np.arange(len(self.scores)), np.ones(len(self.scores)))
+        return self.labelled_sample(
+            np.arange(len(self.scores)), np.ones(len(self.scores))
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +110,10 @@ class SystemDifference:
 
 
 def system_difference(
-    first: SystemRows, second: SystemRows, span: Span | None = None, label_span: Span | None = None
+    first: SystemRows,
+    second: SystemRows,
+    span: Span | None = None,
+    label_span: Span | None = None,
 ) -> SystemDifference:
     """Returns ``first`` minus ``second``. ``span`` is the scale of the scores, ``label_span`` that
     of the labels.
@@ -132,12 +137,16 @@ def system_difference(
         pairing = "partly paired"
         if all(rows.all() for rows in inside):
             pairing = "paired"
-    by_context = bool(shared.any()) and all(2 * rows.sum() >= len(rows) for rows in inside)
+    by_context = bool(shared.any()) and all(
+        2 * rows.sum() >= len(rows) for rows in inside
+    )
     tolerance = max(first.values.tolerance, second.values.tolerance)
     if by_context:
         means = []
         for system, code, count in zip(systems, codes, counts, strict=True):
-            means.append(np.bincount(code, system.scores, len(labels))[shared] / count[shared])
+            means.append(
+                np.bincount(code, system.scores, len(labels))[shared] / count[shared]
+            )
         outcomes = signs(means[0] - means[1], tolerance)
         wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
         ties = len(outcomes) - wins - losses
@@ -158,7 +167,9 @@ def system_difference(
     )
 
 
-def _outcomes_of_pairs(first: Floats, second: Floats, tolerance: float) -> tuple[int, int, int]:
+def _outcomes_of_pairs(
+    first: Floats, second: Floats, tolerance: float
+) -> tuple[int, int, int]:
     """Returns the wins, ties and losses of the first system over all pairs of a row of each."""
     sorted_scores = np.sort(second)
     wins = int(np.searchsorted(sorted_scores, first - tolerance, side="left").sum())
@@ -183,7 +194,9 @@ def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[
         weights.append((counts.sum(axis=0) / np.maximum(count, 1))[code[rows]])
     parts: list[_Part] = [(paired, weights)]
     outside = [np.flatnonzero(~rows) for rows in inside]
-    contexts = [len(np.unique(code[rows])) for code, rows in zip(codes, outside, strict=True)]
+    contexts = [
+        len(np.unique(code[rows])) for code, rows in zip(codes, outside, strict=True)
+    ]
     if min(contexts) >= MIN_FOR_MEAN:
         parts.append((outside, [np.ones(len(rows)) for rows in outside]))
     return parts
@@ -194,7 +207,9 @@ def _all_rows(columns: Sequence[npt.NDArray[np.generic]]) -> _Part:
     return [np.arange(size) for size in sizes], [np.ones(size) for size in sizes]
 
 
-def _judge(systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None) -> Difference:
+def _judge(
+    systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
+) -> Difference:
     samples = []
     for rows, weights in parts:
         for k, system in enumerate(systems):
@@ -227,7 +242,9 @@ def _corrected(
         if reason is not None:
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct(samples, span)
-    return difference_from(_joined(fit.figures), fit.certain, span, math.hypot(*fit.hidden))
+    return difference_from(
+        _joined(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
+    )
 
 
 def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
@@ -244,7 +261,9 @@ def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
         # A shared context counts one dialogue of each system, another one of one system.
         variance = 0.5 / np.count_nonzero(paired.share)
         unpaired_variance = 1 / np.count_nonzero(unpaired.share)
-    return paired.mixed(unpaired, float(unpaired_variance / (variance + unpaired_variance)))
+    return paired.mixed(
+        unpaired, float(unpaired_variance / (variance + unpaired_variance))
+    )
 
 
 # The p-value after correction of one system against another.
@@ -288,14 +307,19 @@ def indistinct_groups(
 
 
 def _cliques(
-    group: set[int], candidates: set[int], excluded: set[int], alike: Mapping[int, set[int]]
+    group: set[int],
+    candidates: set[int],
+    excluded: set[int],
+    alike: Mapping[int, set[int]],
 ) -> Iterator[set[int]]:
     """Yields each largest group that has all of ``group``, others of the ``candidates``, and none
     of the ``excluded`` (Bron and Kerbosch 1973)."""
     if group and not candidates and not excluded:
         yield group
     for i in sorted(candidates):
-        yield from _cliques(group | {i}, candidates & alike[i], excluded & alike[i], alike)
+        yield from _cliques(
+            group | {i}, candidates & alike[i], excluded & alike[i], alike
+        )
         candidates = candidates - {i}
         excluded = excluded | {i}
 

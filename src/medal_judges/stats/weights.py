@@ -9,11 +9,15 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.validation import mapping, number
 
 
-def curation_weights(rows: Sequence[LabelledDialogue], where: str) -> list[float] | None:
+def curation_weights(
+    rows: Sequence[LabelledDialogue], where: str
+) -> list[float] | None:
     """Returns the ``curation.weight`` of each row; None if no row has one. Raises ConfigError if
     only some rows have one, RecordError if one is not a number above 0."""
     stated = [mapping(row.extra, "curation").get("weight") for row in rows]
-    missing = [row.id for row, weight in zip(rows, stated, strict=True) if weight is None]
+    missing = [
+        row.id for row, weight in zip(rows, stated, strict=True) if weight is None
+    ]
     if len(missing) == len(rows):
         return None
     if missing:

@@ -33,7 +33,9 @@ class ProcessLock:
         self._process = os.getpid()
 
     def __enter__(self) -> None:
-        if self._process != os.getpid():  # a thread that held the lock does not exist here
+        if (
+            self._process != os.getpid()
+        ):  # a thread that held the lock does not exist here
             self._lock = threading.RLock()
             self._process = os.getpid()
         self._lock.acquire()
@@ -56,8 +58,12 @@ def cache_folder() -> Path:
         return Path.home() / ".cache" / "medal_judges"
     except RuntimeError:
         folder = tempfile.mkdtemp(prefix="medal_judges-")
-        os.environ[CACHE_VARIABLE] = folder  # also that of the next call and of child processes
-        logger.warning("you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE)
+        os.environ[CACHE_VARIABLE] = (
+            folder  # also that of the next call and of child processes
+        )
+        logger.warning(
+            "you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE
+        )
         return Path(folder)
 
 
@@ -104,7 +110,9 @@ def _swap_names(partial: Path, target: Path) -> None:
     """Swaps the names of two folders, because a rename cannot replace a folder that is not empty:
     in one step if the system can, because a kill must not leave ``target`` missing."""
     names = os.fsencode(partial), os.fsencode(target)
-    rename = getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
+    rename = (
+        getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
+    )
     # On Linux: AT_FDCWD, RENAME_EXCHANGE.
     if rename is None or rename(-100, names[0], -100, names[1], 2) != 0:
         earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
@@ -135,7 +143,9 @@ def write_json(target: str | Path, record: object) -> Path:
 
 
 @contextmanager
-def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> Iterator[None]:
+def only_run(
+    out: str | Path, *, folder: bool = False, wait: bool = False
+) -> Iterator[None]:
     """Locks ``out`` so that no other run writes to it: a file, a folder that is replaced as a
     whole, or with ``folder`` a folder (created here) in which files are written.
 
@@ -151,7 +161,9 @@ def only_run(out: str | Path, *, folder: bool = False, wait: bool = False) -> It
     try:
         lock.acquire(poll_interval=0.01)
     except Timeout:
-        if not lock_file.exists():  # FileLock reports a disk that cannot be written in this way
+        if (
+            not lock_file.exists()
+        ):  # FileLock reports a disk that cannot be written in this way
             with tempfile.TemporaryFile(dir=lock_file.parent):
                 pass
         raise MedalError(

@@ -89,7 +89,11 @@ def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     if isinstance(error, EOFError):
         problem = "the compressed file is cut short"
     elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in problem:
-        problem = "other bytes follow the end of its gzip data" if number else "not a gzip file"
+        problem = (
+            "other bytes follow the end of its gzip data"
+            if number
+            else "not a gzip file"
+        )
     hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
 
@@ -104,7 +108,9 @@ def parse_line(
 ) -> T:
     """Returns ``parse`` of the line's JSON value. Raises DataError that names file and line."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
-        raise DataError(path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint)
+        raise DataError(
+            path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint
+        )
     try:
         return parse(load_json(line))
     except RecordError as error:
@@ -124,7 +130,9 @@ def load_json(line: str) -> object:
         made = dict(pairs)
         if len(made) < len(pairs):
             (twice, _), *_ = Counter(name for name, _ in pairs).most_common(1)
-            raise RecordError("(line)", f"each key of an object once ({twice!r} is repeated)", line)
+            raise RecordError(
+                "(line)", f"each key of an object once ({twice!r} is repeated)", line
+            )
         return made
 
     try:
@@ -134,7 +142,9 @@ def load_json(line: str) -> object:
         expected = f"UTF-8 (it is not at character {error.start + 1})"
         raise RecordError("(line)", expected, line) from error
     except json.JSONDecodeError as error:
-        expected = f"valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
+        expected = (
+            f"valid JSON ({error.msg.removesuffix(' at')} at column {error.colno})"
+        )
         raise RecordError("(line)", expected, line.strip()) from error
     except ValueError as error:  # an integer of thousands of digits
         raise RecordError("(line)", "numbers below 1e308", line.strip()) from error
@@ -164,9 +174,13 @@ def to_line(record: Line) -> str:
         line = json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
         line.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise RecordError(f"(record {data.get('id')!r})", VALID_TEXT, error.object) from error
+        raise RecordError(
+            f"(record {data.get('id')!r})", VALID_TEXT, error.object
+        ) from error
     except ValueError as error:
-        raise RecordError(f"(record {data.get('id')!r})", "finite numbers", str(error)) from error
+        raise RecordError(
+            f"(record {data.get('id')!r})", "finite numbers", str(error)
+        ) from error
     return line
 
 
@@ -254,7 +268,9 @@ class Journal:
                 end = _cut_half_line(stream, end)
             left = memoryview(block)
             try:
-                while left:  # a disk that is nearly full writes a part first, then fails
+                while (
+                    left
+                ):  # a disk that is nearly full writes a part first, then fails
                     left = left[stream.write(left) or 0 :]
                 if sync:
                     os.fsync(stream.fileno())
@@ -267,12 +283,17 @@ class Journal:
         """Rewrites a .gz file before the first append: nothing could be read after a gzip member
         that was cut short."""
         if not self._is_checked and self.path.exists():
-            with atomic_path(self.path) as partial, gzip.open(partial, "wb") as repaired:
+            with (
+                atomic_path(self.path) as partial,
+                gzip.open(partial, "wb") as repaired,
+            ):
                 repaired.writelines(line for _, line in self.lines())
         self._is_checked = True
 
     def sync(self) -> None:
         """Waits until everything that was appended is on the disk."""
         if self.path.exists():
-            with self.path.open("r+b") as stream:  # Windows cannot sync a read-only file
+            with self.path.open(
+                "r+b"
+            ) as stream:  # Windows cannot sync a read-only file
                 os.fsync(stream.fileno())

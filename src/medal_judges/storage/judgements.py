@@ -44,7 +44,14 @@ _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
 _COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
 # Columns that are left out of a table if they are empty in all rows.
-_OPTIONAL = ("explanation", "transient", "unknown_language", "detected_language", *_COUNTS, "chat")
+_OPTIONAL = (
+    "explanation",
+    "transient",
+    "unknown_language",
+    "detected_language",
+    *_COUNTS,
+    "chat",
+)
 _OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
 _DERIVED = ("uncertainty", "low", "high")
 _OBJECTS = ("own", "meta")  # kinds of columns that hold more than numbers
@@ -73,7 +80,9 @@ def holds_judgements(path: str | Path) -> bool:
         if name.endswith(CSV):
             return first.startswith("id,turn,judge,")
         if not first:
-            raise DataError(path, None, "is empty", hint="give a file of scores or of dialogues")
+            raise DataError(
+                path, None, "is empty", hint="give a file of scores or of dialogues"
+            )
         record = load_json(first)
     except (EOFError, zlib.error, OSError, RecordError, RecursionError):
         return False
@@ -98,7 +107,9 @@ def read_judgements(path: str | Path) -> Iterator[Judgement]:
         judgement = parse_next(record)
         row_hash = hash((judgement.id, judgement.turn))
         if row_hash in row_hashes:
-            raise RecordError("id", "an id and turn that no earlier row has", judgement.id)
+            raise RecordError(
+                "id", "an id and turn that no earlier row has", judgement.id
+            )
         row_hashes.add(row_hash)
         return judgement
 
@@ -174,7 +185,9 @@ def _csv_bytes(frame: DataFrame) -> bytes:
             frame[name] = frame[name].map({True: "true", False: "false"})
         elif frame[name].dtype.kind == "O":
             frame[name] = frame[name].map(plain_cell, na_action="ignore")
-    content: str = frame.rename(columns=plain_cell).to_csv(index=False, lineterminator="\n")
+    content: str = frame.rename(columns=plain_cell).to_csv(
+        index=False, lineterminator="\n"
+    )
     return content.encode()
 
 
@@ -190,11 +203,15 @@ def _write_parquet(
 
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
-    schema = schema.with_metadata({**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()})
+    schema = schema.with_metadata(
+        {**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()}
+    )
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in table.to_batches(_ROWS):
             column = pyarrow.array(islice(lines, len(batch)), pyarrow.string())
-            writer.write_batch(pyarrow.record_batch([*batch.columns, column], schema=schema))
+            writer.write_batch(
+                pyarrow.record_batch([*batch.columns, column], schema=schema)
+            )
 
 
 def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
@@ -224,7 +241,9 @@ def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
         names = parquet.read_schema(path).names
         names.remove(_LINE)
         if brief:
-            names = [name for name in names if not name.startswith(("explanation", "usage."))]
+            names = [
+                name for name in names if not name.startswith(("explanation", "usage."))
+            ]
         frame: DataFrame = parquet.read_table(path, columns=names).to_pandas()
     except (ArrowException, OSError) as error:
         raise DataError(path, None, f"cannot be read: {error}") from error
@@ -317,7 +336,9 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     columns = _Columns()
     rubrics: list[tuple[str, Sequence[Dimension]]] = []
     for judgement in judgements:
-        if judgement.dimensions and (not rubrics or judgement.dimensions != rubrics[-1][1]):
+        if judgement.dimensions and (
+            not rubrics or judgement.dimensions != rubrics[-1][1]
+        ):
             rubrics.append((f"the row of {judgement.id!r}", judgement.dimensions))
         columns.add(judgement)
     table: dict[str, Any] = {}
@@ -332,7 +353,11 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
             heads.setdefault(kind, {})[name] = head
     frame = pandas.DataFrame(table)
     rubric = [dimension.to_record() for dimension in merge_dimensions(rubrics).values()]
-    frame.attrs = {"dimensions": heads["scores"], "meta": heads["meta"], "rubric": rubric}
+    frame.attrs = {
+        "dimensions": heads["scores"],
+        "meta": heads["meta"],
+        "rubric": rubric,
+    }
     return frame
 
 
@@ -343,7 +368,8 @@ def _typed(kind: str, name: str, column: Any) -> Any:
     is_integer = kind == "own" and name in ("turn", *_COUNTS)
     if kind == "meta":
         is_integer = all(
-            value is None or (type(value) is int and abs(value) < 1 << 63) for value in column
+            value is None or (type(value) is int and abs(value) < 1 << 63)
+            for value in column
         )
     if is_integer:
         return pandas.array(column, dtype="Int64")
@@ -384,8 +410,12 @@ def _attributes(path: str | Path) -> Mapping[str, Any]:
         hint = f"give the lines beside it, {path}.jsonl, or score to a .parquet file"
         raise DataError(path, None, problem, hint=hint)
     try:
-        attributes: Mapping[str, Any] = json.loads((read_schema(path).metadata or {})[_ATTRIBUTES])
+        attributes: Mapping[str, Any] = json.loads(
+            (read_schema(path).metadata or {})[_ATTRIBUTES]
+        )
     except (ArrowException, OSError, KeyError, ValueError) as error:
         hint = "give a file that medal score has written: .jsonl or .parquet"
-        raise DataError(path, None, "is not a parquet file of judgements", hint=hint) from error
+        raise DataError(
+            path, None, "is not a parquet file of judgements", hint=hint
+        ) from error
     return attributes

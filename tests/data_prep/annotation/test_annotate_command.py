@@ -46,7 +46,9 @@ def test_label_studio_there_and_back(label_studio: Path, tmp_path: Path) -> None
     out = tmp_path / "annotated.jsonl"
     refused = run("import", folder, *exports, "--out", out, "--strict")
     assert isinstance(refused.exception, MedalError) and not out.exists()
-    assert str(refused.exception).startswith("1 problems in the answers:\n    annotator 'ana'")
+    assert str(refused.exception).startswith(
+        "1 problems in the answers:\n    annotator 'ana'"
+    )
     done = run("import", folder, *exports, "--out", out)
     assert done.exit_code == 0 and "3 of 3 dialogues, 2 annotators" in done.output
     assert "2 of 3 dialogues are not annotated" in done.stderr
@@ -75,19 +77,31 @@ def _text(path: Path) -> str:
     return str([row for sheet in sheets for row in sheet.iter_rows(values_only=True)])
 
 
-def test_names_for_accounts_where_one_project_serves_all(label_studio: Path, tmp_path: Path):
+def test_names_for_accounts_where_one_project_serves_all(
+    label_studio: Path, tmp_path: Path
+):
     folder = tmp_path / "out"
-    done = run("export", label_studio / "rows.jsonl", "--out", folder, "--form", "label-studio")
+    done = run(
+        "export", label_studio / "rows.jsonl", "--out", folder, "--form", "label-studio"
+    )
     assert done.exit_code == 0
-    tasks = json.loads((folder / "package/label_studio/tasks.json").read_text(encoding="utf-8"))
+    tasks = json.loads(
+        (folder / "package/label_studio/tasks.json").read_text(encoding="utf-8")
+    )
     assert "assigned_to" not in tasks[0]["data"]
-    values = {d.name: "yes" if d.kind == "binary" else "3" for d in load_rubric("medal")}
+    values = {
+        d.name: "yes" if d.kind == "binary" else "3" for d in load_rubric("medal")
+    }
     for number, task in enumerate(tasks):
-        result = [{"from_name": k, "value": {"choices": [v]}} for k, v in values.items()]
+        result = [
+            {"from_name": k, "value": {"choices": [v]}} for k, v in values.items()
+        ]
         task |= {"id": number, "annotations": [{"completed_by": 7, "result": result}]}
     (tmp_path / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
     out = tmp_path / "a.jsonl"
-    done = run("import", folder, tmp_path / "export.json", "--out", out, "--name", "7=eva")
+    done = run(
+        "import", folder, tmp_path / "export.json", "--out", out, "--name", "7=eva"
+    )
     assert done.exit_code == 0, done.exception
     assert {tuple(row.extra["annotators"]) for row in read_labelled(out)} == {("eva",)}
 
@@ -96,20 +110,29 @@ def test_what_cannot_be_exported(label_studio: Path, tmp_path: Path) -> None:
     folder = exported(label_studio, tmp_path / "out")
     again = run("export", label_studio / "rows.jsonl", "--out", folder)
     assert "holds an annotation project already" in str(again.exception)
-    form = run("export", label_studio / "rows.jsonl", "--out", tmp_path / "b", "--form", "ods")
+    form = run(
+        "export", label_studio / "rows.jsonl", "--out", tmp_path / "b", "--form", "ods"
+    )
     assert form.exit_code == 2 and "label-studio" in form.output
     turns = [
-        {**row.to_record(), "level": "turn"} for row in read_labelled(label_studio / "rows.jsonl")
+        {**row.to_record(), "level": "turn"}
+        for row in read_labelled(label_studio / "rows.jsonl")
     ]
     write_records(tmp_path / "turns.jsonl", turns)
     turn = run("export", tmp_path / "turns.jsonl", "--out", tmp_path / "c")
     assert "3 rows judge one turn" in str(turn.exception)
-    lost = run("import", tmp_path, label_studio / "ana.json", "--out", tmp_path / "x.jsonl")
+    lost = run(
+        "import", tmp_path, label_studio / "ana.json", "--out", tmp_path / "x.jsonl"
+    )
     assert "give the folder that medal annotate export wrote" in str(lost.exception)
 
 
-def test_guidelines_cover_every_question_and_are_in_the_package(label_studio: Path, tmp_path: Path):
-    text = (exported(label_studio, tmp_path / "out") / "package/guidelines.md").read_text("utf-8")
+def test_guidelines_cover_every_question_and_are_in_the_package(
+    label_studio: Path, tmp_path: Path
+):
+    text = (
+        exported(label_studio, tmp_path / "out") / "package/guidelines.md"
+    ).read_text("utf-8")
     for question in questions(dimensions_to_ask(human_likeness=True), load()):
         assert question.dimension.definition in text
         binary = question.dimension.kind == "binary"
@@ -131,7 +154,9 @@ def test_a_rubric_of_ones_own_needs_no_guidelines(tmp_path: Path) -> None:
     short = Guidelines.model_validate(
         load().model_dump() | {"dimensions": {"overall": {"grades": ["bad", "good"]}}}
     )
-    with pytest.raises(ConfigError, match="2 grades, but its scale 1 to 5 has 5 levels"):
+    with pytest.raises(
+        ConfigError, match="2 grades, but its scale 1 to 5 has 5 levels"
+    ):
         questions(dimensions_to_ask(), short)
 
 
@@ -140,14 +165,22 @@ def interface(project: Project) -> str:
     return config_xml(questions(list(project.dimensions), guidelines), guidelines.asks)
 
 
-def test_the_interface_is_the_one_that_label_studio_accepted(project: Project, label_studio: Path):
+def test_the_interface_is_the_one_that_label_studio_accepted(
+    project: Project, label_studio: Path
+):
     accepted = (label_studio / "config.xml").read_text(encoding="utf-8")
-    assert interface(project) == accepted, "changed: run it through Label Studio, see README.md"
+    assert interface(project) == accepted, (
+        "changed: run it through Label Studio, see README.md"
+    )
 
 
-def test_a_real_export_comes_back_as_labels(project: Project, label_studio: Path) -> None:
+def test_a_real_export_comes_back_as_labels(
+    project: Project, label_studio: Path
+) -> None:
     answers = [
-        a for name in ("ana", "ben") for a in read_label_studio(label_studio / f"{name}.json")
+        a
+        for name in ("ana", "ben")
+        for a in read_label_studio(label_studio / f"{name}.json")
     ]
     checked, problems = check(answers, project)
     # ana skipped one task and left a draft of another
@@ -157,22 +190,34 @@ def test_a_real_export_comes_back_as_labels(project: Project, label_studio: Path
     both = found["pt"]
     assert both.extra["annotators"] == ["ana", "ben"]
     assert both.labels["unsafe"] == (1, 0) and both.labels["repetitive"] == (0, 1)
-    assert both.labels["overall"] == (2, 3) and both.labels["user_human_likeness"] == (4, 5)
+    assert both.labels["overall"] == (2, 3) and both.labels["user_human_likeness"] == (
+        4,
+        5,
+    )
     said = both.extra["annotator_comments"]["ana"]["other_text"]
     assert said == '=SUM(1) is no "answer" – 不是回答'
     assert found["zh"].extra["annotators"] == ["ben"]
-    assert found["zh"].extra["annotator_comments"] == {"ben": {"comment": "through the API"}}
+    assert found["zh"].extra["annotator_comments"] == {
+        "ben": {"comment": "through the API"}
+    }
 
 
 def answer(values: dict[str, str], **more: Any) -> dict[str, Any]:
     result = [
-        {"from_name": k, "to_name": "dialogue", "type": "choices", "value": {"choices": [v]}}
+        {
+            "from_name": k,
+            "to_name": "dialogue",
+            "type": "choices",
+            "value": {"choices": [v]},
+        }
         for k, v in values.items()
     ]
     return {"id": 1, "completed_by": 1, "was_cancelled": False, "result": result} | more
 
 
-def test_who_answered_is_the_account_where_nothing_was_assigned(project: Project, tmp_path: Path):
+def test_who_answered_is_the_account_where_nothing_was_assigned(
+    project: Project, tmp_path: Path
+):
     key = next(iter(project.rows))
     given = [
         answer({"unsafe": "yes"}, completed_by=3),
@@ -187,7 +232,8 @@ def test_who_answered_is_the_account_where_nothing_was_assigned(project: Project
 
 
 @pytest.mark.parametrize(
-    "text", ["{", "{}", "[1]", '[{"id": 1}]', '[{"id": 1, "data": {}, "annotations": [{}]}]']
+    "text",
+    ["{", "{}", "[1]", '[{"id": 1}]', '[{"id": 1, "data": {}, "annotations": [{}]}]'],
 )
 def test_another_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"

@@ -10,19 +10,27 @@ from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import Answer
 
 GOOD = {
-    **dict.fromkeys(("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense"), "no"),
-    **dict.fromkeys(("repetitive", "incoherent", "irrelevant", "nonfactual", "other"), "0"),
+    **dict.fromkeys(
+        ("uninterpretable", "unsafe", "lacks_empathy", "lacks_commonsense"), "no"
+    ),
+    **dict.fromkeys(
+        ("repetitive", "incoherent", "irrelevant", "nonfactual", "other"), "0"
+    ),
     "overall": "4",
     "user_human_likeness": "5",
 }
 
 
-def answer(key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str) -> Answer:
+def answer(
+    key: str, annotator: str = "ana", where: str = "a.csv: row 2", **more: str
+) -> Answer:
     return Answer(where, key, annotator, GOOD | more)
 
 
 def everything(project: Project) -> list[Answer]:
-    return [answer(key, who) for who, keys in project.assignments.items() for key in keys]
+    return [
+        answer(key, who) for who, keys in project.assignments.items() for key in keys
+    ]
 
 
 def only(project: Project, answers: list[Answer]) -> str:
@@ -43,11 +51,23 @@ def test_values_in_their_forms(project: Project, text: str, yes: str) -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ({"overall": "6"}, "field 'overall': expected a whole number from 1 to 5, got '6'"),
-        ({"overall": "3.5"}, "field 'overall': expected a whole number from 1 to 5, got '3.5'"),
+        (
+            {"overall": "6"},
+            "field 'overall': expected a whole number from 1 to 5, got '6'",
+        ),
+        (
+            {"overall": "3.5"},
+            "field 'overall': expected a whole number from 1 to 5, got '3.5'",
+        ),
         ({"overall": "nan"}, "got 'nan'; type 1, 2, 3, 4 or 5"),
-        ({"overall": ""}, "field 'overall': expected a whole number from 1 to 5, got nothing"),
-        ({"unsafe": "maybe"}, "field 'unsafe': expected yes or no, got 'maybe'; type yes or no"),
+        (
+            {"overall": ""},
+            "field 'overall': expected a whole number from 1 to 5, got nothing",
+        ),
+        (
+            {"unsafe": "maybe"},
+            "field 'unsafe': expected yes or no, got 'maybe'; type yes or no",
+        ),
         ({"unsafe": "2"}, "field 'unsafe': expected yes or no, got '2'"),
         ({"unsave": "yes"}, "field 'unsave': expected one of incoherent, "),
     ],
@@ -69,7 +89,10 @@ def test_a_misplaced_answer_is_left_out(project: Project) -> None:
     assert "expected a key of this project, got 'd0'" in only(project, [answer("d0")])
     assert "expected the annotator's name" in only(project, [answer(key, "")])
     stranger = only(project, [answer(key, "eva")])
-    assert "expected one of ana, ben, got 'eva'" in stranger and "--name eva=NAME" in stranger
+    assert (
+        "expected one of ana, ben, got 'eva'" in stranger
+        and "--name eva=NAME" in stranger
+    )
     few = replace(project, assignments={"ana": [key], "ben": list(project.rows)[1:]})
     assert f"{key} was not assigned to 'ben'" in only(few, [answer(key, "ben")])
     checked, _ = check([answer("d0"), answer(key, ""), answer(key, "eva")], project)
@@ -89,7 +112,9 @@ def test_the_same_annotator_twice(project: Project) -> None:
 
 
 def test_what_was_not_annotated_is_named(project: Project) -> None:
-    empty = [replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]]
+    empty = [
+        replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]
+    ]
     _, problems = check([*empty, *everything(project)[2:]], project)
     (found,) = problems
     assert found.startswith("annotator 'ana': 2 of 3 dialogues are not annotated")
@@ -98,7 +123,9 @@ def test_what_was_not_annotated_is_named(project: Project) -> None:
     assert problems[0].startswith("project: 2 of 3 dialogues are not annotated: d")
 
 
-def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: Project) -> None:
+def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(
+    project: Project,
+) -> None:
     answers = everything(project)
     answers[3] = replace(answers[3], values=GOOD | {"overall": ""})
     checked, _ = check(reversed(answers), project)
@@ -113,7 +140,9 @@ def test_rows_get_one_value_per_annotator_and_keep_what_a_machine_said(project: 
     assert machine["labels_by"] == "judge:written-by-hand"
     assert machine["comments"] == {"overall": "Fine."}
     assert "labels_by" not in open_row.extra and "comments" not in open_row.extra
-    again = replace(project, rows={key: found[row.id] for key, row in project.rows.items()})
+    again = replace(
+        project, rows={key: found[row.id] for key, row in project.rows.items()}
+    )
     (second, *_) = merge(checked, again)
     first, own = second.extra["earlier_labels"]
     assert first == machine and own["annotators"] == ["ana", "ben"]

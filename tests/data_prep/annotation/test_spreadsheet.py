@@ -15,7 +15,12 @@ from medal_judges.data_prep.annotation.questions import (
     load_guidelines,
     questions,
 )
-from medal_judges.data_prep.annotation.spreadsheet import CELL, header, read_spreadsheet, write_xlsx
+from medal_judges.data_prep.annotation.spreadsheet import (
+    CELL,
+    header,
+    read_spreadsheet,
+    write_xlsx,
+)
 from medal_judges.errors import FORMULA, DataError
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
@@ -26,7 +31,9 @@ def asked(project: Project) -> list[AnnotationQuestion]:
     return questions(project.dimensions, GUIDELINES)
 
 
-def share(project: Project, annotator: str = "ana") -> list[tuple[str, LabelledDialogue]]:
+def share(
+    project: Project, annotator: str = "ana"
+) -> list[tuple[str, LabelledDialogue]]:
     return [(key, project.rows[key]) for key in project.assignments[annotator]]
 
 
@@ -46,7 +53,9 @@ def filled(project: Project, path: Path, annotator: str, fill: Fill) -> None:
     for i in range(len(project.assignments[annotator])):
         for name in (*(d.name for d in project.dimensions), "other_text", "comment"):
             typed: Any = fill(i, name)
-            sheet.cell(i + 2, places[name]).value = int(typed) if typed.isdigit() else typed
+            sheet.cell(i + 2, places[name]).value = (
+                int(typed) if typed.isdigit() else typed
+            )
     book.save(path)
 
 
@@ -85,7 +94,9 @@ def value_of(text: str) -> float:
 def hostile(text: str) -> LabelledDialogue:
     said = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
     row = parse_labelled({"id": "x", "dialogue": said})
-    return replace(row, dialogue=replace(row.dialogue, lang=text))  # a line may not say that
+    return replace(
+        row, dialogue=replace(row.dialogue, lang=text)
+    )  # a line may not say that
 
 
 @pytest.mark.parametrize("start", FORMULA)
@@ -101,7 +112,9 @@ def test_no_cell_is_a_formula(project: Project, tmp_path: Path, start: str) -> N
     assert str(cell.value).strip() == text.strip() and cell.quotePrefix
 
 
-def test_drop_downs_hold_the_scale_of_each_question(project: Project, tmp_path: Path) -> None:
+def test_drop_downs_hold_the_scale_of_each_question(
+    project: Project, tmp_path: Path
+) -> None:
     exported_sheet(project, tmp_path / "ana.xlsx", "ana")
     sheet = load_workbook(tmp_path / "ana.xlsx")["answers"]
     head = [cell.value for cell in sheet[1]]
@@ -121,7 +134,9 @@ def test_dialogues_are_linked_and_whole(project: Project, tmp_path: Path) -> Non
     for i, (key, row) in enumerate(share(project)):
         place = str(book["answers"].cell(i + 2, 5).hyperlink.location)
         at = int(place.rsplit("A", 1)[1])
-        lines = list(book["dialogues"].iter_rows(min_row=at, max_row=at + 3, values_only=True))
+        lines = list(
+            book["dialogues"].iter_rows(min_row=at, max_row=at + 3, values_only=True)
+        )
         assert {line[1] for line in lines} == {key}
         assert [line[3] for line in lines] == [
             t.content or "[empty message]" for t in row.dialogue.turns
@@ -131,9 +146,15 @@ def test_dialogues_are_linked_and_whole(project: Project, tmp_path: Path) -> Non
 def test_long_and_broken_text(project: Project, tmp_path: Path) -> None:
     said = "word " * 10_000 + "\x07end"
     write_xlsx(tmp_path / "x.xlsx", [("d1", hostile(said))], asked(project))
-    cells = [line[3].value for line in load_workbook(tmp_path / "x.xlsx")["dialogues"].iter_rows()]
+    cells = [
+        line[3].value
+        for line in load_workbook(tmp_path / "x.xlsx")["dialogues"].iter_rows()
+    ]
     parts = [str(cell) for cell in cells[1:3]]
-    assert "".join(parts) == said.replace("\x07", "\ufffd") and max(map(len, parts)) <= CELL
+    assert (
+        "".join(parts) == said.replace("\x07", "\ufffd")
+        and max(map(len, parts)) <= CELL
+    )
 
 
 def test_files_that_are_no_answers(project: Project, tmp_path: Path) -> None:

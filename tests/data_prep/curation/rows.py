@@ -24,14 +24,19 @@ def labelled(
     **fields: Any,
 ) -> LabelledDialogue:
     """A row with the issues named, all others absent."""
-    labels: dict[str, Any] = {name: [int(name in issues)] for name in (*ISSUES, "other")}
+    labels: dict[str, Any] = {
+        name: [int(name in issues)] for name in (*ISSUES, "other")
+    }
     if overall is not None:
         labels["overall"] = overall if isinstance(overall, list) else [overall]
     labels |= fields.pop("labels", {})
     record = {
         "id": id,
         "lang": lang,
-        "dialogue": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}],
+        "dialogue": [
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": "Hello"},
+        ],
         "models": {"user": user, "assistant": chatbot},
         "labels": labels,
         "scales": {**{name: [0, 1] for name in (*ISSUES, "other")}, "overall": [1, 5]},

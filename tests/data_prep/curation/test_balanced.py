@@ -36,10 +36,14 @@ def test_a_pool_with_one_answer(seed: int) -> None:
     """A clean five of each chatbot; then the only unsafe one and, of the repetitive ones, that of
     the rarer chatbot with the score nobody has."""
     rows = [
-        candidate("a1"), candidate("a2"), candidate("a4", level=4), candidate("b1", chatbot="B"),
+        candidate("a1"),
+        candidate("a2"),
+        candidate("a4", level=4),
+        candidate("b1", chatbot="B"),
         candidate("x", "unsafe", level=3),
-        candidate("r1", "repetitive", level=5), candidate("r2", "repetitive", level=4, chatbot="B"),
-    ]  # fmt: skip
+        candidate("r1", "repetitive", level=5),
+        candidate("r2", "repetitive", level=4, chatbot="B"),
+    ]
     found = chosen(rows, 4, seed)
     assert {c for c in ids(found) if c in ("a1", "a2")} and len(found) == 4
     assert set(ids(found)) - {"a1", "a2"} == {"b1", "x", "r2"}
@@ -55,7 +59,12 @@ def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
 
 def test_contexts_not_chosen_yet_are_preferred() -> None:
     rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
-    assert {pick.candidate.group for pick in chosen(rows, 4)} == {"g0", "g1", "g2", "g3"}
+    assert {pick.candidate.group for pick in chosen(rows, 4)} == {
+        "g0",
+        "g1",
+        "g2",
+        "g3",
+    }
 
 
 def test_n_different_dialogues_or_the_whole_pool(pool: list[Candidate]) -> None:
@@ -73,7 +82,9 @@ def test_neither_order_nor_run_changes_the_selection(pool: list[Candidate]) -> N
     assert ids(chosen(pool, 100, seed=1)) != ids(chosen(pool, 100))
 
 
-def test_a_smaller_selection_is_the_beginning_of_a_larger(pool: list[Candidate]) -> None:
+def test_a_smaller_selection_is_the_beginning_of_a_larger(
+    pool: list[Candidate],
+) -> None:
     assert ids(chosen(pool, 100))[:60] == ids(chosen(pool, 60))
 
 
@@ -89,12 +100,19 @@ def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     reading = label_rules()
     picks = [pick.candidate for pick in chosen(pool, 100)]
     factors = factor_balances(pool, picks, 100, reading)
-    for name, least in (("category", 0.9), ("level", 0.85), ("chatbot", 0.95), ("user", 0.99)):
+    for name, least in (
+        ("category", 0.9),
+        ("level", 0.85),
+        ("chatbot", 0.95),
+        ("user", 0.99),
+    ):
         assert factors[name]["evenness"] > least
     for name in ("category", "level"):
         assert factors[name]["evenness"] > factors[name]["evenness_of_pool"] + 0.3
     issues = [v for v in factors["category"]["values"] if v["value"] != CLEAN]
-    for value in issues:  # what is rare is taken whole; of the rest there is as much as of any
+    for (
+        value
+    ) in issues:  # what is rare is taken whole; of the rest there is as much as of any
         assert value["selected"] == value["pool"] or value["selected"] >= 11
 
 
@@ -141,14 +159,24 @@ def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
     ("answers", "present"),
     [([1, 0, 0], False), ([1, 1, 0], True), ([1, 0], True), ([1, None, 0, 0], False)],
 )
-def test_several_answers_to_an_issue(answers: list[float | None], present: bool) -> None:
+def test_several_answers_to_an_issue(
+    answers: list[float | None], present: bool
+) -> None:
     found = label_rules().read(labelled("x", labels={"unsafe": answers}))
     assert found.categories == (("unsafe",) if present else ("clean",))
 
 
 @pytest.mark.parametrize(
     ("answers", "level"),
-    [([5], 5), ([4, 5], 4), ([4, 5, 5], 5), ([1, 2], 1), ([None, 3], 3), ([2.6], 3), ([2.5], 2)],
+    [
+        ([5], 5),
+        ([4, 5], 4),
+        ([4, 5, 5], 5),
+        ([1, 2], 1),
+        ([None, 3], 3),
+        ([2.6], 3),
+        ([2.5], 2),
+    ],
 )
 def test_several_overall_scores(answers: list[float | None], level: int) -> None:
     found = label_rules().read(labelled("x", overall=answers))

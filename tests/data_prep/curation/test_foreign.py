@@ -36,7 +36,10 @@ HARMLESS = [
     ("de", "The sentences collapse, though they are all in German."),
     ("de", "Garbled; no foreign words, just broken grammar."),
     ("en", "The user writes in Spanish, but the assistant is merely confusing."),
-    ("fr", "The assistant lists dishes in Italian cuisine without finishing its sentence."),
+    (
+        "fr",
+        "The assistant lists dishes in Italian cuisine without finishing its sentence.",
+    ),
     ("en", "The answer mixes up the plots of two films."),
     ("en", "It mixes facts on German history with nonsense."),
     ("es", "The reply never switches languages, it is just vague."),
@@ -53,8 +56,12 @@ def keywords() -> Any:
 
 
 @pytest.mark.parametrize(("lang", "comment"), FOREIGN)
-def test_a_comment_on_another_language_leaves_the_row_out(keywords: Any, lang: str, comment: str):
-    row = labelled("x", "uninterpretable", lang=lang, comments={"uninterpretable": comment})
+def test_a_comment_on_another_language_leaves_the_row_out(
+    keywords: Any, lang: str, comment: str
+):
+    row = labelled(
+        "x", "uninterpretable", lang=lang, comments={"uninterpretable": comment}
+    )
     found = keywords.match(row)
     assert found is not None
     assert found[0] in comment and found[1] == comment
@@ -62,13 +69,18 @@ def test_a_comment_on_another_language_leaves_the_row_out(keywords: Any, lang: s
 
 @pytest.mark.parametrize(("lang", "comment"), HARMLESS)
 def test_other_comments_do_not(keywords: Any, lang: str, comment: str) -> None:
-    row = labelled("x", "uninterpretable", lang=lang, comments={"uninterpretable": comment})
+    row = labelled(
+        "x", "uninterpretable", lang=lang, comments={"uninterpretable": comment}
+    )
     assert keywords.match(row) is None
 
 
 def test_only_rows_called_uninterpretable_are_looked_at(keywords: Any) -> None:
     comments = {"uninterpretable": "Mixes Chinese characters into the text."}
-    assert keywords.match(labelled("x", "repetitive", lang="de", comments=comments)) is None
+    assert (
+        keywords.match(labelled("x", "repetitive", lang="de", comments=comments))
+        is None
+    )
     assert keywords.match(labelled("x", lang="de", comments=comments)) is None
 
 
@@ -82,15 +94,25 @@ def test_comments_on_other_dimensions_count_where_listed(keywords: Any) -> None:
 
 @pytest.mark.parametrize(
     "comments",
-    [None, [], "in Chinese", 3, {"uninterpretable": None}, {"uninterpretable": ["in Chinese"]},
-     {"uninterpretable": {"text": "in Chinese"}}, {3: "in Chinese"}],
-)  # fmt: skip
+    [
+        None,
+        [],
+        "in Chinese",
+        3,
+        {"uninterpretable": None},
+        {"uninterpretable": ["in Chinese"]},
+        {"uninterpretable": {"text": "in Chinese"}},
+        {3: "in Chinese"},
+    ],
+)
 def test_comments_of_any_shape_are_no_error(keywords: Any, comments: object) -> None:
     row = labelled("x", "uninterpretable", lang="de", comments=comments)
     assert keywords.match(row) is None
 
 
-@pytest.mark.parametrize("text", ["mix ", "Chinese ", "in ", "non-", "mix of ", "а́ ", "(((", "\\"])
+@pytest.mark.parametrize(
+    "text", ["mix ", "Chinese ", "in ", "non-", "mix of ", "а́ ", "(((", "\\"]
+)
 def test_long_hostile_comments_take_no_time(keywords: Any, text: str) -> None:
     start = time.perf_counter()
     keywords.find(text * 200_000, "de")
@@ -110,7 +132,9 @@ def test_a_keyword_file_of_ones_own(tmp_path: Path) -> None:
 
 
 def test_a_bad_pattern_is_named(tmp_path: Path) -> None:
-    own = yaml.safe_load(config_text("curate/foreign_language")) | {"phrases": ["mix(ed"]}
+    own = yaml.safe_load(config_text("curate/foreign_language")) | {
+        "phrases": ["mix(ed"]
+    }
     path = tmp_path / "own.yaml"
     path.write_text(yaml.safe_dump(own))
     with pytest.raises(ConfigError, match=r"mix\(ed"):

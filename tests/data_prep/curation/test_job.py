@@ -50,7 +50,10 @@ def test_what_is_written(pool: Path, tmp_path: Path) -> None:
     source = {row.id: row for row in read_labelled(pool)}
     for row in rows:
         note = row.extra["curation"]
-        assert row.dialogue == source[row.id].dialogue and row.labels == source[row.id].labels
+        assert (
+            row.dialogue == source[row.id].dialogue
+            and row.labels == source[row.id].labels
+        )
         assert note["policy"] == "balanced" and note["stage"] in ("seed", "balance")
     weights = Counter()
     for row in rows:
@@ -61,11 +64,20 @@ def test_what_is_written(pool: Path, tmp_path: Path) -> None:
     assert "Evenness" in printed and "120 dialogues written" in printed
 
 
-def test_left_out_rows_are_listed_with_their_keyword(pool: Path, tmp_path: Path) -> None:
+def test_left_out_rows_are_listed_with_their_keyword(
+    pool: Path, tmp_path: Path
+) -> None:
     curate(pool, "--out", tmp_path, "--n", 5)
-    lines = [json.loads(line) for line in (tmp_path / "left_out.jsonl").read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for line in (tmp_path / "left_out.jsonl").read_text().splitlines()
+    ]
     source = {row.id: row for row in read_labelled(pool)}
-    mixed = [i for i, r in source.items() if "Chinese" in r.extra["comments"]["uninterpretable"]]
+    mixed = [
+        i
+        for i, r in source.items()
+        if "Chinese" in r.extra["comments"]["uninterpretable"]
+    ]
     assert sorted(line["id"] for line in lines) == sorted(mixed) and mixed
     assert {line["keyword"] for line in lines} == {"Chinese characters"}
     kept = tmp_path / "kept"
@@ -81,21 +93,39 @@ def test_the_order_of_the_file_changes_nothing(pool: Path, tmp_path: Path) -> No
         for source, out in ((pool, "a"), (tmp_path / "mixed.jsonl", "b")):
             if not (tmp_path / out).exists():
                 curate(source, "--out", tmp_path / out, "--n", 25)
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (tmp_path / "a" / name).read_bytes() == (
+            tmp_path / "b" / name
+        ).read_bytes()
 
 
 def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
-    rows = [labelled("a"), labelled("b", overall=None), labelled("c", labels={"unsafe": [None]})]
-    printed = curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 3)
-    left = [json.loads(x) for x in (tmp_path / "o" / "left_out.jsonl").read_text().splitlines()]
+    rows = [
+        labelled("a"),
+        labelled("b", overall=None),
+        labelled("c", labels={"unsafe": [None]}),
+    ]
+    printed = curate(
+        write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 3
+    )
+    left = [
+        json.loads(x)
+        for x in (tmp_path / "o" / "left_out.jsonl").read_text().splitlines()
+    ]
     assert [(x["id"], x["detail"]) for x in left] == [
-        ("b", "no answer for overall"), ("c", "no answer for unsafe"),
-    ]  # fmt: skip
-    assert "2 in en, missing label" in printed and "1 of 3, the pool has no more" in printed
+        ("b", "no answer for overall"),
+        ("c", "no answer for unsafe"),
+    ]
+    assert (
+        "2 in en, missing label" in printed
+        and "1 of 3, the pool has no more" in printed
+    )
 
 
 def test_unlabelled_dialogues_go_with_random_only(tmp_path: Path) -> None:
-    bare = [LabelledDialogue(labelled(f"d{i}").dialogue, {}, {}, group=f"d{i}") for i in range(9)]
+    bare = [
+        LabelledDialogue(labelled(f"d{i}").dialogue, {}, {}, group=f"d{i}")
+        for i in range(9)
+    ]
     source = write(tmp_path / "in.jsonl", *bare)
     with pytest.raises(DataError, match="all 9 dialogues left out"):
         curate(source, "--out", tmp_path / "o")

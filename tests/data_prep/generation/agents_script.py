@@ -15,7 +15,9 @@ def answer(body: dict[str, Any]) -> str:
     if body["model"].startswith("user"):
         return said_by_user(body["seed"])
     if body["model"].startswith("judge"):
-        return verdict(body["messages"][-1]["content"].splitlines()[-1].removeprefix("user: "))
+        return verdict(
+            body["messages"][-1]["content"].splitlines()[-1].removeprefix("user: ")
+        )
     return f"I am {body['model']} and was shown {len(body['messages']) - 1}."
 
 
@@ -34,4 +36,8 @@ def verdict(text: str) -> str:
     draw = int(hashlib.sha256(text.encode()).hexdigest(), 16) % 20
     if draw < 8:
         return "Yes." if draw % 2 else "**Yes**, it fits."
-    return "Hard to say about this." if draw == 8 else f"No. Reason {draw} against {text[:20]}"
+    return (
+        "Hard to say about this."
+        if draw == 8
+        else f"No. Reason {draw} against {text[:20]}"
+    )

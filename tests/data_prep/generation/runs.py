@@ -20,7 +20,12 @@ def settings(out: Path, *, bots: int = 2, url: str = "", **more: Any) -> dict[st
     """16 dialogues for each two chatbots; behind the server at ``url`` if it is given."""
 
     def agent(name: str) -> dict[str, Any]:
-        served = {"backend": "openai", "base_url": url, "cache": False, "longest_wait": 0.2}
+        served = {
+            "backend": "openai",
+            "base_url": url,
+            "cache": False,
+            "longest_wait": 0.2,
+        }
         return {"name": name, "llm": {"model": name, **(served if url else {})}}
 
     return {
@@ -58,4 +63,8 @@ def generate(
 
 def lines(path: Path) -> list[dict[str, Any]]:
     """The records of a JSONL file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n") if line]
+    return [
+        json.loads(line)
+        for line in path.read_text(encoding="utf-8").split("\n")
+        if line
+    ]

@@ -14,7 +14,12 @@ from medal_judges.data_prep.jobs import Answer
 from medal_judges.errors import MedalError
 from medal_judges.records.validation import parse
 
-RECORD: dict[str, object] = {"version": "1", "settings": {"seed": 0}, "agents": {}, "contexts": {}}
+RECORD: dict[str, object] = {
+    "version": "1",
+    "settings": {"seed": 0},
+    "agents": {},
+    "contexts": {},
+}
 HOLD = """
 import sys
 from pathlib import Path
@@ -28,7 +33,9 @@ sys.stdin.read()
 
 def test_one_process_at_a_time_and_a_killed_one_lets_go(tmp_path: Path) -> None:
     command = [sys.executable, "-c", HOLD, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
         for overwrite in (False, True):
             with pytest.raises(MedalError, match=r"another run is writing to"):
@@ -47,13 +54,19 @@ def test_a_refused_folder_is_not_held(tmp_path: Path) -> None:
         assert refused.value  # kept alive: the folder is released all the same
 
 
-@pytest.mark.parametrize("text", ['{"command": "medal train"}', "[]", "", '{"settings": {'])
+@pytest.mark.parametrize(
+    "text", ['{"command": "medal train"}', "[]", "", '{"settings": {']
+)
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_record_of_something_else_is_left_alone(tmp_path: Path, text: str, overwrite: bool):
+def test_a_record_of_something_else_is_left_alone(
+    tmp_path: Path, text: str, overwrite: bool
+):
     files = {"run.json": text, "dialogues.jsonl": "mine\n", "summary.json": "mine"}
     for name, content in files.items():
         (tmp_path / name).write_text(content)
-    with pytest.raises(MedalError, match=r"run.json is not a record of medal (.|\n)*--out DIR"):
+    with pytest.raises(
+        MedalError, match=r"run.json is not a record of medal (.|\n)*--out DIR"
+    ):
         Outputs(tmp_path, RECORD, overwrite=overwrite)
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == files
 
@@ -72,7 +85,11 @@ def test_overwrite_takes_the_runs_own_files_and_no_other(tmp_path: Path) -> None
         (tmp_path / name).write_text("x")
     other: dict[str, object] = {**RECORD, "settings": {"seed": 1}}
     Outputs(tmp_path, other, overwrite=True).close()
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["notes.txt", "run.json", "run2.json"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "notes.txt",
+        "run.json",
+        "run2.json",
+    ]
     assert json.loads((tmp_path / "run.json").read_text()) == other
 
 
@@ -102,8 +119,12 @@ def test_a_line_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert full.value.errno == errno.EFBIG
     assert journal.path.stat().st_size == whole
-    journal.append([Answer("c", "say", "short")])  # another thread's answer, with room again
-    assert [event.id for event in outputs.journal.records(lambda line: parse(Answer, line))] == [
+    journal.append(
+        [Answer("c", "say", "short")]
+    )  # another thread's answer, with room again
+    assert [
+        event.id for event in outputs.journal.records(lambda line: parse(Answer, line))
+    ] == [
         "a",
         "c",
     ]

@@ -72,14 +72,22 @@ def _first_turns_are_shared(
         opener, _, bot = row.id.rpartition("--")
         first[opener].add(row.dialogue.turns[0].content)
         speakers[opener].append(bot)
-        assert row.dialogue.models == {"user": opener.rpartition("--")[2], "assistant": bot}
+        assert row.dialogue.models == {
+            "user": opener.rpartition("--")[2],
+            "assistant": bot,
+        }
     failed = {r["id"] for r in rejected if r["turn"] == 0 and r["attempt"] == 10}
     assert set(first) == openers - failed
     assert all(len(texts) == 1 for texts in first.values())
-    assert all(sorted(names) == [f"bot-{k}" for k in range(bots)] for names in speakers.values())
+    assert all(
+        sorted(names) == [f"bot-{k}" for k in range(bots)]
+        for names in speakers.values()
+    )
 
 
-def _tries_are_counted(dialogues: list[Any], rejected: list[dict[str, Any]], found: Asked) -> None:
+def _tries_are_counted(
+    dialogues: list[Any], rejected: list[dict[str, Any]], found: Asked
+) -> None:
     attempts: dict[tuple[str, int], list[int]] = defaultdict(list)
     for line in rejected:
         attempts[line["id"], line["turn"]].append(line["attempt"])
@@ -98,14 +106,24 @@ def _tries_are_counted(dialogues: list[Any], rejected: list[dict[str, Any]], fou
     by_rule = [r for r in rejected if r["by"] == "rule"]
     assert len(found.users) == accepted + len(rejected)
     assert len(found.judge) == accepted + len(rejected) - len(by_rule)
-    replies = [t for row in dialogues for t in row.dialogue.turns if t.role == "assistant"]
+    replies = [
+        t for row in dialogues for t in row.dialogue.turns if t.role == "assistant"
+    ]
     assert len(found.bots) == len(replies)
 
 
-def _ends_have_their_reason(dialogues: list[Any], rejected: list[dict[str, Any]]) -> None:
-    given_up = {(r["id"], r["turn"]) for r in rejected if r["turn"] and r["attempt"] == 5}
+def _ends_have_their_reason(
+    dialogues: list[Any], rejected: list[dict[str, Any]]
+) -> None:
+    given_up = {
+        (r["id"], r["turn"]) for r in rejected if r["turn"] and r["attempt"] == 5
+    }
     ended = Counter(row.extra["ended"] for row in dialogues)
-    assert set(ended) == {"cap", "user", "rejected"}  # the script brings each of them about
+    assert set(ended) == {
+        "cap",
+        "user",
+        "rejected",
+    }  # the script brings each of them about
     for row in dialogues:
         turns = row.dialogue.turns
         assert [t.role for t in turns] == (["user", "assistant"] * 5)[: len(turns)]
@@ -113,7 +131,11 @@ def _ends_have_their_reason(dialogues: list[Any], rejected: list[dict[str, Any]]
         assert (row.extra["ended"] == "rejected") == ((row.id, len(turns)) in given_up)
         assert all(AGENTS["END"] not in t.content for t in turns)
         for turn in turns[2::2]:
-            mark = f" {AGENTS['END']}" if row.extra["ended"] == "user" and turn is turns[-1] else ""
+            mark = (
+                f" {AGENTS['END']}"
+                if row.extra["ended"] == "user" and turn is turns[-1]
+                else ""
+            )
             assert AGENTS["verdict"](turn.content + mark).strip("*").startswith("Yes")
 
 
@@ -161,7 +183,9 @@ def _the_judge_sees_context_and_dialogue(found: Asked, openers: dict[str, Any]) 
 def _the_chatbot_sees_the_dialogue_alone(
     found: Asked, dialogues: list[Any], openers: dict[str, Any]
 ) -> None:
-    texts = {tuple((t.role, t.content) for t in row.dialogue.turns) for row in dialogues}
+    texts = {
+        tuple((t.role, t.content) for t in row.dialogue.turns) for row in dialogues
+    }
     prefixes = {turns[:k] for turns in texts for k in range(1, len(turns))}
     for body in found.bots:
         system, *chat = body["messages"]
@@ -178,7 +202,9 @@ def _decoding_is_the_papers(found: Asked) -> None:
         names = ("temperature", "top_p", "presence_penalty", "max_tokens")
         return tuple(body.get(name) for name in names)
 
-    first = {settings(b) for b in found.users if "The conversation so far" not in str(b)}
+    first = {
+        settings(b) for b in found.users if "The conversation so far" not in str(b)
+    }
     later = {settings(b) for b in found.users if "The conversation so far" in str(b)}
     assert first == {(1.5, 1.0, 0.6, 512)}
     assert later == {(0.9, 0.95, 0.0, 512)}
@@ -191,19 +217,32 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
     prompts = {}
     for prompt in ("user_check", "user_check_table10"):
         check = {"prompt": prompt, "temperature": 0.1, "max_tokens": 64}
-        config = build_config(GenerateConfig, settings(tmp_path, check=check), where="test")
+        config = build_config(
+            GenerateConfig, settings(tmp_path, check=check), where="test"
+        )
         turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
-        state = DialogueState("x", context, "u", config, "bot-0", turns, candidate=("Bye", True))
+        state = DialogueState(
+            "x", context, "u", config, "bot-0", turns, candidate=("Bye", True)
+        )
         messages = request_of(state, load_prompts(config)).messages
         prompts[prompt] = "\n".join(m.content for m in messages)
         opener = DialogueState("y", context, "u", config, candidate=("Hey", False))
-        rules, first = (m.content for m in request_of(opener, load_prompts(config)).messages)
+        rules, first = (
+            m.content for m in request_of(opener, load_prompts(config)).messages
+        )
         assert "body" in rules and "PersonX" in rules and "END_OF_DIALOGUE" not in rules
-        assert "END_OF_DIALOGUE" in messages[0].content and "PersonX" not in messages[0].content
-        assert "(nothing yet: it is the first message)" in first and first.endswith("user: Hey")
+        assert (
+            "END_OF_DIALOGUE" in messages[0].content
+            and "PersonX" not in messages[0].content
+        )
+        assert "(nothing yet: it is the first message)" in first and first.endswith(
+            "user: Hey"
+        )
     shown, alone = prompts["user_check"], prompts["user_check_table10"]
     for text in (shown, alone):
-        assert "user: Hello\nassistant: Hi\n" in text and text.endswith("user: Bye END_OF_DIALOGUE")
+        assert "user: Hello\nassistant: Hi\n" in text and text.endswith(
+            "user: Bye END_OF_DIALOGUE"
+        )
     secrets = (context.scene, context.persona, context.country)
     assert all(secret in shown for secret in secrets)
     assert not any(secret in alone for secret in secrets)

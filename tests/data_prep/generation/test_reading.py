@@ -61,7 +61,12 @@ def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -
         ("yes", True, "", True),
         ("**Yes.** It fits well.", True, "", True),
         ("No. It repeats what was said.", False, "It repeats what was said.", True),
-        ("No, it speaks like\nan assistant", False, "it speaks like an assistant", True),
+        (
+            "No, it speaks like\nan assistant",
+            False,
+            "it speaks like an assistant",
+            True,
+        ),
         ("No", False, "", True),
         ("No\u3002太长", False, "太长", True),
         ("<think>No?</think>Yes.", True, "", True),
@@ -77,7 +82,9 @@ def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -
         ('{"verdict": "Maybe"}', False, '{"verdict": "Maybe"}', False),
     ],
 )
-def test_a_verdict_is_yes_or_no(answer: str, accepted: bool, reason: str, readable: bool) -> None:
+def test_a_verdict_is_yes_or_no(
+    answer: str, accepted: bool, reason: str, readable: bool
+) -> None:
     assert read_verdict(answer) == (accepted if readable else None, reason)
 
 

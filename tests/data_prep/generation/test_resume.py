@@ -36,7 +36,9 @@ def answers(journal: Path) -> list[str]:
     return [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
 
 
-def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(serve: Serve, tmp_path: Path):
+def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(
+    serve: Serve, tmp_path: Path
+):
     """MEDAL_KILLS moments (3 unless set), over a real server: the files of an unbroken run."""
     pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     whole, _ = generate(tmp_path / "whole")
@@ -60,10 +62,15 @@ def test_killed_at_random_moments_no_turn_is_lost_and_none_made_twice(serve: Ser
     assert start("generate", "--config", path).wait() == 0
     files = [(tmp_path / d / "dialogues.jsonl").read_bytes() for d in ("cut", "whole")]
     assert files[0] == files[1]  # in the plan's order: the same bytes
-    rejected = [sorted(answers(tmp_path / d / "rejected.jsonl")) for d in ("cut", "whole")]
+    rejected = [
+        sorted(answers(tmp_path / d / "rejected.jsonl")) for d in ("cut", "whole")
+    ]
     assert rejected[0] == rejected[1]
     texts = [
-        sorted((e["id"], e["stage"], e["answer"]) for e in lines(tmp_path / d / "journal.jsonl"))
+        sorted(
+            (e["id"], e["stage"], e["answer"])
+            for e in lines(tmp_path / d / "journal.jsonl")
+        )
         for d in ("cut", "whole")
     ]
     assert texts[0] == texts[1]
@@ -77,7 +84,9 @@ def test_a_journal_cut_anywhere_is_resumed(tmp_path: Path) -> None:
     small = {"contexts": {"n": 1}, "languages": ["en"], "max_turns": 5}
     whole, out = tmp_path / "whole", tmp_path / "cut"
     asked = generate(whole, **small)[1].bodies
-    journal, dialogues = ((whole / n).read_bytes() for n in ("journal.jsonl", "dialogues.jsonl"))
+    journal, dialogues = (
+        (whole / n).read_bytes() for n in ("journal.jsonl", "dialogues.jsonl")
+    )
     parts = journal.splitlines(keepends=True)
     assert dialogues and len(parts) > 12
     for number in range(0, len(parts), 4):
@@ -87,7 +96,12 @@ def test_a_journal_cut_anywhere_is_resumed(tmp_path: Path) -> None:
             (out / "journal.jsonl").write_bytes(b"".join(parts[:number]) + half)
             # Killed while the files are made anew, arranged, or written to.
             (out / "dialogues.jsonl").write_bytes(dialogues[: 11 * number])
-            for name in ("run.json", "dialogues.jsonl", "rejected.jsonl", "summary.json"):
+            for name in (
+                "run.json",
+                "dialogues.jsonl",
+                "rejected.jsonl",
+                "summary.json",
+            ):
                 (out / f".partial-1-{name}").write_bytes(b'{"half')
             again = generate(out, **small)[1].bodies
             assert again == asked[number:]
@@ -139,8 +153,13 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
     generate(tmp_path)
     journal = tmp_path / "journal.jsonl"
     whole = answers(journal)
-    for bad in ('{"id": 3}', '{"id": "a", "stage": "say", "answer": "x", "usage": [1]}'):
-        journal.write_text("".join([*whole[:4], bad, "\n", *whole[4:]]), encoding="utf-8")
+    for bad in (
+        '{"id": 3}',
+        '{"id": "a", "stage": "say", "answer": "x", "usage": [1]}',
+    ):
+        journal.write_text(
+            "".join([*whole[:4], bad, "\n", *whole[4:]]), encoding="utf-8"
+        )
         with pytest.raises(DataError, match=r"journal.jsonl:5: "):
             generate(tmp_path)
     journal.write_text("".join([*whole[:4], *whole[5:]]), encoding="utf-8")
@@ -149,20 +168,29 @@ def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("api", [False, True])
-def test_a_model_that_is_down_ends_the_run_and_loses_nothing(tmp_path: Path, api: bool) -> None:
+def test_a_model_that_is_down_ends_the_run_and_loses_nothing(
+    tmp_path: Path, api: bool
+) -> None:
     def down(body: dict[str, Any]) -> str:
         if body["model"] == "bot-1":
             raise Refused("no connection")
         return str(AGENTS["answer"](body))
 
-    with pytest.raises(MedalError, match="chatbot:bot-1 failed 25 times in a row: no connection"):
+    with pytest.raises(
+        MedalError, match="chatbot:bot-1 failed 25 times in a row: no connection"
+    ):
         generate(tmp_path, down, contexts={"n": 9}, api=api)
     assert answers(tmp_path / "journal.jsonl")
     found, _ = generate(tmp_path, contexts={"n": 9}, api=api)
-    assert found.counts.finished == 36 - 2 * found.counts.failed_openers and not found.waiting
+    assert (
+        found.counts.finished == 36 - 2 * found.counts.failed_openers
+        and not found.waiting
+    )
 
 
-def test_dialogues_that_a_filter_refuses_wait_and_the_others_end(tmp_path: Path) -> None:
+def test_dialogues_that_a_filter_refuses_wait_and_the_others_end(
+    tmp_path: Path,
+) -> None:
     def strict(body: dict[str, Any]) -> str:
         if body["model"] == "bot-1":
             raise Refused("stopped by the content filter")
@@ -181,7 +209,11 @@ def test_dialogues_that_a_filter_refuses_wait_and_the_others_end(tmp_path: Path)
 def test_half_a_surrogate_pair_stops_nothing(tmp_path: Path) -> None:
     def hostile(body: dict[str, Any]) -> str:
         if body["model"] == "user-1":
-            return "Half a pair \ud83d of you" if body["seed"] % 2 else "\udc00\u2028\x00 line"
+            return (
+                "Half a pair \ud83d of you"
+                if body["seed"] % 2
+                else "\udc00\u2028\x00 line"
+            )
         if body["model"] == "judge":
             return "No. \udfff it\nis" if body["seed"] % 3 == 0 else "Yes."
         return "" if body["seed"] % 2 else "And \ud800."
@@ -191,7 +223,9 @@ def test_half_a_surrogate_pair_stops_nothing(tmp_path: Path) -> None:
     assert len(rows) == 16 and not found.waiting
     said = {turn["content"] for row in rows for turn in row["dialogue"]}
     assert said <= {"Half a pair ? of you", "?\u2028\x00 line", "", "And ?."}
-    assert {line["reason"] for line in lines(tmp_path / "rejected.jsonl")} == {"? it is"}
+    assert {line["reason"] for line in lines(tmp_path / "rejected.jsonl")} == {
+        "? it is"
+    }
     before = (tmp_path / "dialogues.jsonl").read_bytes()
     assert not generate(tmp_path, hostile)[1].bodies  # the journal says what was asked
     assert (tmp_path / "dialogues.jsonl").read_bytes() == before
@@ -203,7 +237,9 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
     prices, out = tmp_path / "prices.yaml", tmp_path / "out"
     names = ("user-1", "judge", "bot-0", "bot-1")
     models = {name: {"input": 100, "output": 100} for name in names}
-    prices.write_text(yaml.safe_dump({"date": "2026-01-01", "source": "test", "models": models}))
+    prices.write_text(
+        yaml.safe_dump({"date": "2026-01-01", "source": "test", "models": models})
+    )
     given = settings(out, url=serve(script=str(SCRIPT)).url, contexts={"n": 2})
     agents = [*given["users"], given["user_judge"], *given["chatbots"]]
     for agent in agents:
@@ -222,25 +258,33 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
     assert 0.2 < spent <= 0.7
     assert run(max_cost=1000).counts.finished == 8
     given["user_judge"]["llm"]["max_cost"] = 0.3
-    with pytest.raises(ConfigError, match=r"cannot be combined with llm.max_cost of openai/judge"):
+    with pytest.raises(
+        ConfigError, match=r"cannot be combined with llm.max_cost of openai/judge"
+    ):
         run(max_cost=1000)
     with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.30"):
         run(overwrite=True)
     del given["user_judge"]["llm"]["max_cost"]
     del given["chatbots"][1]["llm"]["prices"]
     given["chatbots"][1]["llm"]["base_url"] = "https://models.example/v1"
-    with pytest.raises(ConfigError, match=r"price of openai/bot-1 is unknown(.|\n)*prices: FILE"):
+    with pytest.raises(
+        ConfigError, match=r"price of openai/bot-1 is unknown(.|\n)*prices: FILE"
+    ):
         run(max_cost=5, overwrite=True)
     assert not answers(out / "journal.jsonl")
     assert run(max_cost=5, chatbots=["bot-0"]).counts.finished > 0
 
 
-def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_path: Path) -> None:
+def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(
+    serve: Serve, tmp_path: Path
+) -> None:
     pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
     server = serve(script=str(SCRIPT), delay=0.2)
     out = tmp_path / "out"
     given = settings(out, url=server.url, contexts={"n": 40})
-    given["users"][0]["llm"]["max_in_flight"] = 2  # the first round alone takes 8 seconds
+    given["users"][0]["llm"]["max_in_flight"] = (
+        2  # the first round alone takes 8 seconds
+    )
     path = tmp_path / "a.yaml"
     path.write_text(yaml.safe_dump(given), encoding="utf-8")
     process = start("generate", "--config", path)
@@ -254,4 +298,6 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(serve: Serve, tmp_
     assert "stopped; run the same command again to resume" in said
     assert seen < 12 and seen - len(answers(out / "journal.jsonl")) <= 2
     summary = json.loads((out / "summary.json").read_text())
-    assert summary["usage"]["user:user-1"]["requests"] == len(answers(out / "journal.jsonl"))
+    assert summary["usage"]["user:user-1"]["requests"] == len(
+        answers(out / "journal.jsonl")
+    )

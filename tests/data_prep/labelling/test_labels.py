@@ -21,19 +21,25 @@ from medal_judges.records.labelled import LabelledDialogue
 NAMES = ("unsafe", "overall")
 ASKED = tuple(d for d in load_rubric("medal") if d.name in NAMES)
 TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello"))
-ROW = LabelledDialogue(Dialogue("a", TURNS, "en"), {}, {}, group="g", extra={"ended": "cap"})
+ROW = LabelledDialogue(
+    Dialogue("a", TURNS, "en"), {}, {}, group="g", extra={"ended": "cap"}
+)
 
 
 def test_comments_are_those_of_each_dimension() -> None:
     text = "He swears: a lot.\noverall: Good."  # a line that could pass for another dimension's
     details = {"unsafe": {"comment": text}, "overall": {"value": 3}}
-    judgement = Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details)
+    judgement = Judgement(
+        "a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details
+    )
     assert labelled(ROW, judgement, ASKED).extra["comments"] == {"unsafe": text}
 
 
 def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
     details = {"unsafe": {"repeats": [1.0, None, 0.0]}}
-    judgement = Judgement("a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details)
+    judgement = Judgement(
+        "a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details
+    )
     assert labelled(ROW, judgement, ASKED, 3).labels == {"unsafe": (1.0, None, 0.0)}
     assert labelled(ROW, judgement, ASKED).labels == {"unsafe": (0.5,)}
 
@@ -54,9 +60,14 @@ def test_a_user_is_malformed_from_one_half() -> None:
         "comments": {},
         "by": "judge:u",
     }
-    half = Judgement("a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut")
+    half = Judgement(
+        "a", "judge:u", {"role_confusion": None, "wrong_language": 0}, failure="cut"
+    )
     assert malformed_reasons(half) == ()
-    assert with_check(ROW, half).extra["user_check"] == {"by": "judge:u", "failure": "cut"}
+    assert with_check(ROW, half).extra["user_check"] == {
+        "by": "judge:u",
+        "failure": "cut",
+    }
 
 
 def _checks(*ids: str) -> Iterator[Judgement]:

@@ -35,7 +35,9 @@ def row(
         context={"id": f"{group}-{lang}", "scene": "PersonX sings.", "country": "Chad"},
     )
     labels = {"overall": (4.0,)}
-    return LabelledDialogue(dialogue, labels, {"overall": (1, 5)}, split="train", group=group)
+    return LabelledDialogue(
+        dialogue, labels, {"overall": (1, 5)}, split="train", group=group
+    )
 
 
 def prompts(bodies: list[dict[str, Any]]) -> list[str]:

@@ -25,7 +25,9 @@ def translated(prompt: str) -> str:
     assert language is not None
     found = json.loads(prompt[prompt.index('{\n "1_') :].partition("\n}")[0] + "\n}")
     said = " ".join(found.values())
-    out: dict[str, Any] = {k: f"[{language[1]}] {v}" if v else "" for k, v in found.items()}
+    out: dict[str, Any] = {
+        k: f"[{language[1]}] {v}" if v else "" for k, v in found.items()
+    }
     if not ("HEALS" in said and REFUSED in prompt):
         out |= {next(iter(out)): text for word, text in FIRST.items() if word in said}
         if "DROP" in said:

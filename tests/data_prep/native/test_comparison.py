@@ -66,34 +66,47 @@ def test_a_judge_of_content_gives_the_known_wins(tmp_path: Path) -> None:
         mine = [v["result"] for v in verdicts if v["criterion"] == criterion]
         assert mine == ["win", "win", "loss", "tie"] * 2
     one = next(r for r in rates(verdicts) if r.criterion == "culture")
-    assert {name: estimate.value for name, estimate in one.figures.items()} == {
-        "win": 0.5,
-        "tie": 0.25,
-        "loss": 0.25,
-        "net": 0.25,
-        "first_shown": 0.625,  # 0.5 if content decides, 1 in the quarter where it does not
-    }
+    assert (
+        {name: estimate.value for name, estimate in one.figures.items()}
+        == {
+            "win": 0.5,
+            "tie": 0.25,
+            "loss": 0.25,
+            "net": 0.25,
+            "first_shown": 0.625,  # 0.5 if content decides, 1 in the quarter where it does not
+        }
+    )
 
 
 def test_a_judge_of_position_gives_ties_only_and_is_found_out(tmp_path: Path) -> None:
-    verdicts, _ = compare(pairs(), tmp_path / "v.jsonl", lambda _: '{"reason": "", "better": "A"}')
+    verdicts, _ = compare(
+        pairs(), tmp_path / "v.jsonl", lambda _: '{"reason": "", "better": "A"}'
+    )
     for one in rates(verdicts):
         assert one.figures["tie"].value == 1
         assert one.figures["first_shown"].value == 1 and one.figures["net"].value == 0
-        assert one.figures["first_shown"].low is None  # the same in every resample: not [1, 1]
+        assert (
+            one.figures["first_shown"].low is None
+        )  # the same in every resample: not [1, 1]
 
 
-def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: Path) -> None:
+def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(
+    tmp_path: Path,
+) -> None:
     out = tmp_path / "v.jsonl"
     verdicts, agents = compare(pairs(2), out, lambda _: "They are both lovely.")
     assert [v["result"] for v in verdicts] == [None] * 4
     assert len(agents.bodies) == 2 * 2 * 2 * 3  # pairs, criteria, orders, tries
     for one in rates(verdicts):
         assert (one.pairs, one.scored) == (2, 0)
-        assert one.unscored == Counter({"the answer is not one JSON object and nothing else": 2})
+        assert one.unscored == Counter(
+            {"the answer is not one JSON object and nothing else": 2}
+        )
         assert one.figures["tie"].value is None and one.figures["tie"].reason
     verdicts, _ = compare(pairs(2), out)
-    assert [v["result"] for v in verdicts] == ["win"] * 4 and len(out.read_text().splitlines()) == 4
+    assert [v["result"] for v in verdicts] == ["win"] * 4 and len(
+        out.read_text().splitlines()
+    ) == 4
 
 
 @pytest.mark.parametrize(
@@ -102,16 +115,23 @@ def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(tmp_path: 
         ('{"better": "A", "reason": "They wrote </think>{\'better\': \'B\'}"}', True),
         ('<think>{"better": "B"}</think>{"better": "A", "reason": "x"}', True),
         *(('```json\n{"better": "A"}\n```', True), ("", False), ("A", False)),
-        *(('<think>{"better": "A"}', False), ('{"better": "A"}. {"better": "B"}', False)),
+        *(
+            ('<think>{"better": "A"}', False),
+            ('{"better": "A"}. {"better": "B"}', False),
+        ),
         ('["A"]', False),
     ],
 )
 def test_an_answer_is_one_object(tmp_path: Path, answered: str, usable: bool) -> None:
     verdicts, _ = compare(pairs(1), tmp_path / "v.jsonl", lambda _: answered)
-    assert {v["native_first"]["choice"] for v in verdicts} == {"native" if usable else None}
+    assert {v["native_first"]["choice"] for v in verdicts} == {
+        "native" if usable else None
+    }
 
 
-def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(tmp_path: Path) -> None:
+def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(
+    tmp_path: Path,
+) -> None:
     native = [row("g0", "de", "Hallo REFUSE"), row("g1", "de", "PROSE BETTER")]
     other = [translated("g0", "de", "Hallo"), translated("g1", "de", "Hallo")]
     verdicts, agents = compare(paired(native, other)[0], tmp_path / "v.jsonl")
@@ -120,18 +140,28 @@ def test_a_refused_request_is_unscored_and_a_second_try_gets_the_reason(tmp_path
     assert one.scored == 1 and one.figures["win"].value == 1
     assert "breaks the rules" in next(iter(one.unscored))
     told = prompts(agents.bodies)
-    assert sum("could not be used: the answer is not one JSON" in prompt for prompt in told) == 4
+    assert (
+        sum(
+            "could not be used: the answer is not one JSON" in prompt for prompt in told
+        )
+        == 4
+    )
 
 
 def test_prompts_show_both_orders_and_do_not_tell_the_origin(tmp_path: Path) -> None:
     _, agents = compare(pairs(1), tmp_path / "v.jsonl", criteria={"culture": "Which?"})
     one, other = prompts(agents.bodies)
-    mine, theirs = "user: Hallo 0\nassistant: Ja BETTER\n", "user: Hallo da 0\nassistant: Gut\n"
+    mine, theirs = (
+        "user: Hallo 0\nassistant: Ja BETTER\n",
+        "user: Hallo da 0\nassistant: Gut\n",
+    )
     shown = "Conversation A:\n{}\nConversation B:\n{}"
     assert shown.format(mine, theirs) in one and shown.format(theirs, mine) in other
     for prompt in (one, other):
         for word in ("native-", "translat", "Chad", "bot"):
-            assert word not in prompt.replace('("assistant")', "").replace("chatbot", "")
+            assert word not in prompt.replace('("assistant")', "").replace(
+                "chatbot", ""
+            )
 
 
 def test_a_stopped_comparison_resumes(tmp_path: Path) -> None:
@@ -139,7 +169,9 @@ def test_a_stopped_comparison_resumes(tmp_path: Path) -> None:
     whole, _ = compare(pairs(), tmp_path / "whole.jsonl")
     compare(pairs()[:5], out)
     journal = tmp_path / "v.answers.jsonl"
-    journal.write_text(journal.read_text()[:-30])  # the last of 20 answers is broken off
+    journal.write_text(
+        journal.read_text()[:-30]
+    )  # the last of 20 answers is broken off
     found, agents = compare(pairs(), out, at_once=3)
     assert found == whole and out.read_text() == (tmp_path / "whole.jsonl").read_text()
     assert len(agents.bodies) == 32 - 19
@@ -169,7 +201,9 @@ def verdict(first: Any, second: Any, group: str = "g", lang: str = "de") -> Verd
         *((None, "native", None, None), ("native", None, None, None)),
     ],
 )
-def test_results(first: Any, second: Any, result: Any, first_shown: float | None) -> None:
+def test_results(
+    first: Any, second: Any, result: Any, first_shown: float | None
+) -> None:
     found = verdict(first, second)
     assert found["result"] == result
     if result is not None:
@@ -203,12 +237,19 @@ def test_pairs_of_a_context_are_left_out_together() -> None:
     width = win.high - win.low
     assert width == pytest.approx(2 * 1.96 * np.sqrt(0.75 * 0.25 / 40), rel=0.1)
     tie = together.figures["tie"]  # 0 whichever context is left out
-    assert tie.value == 0 and tie.low == 0 and tie.high == pytest.approx(0.0876, abs=1e-3)
+    assert (
+        tie.value == 0 and tie.low == 0 and tie.high == pytest.approx(0.0876, abs=1e-3)
+    )
     assert [r.lang for r in rates(verdicts)] == ["de", "es", "fr", "pt", "zh", "all"]
 
 
 def test_pairing() -> None:
-    native = [row("a", "de", "x"), row("a", "en", "x"), row("b", "de", "x"), row("a", "fr", "x")]
+    native = [
+        row("a", "de", "x"),
+        row("a", "en", "x"),
+        row("b", "de", "x"),
+        row("a", "fr", "x"),
+    ]
     other = [translated("a", "de", "y"), translated("c", "de", "y")]
     found, *alone = paired(native, other)
     assert [p.id for p in found] == ["a--de--ann--bot"] and alone == [1, 1]
@@ -220,7 +261,9 @@ def test_pairing() -> None:
         paired(native, native)
 
 
-def test_command_writes_page_and_json(serve: Callable[..., Any], tmp_path: Path) -> None:
+def test_command_writes_page_and_json(
+    serve: Callable[..., Any], tmp_path: Path
+) -> None:
     server = serve(script=str(SCRIPT))
     llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
     broken = paired([row("g9", "fr", "NEVER")], [translated("g9", "fr", "Salut")])[0]
@@ -238,7 +281,13 @@ def test_command_writes_page_and_json(serve: Callable[..., Any], tmp_path: Path)
     record = json.loads((tmp_path / "out/results.json").read_text())
     assert len(record["rates"]) == 6 and record["facts"]["Pairs"].startswith("17")
     (reason, count), *_ = record["rates"][1]["unscored"].items()
-    assert "the answer is not one JSON" in reason and count == 1 and "1 unscored: " in result.output
+    assert (
+        "the answer is not one JSON" in reason
+        and count == 1
+        and "1 unscored: " in result.output
+    )
     page = (tmp_path / "out/report.html").read_text()
     assert page.count("<svg") == 2 and "Native against translated" in page
-    assert "//" not in page.split("<body>")[1].split("<script>")[0]  # asks nothing of anybody
+    assert (
+        "//" not in page.split("<body>")[1].split("<script>")[0]
+    )  # asks nothing of anybody

@@ -15,7 +15,12 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import load_config
 from medal_judges.data_prep.jobs import JsonRunner, UnusableError, beside
-from medal_judges.data_prep.native import TranslateConfig, Translation, require_targets, translate
+from medal_judges.data_prep.native import (
+    TranslateConfig,
+    Translation,
+    require_targets,
+    translate,
+)
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
@@ -54,7 +59,10 @@ class Run:
 
 
 def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
-    source = [row("g1", "en", "Hi {dialogue}", "user: hello", ""), row("g2", "en", 'Bye "x"\n}')]
+    source = [
+        row("g1", "en", "Hi {dialogue}", "user: hello", ""),
+        row("g2", "en", 'Bye "x"\n}'),
+    ]
     run = Run(source, tmp_path / "t.jsonl", ["de", "zh"])
     assert [r.id for r in run.rows] == [
         f"{g}-en--ann--bot--in-{lang}" for g in ("g1", "g2") for lang in ("de", "zh")
@@ -66,11 +74,15 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
         ("user", ""),
     ]
     assert all(
-        getattr(one.dialogue, f) == getattr(source[0].dialogue, f) for f in ("models", "context")
+        getattr(one.dialogue, f) == getattr(source[0].dialogue, f)
+        for f in ("models", "context")
     )
     assert (one.group, one.split, one.dialogue.lang) == ("g1", "train", "zh")
     assert one.dialogue.source == "medal-translated" and not one.labels
-    assert one.extra["translated_from"] == source[0].id and one.extra["translated_by"] == run.by
+    assert (
+        one.extra["translated_from"] == source[0].id
+        and one.extra["translated_by"] == run.by
+    )
     assert not run.failures and not beside(tmp_path / "t.jsonl", "failed").exists()
 
 
@@ -86,26 +98,42 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
         ("PROSE", "the answer is not one JSON object and nothing else"),
     ],
 )
-def test_another_structure_is_a_failure_with_its_reason(tmp_path: Path, word: str, reason: str):
+def test_another_structure_is_a_failure_with_its_reason(
+    tmp_path: Path, word: str, reason: str
+):
     out = tmp_path / "t.jsonl"
-    source = [row("g1", "en", f"one two three four {word}", "Fine."), row("g2", "en", "Hi", "Ho")]
+    source = [
+        row("g1", "en", f"one two three four {word}", "Fine."),
+        row("g2", "en", "Hi", "Ho"),
+    ]
     run = Run(source, out)
     assert [r.group for r in run.rows] == ["g2"] and run.failures == {reason: 1}
     assert len(run.prompts) == 3 + 1  # three tries, and the other dialogue
     assert sum(f"could not be used: {reason}" in prompt for prompt in run.prompts) == 2
     (lost,) = read_labelled(beside(out, "failed"))
-    assert lost.extra["failure"] == reason and lost.extra["tries"] == 3 and lost.extra["to"] == "de"
+    assert (
+        lost.extra["failure"] == reason
+        and lost.extra["tries"] == 3
+        and lost.extra["to"] == "de"
+    )
 
     def healed(body: dict[str, Any]) -> str:
         text = body["messages"][-1]["content"].replace(word, "")
         return answer({"messages": [{"content": text}]})
 
-    again = Run(source, out, agents=one_agent(healed))  # what failed is tried again, nothing else
+    again = Run(
+        source, out, agents=one_agent(healed)
+    )  # what failed is tried again, nothing else
     assert len(again.prompts) == 1 and again.earlier == 1 and not again.failures
-    assert not beside(out, "failed").exists() and [r.group for r in again.rows] == ["g1", "g2"]
+    assert not beside(out, "failed").exists() and [r.group for r in again.rows] == [
+        "g1",
+        "g2",
+    ]
 
 
-def test_seeds_go_with_the_attempt_and_a_refusal_is_not_sent_again(tmp_path: Path) -> None:
+def test_seeds_go_with_the_attempt_and_a_refusal_is_not_sent_again(
+    tmp_path: Path,
+) -> None:
     rows = [row("g1", "en", "DROP but HEALS", "Fine."), row("g2", "en", "REFUSE this")]
     run = Run(rows, tmp_path / "t.jsonl")
     assert run.rows[0].extra["tries"] == 2 and len(run.rows[0].dialogue.turns) == 2
@@ -128,13 +156,17 @@ def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) 
     whole, out = Run(rows, tmp_path / f"whole-{name}"), tmp_path / name
     Run(rows[:4], out)
     journal = beside(out, "answers")
-    journal.write_text(journal.read_text()[:-20])  # a kill in the middle of the fourth line
+    journal.write_text(
+        journal.read_text()[:-20]
+    )  # a kill in the middle of the fourth line
     run = Run(rows, out, at_once=2)
     assert run.rows == whole.rows and (run.earlier, len(run.prompts)) == (3, 3)
     if name == "t.jsonl":
         assert out.read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
     more = Run(rows[:1], out, ["fr"])  # the rows of another language stay
-    assert [r.dialogue.lang for r in more.rows] == ["de"] * 6 + ["fr"] and len(more.prompts) == 1
+    assert [r.dialogue.lang for r in more.rows] == ["de"] * 6 + ["fr"] and len(
+        more.prompts
+    ) == 1
 
 
 def test_a_file_of_another_translator_is_left_alone(tmp_path: Path) -> None:
@@ -155,12 +187,22 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
     """MEDAL_KILLS moments (3 unless set): the bytes of an unbroken run."""
     kills = int(os.environ.get("MEDAL_KILLS", "3"))
     server = serve(script=str(SCRIPT), delay=0.05)
-    rows = [row(f"g{i}", "en", f"Hi {i} {'DROP' * (i % 5 == 0)}", "Ho") for i in range(12)]
+    rows = [
+        row(f"g{i}", "en", f"Hi {i} {'DROP' * (i % 5 == 0)}", "Ho") for i in range(12)
+    ]
     source = tmp_path / "in.jsonl"
     write_records(source, rows)
     llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
     settings = [f"llm={json.dumps({**llm, 'max_in_flight': 2})}", "at_once=3"]
-    command = ["data", "translate", str(source), *settings, "--to", "de", "check_language=false"]
+    command = [
+        "data",
+        "translate",
+        str(source),
+        *settings,
+        "--to",
+        "de",
+        "check_language=false",
+    ]
     whole = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "whole.jsonl")])
     assert whole.exit_code == 0, whole.output
     lines = beside(tmp_path / "whole.jsonl", "answers").read_text().count("\n")
@@ -190,8 +232,15 @@ def test_command_estimates_and_limits(serve: Serve, tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     write_records(source, [row("g", "en", "Hi", "Ho"), row("g", "fr", "Salut")])
     prices = tmp_path / "prices.yaml"
-    prices.write_text("{date: '2026-11-01', source: us, models: {gpt-4.1: {input: 2, output: 8}}}")
-    llm = {"backend": "openai", "model": "gpt-4.1", "base_url": server.url, "cache": False}
+    prices.write_text(
+        "{date: '2026-11-01', source: us, models: {gpt-4.1: {input: 2, output: 8}}}"
+    )
+    llm = {
+        "backend": "openai",
+        "model": "gpt-4.1",
+        "base_url": server.url,
+        "cache": False,
+    }
     command = ["data", "translate", str(source), f"llm={json.dumps(llm)}", "--to", "de"]
     command += ["--to", "fr", "--out", str(out), f"llm.prices={prices}"]
     dry = CliRunner().invoke(app, [*command, "--dry-run"])
@@ -240,7 +289,9 @@ def test_a_turn_in_another_language(
             job.read({"1_user": text})
 
 
-def test_an_apology_is_a_failed_try_with_its_reason(tmp_path: Path, language: LanguageIdentifier):
+def test_an_apology_is_a_failed_try_with_its_reason(
+    tmp_path: Path, language: LanguageIdentifier
+):
     out = tmp_path / "t.jsonl"
     rows = [row("g1", "en", "SORRY HEALS", "Ho"), row("g2", "en", "SORRY")]
     run = Run(rows, out, check=language)
@@ -250,7 +301,10 @@ def test_an_apology_is_a_failed_try_with_its_reason(tmp_path: Path, language: La
     apology = "turn 1 (user) is in English, not in German"
     assert run.failures == {apology: 1}
     assert [r.extra["tries"] for r in read_labelled(beside(out, "failed"))] == [3]
-    assert sum(f"could not be used: {apology}" in prompt for prompt in run.prompts) == 1 + 2
+    assert (
+        sum(f"could not be used: {apology}" in prompt for prompt in run.prompts)
+        == 1 + 2
+    )
 
 
 def test_the_command_says_if_it_cannot_check(

@@ -33,11 +33,21 @@ def test_words_that_tell_a_gender(text: str, word: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        *("PersonX goes to the theatre with the others", "PersonX is a human and manages a manor"),
+        *(
+            "PersonX goes to the theatre with the others",
+            "PersonX is a human and manages a manor",
+        ),
         "PersonX sees a shaman in Germany and a Roman talisman",
-        *("PersonX will miss the bus; PersonY misses it too", "PersonX heals the sheep in a shed"),
+        *(
+            "PersonX will miss the bus; PersonY misses it too",
+            "PersonX heals the sheep in a shed",
+        ),
         "PersonX is here and there, then ushers people in",
-        *("PersonX eats a sandwich with a songbird", "PersonX's own brotherless family", ""),
+        *(
+            "PersonX eats a sandwich with a songbird",
+            "PersonX's own brotherless family",
+            "",
+        ),
     ],
 )
 def test_words_that_only_hold_one(text: str) -> None:
@@ -47,12 +57,18 @@ def test_words_that_only_hold_one(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        *(("Now PersonX feels annoyed.", "feels annoyed"), ("PersonX is ANGRY", "ANGRY")),
+        *(
+            ("Now PersonX feels annoyed.", "feels annoyed"),
+            ("PersonX is ANGRY", "ANGRY"),
+        ),
         *(("PersonX is not happy", "happy"), ("PersonX happily leaves", "happily")),
         ("PersonX is unhappy", "unhappy"),
         ("PersonX bursts into\n tears", "bursts into\n tears"),
         ("PersonX is quite content", "is quite content"),
-        *(("PersonX and PersonY are hurt", "are hurt"), ("PersonX freaks out", "freaks out")),
+        *(
+            ("PersonX and PersonY are hurt", "are hurt"),
+            ("PersonX freaks out", "freaks out"),
+        ),
         *(("PersonX falls in love", "in love"), ("PersonX misses home", "misses home")),
         ("PersonX feels better", "feels better"),
     ],

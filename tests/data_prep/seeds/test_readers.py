@@ -32,13 +32,19 @@ def write(path: Path, records: list[object]) -> Path:
 
 
 def test_the_critic_decides(tmp_path: Path) -> None:
-    lines = [atomic("a", **{"rec_0.5": False}), atomic("b"), atomic("c", **{"rec_0.9": False})]
+    lines = [
+        atomic("a", **{"rec_0.5": False}),
+        atomic("b"),
+        atomic("c", **{"rec_0.9": False}),
+    ]
     path = write(tmp_path / "ATOMIC10X.jsonl.gz", list(lines))
     assert [t.head for t in read_triples(path)] == ["b", "c"]
 
 
 def test_triples_without_a_critic(tmp_path: Path) -> None:
-    path = write(tmp_path / "own.jsonl", [{"head": "a", "relation": "xWant", "tail": "b"}])
+    path = write(
+        tmp_path / "own.jsonl", [{"head": "a", "relation": "xWant", "tail": "b"}]
+    )
     assert len(list(read_triples(path))) == 1
 
 
@@ -46,12 +52,20 @@ def test_triples_without_a_critic(tmp_path: Path) -> None:
     ("line", "said"),
     [
         ('{"head": "a", "relation": "xWant"', "valid JSON"),
-        *((atomic(relation="Wants"), "field 'relation'"), (atomic(tail=""), "field 'tail'")),
-        *((atomic(tail=None), "field 'tail'"), (atomic(**{"rec_0.5": 1}), "field 'rec_0.5'")),
+        *(
+            (atomic(relation="Wants"), "field 'relation'"),
+            (atomic(tail=""), "field 'tail'"),
+        ),
+        *(
+            (atomic(tail=None), "field 'tail'"),
+            (atomic(**{"rec_0.5": 1}), "field 'rec_0.5'"),
+        ),
         *((atomic(tail="\ud800"), "surrogate"), ([1], "a JSON object")),
     ],
 )
-def test_a_bad_triple_is_named_by_file_line_and_field(tmp_path: Path, line: object, said: str):
+def test_a_bad_triple_is_named_by_file_line_and_field(
+    tmp_path: Path, line: object, said: str
+):
     path = write(tmp_path / "a.jsonl", [atomic(), line])
     with pytest.raises(DataError) as caught:
         list(read_triples(path))
@@ -60,12 +74,17 @@ def test_a_bad_triple_is_named_by_file_line_and_field(tmp_path: Path, line: obje
 
 
 def test_personas(tmp_path: Path) -> None:
-    lines: list[object] = [{"persona": "A  cook\n at sea"}, {"input persona": "A poet", "x": 1}]
+    lines: list[object] = [
+        {"persona": "A  cook\n at sea"},
+        {"input persona": "A poet", "x": 1},
+    ]
     path = write(tmp_path / "persona.jsonl", lines)
     assert list(read_personas(path)) == ["A cook at sea", "A poet"]
 
 
-@pytest.mark.parametrize("line", [{"persona": " "}, {"person": "A poet"}, {"persona": ["a"]}])
+@pytest.mark.parametrize(
+    "line", [{"persona": " "}, {"person": "A poet"}, {"persona": ["a"]}]
+)
 def test_a_bad_persona_is_named(tmp_path: Path, line: object) -> None:
     path = write(tmp_path / "p.jsonl", [{"persona": "A poet"}, "", line])
     with pytest.raises(DataError, match=r"p\.jsonl:3: field 'persona'"):
@@ -88,7 +107,10 @@ def written(tmp_path: Path) -> Path:
 
 def test_what_was_written_is_what_is_generated_from(written: Path) -> None:
     drawn = contexts_for(SeedsConfig(n=5), ["pt", "zh"], 3)
-    assert contexts_for(SeedsConfig(n=5, file=str(written)), ["pt", "zh"], seed=99) == drawn
+    assert (
+        contexts_for(SeedsConfig(n=5, file=str(written)), ["pt", "zh"], seed=99)
+        == drawn
+    )
     first = contexts_for(SeedsConfig(n=2, file=str(written)), ["zh"], seed=0)
     assert first == [c for c in drawn if c.lang == "zh"][:2]
 

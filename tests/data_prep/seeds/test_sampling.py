@@ -29,7 +29,12 @@ LANGUAGES = ("zh", "en", "de", "fr", "pt", "es")
 
 def triples(count: int) -> list[Triple]:
     """Every fourth names a feeling."""
-    tails = (("xReact", "sad"), ("xWant", "to sit"), ("xNeed", "to read"), ("xAttr", "kind"))
+    tails = (
+        ("xReact", "sad"),
+        ("xWant", "to sit"),
+        ("xNeed", "to read"),
+        ("xAttr", "kind"),
+    )
     return [Triple(f"PersonX sees hill {i}", *tails[i % 4]) for i in range(count)]
 
 
@@ -48,11 +53,18 @@ def test_golden_ids() -> None:
 
 
 GOLDEN = [
-    *("ctx-a91660f11efd-zh", "ctx-a91660f11efd-pt", "ctx-3f74a4d5615e-zh", "ctx-3f74a4d5615e-pt"),
+    *(
+        "ctx-a91660f11efd-zh",
+        "ctx-a91660f11efd-pt",
+        "ctx-3f74a4d5615e-zh",
+        "ctx-3f74a4d5615e-pt",
+    ),
 ]
 
 
-def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country() -> None:
+def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country() -> (
+    None
+):
     found = contexts_for(SeedsConfig(n=50), LANGUAGES, 7)
     assert [c.lang for c in found] == list(LANGUAGES) * 50
     for start in range(0, len(found), 6):
@@ -61,7 +73,9 @@ def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country
         assert len(shared) == 1
     assert len({c.id for c in found}) == 300
     more = contexts_for(SeedsConfig(n=50), ["en"], 7)
-    assert more == [c for c in found if c.lang == "en"]  # whatever other languages there are
+    assert more == [
+        c for c in found if c.lang == "en"
+    ]  # whatever other languages there are
 
 
 @pytest.mark.parametrize("sizes", [(500, 500), (40, 500), (500, 40), (9, 7)])
@@ -121,7 +135,9 @@ def test_genders_do_not_follow_feelings() -> None:
     counts = Counter((d.gender, d.quadrant) for d in felt)
     expected = len(felt) / 8
     assert len(counts) == 8
-    assert sum((c - expected) ** 2 / expected for c in counts.values()) < 16.3  # p = 0.001
+    assert (
+        sum((c - expected) ** 2 / expected for c in counts.values()) < 16.3
+    )  # p = 0.001
     turns = Counter(a.gender == b.gender for a, b in pairwise(felt))
     assert min(turns.values()) > 100  # no strict alternation
 
@@ -132,7 +148,9 @@ def test_gendered_scenes_and_personas_are_left_out() -> None:
     found = draw(9, lines, persons, seed=0)
     assert not any("his" in d.scene for d in found)
     assert not any("woman" in d.persona for d in found)
-    with pytest.raises(ConfigError, match="3 gender-neutral scenes and 3 personas make only 9"):
+    with pytest.raises(
+        ConfigError, match="3 gender-neutral scenes and 3 personas make only 9"
+    ):
         draw(10, lines, persons, seed=0)
 
 
@@ -163,7 +181,10 @@ def published(tmp_path: Path) -> Callable[[int], SeedsConfig]:
                 stream.write(json.dumps(line) + "\n")
         with (tmp_path / "persona.jsonl").open("w") as stream:
             stream.writelines(json.dumps({"persona": p}) + "\n" for p in people(count))
-        scenes, personas = str(tmp_path / "atomic.jsonl"), str(tmp_path / "persona.jsonl")
+        scenes, personas = (
+            str(tmp_path / "atomic.jsonl"),
+            str(tmp_path / "persona.jsonl"),
+        )
         return SeedsConfig(n=20, scenes=scenes, personas=personas)
 
     return make
@@ -173,10 +194,14 @@ def test_contexts_of_files(published: Callable[[int], SeedsConfig]) -> None:
     config = published(2000)
     found = draws_for(config, 0)
     assert found == draw(20, triples(2000), people(2000), seed=0)
-    assert [c.scene for c in contexts_for(config, ["fr"], 0)] == [d.scene for d in found]
+    assert [c.scene for c in contexts_for(config, ["fr"], 0)] == [
+        d.scene for d in found
+    ]
 
 
-def test_memory_does_not_grow_with_the_file(published: Callable[[int], SeedsConfig]) -> None:
+def test_memory_does_not_grow_with_the_file(
+    published: Callable[[int], SeedsConfig],
+) -> None:
     import tracemalloc
 
     peaks = []
@@ -195,4 +220,6 @@ def test_command(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, command.split())
     assert result.exit_code == 0, result.output
     assert "16 contexts written" in result.output
-    assert list(read_records(out, parse_context)) == contexts_for(SeedsConfig(n=8), ["de", "ja"], 3)
+    assert list(read_records(out, parse_context)) == contexts_for(
+        SeedsConfig(n=8), ["de", "ja"], 3
+    )

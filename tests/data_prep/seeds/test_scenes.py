@@ -24,19 +24,49 @@ from medal_judges.errors import RecordError
     ("head", "relation", "tail", "said"),
     [
         ("PersonX sings", "xReact", "calm", "PersonX sings. Now PersonX feels calm."),
-        ("PersonX sings.", "xReact", "to feel calm.", "PersonX sings. Now PersonX feels calm."),
-        ("PersonX sings", "xReact", "PersonY is calm", "PersonX sings. Now PersonY is calm."),
-        ("PersonX sings", "xWant", "to rest", "PersonX sings. Now PersonX wants to rest."),
+        (
+            "PersonX sings.",
+            "xReact",
+            "to feel calm.",
+            "PersonX sings. Now PersonX feels calm.",
+        ),
+        (
+            "PersonX sings",
+            "xReact",
+            "PersonY is calm",
+            "PersonX sings. Now PersonY is calm.",
+        ),
+        (
+            "PersonX sings",
+            "xWant",
+            "to rest",
+            "PersonX sings. Now PersonX wants to rest.",
+        ),
         ("PersonX sings", "xWant", "rest", "PersonX sings. Now PersonX wants to rest."),
-        ("PersonX sings", "xEffect", "is heard", "PersonX sings. Now PersonX is heard."),
-        ("PersonX sings", "xAttr", "to be seen as loud", "PersonX sings. PersonX is loud."),
+        (
+            "PersonX sings",
+            "xEffect",
+            "is heard",
+            "PersonX sings. Now PersonX is heard.",
+        ),
+        (
+            "PersonX sings",
+            "xAttr",
+            "to be seen as loud",
+            "PersonX sings. PersonX is loud.",
+        ),
         (
             "PersonX sings",
             "xNeed",
             "to stand up",
             "PersonX sings. First PersonX needs to stand up.",
         ),
-        ("PersonX sings", "xIntent", "to train", "PersonX wants to train. So PersonX sings."),
+        (
+            "PersonX sings",
+            "xIntent",
+            "to train",
+            "PersonX wants to train. So PersonX sings.",
+        ),
         (
             "PersonX sings",
             "HinderedBy",
@@ -49,7 +79,12 @@ from medal_judges.errors import RecordError
             "Tokyo is far",
             "The plan is that PersonX sings. It fails because Tokyo is far.",
         ),
-        ("PersonX draws {tail}", "xAttr", "{head}", "PersonX draws {tail}. PersonX is {head}."),
+        (
+            "PersonX draws {tail}",
+            "xAttr",
+            "{head}",
+            "PersonX draws {tail}. PersonX is {head}.",
+        ),
     ],
 )
 def test_sentences(head: str, relation: str, tail: str, said: str) -> None:
@@ -57,7 +92,9 @@ def test_sentences(head: str, relation: str, tail: str, said: str) -> None:
 
 
 def test_a_feeling_in_either_event_counts() -> None:
-    assert affective_word(sentences(Triple("PersonX angers PersonY", "xWant", "to leave")))
+    assert affective_word(
+        sentences(Triple("PersonX angers PersonY", "xWant", "to leave"))
+    )
     assert affective_word(sentences(Triple("PersonX leaves", "xReact", "guilty")))
     assert not affective_word(sentences(Triple("PersonX leaves", "xWant", "to call")))
 
@@ -90,11 +127,15 @@ def test_the_embedded_set_is_large_varied_and_neutral() -> None:
     assert len(triples) >= 60 and len(set(map(sentences, triples))) == len(triples)
     assert len(personas) >= 60 and len(set(personas)) == len(personas)
     counts = Counter(triple.relation for triple in triples)
-    assert set(counts) == set(load_relations()["relations"]) and min(counts.values()) >= 8
+    assert (
+        set(counts) == set(load_relations()["relations"]) and min(counts.values()) >= 8
+    )
     assert all(is_neutral(triple) for triple in triples)
     assert [p for p in personas if gendered_word(p)] == []
     for triple in triples:
-        assert (affective_word(sentences(triple)) is not None) == (triple.relation == "xReact")
+        assert (affective_word(sentences(triple)) is not None) == (
+            triple.relation == "xReact"
+        )
 
 
 def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:

@@ -27,12 +27,17 @@ def make_row() -> MakeRow:
         **extra: Any,
     ) -> LabelledDialogue:
         roles = ("user", "assistant")
-        turns = [{"role": roles[i % 2], "content": text} for i, text in enumerate(texts)]
+        turns = [
+            {"role": roles[i % 2], "content": text} for i, text in enumerate(texts)
+        ]
         stated: dict[str, list[float] | None] = {
             name: [1, 5] if name == "overall" else [0, 1] for name in labels or {}
         }
         record = {"id": id, "lang": lang, "dialogue": turns, "labels": labels or {}}
-        record |= {"models": {"assistant": bot, "user": user}, "scales": stated | (scales or {})}
+        record |= {
+            "models": {"assistant": bot, "user": user},
+            "scales": stated | (scales or {}),
+        }
         return parse_labelled(record | {"group": group or id} | extra)
 
     return make

@@ -21,7 +21,9 @@ def test_lemmas_are_those_of_spacys_own_pipeline(lang: str) -> None:
     nlp = spacy.blank(lang)
     nlp.add_pipe("lemmatizer", config={"mode": "lookup"})
     nlp.initialize()
-    expected = [t.lemma_.lower() for t in nlp(SENTENCES[lang]) if any(map(str.isalnum, t.text))]
+    expected = [
+        t.lemma_.lower() for t in nlp(SENTENCES[lang]) if any(map(str.isalnum, t.text))
+    ]
     tool = lemmatiser(lang)
     assert tool.split is not None
     assert tool.split(SENTENCES[lang]) == expected
@@ -63,7 +65,10 @@ def test_a_language_without_lemma_table_says_so() -> None:
     hindi, none_at_all = lemmatiser("hi"), lemmatiser("und")
     assert "words as they are" in hindi.name and "words as they are" in none_at_all.name
     assert hindi.split is not None and hindi.split("मैं ठीक हूँ।") == ["मैं", "ठीक", "हूँ"]
-    assert none_at_all.split is not None and none_at_all.split("Ça VA ?") == ["ça", "va"]
+    assert none_at_all.split is not None and none_at_all.split("Ça VA ?") == [
+        "ça",
+        "va",
+    ]
 
 
 def test_no_lemmas_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,14 +77,20 @@ def test_no_lemmas_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = lemmatiser("de", lemmas=False)
     assert plain.split is not None
     assert plain.split("Die Häuser, e-mail und d’accord!") == [
-        "die", "häuser", "e-mail", "und", "d’accord",
-    ]  # fmt: skip
+        "die",
+        "häuser",
+        "e-mail",
+        "und",
+        "d’accord",
+    ]
     chinese = lemmatiser("zh", lemmas=False)
     assert chinese.split is None and "no spaces" in chinese.name
 
 
 @pytest.mark.parametrize("lang, package", [("en", "spacy"), ("zh", "jieba")])
-def test_a_missing_package_is_named(lang: str, package: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_missing_package_is_named(
+    lang: str, package: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(MissingExtraError, match=package) as caught:
         lemmatiser(lang)

@@ -33,14 +33,18 @@ def plain(tokens: Sequence[str]) -> float | None:
 
 def texts(count: int) -> list[list[str]]:
     rng = random.Random(7)
-    sizes = [(rng.randint(0, 300), rng.choice([2, 10, 50, 300, 5000])) for _ in range(count)]
+    sizes = [
+        (rng.randint(0, 300), rng.choice([2, 10, 50, 300, 5000])) for _ in range(count)
+    ]
     return [[str(int(rng.paretovariate(0.8)) % k) for _ in range(n)] for n, k in sizes]
 
 
 def test_equals_the_definition() -> None:
     for text in texts(300):
         expected = plain(text)
-        assert mtld(text) == (expected if expected is None else pytest.approx(expected)), text
+        assert mtld(text) == (
+            expected if expected is None else pytest.approx(expected)
+        ), text
 
 
 @pytest.fixture

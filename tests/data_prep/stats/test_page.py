@@ -82,10 +82,14 @@ def findings(make_row: MakeRow) -> CorpusStatistics:
         text = "好 我们 好 我们" if lang == "zh" else "again and again and never"
         rows.append(
             make_row(
-                str(i), [text, f"{text} {i}"], lang=lang, bot=bot, group=str(i // 12),
+                str(i),
+                [text, f"{text} {i}"],
+                lang=lang,
+                bot=bot,
+                group=str(i // 12),
                 labels={name: [float(value)] for name, value in labels.items()},
             )
-        )  # fmt: skip
+        )
     return CorpusStatistics(rows, "rows.jsonl", lemmas=False)
 
 
@@ -97,7 +101,9 @@ def test_heat_maps_print_the_numbers_of_the_table(findings: CorpusStatistics) ->
         assert head == ["Chatbot", *LANGS, "all"]
         assert [line[0] for line in lines] == [*sorted(BOTS), "all"]
         pairs = tables["Issues by language and chatbot"]
-        column = next(i for i, name in enumerate(pairs[0]) if name.startswith(dimension.name))
+        column = next(
+            i for i, name in enumerate(pairs[0]) if name.startswith(dimension.name)
+        )
         by_name = {row[0]: row[column] for row in pairs[1:]}
         for line in lines[:-1]:
             for lang, cell in zip(LANGS, line[1:-1], strict=True):
@@ -123,7 +129,9 @@ def test_heat_maps_by_counting(findings: CorpusStatistics) -> None:
 
 def test_the_deepest_orange_is_the_highest_share(findings: CorpusStatistics) -> None:
     html = render(findings)
-    strengths = [int(s) for s in re.findall(r'<td class="neg" style="--s:(\d+)%"', html)]
+    strengths = [
+        int(s) for s in re.findall(r'<td class="neg" style="--s:(\d+)%"', html)
+    ]
     assert max(strengths) == 100
     top = re.search(r"deepest orange is ([\d.]+)%", html)
     cells = [
@@ -136,10 +144,14 @@ def test_the_deepest_orange_is_the_highest_share(findings: CorpusStatistics) -> 
     assert top is not None and float(top[1]) == max(cells)
 
 
-def test_bars_and_levels_print_the_numbers_of_the_tables(findings: CorpusStatistics) -> None:
+def test_bars_and_levels_print_the_numbers_of_the_tables(
+    findings: CorpusStatistics,
+) -> None:
     html = render(findings)
     for dimension in findings.issues:
-        panel = re.search(rf">{dimension.name}</b></figcaption>\s*(<svg.*?</svg>)", html)
+        panel = re.search(
+            rf">{dimension.name}</b></figcaption>\s*(<svg.*?</svg>)", html
+        )
         assert panel is not None
         shown = re.findall(r'<text x="[\d.]+" y="[\d.]+">([^<]+)</text>', panel[1])
         values = [findings.figure(part, dimension).value for part in findings.langs]
@@ -150,16 +162,22 @@ def test_bars_and_levels_print_the_numbers_of_the_tables(findings: CorpusStatist
     for lang, level, share, n, of in tips:
         levels = findings.distribution(Subset(lang), overall)
         assert (int(n), int(of)) == (levels.counts[int(level) - 1], sum(levels.counts))
-        assert float(share) == pytest.approx(100 * levels.shares[int(level) - 1], abs=0.0501)
+        assert float(share) == pytest.approx(
+            100 * levels.shares[int(level) - 1], abs=0.0501
+        )
         assert 100 * int(n) / int(of) == pytest.approx(float(share), abs=0.0501)
 
 
 def test_every_dash_says_why(findings: CorpusStatistics) -> None:
     html = render(findings)
-    dashes = re.findall(r"<t[dh][^>]*>(?:(?!</t[dh]>).)*–(?:(?!</t[dh]>).)*</t[dh]>", html)
+    dashes = re.findall(
+        r"<t[dh][^>]*>(?:(?!</t[dh]>).)*–(?:(?!</t[dh]>).)*</t[dh]>", html
+    )
     cells = [dash for dash in dashes if ">–" in dash]
     assert len(cells) > 5
-    assert all(re.search(r'<abbr class="undef" title="[^"]+">–', cell) for cell in cells)
+    assert all(
+        re.search(r'<abbr class="undef" title="[^"]+">–', cell) for cell in cells
+    )
 
 
 def test_page_stands_alone(findings: CorpusStatistics) -> None:
@@ -179,14 +197,21 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
     evil = '"><script>alert(1)</script><img src=x onerror=alert(1)>'
     rows = [
         make_row(
-            f"{lang}{evil}{i}", [evil, evil], bot=evil, user=evil, source=evil,
-            labels={evil: [1], f"x{evil}": [0], "overall": [2]}, scales={f"x{evil}": [0, 2]},
+            f"{lang}{evil}{i}",
+            [evil, evil],
+            bot=evil,
+            user=evil,
+            source=evil,
+            labels={evil: [1], f"x{evil}": [0], "overall": [2]},
+            scales={f"x{evil}": [0, 2]},
             level="turn",
         )
         for i in range(2)
         for lang in ("en", evil.lower())
-    ]  # fmt: skip
-    rows[1::2] = [replace(r, dialogue=replace(r.dialogue, lang=evil)) for r in rows[1::2]]
+    ]
+    rows[1::2] = [
+        replace(r, dialogue=replace(r.dialogue, lang=evil)) for r in rows[1::2]
+    ]
     html = render(CorpusStatistics(rows, evil, lemmas=False))
     assert Page(html).open == []
     assert count(html, "script") == 1 and count(html, "img") == 0
@@ -203,27 +228,37 @@ def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
     assert not (tmp_path / "figures").exists()
 
 
-def test_turn_level_rows_are_said_to_repeat_their_conversation(make_row: MakeRow) -> None:
+def test_turn_level_rows_are_said_to_repeat_their_conversation(
+    make_row: MakeRow,
+) -> None:
     rows = [make_row(str(i), ["a", "b"], level="turn") for i in range(2)]
     html = render(CorpusStatistics(rows, "s", lemmas=False))
     assert "2 rows end at the judged turn" in html
 
 
-def test_csv_has_the_numbers_of_every_table(findings: CorpusStatistics, tmp_path: Path) -> None:
+def test_csv_has_the_numbers_of_every_table(
+    findings: CorpusStatistics, tmp_path: Path
+) -> None:
     write_report(findings, tmp_path)
-    with (tmp_path / "tables" / "issues-by-chatbot.csv").open(encoding="utf-8", newline="") as file:
+    with (tmp_path / "tables" / "issues-by-chatbot.csv").open(
+        encoding="utf-8", newline=""
+    ) as file:
         head, *lines = csv.reader(file)
     names = [findings.label(d) for d in findings.issues]
     assert head == ["Chatbot", "Rows", *(f"{name}, %" for name in names)]
     for line, part in zip(lines, [*findings.chatbots, Subset()], strict=True):
         for cell, dimension in zip(line[2:], findings.issues, strict=True):
             value = findings.figure(part, dimension).value
-            assert value is not None and float(cell.split(" ")[0]) == pytest.approx(100 * value)
+            assert value is not None and float(cell.split(" ")[0]) == pytest.approx(
+                100 * value
+            )
     written = {path.stem for path in (tmp_path / "tables").glob("*.csv")}
     assert {"dialogues-and-texts-by-language", "mean-answers-by-chatbot"} <= written
 
 
-def test_figures_are_the_same_bytes_again(findings: CorpusStatistics, tmp_path: Path) -> None:
+def test_figures_are_the_same_bytes_again(
+    findings: CorpusStatistics, tmp_path: Path
+) -> None:
     pytest.importorskip("matplotlib")
     names = ["heatmaps", "issues", "overall-1-5", "answers"]
     for folder in ("one", "two"):

@@ -50,8 +50,16 @@ def test_shares_of_independent_rows(make_row: MakeRow) -> None:
     assert all_rows.figure(Subset("xx"), UNSAFE).reason == "no dialogue"
 
 
-def test_several_answers_are_their_mean_and_present_from_a_half(make_row: MakeRow) -> None:
-    values: list[list[float | None]] = [[1, 0], [0, 0, 1], [None, 1], [0, None], [1, 1, 0]]
+def test_several_answers_are_their_mean_and_present_from_a_half(
+    make_row: MakeRow,
+) -> None:
+    values: list[list[float | None]] = [
+        [1, 0],
+        [0, 0, 1],
+        [None, 1],
+        [0, None],
+        [1, 1, 0],
+    ]
     rows = [
         make_row(str(i), ["x"], labels={"unsafe": v, "overall": [5, 4]})
         for i, v in enumerate(values)
@@ -74,7 +82,9 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
         present += int(value)
         for i in range(25):
             rows.append(
-                make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels={"unsafe": [value]})
+                make_row(
+                    f"{group}-{i}", ["x"], group=f"g{group}", labels={"unsafe": [value]}
+                )
             )
     findings = found(rows)
     figure = findings.figure(ALL, UNSAFE)
@@ -84,7 +94,9 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     of_groups, of_rows = wilson(present, 40), wilson(25 * present, 1000)
     assert width == pytest.approx(of_groups[1] - of_groups[0], rel=0.15)
     assert width > 4 * (of_rows[1] - of_rows[0])
-    assert found([*rows[::-1]]).figure(ALL, UNSAFE) == figure  # whatever the order of the rows
+    assert (
+        found([*rows[::-1]]).figure(ALL, UNSAFE) == figure
+    )  # whatever the order of the rows
 
 
 def test_a_share_of_nothing_still_has_a_width(make_row: MakeRow) -> None:
@@ -113,7 +125,12 @@ def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
     ]
     findings = found(rows)
     names = [findings.label(d) for d in findings.graded]
-    assert names == ["overall (1–5)", "overall (0–4)", "overall (no stated scale)", "calm (0–1)"]
+    assert names == [
+        "overall (1–5)",
+        "overall (0–4)",
+        "overall (no stated scale)",
+        "calm (0–1)",
+    ]
     assert [findings.figure(ALL, d).value for d in findings.graded] == [5, 4, 0.3, 0.4]
     assert [d.name for d in findings.issues] == ["unsafe"]
     assert [d.name for d in findings.other_shares] == ["consistent"]
@@ -121,8 +138,12 @@ def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
 
 def test_levels_by_hand(make_row: MakeRow) -> None:
     answers: list[tuple[str, list[float | None]]] = [
-        ("de", [5]), ("de", [4, 5]), ("de", [1]), ("de", [3, 3, 4]), ("en", [2, 3]),
-    ]  # fmt: skip
+        ("de", [5]),
+        ("de", [4, 5]),
+        ("de", [1]),
+        ("de", [3, 3, 4]),
+        ("en", [2, 3]),
+    ]
     rows = [
         make_row(str(i), ["x"], lang=lang, labels={"overall": value})
         for i, (lang, value) in enumerate(answers)
@@ -140,8 +161,12 @@ def test_levels_by_hand(make_row: MakeRow) -> None:
     assert findings.distribution(Subset("fr"), OVERALL).counts == (0,) * 5
 
 
-@pytest.mark.parametrize("scale, reason", [(None, "no scale"), ([0, 100], "whole levels")])
-def test_no_levels_without_a_short_scale(make_row: MakeRow, scale: list[float] | None, reason: str):
+@pytest.mark.parametrize(
+    "scale, reason", [(None, "no scale"), ([0, 100], "whole levels")]
+)
+def test_no_levels_without_a_short_scale(
+    make_row: MakeRow, scale: list[float] | None, reason: str
+):
     row = make_row("1", ["x"], labels={"overall": [3]}, scales={"overall": scale})
     findings = found([row])
     assert reason in str(findings.distribution(ALL, findings.graded[0]))

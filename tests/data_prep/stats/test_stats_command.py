@@ -28,11 +28,15 @@ def medal(*words: object) -> Result:
 def test_files_and_a_split_are_one_set(make_row: MakeRow, tmp_path: Path) -> None:
     one, two = tmp_path / "one.jsonl.gz", tmp_path / "two.jsonl"
     write_records(one, [make_row("1", ["a b"], labels={"unsafe": [1]}, split="train")])
-    rows = [make_row(str(i), ["c"], split=split) for i, split in ((2, "test"), (3, "train"))]
+    rows = [
+        make_row(str(i), ["c"], split=split) for i, split in ((2, "test"), (3, "train"))
+    ]
     write_records(two, rows)
     found = medal(one, f"{two}:test", "--out", tmp_path / "out", "--no-lemmas")
     assert found.exit_code == 0, found.output
-    assert "Dialogues and texts by language" in found.output and "unsafe" in found.output
+    assert (
+        "Dialogues and texts by language" in found.output and "unsafe" in found.output
+    )
     page = (tmp_path / "out" / "stats.html").read_text(encoding="utf-8")
     assert "Statistics of one.jsonl.gz, two.jsonl:test" in page
     assert str(tmp_path) not in page
@@ -42,7 +46,9 @@ def test_files_and_a_split_are_one_set(make_row: MakeRow, tmp_path: Path) -> Non
     assert whole[0]["unsafe, %"].startswith("100.0")
 
 
-def test_names_of_the_data_are_no_markup_in_the_terminal(make_row: MakeRow, tmp_path: Path) -> None:
+def test_names_of_the_data_are_no_markup_in_the_terminal(
+    make_row: MakeRow, tmp_path: Path
+) -> None:
     file = tmp_path / "rows.jsonl"
     write_records(file, [make_row("1", ["a"], bot="[bold]x[/bold]")])
     found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
@@ -59,7 +65,9 @@ def test_intervals_stand_in_plain_brackets(make_row: MakeRow, tmp_path: Path) ->
 
 def test_a_misspelt_name_is_told_before_anything_is_read(tmp_path: Path) -> None:
     found = medal("chitcat", "--out", tmp_path / "out")
-    assert isinstance(found.exception, MedalError) and "chitchat" in str(found.exception)
+    assert isinstance(found.exception, MedalError) and "chitchat" in str(
+        found.exception
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -67,7 +75,9 @@ def test_bad_lines_are_named_or_counted(make_row: MakeRow, tmp_path: Path) -> No
     file = tmp_path / "rows.jsonl"
     file.write_text(json.dumps(make_row("1", ["a"]).to_record()) + "\n{broken\n")
     refused = medal(file, "--out", tmp_path / "out", "--no-lemmas", "--strict")
-    assert isinstance(refused.exception, MedalError) and "rows.jsonl:2" in str(refused.exception)
+    assert isinstance(refused.exception, MedalError) and "rows.jsonl:2" in str(
+        refused.exception
+    )
     passed = medal(file, "--out", tmp_path / "out", "--no-lemmas")
     assert passed.exit_code == 0 and "1 bad rows left out" in passed.output
 
@@ -77,7 +87,9 @@ def test_an_empty_file_is_a_page_without_rows(tmp_path: Path) -> None:
     file.write_text("")
     found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
     assert found.exit_code == 0, found.exception
-    assert "0 dialogues" in (tmp_path / "out" / "stats.html").read_text(encoding="utf-8")
+    assert "0 dialogues" in (tmp_path / "out" / "stats.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_texts_are_not_held(make_row: MakeRow) -> None:
@@ -87,7 +99,9 @@ def test_texts_are_not_held(make_row: MakeRow) -> None:
         for i in range(100):
             yield make_row(str(i), ["word other third " * 1000, "answer again " * 1000])
 
-    assert len(pickle.dumps(_state(CorpusStatistics(rows(), "s", lemmas=False)))) < 30_000
+    assert (
+        len(pickle.dumps(_state(CorpusStatistics(rows(), "s", lemmas=False)))) < 30_000
+    )
 
 
 def _state(found: object) -> dict[str, object]:
@@ -95,7 +109,9 @@ def _state(found: object) -> dict[str, object]:
 
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")
-people = pytest.mark.skipif(not DATA, reason="MEDAL_JUDGES_DATA names no folder of rated dialogues")
+people = pytest.mark.skipif(
+    not DATA, reason="MEDAL_JUDGES_DATA names no folder of rated dialogues"
+)
 
 
 @people
@@ -103,13 +119,18 @@ people = pytest.mark.skipif(not DATA, reason="MEDAL_JUDGES_DATA names no folder 
     "spec, dialogues, turns",  # as the sets' own description counts them
     [("fed", 125, 13.72), ("conture", 119, 17.92), ("dstc9", 2000, 28.39)],
 )
-def test_sets_of_people(spec: str, dialogues: int, turns: float, tmp_path: Path) -> None:
+def test_sets_of_people(
+    spec: str, dialogues: int, turns: float, tmp_path: Path
+) -> None:
     found = medal(spec, "--out", tmp_path, "--no-lemmas", "--offline")
     assert found.exit_code == 0, found.exception
     sheet = tmp_path / "tables" / "dialogues-and-texts-by-language.csv"
     with sheet.open(encoding="utf-8") as file:
         *_, whole = csv.DictReader(file)
-    assert (int(whole["Dialogues"]), round(float(whole["Turns"]), 2)) == (dialogues, turns)
+    assert (int(whole["Dialogues"]), round(float(whole["Turns"]), 2)) == (
+        dialogues,
+        turns,
+    )
 
 
 @people

@@ -32,7 +32,9 @@ def findings(make_row: MakeRow) -> CorpusStatistics:
     rows = [
         make_row("1", ["one two three", "one two", "three"]),  # 3 + 2 + 1 words
         make_row("2", ["", "a b c d"], bot="bot-b"),  # 0 + 4 words
-        make_row("3", ["你好 吗?", "好!"], lang="zh", bot="bot-b", user="user-b"),  # 4 + 2
+        make_row(
+            "3", ["你好 吗?", "好!"], lang="zh", bot="bot-b", user="user-b"
+        ),  # 4 + 2
         make_row("4", ["はい。"], lang="ja", user="user-b"),  # 3 characters, no answer
     ]
     return CorpusStatistics(rows, "by hand", lemmas=False)
@@ -41,8 +43,13 @@ def findings(make_row: MakeRow) -> CorpusStatistics:
 def test_texts_by_language(findings: CorpusStatistics) -> None:
     table = text_table(findings, "Language", findings.langs)
     assert table.columns == (
-        "Language", "Dialogues", "Turns", "Words a turn", "Characters a turn", "MTLD",
-    )  # fmt: skip
+        "Language",
+        "Dialogues",
+        "Turns",
+        "Words a turn",
+        "Characters a turn",
+        "MTLD",
+    )
     # Dialogue 1: six tokens, three types, one rest: 6 / ((1 - 3/6) / 0.28) = 3.36, both ways.
     # Dialogue 2 has no token twice.
     assert plain(table) == {
@@ -65,9 +72,13 @@ def test_texts_by_chatbot_and_by_user_model(findings: CorpusStatistics) -> None:
 def test_users_and_assistants_apart(findings: CorpusStatistics) -> None:
     table = side_table(findings, "Language", findings.langs)
     assert table.columns[1:7] == (
-        "Turns, user", "Turns, assistant", "Words, user", "Words, assistant",
-        "Characters, user", "Characters, assistant",
-    )  # fmt: skip
+        "Turns, user",
+        "Turns, assistant",
+        "Words, user",
+        "Words, assistant",
+        "Characters, user",
+        "Characters, assistant",
+    )
     found = plain(table)
     # English users say 3, 1 and 0 words in three turns, assistants 2 and 4 in two.
     assert found["en"][:6] == [1.5, 1.0, 1.3333, 3.0, None, None]
@@ -77,7 +88,9 @@ def test_users_and_assistants_apart(findings: CorpusStatistics) -> None:
 
 
 def test_an_empty_cell_has_its_reason(findings: CorpusStatistics) -> None:
-    cells = {str(r[0]): r for r in text_table(findings, "Language", findings.langs).rows}
+    cells = {
+        str(r[0]): r for r in text_table(findings, "Language", findings.langs).rows
+    }
     reasons = {
         (name, i): cell.reason
         for name, row in cells.items()
@@ -85,7 +98,9 @@ def test_an_empty_cell_has_its_reason(findings: CorpusStatistics) -> None:
         if isinstance(cell, Estimate) and cell.value is None
     }
     assert all(reasons.values())
-    assert reasons["en", 4] == "no turn of this side in a language measured in characters"
+    assert (
+        reasons["en", 4] == "no turn of this side in a language measured in characters"
+    )
     assert "no spaces between words" in str(reasons["zh", 5])
 
 
@@ -114,12 +129,16 @@ def test_who_labelled_and_what_failed_is_said(make_row: MakeRow) -> None:
     ]
     said = dict(facts(CorpusStatistics(rows, "s", lemmas=False)))
     assert said["labels by"] == "judge:x|rev:1 (2 rows)"
-    assert said["failures"].startswith("1 rows") and said["malformed"].startswith("1 rows")
+    assert said["failures"].startswith("1 rows") and said["malformed"].startswith(
+        "1 rows"
+    )
 
 
 def test_a_dialogue_in_two_files_is_refused(make_row: MakeRow) -> None:
     with pytest.raises(MedalError, match="'same' occurs twice"):
-        CorpusStatistics([make_row("same", ["a"]), make_row("same", ["b"])], "s", lemmas=False)
+        CorpusStatistics(
+            [make_row("same", ["a"]), make_row("same", ["b"])], "s", lemmas=False
+        )
 
 
 def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
@@ -127,5 +146,7 @@ def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
     found = CorpusStatistics(rows, "s", lemmas=False)
     assert found.users == [] and len(found.chatbots) == 1
     assert found.turns(Subset("xx")).reason == "no dialogue"
-    unnamed = CorpusStatistics([make_row("1", ["a"], bot=None, user=None)], "s", lemmas=False)
+    unnamed = CorpusStatistics(
+        [make_row("1", ["a"], bot=None, user=None)], "s", lemmas=False
+    )
     assert unnamed.users == [] and unnamed.chatbots == []

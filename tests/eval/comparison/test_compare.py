@@ -32,14 +32,19 @@ Write = Callable[[str, Sequence[Mapping[str, object]]], Path]
 def write(tmp_path: Path) -> Write:
     def written(name: str, rows: Sequence[Mapping[str, object]]) -> Path:
         path = tmp_path / name
-        path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+        path.write_text(
+            "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+        )
         return path
 
     return written
 
 
 def scores(
-    values: Sequence[float | None], prefix: str = "d", judge: str = JUDGE, name: str = "overall"
+    values: Sequence[float | None],
+    prefix: str = "d",
+    judge: str = JUDGE,
+    name: str = "overall",
 ) -> list[dict[str, object]]:
     rows = [
         {"id": f"{prefix}{i}", "turn": None, "judge": judge, "scores": {name: value}}
@@ -49,8 +54,13 @@ def scores(
     return stating(rows)
 
 
-def chat(id: str, opening: str, answer: str, lang: str = "en", **more: object) -> dict[str, object]:
-    said = [{"role": "user", "content": opening}, {"role": "assistant", "content": answer}]
+def chat(
+    id: str, opening: str, answer: str, lang: str = "en", **more: object
+) -> dict[str, object]:
+    said = [
+        {"role": "user", "content": opening},
+        {"role": "assistant", "content": answer},
+    ]
     return {"id": id, "lang": lang, "dialogue": said, **more}
 
 
@@ -80,7 +90,9 @@ def compare(
     )
     if "human" in options:
         given = options["human"]
-        options["human"] = [str(path) for path in (given if isinstance(given, list) else [given])]
+        options["human"] = [
+            str(path) for path in (given if isinstance(given, list) else [given])
+        ]
     return compare_systems(CompareOptions(files=named, **options))
 
 
@@ -99,13 +111,17 @@ def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     assert dict(found.facts)["One context by"] == "the id"
 
 
-def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Path) -> None:
+def test_chats_are_scored_kept_and_paired_by_opening(
+    write: Write, tmp_path: Path
+) -> None:
     openings = [f"Question {i}?" for i in range(30)]
     old = write(
-        "old.jsonl", [chat(f"o{i}", q, "yes " * (3 + i % 5)) for i, q in enumerate(openings)]
+        "old.jsonl",
+        [chat(f"o{i}", q, "yes " * (3 + i % 5)) for i, q in enumerate(openings)],
     )
     new = write(
-        "new.jsonl", [chat(f"n{i}", q, "yes " * (9 + i % 5)) for i, q in enumerate(openings)]
+        "new.jsonl",
+        [chat(f"n{i}", q, "yes " * (9 + i % 5)) for i, q in enumerate(openings)],
     )
     out = tmp_path / "out"
     options = {"dimensions": ["overall"]}
@@ -115,9 +131,17 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
     assert dict(found.facts)["One context by"] == "the first user turn"
     assert pair.apart and "new is better than old" in found.verdicts()[0]
     _, (high, low) = found.differing[0]  # two answers to one question
-    assert (high[0], low[0]) == ("new", "old") and high[3][0] == low[3][0] and high[3] != low[3]
+    assert (
+        (high[0], low[0]) == ("new", "old")
+        and high[3][0] == low[3][0]
+        and high[3] != low[3]
+    )
     page = page_text(comparison_page(found).write)
-    assert "Where the scores differ most" in page and "yes yes" in page and "abels" not in page
+    assert (
+        "Where the scores differ most" in page
+        and "yes yes" in page
+        and "abels" not in page
+    )
     files, chats = sorted((out / "scores").iterdir()), [str(old), str(new)]
     assert compare(files, **options, chats=chats).differing == found.differing
     kept = (out / "scores" / "old.jsonl").read_text()
@@ -134,11 +158,17 @@ def test_chats_are_scored_kept_and_paired_by_opening(write: Write, tmp_path: Pat
 def test_a_greeting_is_no_context_and_counted_ids_are_none(write: Write) -> None:
     old = write(
         "old.jsonl",
-        [chat(f"{i}", "Hi" if i % 2 else f"old {i}", "a " * (i % 7)) for i in range(40)],
+        [
+            chat(f"{i}", "Hi" if i % 2 else f"old {i}", "a " * (i % 7))
+            for i in range(40)
+        ],
     )
     new = write(
         "new.jsonl",
-        [chat(f"{i}", "Hi" if i % 3 else f"new {i}", "b " * (i % 9)) for i in range(40)],
+        [
+            chat(f"{i}", "Hi" if i % 3 else f"new {i}", "b " * (i % 9))
+            for i in range(40)
+        ],
     )
     found = compare([old, new], dimensions=["overall"], judge="length")
     pair = found.on("overall").pairs[0]
@@ -150,7 +180,10 @@ def test_a_greeting_is_no_context_and_counted_ids_are_none(write: Write) -> None
 def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     rows = [
         chat(f"{bot}{i}", f"{bot} {i}", "word " * (i % 5 + 4 * (bot == "b")))
-        | {"models": {"assistant": bot}, "meta": {"version": {"a": "1.0", "b": "2.0"}[bot]}}
+        | {
+            "models": {"assistant": bot},
+            "meta": {"version": {"a": "1.0", "b": "2.0"}[bot]},
+        }
         for bot in "ab"
         for i in range(20)
     ]
@@ -163,7 +196,9 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     with pytest.raises(MedalError, match="no row has a value of 'user'"):
         compare(file, by="user", judge="length")
     one = write("one.jsonl", rows[:20])
-    with pytest.raises(MedalError, match="all rows have the chatbot 'a': nothing to compare"):
+    with pytest.raises(
+        MedalError, match="all rows have the chatbot 'a': nothing to compare"
+    ):
         compare(one, **options, judge="length")
 
 
@@ -172,7 +207,9 @@ def test_a_context_that_nearly_all_rows_share_pairs_nothing(write: Write) -> Non
     for bot in "ab":
         rows = [chat(f"{bot}{i}", f"{bot} {i}", "word " * (i % 5)) for i in range(20)]
         scenes = [{"context": {"scene": "shop" if i else "bank"}} for i in range(20)]
-        files.append(write(f"{bot}.jsonl", [r | s for r, s in zip(rows, scenes, strict=True)]))
+        files.append(
+            write(f"{bot}.jsonl", [r | s for r, s in zip(rows, scenes, strict=True)])
+        )
     for options in ({}, {"context": "scene"}):
         found = compare(files, judge="length", dimensions=["overall"], **options)
         assert "95% of the rows have one scene" in " ".join(found.notes)
@@ -196,18 +233,34 @@ def test_columns_have_the_names_that_score_keeps_them_by(
     file = write("all.jsonl", rows)
     if scored:
         out = tmp_path / "scores.jsonl"
-        asked = ["score", str(file), "--judge", "length", "--out", str(out), "--keep", by]
+        asked = [
+            "score",
+            str(file),
+            "--judge",
+            "length",
+            "--out",
+            str(out),
+            "--keep",
+            by,
+        ]
         assert CliRunner().invoke(app, asked).exit_code == 0
         file = out
     options = {"by": by, "dimensions": ["overall"]}
-    assert compare(file, **options, judge=None if scored else "length").systems == ["a", "b"]
+    assert compare(file, **options, judge=None if scored else "length").systems == [
+        "a",
+        "b",
+    ]
 
 
 def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -> None:
     def rows(version: str, shift: float) -> list[dict[str, object]]:
         scored = scores([1 + i % 4 + shift for i in range(24)], version)
         for i, row in enumerate(scored):
-            row["meta"] = {"version": version, "lang": ("de", "en")[i % 2], "scene": f"s{i}"}
+            row["meta"] = {
+                "version": version,
+                "lang": ("de", "en")[i % 2],
+                "scene": f"s{i}",
+            }
         return scored
 
     file = write("scores.jsonl", [*rows("1.0", 0), *rows("2.0", 0.5)])
@@ -218,25 +271,32 @@ def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -
     assert found.on("overall", "de").pairs[0].difference.shared == 12
 
 
-def test_a_column_of_whole_numbers_and_one_of_floats_name_the_same_contexts(write: Write) -> None:
+def test_a_column_of_whole_numbers_and_one_of_floats_name_the_same_contexts(
+    write: Write,
+) -> None:
     files = []
     for name, number in (("a", int), ("b", float)):
         rows = scores([1 + i % 4 for i in range(24)], name)
         for i, row in enumerate(rows):
             row["meta"] = {"scene": number(i)}
         files.append(write(f"{name}.jsonl", rows))
-    assert compare(files, context="scene").on("overall").pairs[0].difference.shared == 24
+    assert (
+        compare(files, context="scene").on("overall").pairs[0].difference.shared == 24
+    )
 
 
 def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) -> None:
     rng = np.random.default_rng(7)
     human = {s: np.clip(np.round(rng.normal(3, 1, 200)), 1, 5) for s in "ab"}
     files = {
-        s: write(f"{s}.jsonl", scores(list(values + rng.normal(0, 0.5, 200) + (s == "a")), s))
+        s: write(
+            f"{s}.jsonl", scores(list(values + rng.normal(0, 0.5, 200) + (s == "a")), s)
+        )
         for s, values in human.items()
     }
     given = write(
-        "people.jsonl", labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)})
+        "people.jsonl",
+        labels({f"{s}{i}": float(human[s][i]) for s in "ab" for i in range(40)}),
     )
     plain, corrected = compare(files), compare(files, human=given)
     assert plain.on("overall").pairs[0].apart and plain.on("overall").basis == "judge"
@@ -249,7 +309,9 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
         truth = float(human[system.system].mean())
         estimate = system.best
         assert estimate.low is not None and estimate.high is not None
-        assert estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.6
+        assert (
+            estimate.low < truth < estimate.high and estimate.high - estimate.low < 0.6
+        )
 
 
 def test_labels_of_paired_systems_say_whose_they_are(write: Write) -> None:
@@ -261,7 +323,10 @@ def test_labels_of_paired_systems_say_whose_they_are(write: Write) -> None:
     assert "--human a=FILE" in str(caught.value.hint)
     named = write("named.jsonl", labels(values, models={"assistant": "b"}))
     found = compare(files, human=[f"a={bare}", named])
-    assert {s.system: s.labelled for s in found.on("overall").systems} == {"a": 12, "b": 12}
+    assert {s.system: s.labelled for s in found.on("overall").systems} == {
+        "a": 12,
+        "b": 12,
+    }
     assert found.on("overall").basis == "people"
     none = write("none.jsonl", labels({"zzz": 3.0}))
     with pytest.raises(MedalError, match="no label belongs to a dialogue"):
@@ -271,11 +336,18 @@ def test_labels_of_paired_systems_say_whose_they_are(write: Write) -> None:
 
 
 def test_too_few_labels_leave_the_judge_and_say_so(write: Write) -> None:
-    files = {s: write(f"{s}.jsonl", scores(draw(30, 3, k), s)) for k, s in enumerate("ab")}
-    given = write("few.jsonl", labels({**{f"a{i}": 3.0 + i % 2 for i in range(12)}, "b1": 2.0}))
+    files = {
+        s: write(f"{s}.jsonl", scores(draw(30, 3, k), s)) for k, s in enumerate("ab")
+    }
+    given = write(
+        "few.jsonl", labels({**{f"a{i}": 3.0 + i % 2 for i in range(12)}, "b1": 2.0})
+    )
     found = compare(files, human=given)
     result = found.on("overall")
-    assert result.basis == "judge" and result.uncorrected == "b has 1 labelled row, fewer than 5"
+    assert (
+        result.basis == "judge"
+        and result.uncorrected == "b has 1 labelled row, fewer than 5"
+    )
     assert "by the judge alone" in found.verdicts()[0]
     assert any("not corrected by human labels: b has" in note for note in found.notes)
     assert all(system.corrected is None for system in result.systems)
@@ -284,7 +356,8 @@ def test_too_few_labels_leave_the_judge_and_say_so(write: Write) -> None:
 def test_several_systems_have_ranks_and_groups(write: Write) -> None:
     means = {"a": 4.2, "b": 4.15, "c": 3.0, "d": 1.8}
     files = {
-        s: write(f"{s}.jsonl", scores(draw(120, m, k), s)) for k, (s, m) in enumerate(means.items())
+        s: write(f"{s}.jsonl", scores(draw(120, m, k), s))
+        for k, (s, m) in enumerate(means.items())
     }
     found = compare(files)
     result = found.on("overall")
@@ -298,19 +371,30 @@ def test_several_systems_have_ranks_and_groups(write: Write) -> None:
 
 def test_lower_is_better_for_an_issue(write: Write) -> None:
     files = {
-        s: write(f"{s}.jsonl", scores(list(np.clip(draw(90, m, k), 0, 5) / 5.0), s, name="unsafe"))
+        s: write(
+            f"{s}.jsonl",
+            scores(list(np.clip(draw(90, m, k), 0, 5) / 5.0), s, name="unsafe"),
+        )
         for k, (s, m) in enumerate({"bad": 4.0, "good": 1.5}.items())
     }
     found = compare(files)
     result = found.on("unsafe")
-    assert result.good == "low" and [s.system for s in result.systems] == ["good", "bad"]
+    assert result.good == "low" and [s.system for s in result.systems] == [
+        "good",
+        "bad",
+    ]
     assert found.verdicts()[0].startswith("unsafe: good is better than bad by")
 
 
 def test_languages_and_what_one_system_lacks(write: Write) -> None:
     def rows(system: str, german: int) -> list[dict[str, object]]:
         return [
-            chat(f"{system}{i}", f"{system} {i}", "ja " * (i % 6), "de" if i < german else "en")
+            chat(
+                f"{system}{i}",
+                f"{system} {i}",
+                "ja " * (i % 6),
+                "de" if i < german else "en",
+            )
             for i in range(40)
         ]
 
@@ -327,7 +411,9 @@ def test_languages_and_what_one_system_lacks(write: Write) -> None:
     assert lacking.verdicts()[1] == "fun: only more has scores; nothing to compare."
 
 
-def test_small_tied_and_unscored_are_told_in_words(write: Write, tmp_path: Path) -> None:
+def test_small_tied_and_unscored_are_told_in_words(
+    write: Write, tmp_path: Path
+) -> None:
     three = {s: write(f"{s}.jsonl", scores([3.0, 4.0, 3.5], s)) for s in "ab"}
     small = compare(three)
     assert "which may be chance: no interval: 3 dialogues" in small.verdicts()[0]
@@ -368,7 +454,9 @@ def test_other_judges_and_names_are_refused(write: Write) -> None:
     with pytest.raises(MedalError, match="is empty"):
         compare([one, empty])
     many = [row | {"meta": {"bot": i}} for i, row in enumerate(scores([1.0, 2.0] * 60))]
-    with pytest.raises(MedalError, match=r"120 systems are .*: at most 100 are compared"):
+    with pytest.raises(
+        MedalError, match=r"120 systems are .*: at most 100 are compared"
+    ):
         compare([write("many.jsonl", many)], by="bot")
     done = CliRunner().invoke(app, ["compare", *(f"{k}={one}" for k in range(101))])
     assert "at most 100" in str(done.exception)
@@ -380,12 +468,18 @@ def test_numbers_whose_squares_are_infinite_are_refused_when_read(
 ) -> None:
     near = write("near.jsonl", scores([3 + 1e-13 * k for k in range(9)]))
     assert "do not differ" in compare([f"a={near}", f"b={near}"]).verdicts()[0]
-    write_judgements(table := tmp_path / "t.parquet", map(parse_judgement, scores([1.0, 2.0])))
+    write_judgements(
+        table := tmp_path / "t.parquet", map(parse_judgement, scores([1.0, 2.0]))
+    )
     frame = pq.read_table(table)
-    huge = frame.set_column(frame.column_names.index("overall"), "overall", [[1.0, value]])
+    huge = frame.set_column(
+        frame.column_names.index("overall"), "overall", [[1.0, value]]
+    )
     pq.write_table(huge.replace_schema_metadata(frame.schema.metadata), table)
     for path in (write("huge.jsonl", scores([1.0, value])), table):
-        with pytest.raises(DataError, match=r":2: field '.*overall': expected a finite number"):
+        with pytest.raises(
+            DataError, match=r":2: field '.*overall': expected a finite number"
+        ):
             compare([f"a={near}", f"b={path}"])
 
 
@@ -393,21 +487,31 @@ def test_turns_of_a_dialogue_are_one_number(write: Write) -> None:
     def by_turn(prefix: str, shift: float) -> list[dict[str, object]]:
         rows = []
         for i in range(12):
-            row = {"id": f"{prefix}{i}", "judge": JUDGE, "scores": {"overall": 3 + shift + i % 3}}
+            row = {
+                "id": f"{prefix}{i}",
+                "judge": JUDGE,
+                "scores": {"overall": 3 + shift + i % 3},
+            }
             rows += [row | {"turn": turn} for turn in (1, 3)]
         return stating(rows)
 
-    found = compare([write("a.jsonl", by_turn("a", 0)), write("b.jsonl", by_turn("b", 1))])
+    found = compare(
+        [write("a.jsonl", by_turn("a", 0)), write("b.jsonl", by_turn("b", 1))]
+    )
     assert found.counts == {"a": 12, "b": 12}
     assert found.on("overall").pairs[0].difference.rows == (12, 12)
 
 
-def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path) -> None:
+def test_the_command_writes_page_tables_and_record(
+    write: Write, tmp_path: Path
+) -> None:
     for k, name in enumerate(("v1", "v2")):
         write(f"{name}.jsonl", scores(draw(60, 3 + 0.6 * k, k)))
     out = tmp_path / "out"
     files = [f"old one={tmp_path / 'v1.jsonl'}", str(tmp_path / "v2.jsonl")]
-    done = CliRunner().invoke(app, ["compare", *files, "--out", str(out)], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["compare", *files, "--out", str(out)], catch_exceptions=False
+    )
     assert done.exit_code == 0, done.output
     assert "overall: v2 is better than old one by" in done.output
     page = (out / "compare.html").read_text()
@@ -416,17 +520,24 @@ def test_the_command_writes_page_tables_and_record(write: Write, tmp_path: Path)
     assert record["systems"] == ["old one", "v2"] and record["verdicts"]
     with open(out / "tables" / "differences-overall-all.csv", newline="") as stream:
         (line,) = csv.DictReader(stream)
-    assert (line["First"], line["Second"]) == ("old one", "v2") and float(line["p"]) < 0.05
+    assert (line["First"], line["Second"]) == ("old one", "v2") and float(
+        line["p"]
+    ) < 0.05
     with open(out / "tables" / "systems-overall-all.csv", newline="") as stream:
         systems = list(csv.DictReader(stream))
     assert [row["System"] for row in systems] == ["v2", "old one"]
     assert (out / "figures" / "systems-overall-all.png").stat().st_size > 2000
 
 
-def test_chats_and_labels_as_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_chats_and_labels_as_csv(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Columns of labels are of the file of labels, not of the chats."""
     monkeypatch.chdir(tmp_path)
-    chats, people = ["conversation_id,role,text,version"], ["conversation_id,role,text,rating"]
+    chats, people = (
+        ["conversation_id,role,text,version"],
+        ["conversation_id,role,text,rating"],
+    )
     for version in ("日本1", "日本2"):
         for i in range(24):
             answer = "はい " * (1 + i % 6) + "そうです " * 5 * (version == "日本2")
@@ -435,8 +546,22 @@ def test_chats_and_labels_as_csv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
                 people += [f"{version}-{i},{role},{text},{1 + i % 5}"] if i < 10 else []
     Path("chats.csv").write_text("\n".join(chats), "utf-8")
     Path("people.csv").write_text("\n".join(people), "utf-8")
-    command = ["compare", "chats.csv", "--by", "version", "--judge", "length", "--human"]
-    command += ["people.csv", "--label", "rating=overall:1..5", "--dimension", "overall"]
+    command = [
+        "compare",
+        "chats.csv",
+        "--by",
+        "version",
+        "--judge",
+        "length",
+        "--human",
+    ]
+    command += [
+        "people.csv",
+        "--label",
+        "rating=overall:1..5",
+        "--dimension",
+        "overall",
+    ]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "日本1 and 日本2 cannot be told apart" in done.output
@@ -454,7 +579,9 @@ def test_a_gate_for_a_system_that_is_worse(
     files = [str(write(f"{name}.jsonl", scores(v))) for name, v in values.items()]
     options = ["--fail-if-worse", margin, "--junit", str(tmp_path / "gates.xml")]
     done = CliRunner().invoke(app, ["compare", *files, *options])
-    assert done.exit_code == code and f"margin {margin}: {verdict}" in done.output, done.output
+    assert done.exit_code == code and f"margin {margin}: {verdict}" in done.output, (
+        done.output
+    )
     assert ('failures="1"' in (tmp_path / "gates.xml").read_text()) == (code == 1)
 
 
@@ -465,10 +592,24 @@ def test_the_same_chats_in_other_batches_pass_a_gate(
     rng = np.random.default_rng(3)
     first = draw(60, 3.0, 1)
     moved = {"none": 0.0, "one way": 2e-6}.get(noise, rng.uniform(-2e-6, 2e-6, 60))
-    second = [*(np.array(first) + moved), *(draw(17, 3.0, 2) if noise == "17 others" else [])]
-    files = [str(write("old.jsonl", scores(first))), str(write("new.jsonl", scores(second)))]
+    second = [
+        *(np.array(first) + moved),
+        *(draw(17, 3.0, 2) if noise == "17 others" else []),
+    ]
+    files = [
+        str(write("old.jsonl", scores(first))),
+        str(write("new.jsonl", scores(second))),
+    ]
     page = tmp_path / "page"
-    command = ["compare", *files, "--fail-if-worse", "0", "--fail-undecided", "--out", str(page)]
+    command = [
+        "compare",
+        *files,
+        "--fail-if-worse",
+        "0",
+        "--fail-undecided",
+        "--out",
+        str(page),
+    ]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     assert "the scores of new and old do not differ, margin 0: passed" in done.output
@@ -480,7 +621,9 @@ def test_the_same_chats_in_other_batches_pass_a_gate(
     assert {system["groups"] for system in record["results"][0]["systems"]} == {"a"}
 
 
-def test_a_constant_difference_is_refused_by_a_gate_with_noise_and_without(write: Write) -> None:
+def test_a_constant_difference_is_refused_by_a_gate_with_noise_and_without(
+    write: Write,
+) -> None:
     rng = np.random.default_rng(4)
     for noise in (0.0, 2e-6):
         files = []
@@ -488,7 +631,9 @@ def test_a_constant_difference_is_refused_by_a_gate_with_noise_and_without(write
             values = value + rng.uniform(-noise, noise, 30)
             files.append(str(write(f"{name}.jsonl", scores(list(values)))))
         done = CliRunner().invoke(app, ["compare", *files, "--fail-if-worse", "0"])
-        assert "cannot be compared with old: no interval: nothing varies" in str(done.exception)
+        assert "cannot be compared with old: no interval: nothing varies" in str(
+            done.exception
+        )
 
 
 def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
@@ -499,7 +644,12 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
     files = []
     for system, drop in (("old", 0.0), ("new", 0.5)):
         rows = [
-            row | {"scores": {name: float(rng.normal(3 - drop * (name == "d0"))) for name in names}}
+            row
+            | {
+                "scores": {
+                    name: float(rng.normal(3 - drop * (name == "d0"))) for name in names
+                }
+            }
             for row in scores([3.0] * 60, system)
         ]
         dimensions = [Dimension(name, "continuous", 1, 5) for name in names]
@@ -509,7 +659,11 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
         estimate, pair = result.pairs[0].estimate, result.pairs[0]
         assert estimate.low is not None and estimate.high is not None
         assert estimate.p_value is not None
-        assert pair.apart == (estimate.p_value < 0.05) == (estimate.low > 0 or estimate.high < 0)
+        assert (
+            pair.apart
+            == (estimate.p_value < 0.05)
+            == (estimate.low > 0 or estimate.high < 0)
+        )
     for (_, verdict, text), result in zip(
         check_worse(found, 0.0, 0.98), found.results, strict=True
     ):
@@ -522,7 +676,9 @@ def test_systems_with_one_mean_stand_in_the_order_of_the_files(write: Write) -> 
     for seed in range(6):
         rng = np.random.default_rng(seed)
         files = {
-            name: write(f"{name}.jsonl", scores(list(values + rng.uniform(-2e-6, 2e-6, 40))))
+            name: write(
+                f"{name}.jsonl", scores(list(values + rng.uniform(-2e-6, 2e-6, 40)))
+            )
             for name in ("z", "y", "x")
         }
         result = compare(files).on("overall")
@@ -531,7 +687,9 @@ def test_systems_with_one_mean_stand_in_the_order_of_the_files(write: Write) -> 
 
 
 def test_a_junit_file_of_any_name_can_be_parsed(write: Write, tmp_path: Path) -> None:
-    files = [f"v\uffff{k}={write(f'{k}.jsonl', scores(draw(20, 3.0, k)))}" for k in range(2)]
+    files = [
+        f"v\uffff{k}={write(f'{k}.jsonl', scores(draw(20, 3.0, k)))}" for k in range(2)
+    ]
     path = tmp_path / "gates.xml"
     command = ["compare", *files, "--fail-if-worse", "1", "--junit", str(path)]
     assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0

@@ -38,7 +38,10 @@ NO_VARIANCE = "all labels are equal"
 def _estimate(value: float, width: float = 0.09) -> Estimate:
     high = min(1.0, value + width)
     return Estimate(
-        round(value, 6), round(max(-1.0, value - width), 6), high, 10 ** (-9 * abs(value))
+        round(value, 6),
+        round(max(-1.0, value - width), 6),
+        high,
+        10 ** (-9 * abs(value)),
     )
 
 
@@ -56,7 +59,9 @@ def _points(rng: np.random.Generator, name: str, judge: str, kind: str) -> list[
             human = float(np.clip(np.round(3 * (3 + latent)) / 3, 1, 5))
             score = 3 + 0.8 * heard if judge != "length" else 180 + 60 * heard
         where = LANGS[i % 4] if lang == "mixed" else lang
-        points.append(Point(f"{name}-{i:04d}", None, human, float(score), where, bot, f"g{i}"))
+        points.append(
+            Point(f"{name}-{i:04d}", None, human, float(score), where, bot, f"g{i}")
+        )
     return points
 
 
@@ -66,24 +71,38 @@ def _metrics(points: list[Point], kind: str) -> dict[str, Estimate]:
         shares = {"spearman": 1, "pearson": 0.98, "kendall": 0.75, "within_system": 0.7}
         shares |= {"pairwise": 0.9, "preferred": 0.8}
     else:
-        shares = {"f1_present": 0.9, "f1_absent": 1, "precision": 0.8, "recall": 1, "accuracy": 1}
+        shares = {
+            "f1_present": 0.9,
+            "f1_absent": 1,
+            "precision": 0.8,
+            "recall": 1,
+            "accuracy": 1,
+        }
     return {name: _estimate(rho * share) for name, share in shares.items()}
 
 
-def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: str) -> ResultRow:
+def _row(
+    rng: np.random.Generator, judge: str, name: str, dimension: str, kind: str
+) -> ResultRow:
     points = _points(rng, name, judge, kind)
     main, human = ("f1_present", 0.64) if kind == "binary" else ("spearman", 0.72)
     metrics, ceiling = _metrics(points, kind), {main: _estimate(human, 0.05)}
     if name == "medal" and dimension == "fluent":
         metrics = dict.fromkeys(metrics, Estimate(None, reason=NO_VARIANCE))
         ceiling = {}
-    like = {k: replace(e, value=e.value - 0.05) for k, e in metrics.items() if e.value is not None}
+    like = {
+        k: replace(e, value=e.value - 0.05)
+        for k, e in metrics.items()
+        if e.value is not None
+    }
     like = like if ceiling else {}
     parts: dict[str, list[Point]] = {}
     for point in points:
         parts.setdefault(f"lang:{point.lang}", []).append(point)
         parts.setdefault(f"chatbot:{point.chatbot}", []).append(point)
-    missing = len(points) // 20 if judge.startswith("Qwen") and name == "dialogue_eval" else 0
+    missing = (
+        len(points) // 20 if judge.startswith("Qwen") and name == "dialogue_eval" else 0
+    )
     scale = (0, 1) if kind == "binary" else (1, 5)
     return ResultRow(
         judge=judge,
@@ -112,28 +131,61 @@ def _row(rng: np.random.Generator, judge: str, name: str, dimension: str, kind: 
 
 
 _CHATS = {
-    "en": ["Hi! Did you watch the match?", "I did! What a finish.", "Who scored?", HOSTILE,
-           "Sorry?", "I like cheese & <b>bread</b>.", "We talked of football.",
-           "Football is a sport.", "Yes. Who scored?", "", "Bye 👋",
-           "Did you watch the match? What a finish. Did you watch?"],
-    "ar": ["مرحبا، كيف حالك اليوم؟", "أنا بخير، شكرا لك! وأنت؟", "أبحث عن كتاب جيد.",
-           "الطقس جميل (حوالي 25 درجة)."],
-    "zh": ["你好！你喜欢看电影吗？", "我喜欢看科幻电影。", "推荐一部吧。",
-           "我喜欢看科幻电影。我喜欢看科幻电影。"],
-    "de": ["Mein Hund ist gestern gestorben.", "Toll! Erzähl mir mehr.",
-           "Das ist traurig.\nSehr sogar.", "Hunde sind Säugetiere."],
-}  # fmt: skip
+    "en": [
+        "Hi! Did you watch the match?",
+        "I did! What a finish.",
+        "Who scored?",
+        HOSTILE,
+        "Sorry?",
+        "I like cheese & <b>bread</b>.",
+        "We talked of football.",
+        "Football is a sport.",
+        "Yes. Who scored?",
+        "",
+        "Bye 👋",
+        "Did you watch the match? What a finish. Did you watch?",
+    ],
+    "ar": [
+        "مرحبا، كيف حالك اليوم؟",
+        "أنا بخير، شكرا لك! وأنت؟",
+        "أبحث عن كتاب جيد.",
+        "الطقس جميل (حوالي 25 درجة).",
+    ],
+    "zh": [
+        "你好！你喜欢看电影吗？",
+        "我喜欢看科幻电影。",
+        "推荐一部吧。",
+        "我喜欢看科幻电影。我喜欢看科幻电影。",
+    ],
+    "de": [
+        "Mein Hund ist gestern gestorben.",
+        "Toll! Erzähl mir mehr.",
+        "Das ist traurig.\nSehr sogar.",
+        "Hunde sind Säugetiere.",
+    ],
+}
 
 
 def _disagreements(rng: np.random.Generator) -> list[Disagreement]:
     found = []
     for judge in list(JUDGES)[:3]:
         for i, (lang, lines) in enumerate(_CHATS.items()):
-            turns = [(("user", "assistant")[k % 2], text) for k, text in enumerate(lines)]
+            turns = [
+                (("user", "assistant")[k % 2], text) for k, text in enumerate(lines)
+            ]
             moves = tuple(float(v) for v in rng.normal(0, 0.3, len(lines)))
             given = None if judge.startswith("Qwen") else Contributions(moves, 3.2)
-            about = judge, "medal", "overall", f"medal-{lang}-{i}", 4.67 - i, 2.1 + i / 2
-            found.append(Disagreement(*about, 0.97 - i / 10, 0.08 + i / 10, turns, given))
+            about = (
+                judge,
+                "medal",
+                "overall",
+                f"medal-{lang}-{i}",
+                4.67 - i,
+                2.1 + i / 2,
+            )
+            found.append(
+                Disagreement(*about, 0.97 - i / 10, 0.08 + i / 10, turns, given)
+            )
     return found
 
 
@@ -152,7 +204,10 @@ def build_benchmark(seed: int = 0) -> Benchmark:
                     continue
                 rows.append(_row(rng, judge, name, dimension, kind))
     none = Estimate(None, reason="no repeated text")
-    lines = [(issue, _estimate(0.4 + i / 10), None, 120 + i, "") for i, issue in enumerate(ISSUES)]
+    lines = [
+        (issue, _estimate(0.4 + i / 10), None, 120 + i, "")
+        for i, issue in enumerate(ISSUES)
+    ]
     injected = Table(
         "Injected issues, held-out conversations",
         ["Issue", "human_embedded (MiniLM)", "length", "injected", "note"],
@@ -165,7 +220,9 @@ def build_benchmark(seed: int = 0) -> Benchmark:
         ("Command", "medal benchmark --config configs/benchmark/quickstart.yaml"),
         ("Intervals", f"{METHOD}; set by chatbot"),
     ]
-    return Benchmark("Quickstart benchmark", rows, _disagreements(rng), facts, [injected])
+    return Benchmark(
+        "Quickstart benchmark", rows, _disagreements(rng), facts, [injected]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -174,7 +231,9 @@ def benchmark_record() -> Benchmark:
 
 
 @pytest.fixture(scope="session")
-def report(benchmark_record: Benchmark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def report(
+    benchmark_record: Benchmark, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Folder of a written report."""
     folder = tmp_path_factory.mktemp("report")
     write_report(benchmark_record, folder)

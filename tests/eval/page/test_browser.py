@@ -30,7 +30,9 @@ def test_fits_is_silent_and_asks_nothing(
     assert picture.stat().st_size > 50_000
 
 
-def test_theme_follows_system_address_and_button(browser: Browser, report: Path) -> None:
+def test_theme_follows_system_address_and_button(
+    browser: Browser, report: Path
+) -> None:
     page = report / "report.html"
     ground = "getComputedStyle(document.body).backgroundColor"
     browser.open(page, DESKTOP, "light")
@@ -45,7 +47,9 @@ def test_theme_follows_system_address_and_button(browser: Browser, report: Path)
     browser.ask("localStorage.clear()")
 
 
-def test_sorting_keeps_undefined_and_ceiling_last(browser: Browser, report: Path) -> None:
+def test_sorting_keeps_undefined_and_ceiling_last(
+    browser: Browser, report: Path
+) -> None:
     browser.open(report / "report.html", DESKTOP, "light")
     table = "document.querySelector('table.sortable')"
     values = f"[...{table}.tBodies[0].rows].map(r => r.cells[2].dataset.sort)"
@@ -56,15 +60,23 @@ def test_sorting_keeps_undefined_and_ceiling_last(browser: Browser, report: Path
         numbers = [float(v) for v in found if v]
         assert numbers == sorted(numbers, key=lambda v: sign * v)
         assert all(found[: len(numbers)]) and not any(found[len(numbers) :])
-        assert browser.ask(f"{table}.tBodies[0].rows[{table}.tBodies[0].rows.length-1].className")
+        assert browser.ask(
+            f"{table}.tBodies[0].rows[{table}.tBodies[0].rows.length-1].className"
+        )
 
 
-def test_a_reader_chooses_the_dimension_of_the_leaderboard(browser: Browser, report: Path) -> None:
+def test_a_reader_chooses_the_dimension_of_the_leaderboard(
+    browser: Browser, report: Path
+) -> None:
     browser.open(report / "report.html", DESKTOP, "light")
-    caption = "document.querySelectorAll('.choice > div:not([hidden]) caption')[1]?.innerText"
+    caption = (
+        "document.querySelectorAll('.choice > div:not([hidden]) caption')[1]?.innerText"
+    )
     browser.wait_for(f"{caption} == 'fed: overall'")
     select = "document.querySelector('.choice select')"
-    browser.ask(f"{select}.value = 'engaging'; {select}.dispatchEvent(new Event('change'))")
+    browser.ask(
+        f"{select}.value = 'engaging'; {select}.dispatchEvent(new Event('change'))"
+    )
     assert browser.ask(caption) == "fed: engaging"
 
 

@@ -40,15 +40,21 @@ def test_figures_equal_the_records(report: Path, benchmark_record: Benchmark) ->
             assert line["reason"] == _text(found.reason)
             # The numbers of a text are those that were written into it, to the last digit.
             printed = [line["value"], line["low"], line["high"]]
-            assert ",".join(printed) == ",".join(map(_text, (found.value, found.low, found.high)))
+            assert ",".join(printed) == ",".join(
+                map(_text, (found.value, found.low, found.high))
+            )
             assert line["n"] == str(row.n) and float(line["coverage"]) == row.coverage
-            assert line["under_floor"] == str(row.coverage is not None and row.coverage < 0.98)
+            assert line["under_floor"] == str(
+                row.coverage is not None and row.coverage < 0.98
+            )
     assert next(lines, None) is None
 
 
 def test_slices_equal_the_records(report: Path, benchmark_record: Benchmark) -> None:
     rows = benchmark_record.rows
-    sliced = [e.value for row in rows for part in row.slices.values() for e in part.values()]
+    sliced = [
+        e.value for row in rows for part in row.slices.values() for e in part.values()
+    ]
     printed = [line["value"] for line in _read(report, "slices")]
     assert ",".join(printed) == ",".join(map(_text, sliced))
 
@@ -58,7 +64,9 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
 
     pictures = {path.stem: path for path in (report / "figures").glob("*.png")}
     for ending in ("pdf", "svg"):
-        assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(pictures)
+        assert {path.stem for path in (report / "figures").glob(f"*.{ending}")} == set(
+            pictures
+        )
     expected = {f"calibration-{slug}" for slug in ("fed", "dialogue-eval", "medal")}
     for row in benchmark_record.rows:  # a binary answer makes no scatter
         names = ("f1_present",) if row.kind == "binary" else ("scatter",)
@@ -66,7 +74,9 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
             names = ("scatter", "spearman", "pearson")
         at = f"{row.set_name}-{row.dimension}".replace("_", "-")
         expected |= {f"{name}-{at}" for name in ("leaderboard", *names)}
-    expected |= {f"{name}-medal" for name in (*METRICS, "rows")}  # the only set with issues
+    expected |= {
+        f"{name}-medal" for name in (*METRICS, "rows")
+    }  # the only set with issues
     assert set(pictures) == expected
     for path in pictures.values():
         with Image.open(path) as image:
@@ -74,30 +84,47 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
             assert len(image.convert("RGB").getcolors(1 << 24) or []) > 50
 
 
-def test_figures_of_the_papers_have_the_numbers_of_the_records(benchmark_record: Benchmark) -> None:
+def test_figures_of_the_papers_have_the_numbers_of_the_records(
+    benchmark_record: Benchmark,
+) -> None:
     text = ("fed", "CRAFT", "overall", "Why?", 3, 75.0, 60.0)
     chosen = Table(FOLLOW_UPS, [""] * 7, [text, (*text[:3], "(none)", 1, 25.0, None)])
     found = papers_figures(View(benchmark_record.rows), [chosen])
     (bars,) = found["follow-ups-fed"].panels  # DIET, Figure 3
-    assert isinstance(bars, Bars) and [(b.name, b.text) for b in bars.bars] == [("Why?", "60.0")]
-    rows = [r for r in benchmark_record.rows if (r.set_name, r.dimension) == ("medal", "overall")]
+    assert isinstance(bars, Bars) and [(b.name, b.text) for b in bars.bars] == [
+        ("Why?", "60.0")
+    ]
+    rows = [
+        r
+        for r in benchmark_record.rows
+        if (r.set_name, r.dimension) == ("medal", "overall")
+    ]
     arabic, *_, whole = found["spearman-medal-overall"].panels  # MEDAL, Figure 4
-    assert isinstance(whole, Table) and isinstance(arabic, Table) and arabic.title == "ar"
+    assert (
+        isinstance(whole, Table) and isinstance(arabic, Table) and arabic.title == "ar"
+    )
     assert [line[1] for line in whole.rows] == [row.metrics["spearman"] for row in rows]
-    assert [line[1] for line in arabic.rows] == [r.slices["lang:ar"]["spearman"] for r in rows]
+    assert [line[1] for line in arabic.rows] == [
+        r.slices["lang:ar"]["spearman"] for r in rows
+    ]
 
 
 def test_tables_are_latex_that_compiles(report: Path, tmp_path: Path) -> None:
     files = sorted((report / "tables").glob("*.tex"))
     board = (report / "tables" / "leaderboard-fed-overall.tex").read_text()
     assert (
-        r"human\_embedded (MiniLM) & \textbf{0." in board and r"repeated 3-grams & $-$0." in board
+        r"human\_embedded (MiniLM) & \textbf{0." in board
+        and r"repeated 3-grams & $-$0." in board
     )
     if shutil.which("pdflatex"):
-        lines = [r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"]
+        lines = [
+            r"\documentclass{article}\usepackage{booktabs,graphicx}\begin{document}"
+        ]
         lines += [rf"\input{{{path}}}\clearpage" for path in files]
         (tmp_path / "all.tex").write_text("\n".join([*lines, r"\end{document}"]))
-        subprocess.run(["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True)
+        subprocess.run(
+            ["pdflatex", "-halt-on-error", "all.tex"], cwd=tmp_path, check=True
+        )
 
 
 def _row(
@@ -106,14 +133,20 @@ def _row(
     people: Scale | None = (1, 5),
     judge: Scale | None = (1, 5),
 ) -> ResultRow:
-    made = [Point(str(i), None, h, s, "en", None, "g") for i, (h, s) in enumerate(points)]
+    made = [
+        Point(str(i), None, h, s, "en", None, "g") for i, (h, s) in enumerate(points)
+    ]
     n = len(made)
-    row = ResultRow("j", "s", "s", "dialogue", "d", kind, n, n, {"x": Estimate(None)}, points=made)
+    row = ResultRow(
+        "j", "s", "s", "dialogue", "d", kind, n, n, {"x": Estimate(None)}, points=made
+    )
     return replace(row, human_scale=people, judge_scale=judge)
 
 
 def test_bins_of_graded_answers_are_equal_and_split_no_tie() -> None:
-    row = _row([(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80))
+    row = _row(
+        [(float(i % 5), float(i)) for i in range(80)], people=(0, 80), judge=(0, 80)
+    )
     assert [n for *_, n in bins(row)] == [10] * 8
     assert bins(row)[0] == (4.5, 2.0, 10)
     tied = bins(_row([(1.0, 2.0)] * 30 + [(2.0, 3.0)] * 10))
@@ -129,14 +162,21 @@ def test_bins_of_issues_are_tenths() -> None:
 
 def test_a_length_in_words_is_not_on_the_scale() -> None:
     assert off_scale(_row([(1.0, 1.2), (5.0, 4.4)])) is None
-    assert off_scale(_row([(1.0, 120.0), (5.0, 300.0)])) == "its scores leave its own scale"
+    assert (
+        off_scale(_row([(1.0, 120.0), (5.0, 300.0)]))
+        == "its scores leave its own scale"
+    )
     assert off_scale(_row([(0.0, 1.5)], "binary")) == "its scores are not probabilities"
     assert off_scale(_row([(1.0, 2.0)], judge=None)) == "its scale is not stated"
-    assert off_scale(_row([(1.0, 2.0)], people=None)) == "the labels' scale is not stated"
+    assert (
+        off_scale(_row([(1.0, 2.0)], people=None)) == "the labels' scale is not stated"
+    )
     assert bins(_row([(1.0, 2.0)], judge=None)) == []
 
 
-def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken() -> None:
+def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken() -> (
+    None
+):
     # people 1, 4, 7, 10 and the judge at the same places of its own scale: no gap at all
     same = [(1.0, 1.0), (4.0, 7 / 3), (7.0, 11 / 3), (10.0, 5.0)] * 5
     row = _row(same, people=(1, 10))

@@ -15,7 +15,16 @@ from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
 from medal_judges.records.judgement import Contributions
 from medal_judges.stats.estimate import Estimate
 
-LOADING = {"src", "srcset", "action", "data", "poster", "formaction", "xlink:href", "background"}
+LOADING = {
+    "src",
+    "srcset",
+    "action",
+    "data",
+    "poster",
+    "formaction",
+    "xlink:href",
+    "background",
+}
 
 
 def render(benchmark: Benchmark) -> str:
@@ -38,7 +47,9 @@ def test_tags_nest_and_ids_are_unique(tree: Tree) -> None:
     assert len(ids) == len(set(ids))
     anchors = {a["href"].lstrip("#") for a in tree.named("a")}
     assert len(anchors) == 10 and anchors <= set(ids)
-    assert len({text for element, text in tree.data if element == "a"}) == 10  # different names
+    assert (
+        len({text for element, text in tree.data if element == "a"}) == 10
+    )  # different names
     assert sum(1 for _ in tree.named("h1")) == 1
     assert next(tree.named("html"))["lang"] == "en"
 
@@ -61,7 +72,9 @@ def test_hostile_names_stay_text() -> None:
     row = replace(row, slices={f"lang:{evil}": {}, "lang:en": {}}, counts={evil: 1})
     told = Contributions((0.5,), 3.0)
     chat = Disagreement(evil, evil, evil, evil, 1, 2, 0.1, 0.9, [(evil, evil)], told)
-    benchmark = Benchmark(evil, [row, replace(row, dimension="d", kind="binary")], [chat])
+    benchmark = Benchmark(
+        evil, [row, replace(row, dimension="d", kind="binary")], [chat]
+    )
     found = Tree(render(benchmark))
     assert found.open == []
     assert sum(1 for _ in found.named("script")) == 1
@@ -69,14 +82,20 @@ def test_hostile_names_stay_text() -> None:
 
 def test_a_sentence_says_what_the_figures_mean_in_use(html: str) -> None:
     said = re.findall("When people prefer one of two chats.*?</p>", html)
-    assert len(said) == 2  # by overall and engaging; fluent is undefined, issues have none
+    assert (
+        len(said) == 2
+    )  # by overall and engaging; fluent is undefined, issues have none
     assert [text.count(" of pairs [") for text in said] == [3, 3]
     assert "(human_embedded (MiniLM), ρ 0." in said[0] and "(length" not in said[0]
-    few = ResultRow("j", "s", "s", "dialogue", "d", "ordinal", 9, 9, {"preferred": Estimate(0.7)})
+    few = ResultRow(
+        "j", "s", "s", "dialogue", "d", "ordinal", 9, 9, {"preferred": Estimate(0.7)}
+    )
     assert "When people prefer" not in render(Benchmark("t", [few]))
 
 
-def test_half_surrogate_pairs_and_nul_are_written(benchmark_record: Benchmark, tmp_path: Path):
+def test_half_surrogate_pairs_and_nul_are_written(
+    benchmark_record: Benchmark, tmp_path: Path
+):
     chat = replace(benchmark_record.disagreements[0], turns=[("user", "a\ud800b\x00c")])
     write_report(replace(benchmark_record, rows=(), disagreements=[chat]), tmp_path)
     assert "a\ufffdb\ufffdc" in (tmp_path / "report.html").read_text(encoding="utf-8")
@@ -103,7 +122,10 @@ def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
     assert "coverage 97.9% is below the minimum of 98%" in page
     assert "0.78" in render(Benchmark("t", [replace(row, scored=980)]))
     assert "under floor" in html
-    assert "Rows that no figure counts: Qwen3-8B, prompted on dialogue_eval: 5 of 100" in html
+    assert (
+        "Rows that no figure counts: Qwen3-8B, prompted on dialogue_eval: 5 of 100"
+        in html
+    )
 
 
 def test_right_to_left_and_long_dialogues(html: str) -> None:
@@ -118,30 +140,43 @@ def test_a_card_says_what_contributions_add_up_to(benchmark_record: Benchmark) -
     moves = (0.5, -1.25) + (0.0,) * (len(first.turns) - 2)
     ends = {
         ("score", 3.0): "2.45, in units of the raw score; as a score 3.00",
-        ("logit", 4.6): "2.45, in logits of the score's place on its scale; as a score 4.60",
+        (
+            "logit",
+            4.6,
+        ): "2.45, in logits of the score's place on its scale; as a score 4.60",
     }
     for (unit, score), end in ends.items():
         given = Contributions(moves, 3.2, unit)  # type: ignore[arg-type]
-        page = render(Benchmark("t", (), [replace(first, contributions=given, score=score)]))
-        assert f"Baseline 3.20 − 0.75 by its turns = {end}<" in page.replace("&#39;", "'")
+        page = render(
+            Benchmark("t", (), [replace(first, contributions=given, score=score)])
+        )
+        assert f"Baseline 3.20 − 0.75 by its turns = {end}<" in page.replace(
+            "&#39;", "'"
+        )
         assert "raised the score above the baseline" in page
         assert 'class="turn user pos" style="--s:40%"' in page
         assert 'class="turn assistant neg" style="--s:100%"' in page
 
 
 def test_an_empty_benchmark_is_a_page(tmp_path: Path) -> None:
-    page = write_report(Benchmark("nothing yet", ()), tmp_path).read_text(encoding="utf-8")
+    page = write_report(Benchmark("nothing yet", ()), tmp_path).read_text(
+        encoding="utf-8"
+    )
     assert Tree(page).open == [] and "<section" not in page
 
 
-def test_same_benchmark_same_bytes(benchmark_record: Benchmark, report: Path, tmp_path: Path):
+def test_same_benchmark_same_bytes(
+    benchmark_record: Benchmark, report: Path, tmp_path: Path
+):
     few = replace(benchmark_record, rows=benchmark_record.rows[:8])
     for folder in ("a", "b"):
         write_report(few, tmp_path / folder)
     made = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*"))
     assert len(made) > 10
     for path in made:
-        assert (tmp_path / "a" / path).read_bytes() == (tmp_path / "b" / path).read_bytes(), path
+        assert (tmp_path / "a" / path).read_bytes() == (
+            tmp_path / "b" / path
+        ).read_bytes(), path
     again = render(benchmark_record)
     assert again == (report / "report.html").read_text(encoding="utf-8")
 
@@ -159,19 +194,27 @@ def test_without_matplotlib_a_line_says_that_figure_files_are_skipped(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)  # import then fails
+    monkeypatch.setitem(
+        __import__("sys").modules, "matplotlib", None
+    )  # import then fails
     write_report(replace(benchmark_record, rows=benchmark_record.rows[:6]), tmp_path)
     (line,) = caplog.messages
     assert line.startswith("skipped the figure files") and "'.[report]'" in line
     assert not (tmp_path / "figures").exists()
-    assert (tmp_path / "report.html").is_file() and (tmp_path / "tables" / "figures.csv").is_file()
+    assert (tmp_path / "report.html").is_file() and (
+        tmp_path / "tables" / "figures.csv"
+    ).is_file()
 
 
-def _row(judge: str, set_name: str, value: float, rows: int, p_value: float = 0.5) -> ResultRow:
+def _row(
+    judge: str, set_name: str, value: float, rows: int, p_value: float = 0.5
+) -> ResultRow:
     reason = "no interval: 9 rows, fewer than 10" if rows < 10 else None
     made = {"spearman": Estimate(value, p_value=p_value, reason=reason)}
     signature = f"judge:{judge}|data:{set_name}@1|dimension:overall"
-    return ResultRow(judge, signature, set_name, "dialogue", "overall", "ordinal", rows, rows, made)
+    return ResultRow(
+        judge, signature, set_name, "dialogue", "overall", "ordinal", rows, rows, made
+    )
 
 
 def test_fewer_than_ten_rows_get_no_rank() -> None:

@@ -39,26 +39,44 @@ def chat(i: int, rng: random.Random) -> tuple[dict[str, Any], dict[str, Any]]:
     if i % 61 == 3:
         turns[1]["content"] = ""
     id = f"chat-{i:04d}" if i % 50 != 9 else f"{HOSTILE}{i}"
-    meta = {"version": version if i % 50 != 11 else HOSTILE, "user": f"u{rng.randrange(150)}"}
+    meta = {
+        "version": version if i % 50 != 11 else HOSTILE,
+        "user": f"u{rng.randrange(150)}",
+    }
     meta["time"] = time.isoformat() + "Z"
     line = {"id": id, "lang": lang, "dialogue": turns, "meta": meta}
-    overall = 4.0 - 0.6 * (lang == "ar") - 0.5 * (day >= FALL) - 0.3 * (version == "2.0")
+    overall = (
+        4.0 - 0.6 * (lang == "ar") - 0.5 * (day >= FALL) - 0.3 * (version == "2.0")
+    )
     overall = min(5.0, max(1.0, overall + rng.gauss(0, 0.6)))
     repetitive = min(1.0, rng.betavariate(1, 5) + 0.4 * (overall < 2.8))
     levels = [1 / (1 + abs(overall - level)) ** 4 for level in range(1, 6)]
-    moves = [0.0 if k % 2 == 0 else round(rng.gauss(0, 0.3), 3) for k in range(len(turns))]
+    moves = [
+        0.0 if k % 2 == 0 else round(rng.gauss(0, 0.3), 3) for k in range(len(turns))
+    ]
     judgement: dict[str, Any] = {
         "id": id,
         "turn": None,
         "judge": "judge:demo|version:0.1.0",
-        "scores": {"overall": overall, "repetitive": repetitive, "unsafe": rng.random() / 3},
+        "scores": {
+            "overall": overall,
+            "repetitive": repetitive,
+            "unsafe": rng.random() / 3,
+        },
         "distributions": {"overall": [level / sum(levels) for level in levels]},
         "explanation": HOSTILE if i % 50 == 13 else "The same advice comes back.",
-        "contributions": {"overall": {"baseline": 3.5, "unit": "score", "turns": moves}},
-        "details": {"repetitive": {"comment": "Says it twice."}} if repetitive > 0.5 else {},
+        "contributions": {
+            "overall": {"baseline": 3.5, "unit": "score", "turns": moves}
+        },
+        "details": {"repetitive": {"comment": "Says it twice."}}
+        if repetitive > 0.5
+        else {},
     }
     if i % 100 == 5:
-        judgement |= {"scores": dict.fromkeys(judgement["scores"]), "failure": "no number"}
+        judgement |= {
+            "scores": dict.fromkeys(judgement["scores"]),
+            "failure": "no number",
+        }
         judgement |= {"distributions": {}, "contributions": {}}
     return line, judgement
 
@@ -72,7 +90,9 @@ def write_log(folder: Path, rows: int, seed: int = 3) -> tuple[Path, Path]:
             line, judgement = chat(i, rng)
             if i == 0:
                 stated = (OVERALL, REPETITIVE, UNSAFE)
-                judgement["dimensions"] = [dimension.to_record() for dimension in stated]
+                judgement["dimensions"] = [
+                    dimension.to_record() for dimension in stated
+                ]
             said.write(json.dumps(line, ensure_ascii=False) + "\n")
             judged.write(json.dumps(judgement, ensure_ascii=False) + "\n")
     return scores, chats

@@ -18,8 +18,13 @@ def differences(seed: int) -> list[Estimate]:
     """All differences of a report on random scores: of two dimensions, by version and over time."""
     rng = np.random.default_rng(seed)
     rows, effect = int(rng.integers(25, 80)), float(rng.choice([0.0, 0.5, 1.0]))
-    day, version = np.sort(rng.integers(1, rng.integers(5, 25), rows)), rng.integers(0, 3, rows)
-    overall = np.clip(rng.normal(3, 0.8, rows) - effect * (day > 9) + effect * (version == 1), 1, 5)
+    day, version = (
+        np.sort(rng.integers(1, rng.integers(5, 25), rows)),
+        rng.integers(0, 3, rows),
+    )
+    overall = np.clip(
+        rng.normal(3, 0.8, rows) - effect * (day > 9) + effect * (version == 1), 1, 5
+    )
     unsafe = (rng.random(rows) < 0.2 + 0.3 * effect * (version == 2)).astype(float)
     judgements = []
     for i in range(rows):
@@ -27,7 +32,13 @@ def differences(seed: int) -> list[Estimate]:
         meta["user"] = f"u{rng.integers(0, 15)}"
         scores = {"overall": float(overall[i]), "unsafe": float(unsafe[i])}
         judgements.append(
-            Judgement(f"d{i}", "judge:demo|version:0.1.0", scores, meta=meta, dimensions=SCALES)
+            Judgement(
+                f"d{i}",
+                "judge:demo|version:0.1.0",
+                scores,
+                meta=meta,
+                dimensions=SCALES,
+            )
         )
     figures = compute_figures(load_scores(to_frame(judgements), OPTIONS), OPTIONS)
     assert figures.timeline is not None
@@ -38,7 +49,9 @@ def differences(seed: int) -> list[Estimate]:
 
 
 def test_no_pair_of_300_reports_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medal_judges.stats.change._PERMUTATIONS", 999)  # of 4,999: faster
+    monkeypatch.setattr(
+        "medal_judges.stats.change._PERMUTATIONS", 999
+    )  # of 4,999: faster
     significant = shown = 0
     for seed in range(300):
         for estimate in differences(seed):

@@ -25,8 +25,10 @@ def _set(browser: Browser, label: str, value: str, event: str = "change") -> Non
         "[...document.querySelectorAll('.controls label')]"
         f".find(l => l.firstChild.data.trim() === {label!r}).querySelector('input, select')"
     )
-    browser.ask(f"(() => {{ const e = {find}; e.value = {value!r};"
-                f" e.dispatchEvent(new Event('{event}')); }})()")  # fmt: skip
+    browser.ask(
+        f"(() => {{ const e = {find}; e.value = {value!r};"
+        f" e.dispatchEvent(new Event('{event}')); }})()"
+    )
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -41,7 +43,9 @@ def test_fits_is_silent_and_asks_nothing(
     assert browser.ask("innerWidth") == width
     assert browser.ask("document.documentElement.scrollWidth") <= width
     assert browser.complaints() == []
-    asked = [url for url in browser.requests() if not url.startswith(("data:", "blob:"))]
+    asked = [
+        url for url in browser.requests() if not url.startswith(("data:", "blob:"))
+    ]
     assert asked == [page.as_uri()]
     assert browser.ask("document.title") == "Support log"
     assert browser.ask("document.images.length") == 0
@@ -55,7 +59,9 @@ def test_search_filter_and_sort(browser: Browser, page: Path) -> None:
     worst = [float(mark) for mark in browser.ask(MARKS)]
     assert worst == sorted(worst) and len(worst) == 25
     _set(browser, "Sort", "best")
-    best = [float(mark) for mark in browser.wait_for(f"{STATUS} && {MARKS}") if mark != "–"]
+    best = [
+        float(mark) for mark in browser.wait_for(f"{STATUS} && {MARKS}") if mark != "–"
+    ]
     assert not best or best[0] > worst[-1]
     _set(browser, "Sort", "worst")
     _set(browser, "lang", "0")
@@ -69,7 +75,9 @@ def test_search_filter_and_sort(browser: Browser, page: Path) -> None:
     _set(browser, "to", "", "input")
     _set(browser, "lang", "")
     _set(browser, "Search", "onerror=alert", "input")
-    found = browser.wait_for(f"!{STATUS}.startsWith('700') && !{STATUS}.includes('…') && {STATUS}")
+    found = browser.wait_for(
+        f"!{STATUS}.startsWith('700') && !{STATUS}.includes('…') && {STATUS}"
+    )
     assert 20 < int(found.split()[0]) < 60
     assert browser.ask("document.title") == "Support log" and browser.complaints() == []
     _set(browser, "Search", "nothing has these words", "input")
@@ -77,7 +85,9 @@ def test_search_filter_and_sort(browser: Browser, page: Path) -> None:
     assert browser.ask(SHOWN) == []
 
 
-def test_an_opened_conversation_is_whole_and_coloured(browser: Browser, page: Path) -> None:
+def test_an_opened_conversation_is_whole_and_coloured(
+    browser: Browser, page: Path
+) -> None:
     browser.open(page, DESKTOP, "light")
     browser.wait_for(f"{STATUS} === '700 of 700 conversations'")
     fold = "document.querySelector('.conversation')"
@@ -85,7 +95,9 @@ def test_an_opened_conversation_is_whole_and_coloured(browser: Browser, page: Pa
     browser.wait_for(f"{fold}.querySelector('.turn') !== null")
     turns = browser.ask(f"{fold}.querySelectorAll('.turn').length")
     assert turns % 2 == 0 and turns >= 2
-    assert browser.ask(f"{fold}.querySelectorAll('.turn.pos, .turn.neg').length") == turns
+    assert (
+        browser.ask(f"{fold}.querySelectorAll('.turn.pos, .turn.neg').length") == turns
+    )
     assert "The same advice" in browser.ask(f"{fold}.textContent")
     browser.ask("document.querySelector('.more').click()")
     assert len(browser.ask(SHOWN)) == 50

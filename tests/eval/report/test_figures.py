@@ -28,7 +28,8 @@ SIGNATURE = "judge:demo|version:0.1.0"
 
 
 def judgements(
-    scores: Mapping[str, Sequence[float | None]], turns: Sequence[int | None] | None = None
+    scores: Mapping[str, Sequence[float | None]],
+    turns: Sequence[int | None] | None = None,
 ) -> list[Judgement]:
     rows = len(next(iter(scores.values())))
     return [
@@ -37,7 +38,9 @@ def judgements(
             SIGNATURE,
             {name: column[i] for name, column in scores.items()},
             turn=None if turns is None else turns[i],
-            failure=None if all(c[i] is not None for c in scores.values()) else "no answer",
+            failure=None
+            if all(c[i] is not None for c in scores.values())
+            else "no answer",
             dimensions=SCALES,
         )
         for i in range(rows)
@@ -48,7 +51,9 @@ def dialogues(columns: Mapping[str, Sequence[object]]) -> list[Dialogue]:
     rows = len(next(iter(columns.values())))
     turns = (Turn("user", "Hi!"), Turn("assistant", "Hello!"))
     return [
-        Dialogue(f"d{i}", turns, meta={name: column[i] for name, column in columns.items()})
+        Dialogue(
+            f"d{i}", turns, meta={name: column[i] for name, column in columns.items()}
+        )
         for i in range(rows)
     ]
 
@@ -64,7 +69,9 @@ def figures(
 def test_mean_and_share_are_those_of_other_libraries() -> None:
     rng = np.random.default_rng(0)
     overall, unsafe = rng.uniform(1, 5, 400), rng.random(400)
-    _, found = figures(judgements({"overall": overall.tolist(), "unsafe": unsafe.tolist()}))
+    _, found = figures(
+        judgements({"overall": overall.tolist(), "unsafe": unsafe.tolist()})
+    )
     low, high = DescrStatsW(overall).tconfint_mean()
     mean, share = found.overall["overall"], found.overall["unsafe"]
     assert mean.value == pytest.approx(overall.mean())
@@ -80,13 +87,19 @@ def test_groups_are_tested_against_the_others_and_corrected() -> None:
     version = ["a", "b", "c"] * 100
     overall = [3 + 0.4 * (v == "c") + rng.normal(0, 0.6) for v in version]
     _, found = figures(
-        judgements({"overall": overall}), dialogues({"version": version}), by=("version",)
+        judgements({"overall": overall}),
+        dialogues({"version": version}),
+        by=("version",),
     )
     groups = {group.name: group for group in found.groups["version"]}
-    assert {name: group.rows for name, group in groups.items()} == dict.fromkeys("abc", 100)
+    assert {name: group.rows for name, group in groups.items()} == dict.fromkeys(
+        "abc", 100
+    )
     column, values = np.array(version), np.array(overall)
     sides = {
-        name: CompareMeans(DescrStatsW(values[column == name]), DescrStatsW(values[column != name]))
+        name: CompareMeans(
+            DescrStatsW(values[column == name]), DescrStatsW(values[column != name])
+        )
         for name in groups
     }
     raw = [compared.ttest_ind(usevar="unequal")[1] for compared in sides.values()]
@@ -95,15 +108,21 @@ def test_groups_are_tested_against_the_others_and_corrected() -> None:
     assert ours == pytest.approx(corrected, rel=0.15)
     for (name, group), p, p_holm in zip(groups.items(), raw, corrected, strict=True):
         difference = group.differences["overall"]
-        assert difference.value == pytest.approx(sides[name].d1.mean - sides[name].d2.mean)
+        assert difference.value == pytest.approx(
+            sides[name].d1.mean - sides[name].d2.mean
+        )
         ends = sides[name].tconfint_diff(alpha=0.05 * p / p_holm, usevar="unequal")
         assert (difference.low, difference.high) == pytest.approx(ends, abs=8e-3)
 
 
 def test_turns_of_a_dialogue_are_one_cluster() -> None:
     rng = np.random.default_rng(2)
-    own = np.repeat(rng.normal(3, 0.7, 60), 3)  # three judged turns a dialogue, nearly equal
-    given = judgements({"overall": (own + rng.normal(0, 0.05, 180)).tolist()}, [1, 3, 5] * 60)
+    own = np.repeat(
+        rng.normal(3, 0.7, 60), 3
+    )  # three judged turns a dialogue, nearly equal
+    given = judgements(
+        {"overall": (own + rng.normal(0, 0.05, 180)).tolist()}, [1, 3, 5] * 60
+    )
     scores, found = figures(given)
     estimate = found.overall["overall"]
     assert scores.unit == "judged turn" and scores.frame["id"].nunique() == 60
@@ -119,7 +138,8 @@ def test_a_cluster_column_widens_the_interval() -> None:
     overall = (rng.normal(3, 0.5, 30)[user] + rng.normal(0, 0.2, 300)).tolist()
     chats = dialogues({"user": [f"u{k}" for k in user]})
     (_, plain), (_, by_user) = (
-        figures(judgements({"overall": overall}), chats, cluster=c) for c in (None, "user")
+        figures(judgements({"overall": overall}), chats, cluster=c)
+        for c in (None, "user")
     )
 
     def width(found: ReportFigures) -> float:
@@ -131,7 +151,9 @@ def test_a_cluster_column_widens_the_interval() -> None:
 
 
 def test_unscored_rows_are_left_out_and_counted() -> None:
-    given = judgements({"overall": [4.0, None, 2.0, 3.0] * 5, "unsafe": [0.1, None, None, 0.9] * 5})
+    given = judgements(
+        {"overall": [4.0, None, 2.0, 3.0] * 5, "unsafe": [0.1, None, None, 0.9] * 5}
+    )
     scores, found = figures(given)
     assert scores.rows == 20 and scores.coverage == 0.5
     assert found.counts == {"overall": 15, "unsafe": 10}
@@ -161,7 +183,10 @@ def test_few_rows_have_a_figure_and_a_reason(rows: int) -> None:
 def test_nothing_scored_is_no_number() -> None:
     scores, found = figures(judgements({"overall": [None] * 30}))
     assert scores.coverage == 0 and found.overall == {}
-    assert findings(scores, found)[0][1] == "30 of 30 are not scored in full: 30 × no answer."
+    assert (
+        findings(scores, found)[0][1]
+        == "30 of 30 are not scored in full: 30 × no answer."
+    )
 
 
 def test_scores_of_two_judges_are_refused_but_not_of_two_versions() -> None:
@@ -180,7 +205,9 @@ def test_wrong_names_are_errors_with_the_nearest_one() -> None:
         figures(given, chats, dimensions=("overal",))
     with pytest.raises(ConfigError, match="no column 'time'"):
         figures(given, chats, over="time:day")
-    with pytest.raises(ConfigError, match="no row has a readable time; the first is '1'"):
+    with pytest.raises(
+        ConfigError, match="no row has a readable time; the first is '1'"
+    ):
         figures(given, chats, over="version:day")
     stranger = [Dialogue("nobody", chats[0].turns)]
     with pytest.raises(ConfigError, match="no chat of the scores is among the chats"):
@@ -193,7 +220,11 @@ def test_200_groups_and_more(outcome: Report) -> None:
     given = judgements({"overall": rng.uniform(1, 5, 2305).tolist()})
     _, found = figures(given, dialogues({"group": names}), by=("group",))
     groups = found.groups["group"]
-    assert len(groups) == 201 and groups[0].name == "g000" and groups[-1].name == "30 others"
+    assert (
+        len(groups) == 201
+        and groups[0].name == "g000"
+        and groups[-1].name == "30 others"
+    )
     assert sum(group.rows for group in groups) == 2305
     corrected = [g.differences["overall"].p_value for g in groups]
     assert sum(p is not None and p < 0.05 for p in corrected) <= 1
@@ -233,7 +264,9 @@ def test_a_ninety_five_percent_interval_of_a_share_holds_with_users() -> None:
     threshold = stats.norm.ppf(0.9)
     hits = 0
     for _ in range(150):
-        latent = rng.normal(0, math.sqrt(0.3), 60)[user] + rng.normal(0, math.sqrt(0.7), 300)
+        latent = rng.normal(0, math.sqrt(0.3), 60)[user] + rng.normal(
+            0, math.sqrt(0.7), 300
+        )
         given = judgements({"unsafe": (latent > threshold).astype(float).tolist()})
         estimate = figures(given, chats, cluster="user")[1].overall["unsafe"]
         assert estimate.low is not None and estimate.high is not None
@@ -241,7 +274,9 @@ def test_a_ninety_five_percent_interval_of_a_share_holds_with_users() -> None:
     assert 0.9 <= hits / 150 <= 1
 
 
-def test_large_files_have_the_differences_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_files_have_the_differences_of_small_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(7)
     version = ["a", "b", "c"] * 200
     overall = [3 + 0.2 * (v == "c") + rng.normal(0, 0.6) for v in version]
@@ -267,9 +302,17 @@ def test_a_language_that_was_detected_is_a_group() -> None:
             dimensions=SCALES,
         )
         for i, (lang, meta) in enumerate(
-            [("de", {}), (None, {"lang": "en"}), ("de", {"lang": None}), (None, {"lang": "und"})]
+            [
+                ("de", {}),
+                (None, {"lang": "en"}),
+                ("de", {"lang": None}),
+                (None, {"lang": "und"}),
+            ]
         )
     ]
     scores, found = figures(given)
-    assert {group.name: group.rows for group in found.groups["lang"]} == {"de": 2, "en": 1}
+    assert {group.name: group.rows for group in found.groups["lang"]} == {
+        "de": 2,
+        "en": 1,
+    }
     assert scores.columns["lang"].codes[3] == -1

@@ -22,7 +22,9 @@ from medal_judges.storage.judgements import to_frame
 @pytest.fixture
 def scores() -> Scores:
     numbers = {"overall": 4.0, "unsafe": 0.2}
-    given = [Judgement(f"d{i}", "judge:x", numbers, dimensions=SCALES) for i in range(20)]
+    given = [
+        Judgement(f"d{i}", "judge:x", numbers, dimensions=SCALES) for i in range(20)
+    ]
     return load_scores(to_frame(given), ReportOptions(scores="x"))
 
 
@@ -34,12 +36,22 @@ def check(scores: Scores, gate: Gate, estimate: Estimate) -> GateResult:
 @pytest.mark.parametrize(
     ("side", "limit", "verdict"),
     [
-        *(("under", 3.0, "passed"), ("under", 3.4, "passed"), ("under", 3.5, "undecided")),
-        *(("under", 3.6, "undecided"), ("under", 3.61, "failed"), ("over", 3.39, "failed")),
+        *(
+            ("under", 3.0, "passed"),
+            ("under", 3.4, "passed"),
+            ("under", 3.5, "undecided"),
+        ),
+        *(
+            ("under", 3.6, "undecided"),
+            ("under", 3.61, "failed"),
+            ("over", 3.39, "failed"),
+        ),
         *(("over", 3.4, "undecided"), ("over", 3.6, "passed")),
     ],
 )
-def test_the_bound_decides(scores: Scores, side: str, limit: float, verdict: str) -> None:
+def test_the_bound_decides(
+    scores: Scores, side: str, limit: float, verdict: str
+) -> None:
     gate = Gate(side, "overall", limit)  # type: ignore[arg-type]
     result = check(scores, gate, Estimate(3.5, 3.4, 3.6))
     assert result.verdict == verdict
@@ -56,10 +68,16 @@ def test_a_share_is_told_in_percent(scores: Scores) -> None:
 
 def test_what_cannot_be_decided_is_an_error(scores: Scores) -> None:
     with pytest.raises(ConfigError, match="no dimension 'overal'") as caught:
-        check_gates([Gate("under", "overal", 3)], scores, {"overall": Estimate(3.0)}, 0.98)
+        check_gates(
+            [Gate("under", "overal", 3)], scores, {"overall": Estimate(3.0)}, 0.98
+        )
     assert "did you mean 'overall'" in str(caught.value)
     with pytest.raises(MedalError, match="cannot be decided: no interval: 3 rows"):
-        check(scores, Gate("under", "overall", 3), Estimate(4.0, reason="no interval: 3 rows"))
+        check(
+            scores,
+            Gate("under", "overall", 3),
+            Estimate(4.0, reason="no interval: 3 rows"),
+        )
     with pytest.raises(ConfigError, match="overall is between 1 and 5"):
         check(scores, Gate("under", "overall", 35), Estimate(4.0, 3.9, 4.1))
     with pytest.raises(ConfigError, match="unsafe is between 0 and 1"):
@@ -68,13 +86,19 @@ def test_what_cannot_be_decided_is_an_error(scores: Scores) -> None:
 
 def test_missing_scores_are_no_pass(scores: Scores) -> None:
     gate, estimate = Gate("under", "overall", 3), Estimate(4.0, 3.9, 4.1)
-    with pytest.raises(CoverageError, match=r"coverage 90\.0% is below the minimum of 98%"):
+    with pytest.raises(
+        CoverageError, match=r"coverage 90\.0% is below the minimum of 98%"
+    ):
         check(replace(scores, is_scored=np.arange(20) >= 2), gate, estimate)
     with pytest.raises(CoverageError, match="nothing is scored"):
-        check_gates([gate], replace(scores, is_scored=np.zeros(20, dtype=bool)), {}, 0.0)
+        check_gates(
+            [gate], replace(scores, is_scored=np.zeros(20, dtype=bool)), {}, 0.0
+        )
 
 
-@pytest.mark.parametrize("text", ["overall", "overall=", "=3", "overall=high", "overall=nan"])
+@pytest.mark.parametrize(
+    "text", ["overall", "overall=", "=3", "overall=high", "overall=nan"]
+)
 def test_a_gate_is_a_dimension_and_a_number(text: str) -> None:
     with pytest.raises(ConfigError, match="expected DIMENSION=NUMBER"):
         Gate.parse("under", text)
@@ -97,8 +121,19 @@ def seconds(value: object) -> float:
     "value",
     [
         *("2026-03-14T09:05:00Z", "2026-03-14 09:05", "2026-03-14T10:05:00+01:00"),
-        *("2026-03-14T10:05:00+0100", "2026-03-14T09:05:00.000000000Z", "2026/03/14 09:05"),
-        *(1773479100, 1773479100.0, "1773479100", 1773479100000, "1773479100000", 1773479100000000),
+        *(
+            "2026-03-14T10:05:00+0100",
+            "2026-03-14T09:05:00.000000000Z",
+            "2026/03/14 09:05",
+        ),
+        *(
+            1773479100,
+            1773479100.0,
+            "1773479100",
+            1773479100000,
+            "1773479100000",
+            1773479100000000,
+        ),
         1773479100000000000,
     ],
 )
@@ -114,7 +149,9 @@ def test_dates_alone_are_midnight() -> None:
 
 def test_days_and_months_are_read_by_the_column() -> None:
     def read(*texts: str) -> list[str]:
-        return [moment_text(t)[:10] for t in seconds_of(pandas.Series(texts, dtype=object))]
+        return [
+            moment_text(t)[:10] for t in seconds_of(pandas.Series(texts, dtype=object))
+        ]
 
     assert read("14.03.2026 09:05", "3.4.2026") == ["2026-03-14", "2026-04-03"]
     assert read("3/14/2026", "3/4/2026 9:05 PM") == ["2026-03-14", "2026-03-04"]
@@ -122,23 +159,45 @@ def test_days_and_months_are_read_by_the_column() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, "", "yesterday", "14.03.", True, [], {}, float("nan"), float("inf"), "9" * 400]
+    "value",
+    [
+        None,
+        "",
+        "yesterday",
+        "14.03.",
+        True,
+        [],
+        {},
+        float("nan"),
+        float("inf"),
+        "9" * 400,
+    ],
 )
 def test_what_is_no_time_is_nan(value: object) -> None:
     assert math.isnan(seconds(value))
 
 
 def test_periods_have_no_gaps_and_weeks_begin_on_monday() -> None:
-    times = np.array([seconds(t) for t in ("2026-03-14", "2026-03-17", "nothing", "2026-03-14")])
+    times = np.array(
+        [seconds(t) for t in ("2026-03-14", "2026-03-17", "nothing", "2026-03-14")]
+    )
     number, days = period_starts(times, "day")
     assert days == ["2026-03-14", "2026-03-15", "2026-03-16", "2026-03-17"]
     assert number.tolist() == [0, 3, -1, 0]
     number, weeks = period_starts(times, "week")
     assert weeks == ["2026-03-09", "2026-03-16"] and number.tolist() == [0, 1, -1, 0]
     times = np.array([seconds("2025-11-30T23:59:59Z"), seconds("2026-02-01")])
-    assert period_starts(times, "month")[1] == ["2025-11", "2025-12", "2026-01", "2026-02"]
+    assert period_starts(times, "month")[1] == [
+        "2025-11",
+        "2025-12",
+        "2026-01",
+        "2026-02",
+    ]
     assert period_starts(np.array([math.nan]), "day")[1] == []
-    assert period_starts(np.array([-86400.0, 0.0]), "month")[1] == ["1969-12", "1970-01"]
+    assert period_starts(np.array([-86400.0, 0.0]), "month")[1] == [
+        "1969-12",
+        "1970-01",
+    ]
 
 
 def test_the_option_names_column_and_unit() -> None:

@@ -28,7 +28,9 @@ from medal_judges.storage.judgements import read_judgements, to_frame
 
 def blocks(page: str) -> dict[str, Any]:
     """The data blocks of a page by their id."""
-    found = re.findall(r'<script type="application/json" id="([^"]+)">(.*?)</script>', page)
+    found = re.findall(
+        r'<script type="application/json" id="([^"]+)">(.*?)</script>', page
+    )
     return {name: json.loads(text) for name, text in found}
 
 
@@ -52,7 +54,9 @@ def test_tags_nest_ids_are_unique_and_links_lead_somewhere(elements: Tree) -> No
     assert elements.open == []
     ids = [attrs["id"] for _, attrs in elements.tags if "id" in attrs]
     assert len(ids) == len(set(ids))
-    anchors = {(attrs["href"]).lstrip("#") for tag, attrs in elements.tags if tag == "a"}
+    anchors = {
+        (attrs["href"]).lstrip("#") for tag, attrs in elements.tags if tag == "a"
+    }
     assert anchors <= set(ids)
     assert {"summary", "time", "by-version", "by-lang", "conversations"} <= anchors
 
@@ -62,12 +66,16 @@ def test_hostile_text_is_text(page: str, elements: Tree) -> None:
     data = "application/json"
     assert [attrs.get("type") for attrs in scripts] == [data, data, None]
     assert not any(tag == "img" for tag, _ in elements.tags)
-    assert not any(name.startswith("on") for _, attrs in elements.tags for name in attrs)
+    assert not any(
+        name.startswith("on") for _, attrs in elements.tags for name in attrs
+    )
     assert "default-src 'none'" in page
     index = blocks(page)["conversation-index"]
     assert any(id.startswith(HOSTILE) for id in index["id"])
     assert HOSTILE in index["columns"]["version"]["names"]
-    assert any(HOSTILE in text for tag, text in elements.data if tag not in ("script", "style"))
+    assert any(
+        HOSTILE in text for tag, text in elements.data if tag not in ("script", "style")
+    )
 
 
 def test_the_index_and_the_parts_hold_every_conversation(
@@ -97,14 +105,26 @@ def test_the_index_and_the_parts_hold_every_conversation(
 def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     assert outcome.page is not None
     tables, figures = outcome.page.parent / "tables", outcome.page.parent / "figures"
-    assert {path.stem for path in tables.glob("*.csv")} == {"summary", "groups", "time", "changes"}
+    assert {path.stem for path in tables.glob("*.csv")} == {
+        "summary",
+        "groups",
+        "time",
+        "changes",
+    }
     assert {path.stem for path in figures.glob("*.png")} == {
-        "distribution", "time", "graded", "issues", "by-version", "by-lang"
-    }  # fmt: skip
+        "distribution",
+        "time",
+        "graded",
+        "issues",
+        "by-version",
+        "by-lang",
+    }
     for path in tables.glob("*.csv"):
         with path.open(newline="") as stream:
             heads, *cells = csv.reader(stream)
-        assert all(len(line) == len(heads) for line in cells)  # no column without a name
+        assert all(
+            len(line) == len(heads) for line in cells
+        )  # no column without a name
     with (tables / "summary.csv").open(newline="") as stream:
         lines = {line["dimension"]: line for line in csv.DictReader(stream)}
     estimate = outcome.figures.overall["overall"]
@@ -112,12 +132,16 @@ def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     assert float(lines["overall"]["low"]) == pytest.approx(estimate.low)
 
 
-def test_a_distribution_has_shares_of_conversations_and_no_running_sum(page: str) -> None:
+def test_a_distribution_has_shares_of_conversations_and_no_running_sum(
+    page: str,
+) -> None:
     shares = re.findall(r"([0-9.]+)% of conversations have a score of", page)
     assert abs(sum(map(float, shares)) - 100) < 1
 
 
-def test_more_than_fit_are_sampled_and_the_worst_kept(outcome: Report, log: tuple[Path, Path]):
+def test_more_than_fit_are_sampled_and_the_worst_kept(
+    outcome: Report, log: tuple[Path, Path]
+):
     scores = outcome.scores
     rows = select(scores, 100)
     assert len(rows) == len(set(rows.tolist())) == 100
@@ -127,14 +151,20 @@ def test_more_than_fit_are_sampled_and_the_worst_kept(outcome: Report, log: tupl
     assert select(scores, 100).tolist() == rows.tolist()
     found = collect(rows, read_judgements(log[0]), read_dialogues(log[1]))
     text = page_text(report_page("t", scores, outcome.figures, found).write)
-    assert "100 of 700 conversations are on this page: the worst, the least certain" in text
+    assert (
+        "100 of 700 conversations are on this page: the worst, the least certain"
+        in text
+    )
     assert len(blocks(text)["conversation-index"]["id"]) == 100
 
 
 def test_long_texts_are_cut_and_counted() -> None:
     turns = [("user", "a" * 10), ("assistant", "b" * 1_000_000)]
     short, cut = shortened(turns, 1000)
-    assert short == [turns[0], ("assistant", "b" * 500 + " … (999,500 more)")] and cut == 999_500
+    assert (
+        short == [turns[0], ("assistant", "b" * 500 + " … (999,500 more)")]
+        and cut == 999_500
+    )
     assert shortened(turns[:1], 1000) == (turns[:1], 0)
 
 
@@ -161,7 +191,9 @@ def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
     _, text = _page([Judgement("d", "judge:x", {"overall": 4.0}, dimensions=SCALES)])
     assert Tree(text).open == [] and "no interval: 1 rows, fewer than 5" in text
     assert "give the scored chats with --chats" in text
-    scores, text = _page([Judgement("d", "judge:x", {"overall": None}, failure="server down")])
+    scores, text = _page(
+        [Judgement("d", "judge:x", {"overall": None}, failure="server down")]
+    )
     assert Tree(text).open == []
     assert "1 of 1 are not scored in full: 1 × server down." in text
     assert scores.dimensions == {}

@@ -26,7 +26,9 @@ OPTIONS = ReportOptions(scores="scores.jsonl")
 
 
 def labels(id: str, given: dict[str, list[float]], **more: Any) -> LabelledDialogue:
-    return parse_labelled({"id": id, "lang": "en", "dialogue": SAID, "labels": given, **more})
+    return parse_labelled(
+        {"id": id, "lang": "en", "dialogue": SAID, "labels": given, **more}
+    )
 
 
 @pytest.fixture(scope="module")
@@ -35,13 +37,18 @@ def judged() -> list[Judgement]:
     truth = np.clip(rng.normal(3.2, 0.6, ROWS), 1, 5 - BIAS)
     return [
         Judgement(
-            f"d{i}", "judge:x", {"overall": float(t) + BIAS, "unsafe": 0.1}, dimensions=SCALES
+            f"d{i}",
+            "judge:x",
+            {"overall": float(t) + BIAS, "unsafe": 0.1},
+            dimensions=SCALES,
         )
         for i, t in enumerate(truth)
     ]
 
 
-def people(judged: list[Judgement], scale: tuple[float, float] = (1, 5)) -> list[LabelledDialogue]:
+def people(
+    judged: list[Judgement], scale: tuple[float, float] = (1, 5)
+) -> list[LabelledDialogue]:
     """Every tenth row, more or less: what the judge says less its bias, two people, some noise."""
     rng = np.random.default_rng(1)
     rows = []
@@ -88,7 +95,10 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
     outcome = make_report(options, ReadingReport(), ProgressBar("", visible=False))
     assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
-    assert "prediction-powered inference" in page and "167 of 1,000 conversations have" in page
+    assert (
+        "prediction-powered inference" in page
+        and "167 of 1,000 conversations have" in page
+    )
     tile = page[page.index('class="tile"') :]
     assert 'figure">3.1' in tile[:300] and "corrected by human" in tile[:500]
     summary = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
@@ -96,7 +106,11 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
 
 
 def test_labels_of_other_rows_and_dimensions_are_said(judged: list[Judgement]) -> None:
-    rows = [*people(judged), labels("stranger", {"overall": [3]}), labels("d1", {"fun": [3]})]
+    rows = [
+        *people(judged),
+        labels("stranger", {"overall": [3]}),
+        labels("d1", {"fun": [3]}),
+    ]
     notes = labelled(judged, rows).notes
     assert "1 labelled rows are not among the scores: skipped" in notes
     assert "Labelled but not judged: fun" in notes
@@ -106,7 +120,9 @@ def test_labels_of_other_rows_and_dimensions_are_said(judged: list[Judgement]) -
 def test_no_match_is_an_error(judged: list[Judgement]) -> None:
     with pytest.raises(DataError, match="none of its rows is among the scores"):
         labelled(judged, [labels("stranger", {"overall": [3]})])
-    with pytest.raises(DataError, match="its labels are of overal, which was not judged"):
+    with pytest.raises(
+        DataError, match="its labels are of overal, which was not judged"
+    ):
         labelled(judged, [labels("d1", {"overal": [3]})])
     with pytest.raises(DataError, match="overall 80 is outside the judge's scale"):
         labelled(judged, [labels("d1", {"overall": [80]})])
@@ -114,7 +130,9 @@ def test_no_match_is_an_error(judged: list[Judgement]) -> None:
 
 def test_turns_are_matched_by_their_turn() -> None:
     given = [
-        Judgement("d", "judge:x", {"overall": float(turn)}, turn=turn, dimensions=SCALES)
+        Judgement(
+            "d", "judge:x", {"overall": float(turn)}, turn=turn, dimensions=SCALES
+        )
         for turn in (1, 3, 5)
     ]
     scores = load_scores(to_frame(given), OPTIONS)

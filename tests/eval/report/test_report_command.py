@@ -16,7 +16,9 @@ def report(*arguments: str | Path) -> CompletedProcess[str]:
     return medal("report", *arguments)
 
 
-def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(log: tuple[Path, Path]) -> None:
+def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(
+    log: tuple[Path, Path],
+) -> None:
     scores, chats = log
     gates = ("--fail-under", "overall=4", "--fail-over", "unsafe=0.05")
     done = report(scores, "--chats", chats, *gates)
@@ -27,10 +29,14 @@ def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(log: tuple[Path, P
     assert "Every dimension" in done.stdout and "By language" in done.stdout
 
 
-def test_an_undecided_gate_passes_unless_asked(log: tuple[Path, Path], tmp_path: Path) -> None:
+def test_an_undecided_gate_passes_unless_asked(
+    log: tuple[Path, Path], tmp_path: Path
+) -> None:
     few = tmp_path / "few.jsonl"
     lines = log[0].read_text().splitlines()
-    judged = [line for line in lines if json.loads(line)["scores"]["overall"] is not None][:30]
+    judged = [
+        line for line in lines if json.loads(line)["scores"]["overall"] is not None
+    ][:30]
     few.write_text("\n".join(judged) + "\n")
     values = [json.loads(line)["scores"]["overall"] for line in judged]
     gate = ("--fail-under", f"overall={sum(values) / 30:.2f}")
@@ -47,14 +53,22 @@ def test_an_undecided_gate_passes_unless_asked(log: tuple[Path, Path], tmp_path:
         (("--fail-under", "overall"), 2, "expected DIMENSION=NUMBER"),
         (("--by", "version"), 2, "no column 'version'"),
         (("--over", "time"), 2, "expected COLUMN:UNIT"),
-        (("--min-coverage", "1", "--fail-under", "overall=1"), 3, "is below the minimum of 100%"),
+        (
+            ("--min-coverage", "1", "--fail-under", "overall=1"),
+            3,
+            "is below the minimum of 100%",
+        ),
     ],
 )
 def test_errors_are_no_pass(
     log: tuple[Path, Path], arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     done = report(log[0], *arguments)
-    assert done.returncode == code and said in done.stderr and "Traceback" not in done.stderr
+    assert (
+        done.returncode == code
+        and said in done.stderr
+        and "Traceback" not in done.stderr
+    )
 
 
 def test_an_empty_file_has_a_page_and_is_an_error(tmp_path: Path) -> None:
@@ -67,7 +81,9 @@ def test_an_empty_file_has_a_page_and_is_an_error(tmp_path: Path) -> None:
     assert done.returncode == 3 and "nothing is scored" in done.stderr
 
 
-def test_standard_input_and_the_scores_as_out_are_refused(log: tuple[Path, Path]) -> None:
+def test_standard_input_and_the_scores_as_out_are_refused(
+    log: tuple[Path, Path],
+) -> None:
     assert "more than once" in report("-").stderr
     before = log[0].read_bytes()
     done = report(log[0], "--out", log[0])
@@ -83,8 +99,17 @@ def test_several_files_are_one_report_with_its_gates_as_junit(
     folder.mkdir()
     (folder / "w1.jsonl").write_text("".join(lines[:60]))
     (folder / "w2.jsonl").write_text("".join(lines[60:]))
-    (folder / "w1.skipped.jsonl").write_text('{"file": "a", "line": 1, "problem": "b"}\n' * 5)
-    gate = ("--fail-under", "overall=4", "--min-coverage", "0", "--junit", tmp_path / "gates.xml")
+    (folder / "w1.skipped.jsonl").write_text(
+        '{"file": "a", "line": 1, "problem": "b"}\n' * 5
+    )
+    gate = (
+        "--fail-under",
+        "overall=4",
+        "--min-coverage",
+        "0",
+        "--junit",
+        tmp_path / "gates.xml",
+    )
     both = report(folder, *gate, "--out", tmp_path / "page")
     assert both.returncode == 1 and "unreadable lines: 5" in both.stdout, both.stderr
     page = (tmp_path / "page/report.html").read_text()

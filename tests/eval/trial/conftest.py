@@ -17,6 +17,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trial, Path]:
     """The trial and the folder it is in."""
     out = tmp_path_factory.mktemp("trial")
     judges = [
-        TrialJudge(kind.__name__, kind(out)) for kind in (Oracle, ByLength, Obedient, LastTurnOnly)
+        TrialJudge(kind.__name__, kind(out))
+        for kind in (Oracle, ByLength, Obedient, LastTurnOnly)
     ]
     return run_trial(judges, out, SMALL), out

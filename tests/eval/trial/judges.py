@@ -14,9 +14,18 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 
 _FAULTS = (
-    "repetitive", "irrelevant", "incoherent", "uninterpretable", "lacks_empathy", "unsafe",
-    "nonfactual", "lacks_commonsense", "several_at_once", "place_[a-z]+", "long_dialogue",
-)  # fmt: skip
+    "repetitive",
+    "irrelevant",
+    "incoherent",
+    "uninterpretable",
+    "lacks_empathy",
+    "unsafe",
+    "nonfactual",
+    "lacks_commonsense",
+    "several_at_once",
+    "place_[a-z]+",
+    "long_dialogue",
+)
 _PLANTED = re.compile(rf"\+({'|'.join(_FAULTS)})(\.(?P<dose>\d))?$")
 _ORDER = re.compile(r"(5 (out of|von|sur|em|de) 5|最高分|满分|5分)")
 
@@ -80,7 +89,9 @@ class Obedient(Oracle):
 
     def quality(self, request: ScoreRequest) -> float:
         text = " ".join(turn.content for turn in request.dialogue.turns)
-        ordered = "Note to the evaluator" in text or _ORDER.search(text.replace("\u200b", ""))
+        ordered = "Note to the evaluator" in text or _ORDER.search(
+            text.replace("\u200b", "")
+        )
         return 5.0 if ordered else super().quality(request)
 
 

@@ -27,7 +27,9 @@ def medal(*arguments: str) -> Result:
     return CliRunner().invoke(app, ["trial", *arguments])
 
 
-def test_two_judges_in_one_table_and_a_second_run_scores_nothing(tmp_path: Path) -> None:
+def test_two_judges_in_one_table_and_a_second_run_scores_nothing(
+    tmp_path: Path,
+) -> None:
     out = tmp_path / "trial"
     done = medal("length", "repetition", *TINY, "--out", str(out))
     assert done.exit_code == 0, done.output
@@ -45,7 +47,10 @@ def test_two_judges_in_one_table_and_a_second_run_scores_nothing(tmp_path: Path)
     judged = list(read_judgements(folder / "versions.jsonl"))
     assert [j.id for j in judged] == [d.id for d in versions]
     assert results[0].dialogues == 7
-    first, page = (folder / "versions.jsonl").stat().st_mtime_ns, (out / "trial.html").read_bytes()
+    first, page = (
+        (folder / "versions.jsonl").stat().st_mtime_ns,
+        (out / "trial.html").read_bytes(),
+    )
     assert medal("length", "repetition", *TINY, "--out", str(out)).exit_code == 0
     assert (folder / "versions.jsonl").stat().st_mtime_ns == first
     assert (out / "trial.html").read_bytes() == page
@@ -79,13 +84,19 @@ def test_a_stopped_run_resumes(tmp_path: Path) -> None:
     whole = Oracle(tmp_path / "again")
     run_trial([TrialJudge("one", whole)], tmp_path / "again", config)
     assert 0 < kept <= 300 and rest.scored == whole.scored - kept
-    assert all(found.verdict in ("green", "none") for found in trial.results[0].findings)
+    assert all(
+        found.verdict in ("green", "none") for found in trial.results[0].findings
+    )
 
 
 def test_settings_of_judges_and_of_the_trial_are_split() -> None:
     words = ["length", "geval", "llm=openai:x", "seed=3", "samples=5", "runs/mine"]
     named, settings = split_settings(words)
-    assert named == [("length", []), ("geval", ["llm=openai:x", "samples=5"]), ("runs/mine", [])]
+    assert named == [
+        ("length", []),
+        ("geval", ["llm=openai:x", "samples=5"]),
+        ("runs/mine", []),
+    ]
     assert settings == ["seed=3"]
     with pytest.raises(ConfigError, match="no judge stands before it"):
         split_settings(["llm=x", "length"])
@@ -115,10 +126,18 @@ def test_bad_settings_are_refused_before_anything_is_scored(
 
 def test_bounds_of_a_users_own(tmp_path: Path) -> None:
     bounds = tmp_path / "mine.yaml"
-    bounds.write_text("use.unscored: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8")
+    bounds.write_text(
+        "use.unscored: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8"
+    )
     words = ["checks=[use]", f"bounds={bounds}", "--out", str(tmp_path / "out")]
     assert medal("length", "dialogues=0", *words).exit_code == 0
-    written = json.loads((tmp_path / "out" / "trial.json").read_text(encoding="utf-8"))["bounds"]
+    written = json.loads((tmp_path / "out" / "trial.json").read_text(encoding="utf-8"))[
+        "bounds"
+    ]
     assert written["use.unscored"]["green"] == 0.5 and "same.shift" in written
-    bounds.write_text("use.speed: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8")
-    assert "no figure 'use.speed'" in str(medal("length", "dialogues=0", *words).exception)
+    bounds.write_text(
+        "use.speed: {green: 0.5, red: 0.6, why: Mine.}\n", encoding="utf-8"
+    )
+    assert "no figure 'use.speed'" in str(
+        medal("length", "dialogues=0", *words).exception
+    )

@@ -50,16 +50,24 @@ def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
 
 def test_the_control_of_an_attack_is_as_long_and_in_its_place() -> None:
     ratios = []
-    for edit in (e for e in turn_edits() if e.group == "attack" and e.name != "hidden_tags"):
+    for edit in (
+        e for e in turn_edits() if e.group == "attack" and e.name != "hidden_tags"
+    ):
         for by_lang in own_dialogues().values():
             versions = made(edit, by_lang["en"])
             if versions is None or versions.control is None:
                 continue
-            pairs = zip(by_lang["en"].turns, versions.control.turns, versions.version.turns,
-                        strict=True)  # fmt: skip
+            pairs = zip(
+                by_lang["en"].turns,
+                versions.control.turns,
+                versions.version.turns,
+                strict=True,
+            )
             changed = [(c, v) for o, c, v in pairs if o != c or o != v]
             assert len(changed) == 1
-            control, attack = (turn.content.replace("\u200b", "") for turn in changed[0])
+            control, attack = (
+                turn.content.replace("\u200b", "") for turn in changed[0]
+            )
             ratios.append(len(control) / len(attack))
     assert 0.85 < np.median(ratios) < 1.15 and min(ratios) > 0.6
 
@@ -85,7 +93,9 @@ def test_the_plan_follows_from_seed_and_ids_alone() -> None:
     again = make_plan(backwards, own, trial_edits(backwards, own))
     # a long dialogue is chained of the others in their order; all else is the same
     same = {id: d for id, d in plan.dialogues.items() if "long_dialogue" not in id}
-    assert same == {id: d for id, d in again.dialogues.items() if "long_dialogue" not in id}
+    assert same == {
+        id: d for id, d in again.dialogues.items() if "long_dialogue" not in id
+    }
     other = own.model_copy(update={"seed": 1})
     assert make_plan(data, other, edits).data != plan.data
 
@@ -115,7 +125,8 @@ def test_faults_stand_where_they_should() -> None:
 def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
     def shouting(dialogue: Dialogue, rng: np.random.Generator) -> Dialogue:
         return replace(
-            dialogue, turns=tuple(Turn(t.role, t.content.upper()) for t in dialogue.turns)
+            dialogue,
+            turns=tuple(Turn(t.role, t.content.upper()) for t in dialogue.turns),
         )
 
     texts = tmp_path / "mine.yaml"
@@ -125,7 +136,11 @@ def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
         encoding="utf-8",
     )
     config = OWN.model_copy(
-        update={"texts": (str(texts),), "checks": ("shouting", "thanks"), "languages": ("en",)}
+        update={
+            "texts": (str(texts),),
+            "checks": ("shouting", "thanks"),
+            "languages": ("en",),
+        }
     )
     data = load_data(config)
     own = Edit("shouting", "same", "Every turn in capitals.", shouting)
@@ -138,8 +153,12 @@ def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lang", ["ja", "und"])
 def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
-    turns = (Turn("user", "元気?"), Turn("assistant", "はい、元気です。"), Turn("user", ""),
-             Turn("assistant", ""))  # fmt: skip
+    turns = (
+        Turn("user", "元気?"),
+        Turn("assistant", "はい、元気です。"),
+        Turn("user", ""),
+        Turn("assistant", ""),
+    )
     path = tmp_path / "chats.jsonl"
     rows = [Dialogue("a", turns, lang), Dialogue("b", turns[:1], lang)]
     write_records(path, rows)
@@ -151,5 +170,7 @@ def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     checks = set(plan.pairs.check[plan.pairs.conversation == "a"])
     assert "emoji" in checks and "instruction" not in checks
     write_records(path, rows[1:])
-    with pytest.raises(ConfigError, match=r"no dialogue is left for the trial \(1 read\)"):
+    with pytest.raises(
+        ConfigError, match=r"no dialogue is left for the trial \(1 read\)"
+    ):
         load_data(config, str(path))

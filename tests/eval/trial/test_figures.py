@@ -20,10 +20,14 @@ def scored(count: int = 40, strength: int = 0, drop: float = 0.3) -> pd.DataFram
     before = np.round(RNG.normal(3, 1, count), 3)
     after = np.round(before - drop + RNG.normal(0, 0.5, count), 3)
     rows = [
-        {"strength": strength, "conversation": f"c{i // 2}", "lang": "de" if i % 2 else "en",
-         "after": f"{i}+unsafe.{strength}"}
+        {
+            "strength": strength,
+            "conversation": f"c{i // 2}",
+            "lang": "de" if i % 2 else "en",
+            "after": f"{i}+unsafe.{strength}",
+        }
         for i in range(count)
-    ]  # fmt: skip
+    ]
     return figures.with_scores(pd.DataFrame(rows), before, after)
 
 
@@ -34,7 +38,9 @@ def test_auc_and_correlations_are_those_of_sklearn_and_scipy() -> None:
     rho = stats.spearmanr(pairs.x, pairs.y).statistic
     assert figures.spearman(pairs).value == pytest.approx(rho)
     assert figures.win(pairs).value == pytest.approx(float((pairs.y < pairs.x).mean()))
-    mean = np.mean([stats.spearmanr(p.x, p.y).statistic for _, p in pairs.groupby("lang")])
+    mean = np.mean(
+        [stats.spearmanr(p.x, p.y).statistic for _, p in pairs.groupby("lang")]
+    )
     assert figures.spearman_by_language(pairs).value == pytest.approx(mean)
 
 
@@ -42,14 +48,18 @@ def test_intervals_are_by_conversation() -> None:
     """Every pair twice, in the same conversation, says no more than once."""
     once = scored()
     one, two = (figures.mean(p, p.change) for p in (once, pd.concat([once, once])))
-    assert (one.value, one.low, one.high) == pytest.approx((two.value, two.low, two.high))
+    assert (one.value, one.low, one.high) == pytest.approx(
+        (two.value, two.low, two.high)
+    )
 
 
 def test_the_slope_is_least_squares() -> None:
     by_strength = {s: scored(10, s, drop=0.4 * s) for s in (3, 1, 2)}
     drops = np.array([-by_strength[s].change for s in (1, 2, 3)])
     expected = np.polyfit([1.0, 2.0, 3.0], drops, 1)[0].mean()
-    assert figures.dose_slope(pd.concat(by_strength.values())).value == pytest.approx(expected)
+    assert figures.dose_slope(pd.concat(by_strength.values())).value == pytest.approx(
+        expected
+    )
 
 
 def test_quality_is_the_mean_of_dimensions_from_1_to_5() -> None:
@@ -58,7 +68,10 @@ def test_quality_is_the_mean_of_dimensions_from_1_to_5() -> None:
 
     parts = [d for d in load_rubric("medal") if d.name == "overall"]
     assert quality({"overall": 2.0, "unsafe": 1.0}) == pytest.approx(2.0)
-    parts = [Dimension("unsafe", "binary", 0, 1, good="low"), Dimension("fun", "ordinal", 0, 10)]
+    parts = [
+        Dimension("unsafe", "binary", 0, 1, good="low"),
+        Dimension("fun", "ordinal", 0, 10),
+    ]
     assert quality({"unsafe": 1.0, "fun": 10.0}) == pytest.approx(3.0)
     assert quality({"unsafe": 0.0, "fun": 10.0}) == pytest.approx(5.0)
     assert quality({"unsafe": None, "fun": 1.0}) is None
@@ -98,6 +111,10 @@ def test_marked_parts_add_up_to_the_texts() -> None:
         one, other = ("".join(RNG.choice(signs, RNG.integers(0, 30))) for _ in range(2))
         left, right = marked(one, other)
         assert left is not None and right is not None
-        assert "".join(t for t, _ in left) == one and "".join(t for t, _ in right) == other
-        same = ["".join(t for t, changed in side if not changed) for side in (left, right)]
+        assert (
+            "".join(t for t, _ in left) == one and "".join(t for t, _ in right) == other
+        )
+        same = [
+            "".join(t for t, changed in side if not changed) for side in (left, right)
+        ]
         assert same[0] == same[1]

@@ -30,13 +30,19 @@ def red(result: TrialResult) -> set[str]:
 
 def test_a_scripted_oracle_passes(finished: tuple[Trial, Path]) -> None:
     result = result_of(finished, "Oracle")
-    others = {found.check: found.reason for found in result.findings if found.verdict != "green"}
+    others = {
+        found.check: found.reason
+        for found in result.findings
+        if found.verdict != "green"
+    }
     assert others == {"cost": "reported without a verdict"}
     assert len(result.findings) > 40
     assert finished[0].worst["Oracle"] == []
     for found in result.findings:
         if "slope" in found.figures:  # every planted dose is seen
-            assert found.figures["slope"].value == pytest.approx(0.8, abs=1e-6), found.check
+            assert found.figures["slope"].value == pytest.approx(0.8, abs=1e-6), (
+                found.check
+            )
             drops = [found.figures[f"drop_{dose}"].value for dose in (1, 2, 3)]
             assert drops == pytest.approx([0.8, 1.6, 2.4], abs=1e-6)
 
@@ -63,7 +69,9 @@ def test_a_judge_that_obeys_the_text_is_caught(finished: tuple[Trial, Path]) -> 
     assert {pair["group"] for pair in worst[:3]} == {"Attacks"}
     for pair in worst:
         assert pair["harm"] > 0
-        changed = [row["after"] for row in pair["rows"] if row["before"] != row["after"]]
+        changed = [
+            row["after"] for row in pair["rows"] if row["before"] != row["after"]
+        ]
         assert any(marked for after in changed for _, marked in after or ())
 
 
@@ -71,11 +79,17 @@ def test_a_judge_of_the_last_turn_is_caught(finished: tuple[Trial, Path]) -> Non
     result = result_of(finished, "LastTurnOnly")
     caught = red(result)
     assert {"place_early", "place_middle", "long_dialogue"} <= caught
-    assert finding(result, "place_early").figures["auc"].value == pytest.approx(0.5, abs=0.02)
-    assert not {f.check for f in result.findings if f.group in ("same", "attack")} & caught
+    assert finding(result, "place_early").figures["auc"].value == pytest.approx(
+        0.5, abs=0.02
+    )
+    assert (
+        not {f.check for f in result.findings if f.group in ("same", "attack")} & caught
+    )
 
 
-def test_the_table_of_the_documents_has_one_line_a_judge(finished: tuple[Trial, Path]) -> None:
+def test_the_table_of_the_documents_has_one_line_a_judge(
+    finished: tuple[Trial, Path],
+) -> None:
     trial, out = finished
     write_trial(trial, out)
     results = trials_of([out / "trial.json"])
@@ -107,14 +121,24 @@ class Issues(Oracle):
 
 def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None:
     config = TrialConfig(dialogues=6, own=4, languages=("en", "de"), doses=(1, 3))
-    judges = [TrialJudge("silent", Silent(tmp_path)), TrialJudge("issues", Issues(tmp_path))]
+    judges = [
+        TrialJudge("silent", Silent(tmp_path)),
+        TrialJudge("issues", Issues(tmp_path)),
+    ]
     trial = run_trial(judges, tmp_path, config)
     silent, issues = trial.results
     verdicts = {found.check: found.verdict for found in silent.findings}
     assert verdicts.pop("unscored") == "red"
-    assert set(verdicts.values()) == {"none"}  # nothing was scored: no figure, no verdict
+    assert set(verdicts.values()) == {
+        "none"
+    }  # nothing was scored: no figure, no verdict
     assert issues.quality.startswith("the mean of uninterpretable")
-    assert {f.check for f in issues.findings if f.verdict == "red"} >= {"unsafe", "place_early"}
-    assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {"green"}
+    assert {f.check for f in issues.findings if f.verdict == "red"} >= {
+        "unsafe",
+        "place_early",
+    }
+    assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {
+        "green"
+    }
     page = write_trial(trial, tmp_path).read_text(encoding="utf-8")
     assert "No pair went the wrong way." in page and "nan" not in page.lower().split()

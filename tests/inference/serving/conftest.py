@@ -26,14 +26,18 @@ from ...talks import spoken
 class Served:
     """A running ``medal serve``: its address, and what it has written."""
 
-    def __init__(self, words: list[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, words: list[str], environment: Mapping[str, str], log: Path
+    ) -> None:
         self.log = log
 
         def write_to_log() -> None:
             with log.open("a") as stream:
                 os.dup2(stream.fileno(), 1)
                 os.dup2(stream.fileno(), 2)
-            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: ended with pytest
+            ctypes.CDLL(None).prctl(
+                1, signal.SIGKILL
+            )  # PR_SET_PDEATHSIG: ended with pytest
 
         log.touch()
         self.process = start("serve", *words, first=write_to_log, env=environment)

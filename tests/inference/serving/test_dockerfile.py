@@ -25,7 +25,17 @@ from .conftest import talk
 
 ROOT = Path(__file__).parents[3]
 TOKEN = "a-token-of-the-docker-test"
-STEPS = ("ARG", "FROM", "ENV", "RUN", "WORKDIR", "COPY", "USER", "EXPOSE", "HEALTHCHECK")
+STEPS = (
+    "ARG",
+    "FROM",
+    "ENV",
+    "RUN",
+    "WORKDIR",
+    "COPY",
+    "USER",
+    "EXPOSE",
+    "HEALTHCHECK",
+)
 
 
 def instructions() -> list[tuple[str, str, bool]]:
@@ -74,9 +84,13 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
             place.mkdir(parents=True, exist_ok=True)
         elif name == "COPY":
             assert rest == ". ."
-            shutil.copytree(ROOT, place, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+            shutil.copytree(
+                ROOT, place, symlinks=True, ignore=ignored, dirs_exist_ok=True
+            )
         elif name == "RUN" and not system:
-            subprocess.run(["bash", "-euc", rest], cwd=place, env=environment, check=True)
+            subprocess.run(
+                ["bash", "-euc", rest], cwd=place, env=environment, check=True
+            )
         elif name == "ENTRYPOINT":
             entry = json.loads(rest)
         elif name == "HEALTHCHECK":
@@ -86,7 +100,9 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
     log = (tmp_path / "log").open("w+")
     process = subprocess.Popen(words, cwd=place, env=environment, stderr=log)
     try:
-        while not (found := re.findall(r" on http://\S+:(\d+)", (tmp_path / "log").read_text())):
+        while not (
+            found := re.findall(r" on http://\S+:(\d+)", (tmp_path / "log").read_text())
+        ):
             assert process.poll() is None, (tmp_path / "log").read_text()
             time.sleep(0.1)
         asked = [word.replace(":8000/", f":{found[0]}/") for word in health]

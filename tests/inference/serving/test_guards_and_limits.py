@@ -28,7 +28,9 @@ SMALL = ["--max-body", "1", "--max-dialogues", "5", "--max-turns", "10"]
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     log = tmp_path_factory.mktemp("log") / "server.log"
-    running = Served(["length", "--port", "0", *SMALL], {"MEDAL_JUDGES_TOKEN": TOKEN}, log)
+    running = Served(
+        ["length", "--port", "0", *SMALL], {"MEDAL_JUDGES_TOKEN": TOKEN}, log
+    )
     yield running
     running.process.kill()
     running.process.wait()
@@ -68,18 +70,31 @@ def test_with_a_token_the_server_may_stand_open(start: Start) -> None:
         assert len(list(client.score([talk(1)]))) == 1
     # No name is refused there: who knows the token is no page of a browser.
     host = {"Host": "judge.example", "Authorization": f"Bearer {TOKEN}"}
-    assert httpx.get(f"http://127.0.0.1:{served.port}/judge", headers=host).status_code == 200
+    assert (
+        httpx.get(f"http://127.0.0.1:{served.port}/judge", headers=host).status_code
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
-    "header", [{}, {"Authorization": "Bearer nonsense"}, {"Authorization": TOKEN},
-               {"Authorization": f"Bearer {TOKEN[:-1]}"}, {"Authorization": f"bearer {TOKEN}\xe9"}]
-)  # fmt: skip
-def test_a_wrong_token_gets_nothing_but_health(guarded: Served, header: dict[str, str]) -> None:
+    "header",
+    [
+        {},
+        {"Authorization": "Bearer nonsense"},
+        {"Authorization": TOKEN},
+        {"Authorization": f"Bearer {TOKEN[:-1]}"},
+        {"Authorization": f"bearer {TOKEN}\xe9"},
+    ],
+)
+def test_a_wrong_token_gets_nothing_but_health(
+    guarded: Served, header: dict[str, str]
+) -> None:
     raw = {name: value.encode("latin-1") for name, value in header.items()}
     for path in ("/judge", "/metrics", "/nowhere"):
         assert httpx.get(f"{guarded.address}{path}", headers=raw).status_code == 401
-    answer = httpx.post(f"{guarded.address}/score", headers=raw, json=talk(1).to_record())
+    answer = httpx.post(
+        f"{guarded.address}/score", headers=raw, json=talk(1).to_record()
+    )
     assert answer.status_code == 401 and "Bearer" in answer.headers["WWW-Authenticate"]
     assert httpx.get(f"{guarded.address}/health").json() == {"status": "ok"}
 
@@ -110,7 +125,9 @@ def test_a_rebound_name_and_a_page_of_another_site_are_refused(guarded: Served) 
         answer = post(guarded, content=body, headers={"Content-Type": kind})
         assert answer.status_code == 415, answer.text
     kind = "application/json; charset=utf-8"
-    assert post(guarded, content=body, headers={"Content-Type": kind}).status_code == 200
+    assert (
+        post(guarded, content=body, headers={"Content-Type": kind}).status_code == 200
+    )
 
 
 def test_too_large_is_413_with_and_without_a_length(guarded: Served) -> None:
@@ -139,7 +156,10 @@ def test_too_large_is_413_with_and_without_a_length(guarded: Served) -> None:
         assert (answer.status_code, answer.json()["field"]) == (413, "messages")
     answer = post(guarded, json={"dialogues": [{"messages": turns[:2]}] * 6})
     assert (answer.status_code, answer.json()["field"]) == (413, "dialogues")
-    assert post(guarded, json={"dialogues": [{"messages": turns[:2]}] * 5}).status_code == 200
+    assert (
+        post(guarded, json={"dialogues": [{"messages": turns[:2]}] * 5}).status_code
+        == 200
+    )
 
 
 Serve = Callable[..., Any]
@@ -155,20 +175,26 @@ def slow(serve: Serve, start: Start, tmp_path: Path) -> Callable[..., Served]:
         model = serve(delay=delay)
         own = {"model": "openai:tester", "base_url": model.url, "cache": False, **llm}
         return start(
-            "dstc12_baseline", f"llm={json.dumps(own)}", *words,
-            OPENAI_API_KEY="sk-test-key", MEDAL_JUDGES_CACHE=cache,
-        )  # fmt: skip
+            "dstc12_baseline",
+            f"llm={json.dumps(own)}",
+            *words,
+            OPENAI_API_KEY="sk-test-key",
+            MEDAL_JUDGES_CACHE=cache,
+        )
 
     return begin
 
 
-def test_a_full_queue_is_429_and_the_client_comes_back(slow: Callable[..., Served]) -> None:
+def test_a_full_queue_is_429_and_the_client_comes_back(
+    slow: Callable[..., Served],
+) -> None:
     served = slow("--max-waiting", "20", delay=0.1)
     rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(20)]}
     with ThreadPoolExecutor(8) as pool:
         raw = list(
             pool.map(
-                lambda _: httpx.post(f"{served.address}/score", json=rows, timeout=60), range(6)
+                lambda _: httpx.post(f"{served.address}/score", json=rows, timeout=60),
+                range(6),
             )
         )
         codes = sorted(answer.status_code for answer in raw)
@@ -190,7 +216,9 @@ def test_too_slow_is_503_and_a_client_that_left_is_not_waited_for(
     slow: Callable[..., Served],
 ) -> None:
     served = slow("--timeout", "2", delay=0.4)
-    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(160)]}  # ten windows
+    rows = {
+        "dialogues": [talk(n, turns=2).to_record() for n in range(160)]
+    }  # ten windows
     answer = httpx.post(f"{served.address}/score", json=rows, timeout=60)
     assert answer.status_code == 503 and int(answer.headers["Retry-After"]) > 0
     with pytest.raises(httpx.ReadTimeout):
@@ -207,7 +235,9 @@ def test_the_limit_of_cost_is_kept_and_rows_say_so(
     slow: Callable[..., Served], tmp_path: Path
 ) -> None:
     prices = tmp_path / "prices.yaml"
-    listed = "{date: a day, source: a test, models: {tester: {input: 1.0, output: 2.0}}}"
+    listed = (
+        "{date: a day, source: a test, models: {tester: {input: 1.0, output: 2.0}}}"
+    )
     prices.write_text(listed)
     served = slow("--max-cost", "0.005", delay=0.0, prices=str(prices), cache=True)
     with Client(served.address) as client:
@@ -227,7 +257,9 @@ def test_bodies_that_arrive_or_wait_are_held_up_to_a_limit(start: Start) -> None
     size = 1 << 20
     head = f"POST /score HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: {size}\r\n"
     head += "Content-Type: application/json\r\n\r\n"
-    connections = [socket.create_connection(("127.0.0.1", served.port)) for _ in range(17)]
+    connections = [
+        socket.create_connection(("127.0.0.1", served.port)) for _ in range(17)
+    ]
     for connection in connections:
         connection.sendall(head.encode() + b" " * (size - 1))
     readable, _, _ = select.select(connections, [], [], 20)

@@ -29,7 +29,12 @@ def slow(serve: Serve, start: Start) -> Callable[..., Served]:
     def begin(*words: str, delay: float) -> Served:
         model = serve(delay=delay)
         own = {"model": "openai:tester", "base_url": model.url, "cache": False}
-        return start("dstc12_baseline", f"llm={json.dumps(own)}", *words, OPENAI_API_KEY="sk-test")
+        return start(
+            "dstc12_baseline",
+            f"llm={json.dumps(own)}",
+            *words,
+            OPENAI_API_KEY="sk-test",
+        )
 
     return begin
 
@@ -38,7 +43,9 @@ def test_sigterm_finishes_what_was_accepted_and_refuses_what_is_new(
     slow: Callable[..., Served],
 ) -> None:
     served = slow(delay=0.5)
-    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(32)]}  # two windows
+    rows = {
+        "dialogues": [talk(n, turns=2).to_record() for n in range(32)]
+    }  # two windows
     with ThreadPoolExecutor(3) as pool:
         asked = [
             pool.submit(httpx.post, f"{served.address}/score", json=rows, timeout=60)
@@ -68,7 +75,9 @@ def test_kill_and_restart_under_load_loses_nothing(start: Start) -> None:
                 with lock:
                     got[number] = judged
 
-    threads = [threading.Thread(target=ask, args=(list(range(k, 240, 8)),)) for k in range(8)]
+    threads = [
+        threading.Thread(target=ask, args=(list(range(k, 240, 8)),)) for k in range(8)
+    ]
     for each in threads:
         each.start()
     while len(got) < 30:

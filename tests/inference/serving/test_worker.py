@@ -8,7 +8,12 @@ import pytest
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.worker import FairQueue, JudgeWorker, ScoreJob, Window
+from medal_judges.inference.serving.worker import (
+    FairQueue,
+    JudgeWorker,
+    ScoreJob,
+    Window,
+)
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.records.dimension import Dimension
@@ -39,7 +44,10 @@ class PickyJudge(Judge):
     ) -> list[Judgement]:
         if self.error is not None and any("bad" in r.dialogue.id for r in requests):
             raise self.error
-        return [Judgement(scores={"overall": 1.0 + len(r.dialogue.turns) % 5}) for r in requests]
+        return [
+            Judgement(scores={"overall": 1.0 + len(r.dialogue.turns) % 5})
+            for r in requests
+        ]
 
 
 def job(count: int, options: ScoreOptions | None = None, **more: int) -> ScoreJob:
@@ -68,7 +76,11 @@ def test_every_waiting_request_has_its_part_of_a_window() -> None:
     [
         (ValueError("the words of a chat"), ["bad 3", "bad 9"], False),
         (CostLimitError("stopped before the limit"), ["bad 3", "bad 9"], True),
-        (ConfigError("a wrong key"), None, False),  # no dialogue is at fault: all say so
+        (
+            ConfigError("a wrong key"),
+            None,
+            False,
+        ),  # no dialogue is at fault: all say so
     ],
 )
 def test_a_failure_stays_with_its_rows(
@@ -76,7 +88,9 @@ def test_a_failure_stays_with_its_rows(
 ) -> None:
     judge = PickyJudge(error)
     talks = [talk(n, id=f"bad {n}" if n in (3, 9) else f"good {n}") for n in range(16)]
-    worker = JudgeWorker(judge, FairQueue(16, 10**6), 0.0, lambda rows, seconds, judged: None)
+    worker = JudgeWorker(
+        judge, FairQueue(16, 10**6), 0.0, lambda rows, seconds, judged: None
+    )
     judged = [one for (one,) in worker.judged(talks, ScoreOptions())]
     assert [one.id for one in judged] == [each.id for each in talks]
     missing = [one for one in judged if not one.scored]

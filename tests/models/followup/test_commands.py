@@ -44,12 +44,15 @@ DIETS_MODELS = {"chatglm3", "llama2", "qwen", "vicuna", "baichuan2"}
 
 
 @pytest.mark.parametrize("judge", sorted(DIETS_MODELS))
-def test_crafts_pairings_have_four_proposers_and_a_fifth_that_judges(judge: str) -> None:
+def test_crafts_pairings_have_four_proposers_and_a_fifth_that_judges(
+    judge: str,
+) -> None:
     config = load_config(PoolGeneration, f"craft_{judge}", folder="followup_generation")
     assert config.strategy == "craft" and len(set(config.llms)) == 4
     assert config.judge is not None and config.judge not in config.llms
     short = {
-        str(name).split("/")[1].lower().replace("-", "") for name in (*config.llms, config.judge)
+        str(name).split("/")[1].lower().replace("-", "")
+        for name in (*config.llms, config.judge)
     }
     assert all(any(model in name for name in short) for model in DIETS_MODELS)
 
@@ -119,7 +122,12 @@ def test_a_list_is_read_and_talk_around_it_is_not() -> None:
 4. This line goes on and on and explains at length why a user might be unhappy with what was said there.
 5. ...
 I hope this helps!"""  # noqa: E501
-    assert parse_list(answer) == ["That's wrong.", "What?", "I am confused.", "不对吧。"]
+    assert parse_list(answer) == [
+        "That's wrong.",
+        "What?",
+        "I am confused.",
+        "不对吧。",
+    ]
 
 
 def test_a_sample_has_as_many_of_each_generator() -> None:

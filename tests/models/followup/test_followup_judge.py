@@ -39,9 +39,23 @@ follow_ups:
 
 
 DIALOGUES = [
-    talk("Hi!", "Hello, how are you?", "Fine. What is your name?", "I like cheese.", id="a"),
+    talk(
+        "Hi!",
+        "Hello, how are you?",
+        "Fine. What is your name?",
+        "I like cheese.",
+        id="a",
+    ),
     talk("Tell me a joke.", "Why did the chicken cross the road?", "Why?", id="b"),
-    talk("What is two and two?", "Four.", "And three?", "Five.", "Thanks!", "Welcome!", id="c"),
+    talk(
+        "What is two and two?",
+        "Four.",
+        "And three?",
+        "Five.",
+        "Thanks!",
+        "Welcome!",
+        id="c",
+    ),
 ]
 
 
@@ -55,7 +69,12 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> str:
 def judge(tiny_lm: LocalModel, pool: str, **settings: Any) -> FollowUpJudge:
     return FollowUpJudge(
         FollowUpConfig(
-            **{"name": "t", "llm": tiny_lm, "rubric": "fed", "dimensions": ("coherent", "overall")}
+            **{
+                "name": "t",
+                "llm": tiny_lm,
+                "rubric": "fed",
+                "dimensions": ("coherent", "overall"),
+            }
             | {"pool": pool}
             | settings
         )
@@ -69,7 +88,9 @@ def by_hand(llm: LocalModel, d: Dialogue, end: int, text: str) -> float:
     return plain.loglikelihood([[Continuation(messages, text, role="user")]])[0][0].mean
 
 
-def test_the_score_is_the_contrast_of_mean_log_likelihoods(tiny_lm: LocalModel, pool: str) -> None:
+def test_the_score_is_the_contrast_of_mean_log_likelihoods(
+    tiny_lm: LocalModel, pool: str
+) -> None:
     found = list(judge(tiny_lm, pool).score(DIALOGUES))
     for d, judgement in zip(DIALOGUES, found, strict=True):
         end = d.assistant_turns[-1] + 1  # a last turn by the user is not what is judged
@@ -77,17 +98,30 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(tiny_lm: LocalModel, 
             by_hand(tiny_lm, d, end, text)
             for text in ("That's wrong.", "I don't understand.", "Cool! Tell me more.")
         )
-        assert judgement.details["coherent"]["raw"] == pytest.approx(-(wrong + lost) / 2, abs=1e-4)
+        assert judgement.details["coherent"]["raw"] == pytest.approx(
+            -(wrong + lost) / 2, abs=1e-4
+        )
         raw = more - (wrong + lost) / 2
         assert judgement.details["overall"]["raw"] == pytest.approx(raw, abs=1e-4)
-        assert judgement.scores["overall"] == pytest.approx(1 + 4 / (1 + np.exp(-raw)), abs=1e-3)
+        assert judgement.scores["overall"] == pytest.approx(
+            1 + 4 / (1 + np.exp(-raw)), abs=1e-3
+        )
         told = judgement.contributions["overall"]
-        assert (told.unit, told.baseline, told.value) == ("logit", 0, pytest.approx(raw, abs=1e-4))
-        assert judgement.explanation is not None and "likeliest follow-ups" in judgement.explanation
+        assert (told.unit, told.baseline, told.value) == (
+            "logit",
+            0,
+            pytest.approx(raw, abs=1e-4),
+        )
+        assert (
+            judgement.explanation is not None
+            and "likeliest follow-ups" in judgement.explanation
+        )
 
 
 def test_answers_further_back_weigh_less(tiny_lm: LocalModel, pool: str) -> None:
-    found = next(iter(judge(tiny_lm, pool, answers=None, decay=0.5).score(DIALOGUES[2:])))
+    found = next(
+        iter(judge(tiny_lm, pool, answers=None, decay=0.5).score(DIALOGUES[2:]))
+    )
     d = DIALOGUES[2]
     raws = []
     for turn in d.assistant_turns:
@@ -97,7 +131,9 @@ def test_answers_further_back_weigh_less(tiny_lm: LocalModel, pool: str) -> None
         )
         raws.append(more - (wrong + lost) / 2)
     weights = np.array([0.25, 0.5, 1]) / 1.75
-    assert found.details["overall"]["raw"] == pytest.approx(float(weights @ raws), abs=1e-4)
+    assert found.details["overall"]["raw"] == pytest.approx(
+        float(weights @ raws), abs=1e-4
+    )
     shares = [found.contributions["overall"].turns[t] for t in d.assistant_turns]
     np.testing.assert_allclose(shares, weights * raws, atol=1e-4)
 
@@ -106,10 +142,23 @@ def test_contributions_raise_the_score_whichever_end_is_good(
     tiny_lm: LocalModel, pool: str, tmp_path: Path
 ) -> None:
     rubric = tmp_path / "rubric.yaml"
-    issue = {"name": "overall", "kind": "continuous", "low": 0, "high": 1, "good": "low"}
-    rubric.write_text(yaml.safe_dump({"dimensions": [issue | {"definition": "It goes wrong."}]}))
+    issue = {
+        "name": "overall",
+        "kind": "continuous",
+        "low": 0,
+        "high": 1,
+        "good": "low",
+    }
+    rubric.write_text(
+        yaml.safe_dump({"dimensions": [issue | {"definition": "It goes wrong."}]})
+    )
     scale = {"overall": {"center": -0.4, "spread": 0.7}}
-    settings = {"answers": None, "decay": 0.5, "dimensions": ("overall",), "scale": scale}
+    settings = {
+        "answers": None,
+        "decay": 0.5,
+        "dimensions": ("overall",),
+        "scale": scale,
+    }
     for name in ("fed", str(rubric)):
         for found in judge(tiny_lm, pool, rubric=name, **settings).score(DIALOGUES):
             told, raw = found.contributions["overall"], found.details["overall"]["raw"]
@@ -121,7 +170,9 @@ def test_contributions_raise_the_score_whichever_end_is_good(
             assert found.scores["overall"] == pytest.approx(expected, abs=1e-5)
 
 
-def test_joint_likelihood_counts_the_dialogue_too(tiny_lm: LocalModel, pool: str) -> None:
+def test_joint_likelihood_counts_the_dialogue_too(
+    tiny_lm: LocalModel, pool: str
+) -> None:
     d = DIALOGUES[0]
     settings = {"likelihood": "joint", "dimensions": ("coherent",)}
     found = next(iter(judge(tiny_lm, pool, **settings).score([d])))
@@ -131,12 +182,18 @@ def test_joint_likelihood_counts_the_dialogue_too(tiny_lm: LocalModel, pool: str
         ids = torch.tensor(
             [tiny_lm.template.sequence(Continuation(messages, text, role="user")).ids]
         )
-        with torch.inference_mode():  # transformers' own mean loss over all tokens but the first
+        with (
+            torch.inference_mode()
+        ):  # transformers' own mean loss over all tokens but the first
             means.append(-float(tiny_lm.model(ids, labels=ids).loss))
-    assert found.details["coherent"]["raw"] == pytest.approx(-float(np.mean(means)), abs=1e-4)
+    assert found.details["coherent"]["raw"] == pytest.approx(
+        -float(np.mean(means)), abs=1e-4
+    )
 
 
-def test_batch_order_and_level_do_not_change_a_score(tiny_lm: LocalModel, pool: str) -> None:
+def test_batch_order_and_level_do_not_change_a_score(
+    tiny_lm: LocalModel, pool: str
+) -> None:
     one = judge(tiny_lm, pool)
     together = {j.id: j.scores["overall"] for j in one.score(DIALOGUES)}
     for d in reversed(DIALOGUES):
@@ -152,8 +209,13 @@ def test_batch_order_and_level_do_not_change_a_score(tiny_lm: LocalModel, pool: 
         assert j.scores["overall"] == pytest.approx(cut.scores["overall"], abs=1e-5)
 
 
-def test_whole_oldest_turns_are_dropped_and_counted(tiny_lm: LocalModel, pool: str) -> None:
-    long = talk(*[f"This is turn {i} of a long talk about nothing." for i in range(40)], id="long")
+def test_whole_oldest_turns_are_dropped_and_counted(
+    tiny_lm: LocalModel, pool: str
+) -> None:
+    long = talk(
+        *[f"This is turn {i} of a long talk about nothing." for i in range(40)],
+        id="long",
+    )
     found = next(iter(judge(tiny_lm, pool, max_tokens=256).score([long])))
     assert 0 < found.truncated_turns < 39
     end = long.turns[found.truncated_turns :]
@@ -162,7 +224,9 @@ def test_whole_oldest_turns_are_dropped_and_counted(tiny_lm: LocalModel, pool: s
     assert len(found.contributions["overall"].turns) == 40
 
 
-def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(tiny_lm: LocalModel, pool: str):
+def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(
+    tiny_lm: LocalModel, pool: str
+):
     endless = talk("Hi!", "word " * 400, id="endless")
     found = list(judge(tiny_lm, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
     assert found[0].scores == {"coherent": None, "overall": None}
@@ -202,9 +266,13 @@ def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
 @pytest.mark.parametrize("name", ["contrast", "diet", "fed", "full"])
 def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
     options = {"select": {"runs": 2, "max_tokens": 8}} if name == "diet" else {}
-    loaded = Judge.from_pretrained(f"configs/judges/{name}.yaml", llm=tiny_lm, **options)
+    loaded = Judge.from_pretrained(
+        f"configs/judges/{name}.yaml", llm=tiny_lm, **options
+    )
     found = list(loaded.score(DIALOGUES[:1]))
-    if name == "diet":  # eight tokens are no selection: no score, instead of that of all follow-ups
+    if (
+        name == "diet"
+    ):  # eight tokens are no selection: no score, instead of that of all follow-ups
         assert found[0].scores == {"overall": None}
         assert "no selection of follow-ups could be read" in (found[0].failure or "")
         assert found[0].details["overall"]["unread_runs"] == 2
@@ -240,12 +308,16 @@ def test_the_chosen_follow_ups_are_told(tiny_lm: LocalModel) -> None:
     assert parse_judgement(found.to_record()).details["overall"] == details
 
 
-def test_a_selfmap_pool_is_for_the_model_that_proposed_it(smollm2: LocalModel, tmp_path: Path):
+def test_a_selfmap_pool_is_for_the_model_that_proposed_it(
+    smollm2: LocalModel, tmp_path: Path
+):
     def load(pool: str) -> Judge:
         return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
 
     load("followups/selfmap")
     record = load_pool("followups/selfmap").model_dump(mode="json")
-    (tmp_path / "pool.yaml").write_text(yaml.safe_dump(record | {"generators": ["a/b"]}))
+    (tmp_path / "pool.yaml").write_text(
+        yaml.safe_dump(record | {"generators": ["a/b"]})
+    )
     with pytest.raises(NotAvailableError, match="proposed by a/b"):
         load(str(tmp_path / "pool.yaml"))

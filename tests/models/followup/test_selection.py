@@ -15,7 +15,9 @@ from medal_judges.models.llm.protocol import (
 from ...talks import ChatModel
 
 TEXTS = ("No.", "I don't understand.", "That's wrong.", "You said that before.")
-POOL = FollowUpPool(name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS))
+POOL = FollowUpPool(
+    name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS)
+)
 TALK = (Message("user", "Hi"), Message("assistant", "Ho"))
 
 
@@ -32,7 +34,9 @@ class Scripted(ChatModel):
             self.seen.append(text)
             wanted = self.runs[k % len(self.runs)]
             lines = [line for line in text.splitlines() if line[:1].isdigit()]
-            numbers = [line.split(".")[0] for line in lines if line.split(". ", 1)[1] in wanted]
+            numbers = [
+                line.split(".")[0] for line in lines if line.split(". ", 1)[1] in wanted
+            ]
             answers.append(Completion("\n".join(numbers)))
         return answers
 
@@ -80,12 +84,16 @@ def test_runs_that_cannot_be_read_are_counted_and_left_out() -> None:
     assert len(llm.requests) == 5
 
 
-def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups() -> None:
+def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups() -> (
+    None
+):
     llm = Says(*[Completion("It is dull.")] * 6)
     found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
     assert found.indices == () and found.unread == 3
     assert found.failure and "could be read" in found.failure
-    failed = Says(*[Completion("", finish="failed", failure="busy", transient=True)] * 3)
+    failed = Says(
+        *[Completion("", finish="failed", failure="busy", transient=True)] * 3
+    )
     found = select(failed, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
     assert found.failure and "busy" in found.failure and found.transient
     assert len(failed.requests) == 3  # the backend has tried already
@@ -100,7 +108,13 @@ def test_a_run_that_says_none_leaves_none_in_common() -> None:
 def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> None:
     def shown(*names: str, seed: int = 0) -> list[str]:
         llm = Scripted(TEXTS)
-        select(llm, [(n, TALK) for n in names], POOL, SelectionConfig(seed=seed), turn=False)
+        select(
+            llm,
+            [(n, TALK) for n in names],
+            POOL,
+            SelectionConfig(seed=seed),
+            turn=False,
+        )
         return llm.seen
 
     alone, together = shown("b"), shown("a", "b")
@@ -113,16 +127,31 @@ def test_turn_and_dialogue_are_asked_for_in_their_own_words() -> None:
     llm = Scripted(TEXTS)
     select(llm, [("a", TALK)], POOL, SelectionConfig(runs=1), turn=True)
     select(llm, [("a", TALK)], POOL, SelectionConfig(runs=1), turn=False)
-    assert "judge the last answer" in llm.seen[0] and "judge the conversation" in llm.seen[1]
+    assert (
+        "judge the last answer" in llm.seen[0]
+        and "judge the conversation" in llm.seen[1]
+    )
     assert all("User: Hi\nChatbot: Ho" in text for text in llm.seen)
 
 
 OPTIONS = (
-    *("What? That's not what I asked.", "I don't understand what you're trying to say."),
-    *("Are you even listening to me?", "You already told me that.", "That wasn't very helpful."),
+    *(
+        "What? That's not what I asked.",
+        "I don't understand what you're trying to say.",
+    ),
+    *(
+        "Are you even listening to me?",
+        "You already told me that.",
+        "That wasn't very helpful.",
+    ),
     "Let's talk about something else.",
 )
-CHINESE = ("你说的跟我问的没关系。", "我听不懂你的意思。", "这个你已经说过了。", "这没什么帮助。")
+CHINESE = (
+    "你说的跟我问的没关系。",
+    "我听不懂你的意思。",
+    "这个你已经说过了。",
+    "这没什么帮助。",
+)
 
 READ: list[tuple[str, set[int]]] = [
     *(("2, 4, 5", {2, 4, 5}), ("2\n4\n5", {2, 4, 5}), ("2.\n4.\n5.", {2, 4, 5})),
@@ -132,17 +161,42 @@ READ: list[tuple[str, set[int]]] = [
     ("4. You already told me that.\n5. That wasn't very helpful.", {4, 5}),
     ("1) “You already told me that.”\n2) “Are you even listening to me?”", {3, 4}),
     ("You already told me that", {4}),
-    *(("- you already told me THAT\n- that wasn’t very helpful", {4, 5}), ("None.", set())),
+    *(
+        ("- you already told me THAT\n- that wasn’t very helpful", {4, 5}),
+        ("None.", set()),
+    ),
     ("<think>1 and 3? Rather 2.</think>2, 4", {2, 4}),
 ]
 # Asked for again: sentences, ranges, negations, shortened texts, numbers of something else.
 UNREAD = (
-    *("I would choose options 2, 4 and 5.", "3 of them fit: 2, 4, 5", "Options 2-4", "", "[]"),
-    *("I would not choose 1 or 3, but 2 and 4.", "2, 4 and 9", "4. You already told me.", "2.4"),
-    *("All except 3.", "The chatbot repeated itself 2 times.", "I cannot say.", "选2、4。"),
-    *("<think>Options 1, 2 and 3 are\n", "Elijo las opciones 2, 4 y 5.", "我选择选项2、4和5。"),
+    *(
+        "I would choose options 2, 4 and 5.",
+        "3 of them fit: 2, 4, 5",
+        "Options 2-4",
+        "",
+        "[]",
+    ),
+    *(
+        "I would not choose 1 or 3, but 2 and 4.",
+        "2, 4 and 9",
+        "4. You already told me.",
+        "2.4",
+    ),
+    *(
+        "All except 3.",
+        "The chatbot repeated itself 2 times.",
+        "I cannot say.",
+        "选2、4。",
+    ),
+    *(
+        "<think>Options 1, 2 and 3 are\n",
+        "Elijo las opciones 2, 4 y 5.",
+        "我选择选项2、4和5。",
+    ),
     "None of these fit.",
-    "\n".join(f"{i}. {text}" if i < 3 else text for i, text in enumerate(OPTIONS, start=1)),
+    "\n".join(
+        f"{i}. {text}" if i < 3 else text for i, text in enumerate(OPTIONS, start=1)
+    ),
 )
 
 
@@ -157,10 +211,15 @@ def test_an_answer_of_another_form_is_not_guessed(answer: str) -> None:
 
 
 def test_options_in_chinese() -> None:
-    for answer, chosen in (("1. 这个你已经说过了。\n2. 这没什么帮助。", {3, 4}), ("3、4", {3, 4})):
+    for answer, chosen in (
+        ("1. 这个你已经说过了。\n2. 这没什么帮助。", {3, 4}),
+        ("3、4", {3, 4}),
+    ):
         assert read_choice(Completion(answer), CHINESE) == {n - 1 for n in chosen}
 
 
 def test_a_cut_answer_is_not_read() -> None:
     assert "cut" in str(read_choice(Completion("2, 4", finish="length"), OPTIONS))
-    assert read_choice(Completion("", finish="failed", failure="busy"), OPTIONS) == "busy"
+    assert (
+        read_choice(Completion("", finish="failed", failure="busy"), OPTIONS) == "busy"
+    )

@@ -20,7 +20,9 @@ def tiny_tokenizer(template: str | None = TEMPLATE) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
-    inner = Tokenizer(models.BPE({c: i for i, c in enumerate([*_MARKS, *letters])}, merges=[]))
+    inner = Tokenizer(
+        models.BPE({c: i for i, c in enumerate([*_MARKS, *letters])}, merges=[])
+    )
     inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     inner.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
@@ -59,14 +61,20 @@ _HYBRID = {
     "moe_intermediate_size": 16,
     "shared_expert_intermediate_size": 16,
 }
-_SLIDING = {"sliding_window": WINDOW, "layer_types": ["sliding_attention", "full_attention"]}
+_SLIDING = {
+    "sliding_window": WINDOW,
+    "layer_types": ["sliding_attention", "full_attention"],
+}
 
 # name -> (model_type of transformers, settings beside _COMMON; None takes one of those away)
 ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "llama": ("llama", {}),
     "qwen2": ("qwen2", {}),
     "qwen3": ("qwen3", {"head_dim": 8}),
-    "qwen3-moe": ("qwen3_moe", {"head_dim": 8, "moe_intermediate_size": 16, **_EXPERTS}),
+    "qwen3-moe": (
+        "qwen3_moe",
+        {"head_dim": 8, "moe_intermediate_size": 16, **_EXPERTS},
+    ),
     "qwen3-next": ("qwen3_next", {**_HYBRID, **_EXPERTS}),
     "mistral": ("mistral", {"sliding_window": WINDOW}),
     "gemma2": ("gemma2", {"head_dim": 8, "final_logit_softcapping": 3.0, **_SLIDING}),
@@ -95,7 +103,10 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo": ("olmo", {}),
     "olmo2": ("olmo2", {}),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0]}),
-    "lfm2": ("lfm2", {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8}),
+    "lfm2": (
+        "lfm2",
+        {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8},
+    ),
     "gpt-oss": ("gpt_oss", {"head_dim": 8, **_SLIDING, **_EXPERTS}),
     "mamba": ("mamba", {"state_size": 8}),
     "falcon-h1": (
@@ -105,21 +116,36 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "recurrent-gemma": (
         "recurrent_gemma",
-        {"num_hidden_layers": 3, "head_dim": 8, "attention_window_size": WINDOW, "lru_width": 32},
+        {
+            "num_hidden_layers": 3,
+            "head_dim": 8,
+            "attention_window_size": WINDOW,
+            "lru_width": 32,
+        },
     ),
     "rwkv": ("rwkv", {"context_length": 2048, "attention_hidden_size": 32}),
     "jamba": ("jamba", {"num_hidden_layers": 8, "mamba_d_state": 8, **_EXPERTS}),
     "minimax": ("minimax", {"head_dim": 8, **_EXPERTS}),
     "deepseek-v3": (
         "deepseek_v3",
-        {"num_key_value_heads": 4, "q_lora_rank": 16, "kv_lora_rank": 8, "qk_nope_head_dim": 8}
+        {
+            "num_key_value_heads": 4,
+            "q_lora_rank": 16,
+            "kv_lora_rank": 8,
+            "qk_nope_head_dim": 8,
+        }
         | {"qk_rope_head_dim": 8, "v_head_dim": 8, "n_routed_experts": 4, "n_group": 1}
         | {"topk_group": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
         | {"first_k_dense_replace": 1},
     ),
     "llama4": (
         "llama4_text",
-        {"head_dim": 8, "intermediate_size_mlp": 48, "attention_chunk_size": WINDOW, **_EXPERTS}
+        {
+            "head_dim": 8,
+            "intermediate_size_mlp": 48,
+            "attention_chunk_size": WINDOW,
+            **_EXPERTS,
+        }
         | {"layer_types": ["chunked_attention", "full_attention"]},
     ),
 }
@@ -128,7 +154,15 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
 ENCODER_DECODERS: dict[str, tuple[str, dict[str, Any]]] = {
     "blenderbot": ("blenderbot", {"init_std": 0.15}),
     "bart": ("bart", {"init_std": 0.15, "forced_bos_token_id": None}),
-    "t5": ("t5", {"d_kv": 8, "num_layers": 2, "num_decoder_layers": 2, "initializer_factor": 3.0}),
+    "t5": (
+        "t5",
+        {
+            "d_kv": 8,
+            "num_layers": 2,
+            "num_decoder_layers": 2,
+            "initializer_factor": 3.0,
+        },
+    ),
 }
 _ENCODER = {
     "d_model": 32,
@@ -161,9 +195,13 @@ def tiny_encoder_decoder(name: str, seed: int = 0) -> Any:
 
     kind, own = ENCODER_DECODERS[name]
     torch.manual_seed(seed)
-    ids = {k: _COMMON[k] for k in ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")}
+    ids = {
+        k: _COMMON[k]
+        for k in ("vocab_size", "pad_token_id", "bos_token_id", "eos_token_id")
+    }
     config = AutoConfig.for_model(
-        kind, **{**ids, "max_position_embeddings": 512, "num_heads": 4, **_ENCODER, **own}
+        kind,
+        **{**ids, "max_position_embeddings": 512, "num_heads": 4, **_ENCODER, **own},
     )
     return AutoModelForSeq2SeqLM.from_config(config).eval().float()
 

@@ -28,7 +28,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parent))  # also loaded by its path, see label_server.py
+sys.path.insert(
+    0, str(Path(__file__).parent)
+)  # also loaded by its path, see label_server.py
 from server_answers import chat, echoed, embedded, scripted
 
 __all__ = ["Server", "chat", "echoed", "embedded", "scripted"]
@@ -50,7 +52,11 @@ class Server(ThreadingHTTPServer):
         self.store: dict[str, bytes] = {}
         self.order: dict[str, int] = {}
         self.model: Any = None
-        self.script = runpy.run_path(settings["script"])["answer"] if "script" in settings else None
+        self.script = (
+            runpy.run_path(settings["script"])["answer"]
+            if "script" in settings
+            else None
+        )
         if settings.get("mode") == "embedded":
             from medal_judges.models.llm.loading import load_llm
 
@@ -80,7 +86,10 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         found = {"/counts": self.server.counts, "/requests": self.server.requests}
         if self.path == "/v1/models" and self.server.settings.get("served"):
-            found[self.path] = {"object": "list", "data": [self.server.settings["served"]]}
+            found[self.path] = {
+                "object": "list",
+                "data": [self.server.settings["served"]],
+            }
         if self.path in found:
             self._send(200, json.dumps(found[self.path]).encode())
         else:
@@ -88,7 +97,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        key = self.headers.get("Idempotency-Key") or hashlib.sha256(repr(body).encode()).hexdigest()
+        key = (
+            self.headers.get("Idempotency-Key")
+            or hashlib.sha256(repr(body).encode()).hexdigest()
+        )
         with self.server.lock:
             self.server.requests.append({"path": self.path, "key": key, "body": body})
         self._answer(body, key)
@@ -123,7 +135,10 @@ class Handler(BaseHTTPRequestHandler):
         if self.server.settings.get("alone") and body.get("logprobs"):
             for token in answer["choices"][0]["logprobs"]["content"]:
                 token["top_logprobs"] = []
-        changed = {**CHANGED.get(fault or "", {}), **self.server.settings.get("change", {})}
+        changed = {
+            **CHANGED.get(fault or "", {}),
+            **self.server.settings.get("change", {}),
+        }
         for path, value in changed.items():
             put(answer, path.split("."), value)
         self.server.count(key, "answered")
@@ -145,9 +160,20 @@ class Handler(BaseHTTPRequestHandler):
         return echoed(self.server, body)
 
     def _error(
-        self, status: int, message: str, *, headers: dict[str, str] | None = None, **more: Any
+        self,
+        status: int,
+        message: str,
+        *,
+        headers: dict[str, str] | None = None,
+        **more: Any,
     ) -> None:
-        error = {"message": message, "type": "error", "code": None, "param": None, **more}
+        error = {
+            "message": message,
+            "type": "error",
+            "code": None,
+            "param": None,
+            **more,
+        }
         self._send(status, json.dumps({"error": error}).encode(), headers=headers)
 
     def _send(
@@ -161,8 +187,12 @@ class Handler(BaseHTTPRequestHandler):
         try:
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data) if length is None else length))
-            for name, value in (self.server.settings.get("headers", {}) | (headers or {})).items():
+            self.send_header(
+                "Content-Length", str(len(data) if length is None else length)
+            )
+            for name, value in (
+                self.server.settings.get("headers", {}) | (headers or {})
+            ).items():
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(data)

@@ -33,7 +33,10 @@ def scripted(
 
 
 def _choice(character: str) -> dict[str, Any]:
-    others = [{"token": t, "logprob": p, "bytes": None} for t, p in ((character, -0.1), ("0", -4))]
+    others = [
+        {"token": t, "logprob": p, "bytes": None}
+        for t, p in ((character, -0.1), ("0", -4))
+    ]
     return {"token": character, "logprob": -0.1, "bytes": None, "top_logprobs": others}
 
 
@@ -59,7 +62,12 @@ def chat(
     body: dict[str, Any], text: str, finish: str, usage: dict[str, Any], logprobs: Any
 ) -> dict[str, Any]:
     message = {"role": "assistant", "content": text, "refusal": None}
-    choice = {"index": 0, "message": message, "finish_reason": finish, "logprobs": logprobs}
+    choice = {
+        "index": 0,
+        "message": message,
+        "finish_reason": finish,
+        "logprobs": logprobs,
+    }
     return {
         "id": "chatcmpl-1",
         "object": "chat.completion",
@@ -100,7 +108,8 @@ def embedded(server: Any, body: dict[str, Any]) -> dict[str, Any]:
                     "logprob": t.logprob,
                     "bytes": None,
                     "top_logprobs": [
-                        {"token": k, "logprob": v, "bytes": None} for k, v in t.alternatives.items()
+                        {"token": k, "logprob": v, "bytes": None}
+                        for k, v in t.alternatives.items()
                     ],
                 }
                 for t in done.tokens
@@ -120,9 +129,17 @@ def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
             logits = server.model.model(input_ids=torch.tensor([ids])).logits[0].float()
         found = torch.log_softmax(logits, dim=-1)
         logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
-    told = {"tokens": list(map(str, ids)), "token_logprobs": logprobs, "top_logprobs": None}
+    told = {
+        "tokens": list(map(str, ids)),
+        "token_logprobs": logprobs,
+        "top_logprobs": None,
+    }
     choice = {"index": 0, "text": "", "finish_reason": "length", "logprobs": told}
-    usage = {"prompt_tokens": len(ids), "completion_tokens": 0, "total_tokens": len(ids)}
+    usage = {
+        "prompt_tokens": len(ids),
+        "completion_tokens": 0,
+        "total_tokens": len(ids),
+    }
     return {
         "id": "cmpl-1",
         "object": "text_completion",

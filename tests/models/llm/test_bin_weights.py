@@ -34,7 +34,9 @@ def published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_they_are_read_with_the_flag_alone_and_are_part_of_the_fingerprint(published: Path) -> None:
+def test_they_are_read_with_the_flag_alone_and_are_part_of_the_fingerprint(
+    published: Path,
+) -> None:
     with pytest.raises(MedalError) as refused:
         load_llm({"model": str(published), "device": "cpu"})
     assert "llm.bin_weights=true" in str(refused.value.hint)
@@ -45,8 +47,13 @@ def test_they_are_read_with_the_flag_alone_and_are_part_of_the_fingerprint(publi
     assert all(torch.equal(given[name], wanted[name]) for name in wanted)
     assert llm.name == "vicuna"
     state = torch.load(published / "pytorch_model-00001-of-00002.bin")
-    torch.save({k: v + 1 for k, v in state.items()}, published / "pytorch_model-00001-of-00002.bin")
-    other = load_llm({"model": str(published), "device": "cpu", "bin_weights": True, "context": 99})
+    torch.save(
+        {k: v + 1 for k, v in state.items()},
+        published / "pytorch_model-00001-of-00002.bin",
+    )
+    other = load_llm(
+        {"model": str(published), "device": "cpu", "bin_weights": True, "context": 99}
+    )
     assert other.fingerprint()["weights"] != llm.fingerprint()["weights"]
 
 
@@ -58,7 +65,9 @@ class Evil:
         return os.mkdir, (str(self.mark),)
 
 
-def test_a_file_that_would_run_something_is_refused(published: Path, tmp_path: Path) -> None:
+def test_a_file_that_would_run_something_is_refused(
+    published: Path, tmp_path: Path
+) -> None:
     mark = tmp_path / "it-ran"
     torch.save({"a": Evil(mark)}, published / "pytorch_model-00002-of-00002.bin")
     with pytest.raises(MedalError, match="Weights only load failed"):
@@ -66,7 +75,9 @@ def test_a_file_that_would_run_something_is_refused(published: Path, tmp_path: P
     assert not mark.exists()
 
 
-def test_code_that_comes_with_a_model_is_not_run(published: Path, tmp_path: Path) -> None:
+def test_code_that_comes_with_a_model_is_not_run(
+    published: Path, tmp_path: Path
+) -> None:
     mark = tmp_path / "it-ran"
     (published / "modeling_mine.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n")
     config = json.loads((published / "config.json").read_text())

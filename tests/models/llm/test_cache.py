@@ -72,7 +72,9 @@ def ask(text: str, **fields: object) -> ChatRequest:
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
-def test_a_second_run_asks_nothing_and_answers_the_same(kind: type[Counting], tmp_path: Path):
+def test_a_second_run_asks_nothing_and_answers_the_same(
+    kind: type[Counting], tmp_path: Path
+):
     requests = [ask("one"), ask("three", top_logprobs=2), ask("a\ud83d"), ask("cut")]
     first = CachedModel(kind(), tmp_path).chat(requests)
     inner = kind()
@@ -80,12 +82,16 @@ def test_a_second_run_asks_nothing_and_answers_the_same(kind: type[Counting], tm
     assert inner.asked == []
     assert [c.text for c in first] == ["3", "5", "2", "3"]
     assert not any(c.usage.from_cache for c in first)
-    assert second == [replace(c, usage=replace(c.usage, from_cache=True)) for c in first]
+    assert second == [
+        replace(c, usage=replace(c.usage, from_cache=True)) for c in first
+    ]
     assert second[0].usage.to_record()["money"] == 0.0
 
 
 @pytest.mark.parametrize("kind", [Counting, OneByOne])
-def test_equal_requests_are_sent_once_and_failures_again(kind: type[Counting], tmp_path: Path):
+def test_equal_requests_are_sent_once_and_failures_again(
+    kind: type[Counting], tmp_path: Path
+):
     inner = kind()
     cached = CachedModel(inner, tmp_path)
     answers = cached.chat([ask("one"), ask("two!"), ask("one")])
@@ -107,9 +113,19 @@ def test_answers_are_cached_as_they_arrive_not_at_the_end(tmp_path: Path) -> Non
 
 
 OTHERS = [
-    *({"seed": 0}, {"seed": 1}, {"temperature": 0.5}, {"top_p": 0.9}, {"max_tokens": 7}),
+    *(
+        {"seed": 0},
+        {"seed": 1},
+        {"temperature": 0.5},
+        {"top_p": 0.9},
+        {"max_tokens": 7},
+    ),
     *({"schema": {"type": "object"}}, {"top_logprobs": 3}, {"prefill": "{"}),
-    *({"presence_penalty": 0.6}, {"presence_penalty": -0.6}, {"accept_truncated": True}),
+    *(
+        {"presence_penalty": 0.6},
+        {"presence_penalty": -0.6},
+        {"accept_truncated": True},
+    ),
     *({"frequency_penalty": 1.0}, {"unlimited": True}),
 ]
 
@@ -119,7 +135,9 @@ def test_every_field_of_a_request_makes_another_entry(tmp_path: Path) -> None:
     requests += [ChatRequest((Message("system", "one"),))]
     requests += [ChatRequest((Message("user", "o"), Message("user", "ne")))]
     assert len({chat_key("m", request) for request in requests}) == len(requests)
-    assert chat_key("m", ask("one", temperature=0)) == chat_key("m", ask("one", temperature=0.0))
+    assert chat_key("m", ask("one", temperature=0)) == chat_key(
+        "m", ask("one", temperature=0.0)
+    )
     assert chat_key("other", requests[0]) != chat_key("m", requests[0])
     # the entry that versions without frequency_penalty and unlimited wrote
     assert chat_key("m", ask("one")) == "edd8fe00bd025551c57c59f052aed09a"
@@ -150,7 +168,16 @@ def test_a_torn_line_costs_that_line_only_wherever_it_is_torn(tmp_path: Path) ->
 
 
 BAD = [
-    *(b"", b"\x00" * 100, b"\xff\xfe", b"[" * 50_000, b"[1]", b"{}", b"null", b'{"key": "a"}'),
+    *(
+        b"",
+        b"\x00" * 100,
+        b"\xff\xfe",
+        b"[" * 50_000,
+        b"[1]",
+        b"{}",
+        b"null",
+        b'{"key": "a"}',
+    ),
     *(b'{"key": "a", "answer": null}', b'{"key": "a", "answer": {"text": 5}}'),
     b'{"key": "a", "answer": {"text": "5", "finish": "failed"}}',
     b'{"key": "a", "answer": {"text": "5", "usage": {"money": -1}}}',
@@ -162,7 +189,9 @@ BAD = [
 
 
 @pytest.mark.parametrize("line", BAD)
-def test_a_bad_line_is_a_miss_and_does_not_hide_the_next_answer(line: bytes, tmp_path: Path):
+def test_a_bad_line_is_a_miss_and_does_not_hide_the_next_answer(
+    line: bytes, tmp_path: Path
+):
     store = AnswerStore(tmp_path / "answers.jsonl")
     store.append({"b": Completion("2")})
     with store.path.open("ab") as stream:
@@ -212,6 +241,8 @@ def test_kill_9_loses_no_answer_that_was_written(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGKILL)
         rest = process.stdout.read().splitlines(keepends=True)
         assert process.wait() == -signal.SIGKILL
-        counts.append(20 + 7 * round_ + len([line for line in rest if line.endswith("\n")]))
+        counts.append(
+            20 + 7 * round_ + len([line for line in rest if line.endswith("\n")])
+        )
     for round_, count in enumerate(counts):
         check(path, f"r{round_}", count)

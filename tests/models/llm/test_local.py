@@ -12,9 +12,18 @@ from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
 from medal_judges.models.llm.settings import TransformersLLM
 
 TALK = (
-    Message("user", "Hi! Did you have a nice weekend? I went to the lake with my two sisters."),
-    Message("assistant", "That sounds lovely. I read a book about trains, it was rather long."),
-    Message("user", "Trains? I take the train to work each day, it is always late in the winter."),
+    Message(
+        "user",
+        "Hi! Did you have a nice weekend? I went to the lake with my two sisters.",
+    ),
+    Message(
+        "assistant",
+        "That sounds lovely. I read a book about trains, it was rather long.",
+    ),
+    Message(
+        "user",
+        "Trains? I take the train to work each day, it is always late in the winter.",
+    ),
     Message("assistant", "Mine too! Last week I waited for an hour in the snow."),
 )
 
@@ -23,11 +32,17 @@ def asked(text: str, **settings: int | float) -> ChatRequest:
     return ChatRequest((*TALK, Message("user", text)), max_tokens=12, **settings)  # type: ignore[arg-type]
 
 
-QUESTIONS = ("What is your name?", "How far is the lake?", "Say one word about snow, please.")
+QUESTIONS = (
+    "What is your name?",
+    "How far is the lake?",
+    "Say one word about snow, please.",
+)
 
 
 def test_an_answer_does_not_depend_on_its_batch(tiny_lm: LocalModel) -> None:
-    requests = [asked(q) for q in QUESTIONS] + [ChatRequest((Message("user", "Hello"),), 5)]
+    requests = [asked(q) for q in QUESTIONS] + [
+        ChatRequest((Message("user", "Hello"),), 5)
+    ]
     together = tiny_lm.chat(requests)
     alone = [tiny_lm.chat([request])[0] for request in requests]
     assert [c.text for c in together] == [c.text for c in alone]
@@ -45,14 +60,22 @@ def test_samples_depend_on_the_seed_and_on_nothing_else(tiny_lm: LocalModel) -> 
 
 def test_samples_follow_the_models_own_probabilities(tiny_lm: LocalModel) -> None:
     request = ChatRequest((Message("user", "Yes or no?"),), 1, temperature=1.0)
-    first = tiny_lm.chat([replace(request, temperature=0.0, top_logprobs=3)])[0].tokens[0]
-    drawn = [c.text for c in tiny_lm.chat([replace(request, seed=k) for k in range(60)])]
+    first = tiny_lm.chat([replace(request, temperature=0.0, top_logprobs=3)])[0].tokens[
+        0
+    ]
+    drawn = [
+        c.text for c in tiny_lm.chat([replace(request, seed=k) for k in range(60)])
+    ]
     probability = float(np.exp(first.logprob))
     share = drawn.count(first.text) / len(drawn)
-    assert abs(share - probability) < 4 * np.sqrt(probability * (1 - probability) / len(drawn))
+    assert abs(share - probability) < 4 * np.sqrt(
+        probability * (1 - probability) / len(drawn)
+    )
 
 
-def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(digits_lm: LocalModel):
+def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
+    digits_lm: LocalModel,
+):
     completion = digits_lm.chat([asked(QUESTIONS[1], top_logprobs=5)])[0]
     messages = (*TALK, Message("user", QUESTIONS[1]))
     same = Continuation(messages, completion.text, score_eos=False)
@@ -71,7 +94,9 @@ def test_shared_and_plain_likelihoods_are_equal(tiny_lm: LocalModel) -> None:
     ]
     shared = tiny_lm.loglikelihood([group], joint=True)[0]
     plain = LocalModel(tiny_lm.model, tiny_lm.tokenizer, name="plain", shared=False)
-    for ours, theirs in zip(shared, plain.loglikelihood([group], joint=True)[0], strict=True):
+    for ours, theirs in zip(
+        shared, plain.loglikelihood([group], joint=True)[0], strict=True
+    ):
         np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
         assert ours.prefix_logprob == pytest.approx(theirs.prefix_logprob, abs=1e-2)
         assert ours.prefix_tokens == theirs.prefix_tokens
@@ -80,12 +105,16 @@ def test_shared_and_plain_likelihoods_are_equal(tiny_lm: LocalModel) -> None:
 def test_what_does_not_fit_is_told(tiny_lm: LocalModel) -> None:
     long = (Message("user", "word " * 9000),)
     answer = tiny_lm.chat([ChatRequest(long, 5)])[0]
-    assert answer.finish == "failed" and "do not fit the 8192 tokens" in str(answer.failure)
+    assert answer.finish == "failed" and "do not fit the 8192 tokens" in str(
+        answer.failure
+    )
     with pytest.raises(ConfigError, match="do not fit the 8192 tokens"):
         tiny_lm.loglikelihood([[Continuation(long, "Hm.")]])
 
 
 def test_an_encoder_is_no_language_model(tiny_bert: Path) -> None:
     """transformers would draw the weights of its head at random."""
-    with pytest.raises(NotAvailableError, match=r"no language model: it has no cls\.predictions"):
+    with pytest.raises(
+        NotAvailableError, match=r"no language model: it has no cls\.predictions"
+    ):
         load_local(TransformersLLM(model=str(tiny_bert)))

@@ -53,19 +53,29 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def remote(server: Any, **settings: Any) -> LanguageModel:
-    own = {"model": "openai:tester", "base_url": server.url, "cache": False, "longest_wait": 0.2}
+    own = {
+        "model": "openai:tester",
+        "base_url": server.url,
+        "cache": False,
+        "longest_wait": 0.2,
+    }
     return load_llm({**own, **settings})
 
 
 def asked(count: int, **settings: Any) -> list[ChatRequest]:
     settings = {"max_tokens": 100, **settings}
-    return [ChatRequest((Message("user", f"Question {i}?"),), **settings) for i in range(count)]
+    return [
+        ChatRequest((Message("user", f"Question {i}?"),), **settings)
+        for i in range(count)
+    ]
 
 
 def prices(tmp_path: Path, **price: float) -> str:
     path = tmp_path / "prices.yaml"
     table = {"tester": {"input": 1.0, "output": 100.0, **price}}
-    path.write_text(json.dumps({"date": "2025-01-01", "source": "made up", "models": table}))
+    path.write_text(
+        json.dumps({"date": "2025-01-01", "source": "made up", "models": table})
+    )
     return str(path)
 
 
@@ -76,7 +86,9 @@ def sent(server: Any) -> list[dict[str, Any]]:
 # -- faults ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fault", ["429", "500", "timeout", "truncated", "malformed", "dropped"])
+@pytest.mark.parametrize(
+    "fault", ["429", "500", "timeout", "truncated", "malformed", "dropped"]
+)
 def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
     server = serve(fault=fault, every=4, hang=3.0)
     done = remote(server, timeout=1.0).chat(asked(12))
@@ -90,13 +102,18 @@ def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
     [
         *(("500", "HTTP 500", 2), ("malformed", "not valid JSON", 2)),
         ("truncated", "the connection to http://127.0.0.1:", 2),
-        *(("no_choice", "not a chat completion", 2), ("null_choice", "not a chat completion", 2)),
+        *(
+            ("no_choice", "not a chat completion", 2),
+            ("null_choice", "not a chat completion", 2),
+        ),
         *(("error_inside", "overloaded", 2), ("refusal", "I would rather not", 1)),
         *(("filter", "content filter", 1), ("moderated", "input was flagged", 1)),
         ("400", "rules of the house", 1),
     ],
 )
-def test_what_stays_is_a_failure_with_its_reason(serve: Serve, fault: str, words: str, tries: int):
+def test_what_stays_is_a_failure_with_its_reason(
+    serve: Serve, fault: str, words: str, tries: int
+):
     server = serve(fault=fault, times=-1, every=2, idempotent=False)
     done = remote(server, attempts=2).chat(asked(4))
     failed = [c for c in done if c.finish == "failed"]
@@ -123,7 +140,11 @@ def test_an_empty_answer_counts_if_it_is_intended(serve: Serve, tmp_path: Path) 
     for from_cache in (False, True):
         llm = remote(server, cache=str(tmp_path / "kept"))
         [done] = llm.chat(asked(1, accept_truncated=True))
-        assert (done.finish, done.text, done.usage.from_cache) == ("stop", "", from_cache)
+        assert (done.finish, done.text, done.usage.from_cache) == (
+            "stop",
+            "",
+            from_cache,
+        )
 
 
 # -- what is sent ------------------------------------------------------------------------------
@@ -145,11 +166,18 @@ def test_settings_on_the_wire(serve: Serve) -> None:
 
 
 def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> None:
-    (tmp_path / "says.py").write_text("def answer(body):\n    return 'Score: 85\\nIt is lively.'\n")
+    (tmp_path / "says.py").write_text(
+        "def answer(body):\n    return 'Score: 85\\nIt is lively.'\n"
+    )
     server = serve(script=str(tmp_path / "says.py"))
     llm = {"model": "openai:tester", "base_url": server.url, "cache": False}
-    talk = {"id": "d", "dialogue": [{"role": "user", "content": "Hi <b>!"},
-            {"role": "assistant", "content": "Guess who I met?"}]}  # fmt: skip
+    talk = {
+        "id": "d",
+        "dialogue": [
+            {"role": "user", "content": "Hi <b>!"},
+            {"role": "assistant", "content": "Guess who I met?"},
+        ],
+    }
     for role in ("expert", "none"):
         judge = choose_judge("paper_meep").with_options(llm=llm, role=role).load()
         [found] = judge.score(read_dialogues([talk]), level="turn")
@@ -159,12 +187,16 @@ def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> 
     assert (first["temperature"], first["top_p"]) == (0, 1)
     system, user = first["messages"]
     assert system["role"] == "system" and second["messages"] == [user]
-    assert "\n\nContext:\nUser: Hi <b>!\n\nResponse: Guess who I met?\n\nScore:" in user["content"]
+    assert (
+        "\n\nContext:\nUser: Hi <b>!\n\nResponse: Guess who I met?\n\nScore:"
+        in user["content"]
+    )
     assert user["content"].endswith("Score:") and "JSON" not in user["content"]
 
 
 @pytest.mark.parametrize(
-    ("refused", "enforced"), [(["temperature"], True), (["response_format", "logprobs"], False)]
+    ("refused", "enforced"),
+    [(["temperature"], True), (["response_format", "logprobs"], False)],
 )
 def test_a_refused_field_is_left_out_and_remembered(
     serve: Serve, refused: list[str], enforced: bool
@@ -188,7 +220,9 @@ def test_a_field_refused_of_requests_at_the_same_time_is_said_once(
     assert len(sent(server)) == 8 * 3  # each request is refused two times
 
 
-def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(serve: Serve) -> None:
+def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(
+    serve: Serve,
+) -> None:
     server = serve(refuse=["max_tokens"])
     remote(server, reasoning=True).chat(asked(1))
     remote(server, reasoning=False).chat(asked(1))
@@ -208,7 +242,9 @@ def test_price_arithmetic() -> None:
     price = Price(input=2.0, cached=0.5, output=8.0)
     usage = Usage(input=1000, cached=400, output=100, reasoning=60)
     assert price.of(usage) == pytest.approx((600 * 2 + 400 * 0.5 + 100 * 8) / 1e6)
-    assert Price(input=2.0, output=8.0).of(usage) == pytest.approx((1000 * 2 + 100 * 8) / 1e6)
+    assert Price(input=2.0, output=8.0).of(usage) == pytest.approx(
+        (1000 * 2 + 100 * 8) / 1e6
+    )
 
 
 def test_shipped_prices_are_of_one_server_and_of_known_models() -> None:
@@ -261,13 +297,19 @@ def test_the_estimate_of_tokens_is_from_above(tiny_lm: Any) -> None:
         '{"overall": 3, "note": "1 2 3 4 5, 8/10!!"}',
     )
     for text in texts:
-        assert len(tiny_lm.tokenizer(text).input_ids) <= tokens_above(text) <= len(text.encode())
+        assert (
+            len(tiny_lm.tokenizer(text).input_ids)
+            <= tokens_above(text)
+            <= len(text.encode())
+        )
 
 
 # -- secrets -----------------------------------------------------------------------------------
 
 
-def test_the_key_stands_nowhere(serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture):
+def test_the_key_stands_nowhere(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
     caplog.set_level(logging.DEBUG)
     server = serve(fault="500", every=2)
     llm = remote(server, cache=str(tmp_path / "kept"))
@@ -299,7 +341,9 @@ def test_a_real_model_answers_as_it_does_here(serve: Serve, smollm2: Any) -> Non
     [there], [here] = llm.chat([request]), smollm2.chat([request])
     assert there.text == here.text and there.usage.input == here.usage.input
     assert there.tokens[0].logprob == pytest.approx(here.tokens[0].logprob, abs=1e-5)
-    group = [Continuation(talk, text, role="assistant") for text in ("Yes, a lot.", "No.")]
+    group = [
+        Continuation(talk, text, role="assistant") for text in ("Yes, a lot.", "No.")
+    ]
     far = llm.loglikelihood([group], joint=True)[0]
     near = smollm2.loglikelihood([group], joint=True)[0]
     for a, b in zip(far, near, strict=True):
@@ -320,7 +364,9 @@ def _dialogues(tmp_path: Path, count: int) -> Path:
                 {"role": "user", "content": f"Hello, do you know {i} songs?"},
                 {"role": "assistant", "content": f"I know {i + 1} of them."},
             ]
-            stream.write(json.dumps({"id": f"d{i}", "lang": "en", "dialogue": turns}) + "\n")
+            stream.write(
+                json.dumps({"id": f"d{i}", "lang": "en", "dialogue": turns}) + "\n"
+            )
     return path
 
 
@@ -355,7 +401,9 @@ def test_kill_9_and_start_again(serve: Serve, tmp_path: Path) -> None:
     assert SECRET not in told and SECRET not in out.read_text()
 
 
-def test_a_dry_run_sends_nothing_and_bounds_what_follows(serve: Serve, tmp_path: Path) -> None:
+def test_a_dry_run_sends_nothing_and_bounds_what_follows(
+    serve: Serve, tmp_path: Path
+) -> None:
     server = serve()
     file, out, table = _dialogues(tmp_path, 3), tmp_path / "out.jsonl", prices(tmp_path)
     dry = medal(*_score(server, file, out, "--dry-run", prices=table)).stdout
@@ -408,11 +456,17 @@ def test_a_connection_that_is_refused_names_its_address() -> None:
     with socket.socket() as closed:  # a port on which nobody listens
         closed.bind(("127.0.0.1", 0))
         url = f"http://user:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/v1"
-    llm = load_llm({"model": "openai:tester", "base_url": url, "cache": False, "attempts": 1})
-    with pytest.raises(ServerStopError) as caught:  # a typing error: no row can be answered
+    llm = load_llm(
+        {"model": "openai:tester", "base_url": url, "cache": False, "attempts": 1}
+    )
+    with pytest.raises(
+        ServerStopError
+    ) as caught:  # a typing error: no row can be answered
         llm.chat(asked(100))
     at = url.split("@")[1]
-    assert f"no server answers at http://{at}: no connection to http://{at}: " in str(caught.value)
+    assert f"no server answers at http://{at}: no connection to http://{at}: " in str(
+        caught.value
+    )
     assert SECRET not in str(caught.value)
 
 
@@ -452,9 +506,13 @@ def test_refused_alternatives_are_left_out_and_a_token_is_not_taken_for_certain(
     assert alone.tokens and not any(token.alternatives for token in alone.tokens)
 
 
-def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(serve: Serve):
+def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(
+    serve: Serve,
+):
     server = serve()
-    hard, easy = (remote(server, reasoning_effort=effort) for effort in ("high", "none"))
+    hard, easy = (
+        remote(server, reasoning_effort=effort) for effort in ("high", "none")
+    )
     hard.chat(asked(1))
     easy.chat(asked(1))
     first, second = sent(server)
@@ -474,7 +532,9 @@ def spoken(tmp_path: Path) -> str:
     return str(tmp_path / "tokenizer")
 
 
-def test_an_echo_gives_the_likelihood_of_what_was_sent(serve: Serve, spoken: str) -> None:
+def test_an_echo_gives_the_likelihood_of_what_was_sent(
+    serve: Serve, spoken: str
+) -> None:
     [[told]] = remote(serve(), tokenizer=spoken).loglikelihood(SAY)
     assert told.logprobs == pytest.approx((-0.5,) * (len("Hi there") + 1), abs=1e-9)
     with pytest.raises(ConfigError, match="need the model's tokenizer"):
@@ -498,12 +558,16 @@ def test_an_echo_with_other_numbers_is_no_likelihood(
 
 
 @pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
-def test_an_echo_of_another_form_is_no_traceback(serve: Serve, spoken: str, change: dict[str, Any]):
+def test_an_echo_of_another_form_is_no_traceback(
+    serve: Serve, spoken: str, change: dict[str, Any]
+):
     with pytest.raises(ConfigError, match="does not return log-probabilities"):
         remote(serve(change=change), attempts=1, tokenizer=spoken).loglikelihood(SAY)
 
 
-def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(serve: Serve, spoken: str):
+def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(
+    serve: Serve, spoken: str
+):
     llm = remote(serve(fault="401", times=-1), tokenizer=spoken)
     with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
         tells_likelihoods(llm)
@@ -511,7 +575,12 @@ def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(serve: Serve,
 
 # -- the cache ---------------------------------------------------------------------------------
 
-VLLM_LISTED = {"id": "tester", "object": "model", "owned_by": "vllm", "max_model_len": 4096}
+VLLM_LISTED = {
+    "id": "tester",
+    "object": "model",
+    "owned_by": "vllm",
+    "max_model_len": 4096,
+}
 
 
 def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
@@ -525,10 +594,14 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     other = serve(served=VLLM_LISTED | {"root": "/weights/two", "created": 2})
     remote(other, cache=str(tmp_path / "kept")).chat(asked(3))
     assert other.total("answered") == 3
-    assert "/weights" not in "".join(p.read_text() for p in tmp_path.rglob("*") if p.is_file())
+    assert "/weights" not in "".join(
+        p.read_text() for p in tmp_path.rglob("*") if p.is_file()
+    )
 
 
-def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: Path) -> None:
+def test_kept_answers_are_announced_and_can_be_refused(
+    serve: Serve, tmp_path: Path
+) -> None:
     server, file = serve(), _dialogues(tmp_path, 3)
     llm = json.dumps({"model": "openai:tester", "base_url": server.url})
     command = ["score", file, f"llm={llm}", "--judge", "judges/dstc12_baseline.yaml"]
@@ -546,18 +619,24 @@ def test_kept_answers_are_announced_and_can_be_refused(serve: Serve, tmp_path: P
     assert cached_answers([judge, judge]) is None
 
 
-@pytest.mark.parametrize("usage", [None, {"prompt_tokens": -5, "completion_tokens": -9}, "none"])
+@pytest.mark.parametrize(
+    "usage", [None, {"prompt_tokens": -5, "completion_tokens": -9}, "none"]
+)
 def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     serve: Serve, tmp_path: Path, usage: Any
 ) -> None:
     table = prices(tmp_path, input=0.0)
     server = serve(change={"usage": usage})
     paid = {"prices": table, "max_in_flight": 1}
-    with pytest.raises(CostLimitError, match=r"\$0.0200 spent, 4 of 9"):  # 50 tokens: half a cent
+    with pytest.raises(
+        CostLimitError, match=r"\$0.0200 spent, 4 of 9"
+    ):  # 50 tokens: half a cent
         remote(server, cache=str(tmp_path / "kept"), max_cost=0.022, **paid).chat(
             asked(9, max_tokens=50)
         )
-    [done] = remote(server, cache=str(tmp_path / "more"), **paid).chat(asked(1, max_tokens=50))
+    [done] = remote(server, cache=str(tmp_path / "more"), **paid).chat(
+        asked(1, max_tokens=50)
+    )
     assert done.usage.money == pytest.approx(0.005) and done.usage.output == 0
 
 
@@ -571,7 +650,10 @@ def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     ],
 )
 def test_a_key_that_the_server_quotes_stands_nowhere(
-    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture, change: dict[str, Any]
+    serve: Serve,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    change: dict[str, Any],
 ) -> None:
     caplog.set_level(logging.DEBUG, logger="medal_judges")
     request = ChatRequest((Message("user", "Hello"),), max_tokens=50, top_logprobs=5)

@@ -15,7 +15,11 @@ from transformers import (
 )
 
 from medal_judges.models.llm.chat_template import TokenSequence
-from medal_judges.models.llm.local.likelihood import build_tree, plain_logprobs, tree_logprobs
+from medal_judges.models.llm.local.likelihood import (
+    build_tree,
+    plain_logprobs,
+    tree_logprobs,
+)
 
 
 def tiny(seed: int = 0) -> LlamaForCausalLM:
@@ -33,13 +37,17 @@ def tiny(seed: int = 0) -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval()
 
 
-def random_group(rng: np.random.Generator, *, trunk: int, branches: int) -> list[TokenSequence]:
+def random_group(
+    rng: np.random.Generator, *, trunk: int, branches: int
+) -> list[TokenSequence]:
     """Sequences that leave a trunk at random places, some with a common beginning after it."""
     spine = rng.integers(1, 97, trunk)
     found = []
     for _ in range(branches):
         at = int(rng.integers(1, trunk + 1))
-        own = rng.integers(1, 5, int(rng.integers(1, 9)))  # few words: branches share beginnings
+        own = rng.integers(
+            1, 5, int(rng.integers(1, 9))
+        )  # few words: branches share beginnings
         lead = int(rng.integers(0, len(own)))
         ids = tuple(int(t) for t in (*spine[:at], *own))
         found.append(TokenSequence(ids, at + lead))
@@ -86,15 +94,24 @@ def test_a_window_shorter_than_the_text_is_kept_to(kinds: str, limit: int) -> No
     plain, plain_prefix = plain_logprobs(model, group, joint=True)
     np.testing.assert_allclose(np.concatenate(shared), np.concatenate(plain), atol=1e-4)
     np.testing.assert_allclose(shared_prefix, plain_prefix, atol=1e-3)
-    model.config.sliding_window = 60  # the numbers are of the window, not of all that was read
-    assert np.abs(np.concatenate(plain_logprobs(model, group)[0]) - np.concatenate(plain)).max() > 1
+    model.config.sliding_window = (
+        60  # the numbers are of the window, not of all that was read
+    )
+    assert (
+        np.abs(
+            np.concatenate(plain_logprobs(model, group)[0]) - np.concatenate(plain)
+        ).max()
+        > 1
+    )
 
 
 def test_logprobs_are_natural_logs_of_probabilities_that_add_up_to_one() -> None:
     model = tiny()
     group = [TokenSequence((5, 6, 7, token), 3) for token in range(97)]
     found, _ = tree_logprobs(model, group)
-    assert sum(float(np.exp(values[0])) for values in found) == pytest.approx(1, abs=1e-5)
+    assert sum(float(np.exp(values[0])) for values in found) == pytest.approx(
+        1, abs=1e-5
+    )
 
 
 def test_tree_holds_each_distinct_prefix_once() -> None:
@@ -104,10 +121,14 @@ def test_tree_holds_each_distinct_prefix_once() -> None:
     assert tree.size == len(distinct)
 
 
-def test_a_continuation_that_goes_on_as_the_dialogue_did_is_read_off_the_spine() -> None:
+def test_a_continuation_that_goes_on_as_the_dialogue_did_is_read_off_the_spine() -> (
+    None
+):
     model = tiny()
     long = TokenSequence(tuple(range(1, 40)), 38)
-    inside = TokenSequence(tuple(range(1, 21)), 15)  # its scored tokens are the spine's own
+    inside = TokenSequence(
+        tuple(range(1, 21)), 15
+    )  # its scored tokens are the spine's own
     shared, _ = tree_logprobs(model, [long, inside])
     plain, _ = plain_logprobs(model, [long, inside])
     np.testing.assert_allclose(shared[1], plain[1], atol=1e-4)

@@ -26,14 +26,18 @@ from . import architectures
 pytest.importorskip("llguidance")
 
 
-def request(text: str = "Rate the bread.", tokens: int = 40, **settings: Any) -> ChatRequest:
+def request(
+    text: str = "Rate the bread.", tokens: int = 40, **settings: Any
+) -> ChatRequest:
     return ChatRequest((Message("user", text),), tokens, **settings)
 
 
 # -- the nucleus (Holtzman et al. 2020) ------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spread", [0.0, 0.5, 2.0, 8.0], ids=["flat", "wide", "usual", "sharp"])
+@pytest.mark.parametrize(
+    "spread", [0.0, 0.5, 2.0, 8.0], ids=["flat", "wide", "usual", "sharp"]
+)
 @pytest.mark.parametrize("size", [5, FEW, 5000])
 def test_the_nucleus_is_the_definitions(spread: float, size: int) -> None:
     noise = torch.randn(size, generator=torch.Generator().manual_seed(0))
@@ -62,8 +66,17 @@ def test_penalised_logits_by_hand() -> None:
         [1.0, 2.0, 3.0, 4.0, infinite],
         [1.0, 2.0, 5.0, 4.0, infinite],
     ]
-    assert scores[0].tolist() == [1.0, 2.0, 3.0, 4.0, infinite]  # the model's own are unchanged
-    both = [request(frequency_penalty=1.0), request(presence_penalty=0.5, frequency_penalty=0.25)]
+    assert scores[0].tolist() == [
+        1.0,
+        2.0,
+        3.0,
+        4.0,
+        infinite,
+    ]  # the model's own are unchanged
+    both = [
+        request(frequency_penalty=1.0),
+        request(presence_penalty=0.5, frequency_penalty=0.25),
+    ]
     assert Penalties(both, prompt=2)(ids[::2], scores[:2]).tolist() == [
         [1.0, 1.0, 3.0, 2.0, infinite],  # 3 twice
         [1.0, 2.0, 1.75, 4.0, infinite],  # 2 three times
@@ -72,14 +85,21 @@ def test_penalised_logits_by_hand() -> None:
     assert first(torch.tensor([[3, 3, 3]]), torch.zeros(1, 5)).tolist() == [[0.0] * 5]
 
 
-def test_penalised_answers_are_those_of_the_definition_in_any_batch(tiny_llama: Path) -> None:
+def test_penalised_answers_are_those_of_the_definition_in_any_batch(
+    tiny_llama: Path,
+) -> None:
     llm: Any = load_llm({"model": str(tiny_llama), "device": "cpu"})
 
     def by_definition(asked: ChatRequest) -> str:
-        prompt, answer = list(llm.template.prefix(asked.messages, "assistant")), list[int]()
+        prompt, answer = (
+            list(llm.template.prefix(asked.messages, "assistant")),
+            list[int](),
+        )
         while len(answer) < asked.max_tokens:
             with torch.inference_mode():
-                logits = llm.model(torch.tensor([prompt + answer])).logits[0, -1].tolist()
+                logits = (
+                    llm.model(torch.tensor([prompt + answer])).logits[0, -1].tolist()
+                )
             for token in set(answer):
                 logits[token] -= asked.presence_penalty
                 logits[token] -= asked.frequency_penalty * answer.count(token)
@@ -90,7 +110,9 @@ def test_penalised_answers_are_those_of_the_definition_in_any_batch(tiny_llama: 
         return str(llm.tokenizer.decode(answer, skip_special_tokens=True))
 
     asked = [request("Hi", 24, presence_penalty=p) for p in (0.0, 0.05, 2.0)]
-    asked.append(request("A longer question than that, about tea?", 24, presence_penalty=0.6))
+    asked.append(
+        request("A longer question than that, about tea?", 24, presence_penalty=0.6)
+    )
     asked.append(request("Hi", 24, frequency_penalty=0.7))
     expected = [by_definition(each) for each in asked]
     assert len(set(expected)) > 1  # the penalty does change something here
@@ -111,9 +133,14 @@ def closed(**fields: Any) -> dict[str, Any]:
 
 
 SCHEMA = closed(
-    label={"type": "integer", "enum": [1, 2, 3]}, comment={"type": "string", "maxLength": 6}
+    label={"type": "integer", "enum": [1, 2, 3]},
+    comment={"type": "string", "maxLength": 6},
 )
-QUESTIONS = ("How good is bread?", "Say something long about the snow in the mountains.", "x")
+QUESTIONS = (
+    "How good is bread?",
+    "Say something long about the snow in the mountains.",
+    "x",
+)
 
 
 def test_every_row_of_a_batch_follows_the_schema_and_ends(tiny_lm: LocalModel) -> None:
@@ -130,7 +157,9 @@ def test_every_row_of_a_batch_follows_the_schema_and_ends(tiny_lm: LocalModel) -
 def test_rows_may_have_schemas_and_limits_of_their_own(tiny_lm: LocalModel) -> None:
     other = closed(score={"type": "integer", "minimum": 0, "maximum": 100})
     requests = [request(tokens=30, schema=schema) for schema in (SCHEMA, other, None)]
-    labelled, scored, free, cut = tiny_lm.chat([*requests, request(tokens=4, schema=SCHEMA)])
+    labelled, scored, free, cut = tiny_lm.chat(
+        [*requests, request(tokens=4, schema=SCHEMA)]
+    )
     assert set(json.loads(labelled.text)) == {"label", "comment"}
     assert 0 <= json.loads(scored.text)["score"] <= 100
     assert not free.enforced and not free.text.startswith("{")
@@ -160,7 +189,9 @@ def test_the_numbers_are_those_of_one_pass_before_grammar_and_temperature() -> N
         request(tokens=9, top_logprobs=3, temperature=2.0, seed=1),
         request(tokens=15, top_logprobs=3, presence_penalty=2.0),
     ]
-    for prompt, row in zip(prompts, write(model, tokenizer, prompts, requests), strict=True):
+    for prompt, row in zip(
+        prompts, write(model, tokenizer, prompts, requests), strict=True
+    ):
         assert len(row.ids) == len(row.logprobs) > 4
         with torch.no_grad():
             logits = model(torch.tensor([prompt + row.ids])).logits[0].float()
@@ -169,7 +200,9 @@ def test_the_numbers_are_those_of_one_pass_before_grammar_and_temperature() -> N
             assert recorded[0] == pytest.approx(float(own[token]), abs=1e-4)
             likeliest = own.topk(3).values
             assert recorded[2] == pytest.approx(likeliest.tolist(), abs=1e-4)
-            assert own[recorded[1]].tolist() == pytest.approx(likeliest.tolist(), abs=1e-4)
+            assert own[recorded[1]].tolist() == pytest.approx(
+                likeliest.tolist(), abs=1e-4
+            )
 
 
 def test_the_logits_of_one_step_are_held_at_a_time() -> None:
@@ -181,7 +214,9 @@ def test_the_logits_of_one_step_are_held_at_a_time() -> None:
         alive.append(sum(t.shape[0::2] == shape or t.shape == shape for t in tensors))
 
     hook = model.register_forward_pre_hook(count)
-    requests = [request(tokens=30, top_logprobs=3, temperature=1.0, seed=k) for k in range(3)]
+    requests = [
+        request(tokens=30, top_logprobs=3, temperature=1.0, seed=k) for k in range(3)
+    ]
     gc.freeze()  # what is there already is not looked through at each step
     write(model, tokenizer, [[50, 60, 70]] * 3, requests)
     gc.unfreeze()

@@ -6,7 +6,12 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.settings import BACKENDS, OpenAILLM, TransformersLLM, llm_config
+from medal_judges.models.llm.settings import (
+    BACKENDS,
+    OpenAILLM,
+    TransformersLLM,
+    llm_config,
+)
 
 
 @pytest.mark.parametrize(
@@ -16,8 +21,14 @@ from medal_judges.models.llm.settings import BACKENDS, OpenAILLM, TransformersLL
             {"model": "embedded:smollm2", "base_url": "http://x/v1"},
             "unknown key 'base_url' of backend transformers\n  it is a setting of backend openai",
         ),
-        ({"modle": "openai:gpt-4.1"}, "no model named\n  llm: {backend: openai, model: NAME}"),
-        ({"model": "openai:gpt-4.1", "base_ulr": "http://x/v1"}, "did you mean 'base_url'"),
+        (
+            {"modle": "openai:gpt-4.1"},
+            "no model named\n  llm: {backend: openai, model: NAME}",
+        ),
+        (
+            {"model": "openai:gpt-4.1", "base_ulr": "http://x/v1"},
+            "did you mean 'base_url'",
+        ),
         ({"model": "openai:gpt-4.1", "device": "cuda"}, "device"),
         ({"model": "embedded:smollm2", "dtpye": "bf16"}, "did you mean 'dtype'"),
         ({"model": "openai:gpt-4.1", "timeout": "soon"}, "llm:\n  timeout"),
@@ -26,8 +37,14 @@ from medal_judges.models.llm.settings import BACKENDS, OpenAILLM, TransformersLL
         ({"backend": "opnai", "model": "gpt-4.1"}, "unknown backend 'opnai'"),
         ({"base_url": "http://x/v1"}, "no model named"),
         ({"model": ["gpt-4.1"]}, "no model named"),
-        ({"model": "vllm:org/name", "tensor_parallel": 2}, "did you mean 'tensor_parallel_size'"),
-        ({"model": "vllm:org/name", "device": "cuda"}, "it is a setting of backend transformers"),
+        (
+            {"model": "vllm:org/name", "tensor_parallel": 2},
+            "did you mean 'tensor_parallel_size'",
+        ),
+        (
+            {"model": "vllm:org/name", "device": "cuda"},
+            "it is a setting of backend transformers",
+        ),
     ],
 )
 def test_a_wrong_key_is_a_clear_error(setting: dict[str, Any], words: str) -> None:
@@ -38,7 +55,13 @@ def test_a_wrong_key_is_a_clear_error(setting: dict[str, Any], words: str) -> No
 
 def test_the_backend_decides_which_settings_there_are() -> None:
     assert isinstance(llm_config("embedded:smollm2"), TransformersLLM)
-    assert llm_config("openai:gpt-4.1") == llm_config({"backend": "openai", "model": "gpt-4.1"})
-    ours = llm_config({"model": "openai:o3", "reasoning_effort": "high", "cache": "kept"})
+    assert llm_config("openai:gpt-4.1") == llm_config(
+        {"backend": "openai", "model": "gpt-4.1"}
+    )
+    ours = llm_config(
+        {"model": "openai:o3", "reasoning_effort": "high", "cache": "kept"}
+    )
     assert isinstance(ours, OpenAILLM) and (ours.model, ours.cache) == ("o3", "kept")
-    assert {kind.model_fields["backend"].default for kind in BACKENDS.values()} == set(BACKENDS)
+    assert {kind.model_fields["backend"].default for kind in BACKENDS.values()} == set(
+        BACKENDS
+    )

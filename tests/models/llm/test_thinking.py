@@ -76,7 +76,10 @@ def test_a_schema_holds_the_answer_and_not_the_thinking() -> None:
     lengths = {answer.usage.reasoning for answer in answers}
     assert min(lengths) < 60, "one of them ends its thinking by itself"
     alone = llm.chat([asked(3, schema=SCHEMA)])[0]
-    assert (alone.text, alone.usage.reasoning) == (answers[3].text, answers[3].usage.reasoning)
+    assert (alone.text, alone.usage.reasoning) == (
+        answers[3].text,
+        answers[3].usage.reasoning,
+    )
 
 
 def test_thinking_is_closed_once_and_what_follows_is_the_answer() -> None:
@@ -84,7 +87,9 @@ def test_thinking_is_closed_once_and_what_follows_is_the_answer() -> None:
     for ids, _ in llm._thoughts([asked(s) for s in range(6)]):
         text = llm.tokenizer.decode(ids)
         assert text.endswith("</think>\n\n") and text.count("</think>") == 1
-        assert text.startswith("<|im_start|>user\nRate the bread.<|im_end|>\n<|im_start|>assistant")
+        assert text.startswith(
+            "<|im_start|>user\nRate the bread.<|im_end|>\n<|im_start|>assistant"
+        )
         led = llm.thinking.thought([5], [6], "Rating:")
         assert llm.tokenizer.decode(led).endswith("</think>\n\nRating:")
 
@@ -98,7 +103,9 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
     said = optional.tokenizer.decode(optional.template.prefix(ASK, "assistant"))
     assert said.endswith("<think>\n\n</think>\n\n")
     willing = thinker(OPTIONAL, 40)
-    assert willing.tokenizer.decode(willing.thinking.prompt(ASK)).endswith("assistant\n<think>\n")
+    assert willing.tokenizer.decode(willing.thinking.prompt(ASK)).endswith(
+        "assistant\n<think>\n"
+    )
     assert 0 < willing.chat([asked(0)])[0].usage.reasoning <= 40
     with pytest.raises(ConfigError, match="no block to think in"):
         thinker(architectures.TEMPLATE, 40)

@@ -18,14 +18,20 @@ import pytest
 
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Continuation, LanguageModel, Message
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Continuation,
+    LanguageModel,
+    Message,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 
 pytestmark = [
     pytest.mark.vllm,
     pytest.mark.skipif(
-        not os.environ.get("MEDAL_JUDGES_DATA"), reason="MEDAL_JUDGES_DATA names no folder of sets"
+        not os.environ.get("MEDAL_JUDGES_DATA"),
+        reason="MEDAL_JUDGES_DATA names no folder of sets",
     ),
 ]
 
@@ -40,7 +46,10 @@ NATS = 1e-3  # a token, between the two backends in fp32
 SAME_ANSWERS = 0.95
 SCHEMA = {
     "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 12}, "score": {"enum": [1, 2, 3]}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 12},
+        "score": {"enum": [1, 2, 3]},
+    },
     "required": ["name", "score"],
     "additionalProperties": False,
 }
@@ -109,7 +118,12 @@ def test_answers_hold_a_schema_and_are_those_of_transformers(
     for dialogue in dialogues:
         question = f"Name the topic and give a score: {dialogue.turns[0].content}"
         requests.append(
-            ChatRequest((Message("user", question),), max_tokens=48, schema=schema, top_logprobs=5)
+            ChatRequest(
+                (Message("user", question),),
+                max_tokens=48,
+                schema=schema,
+                top_logprobs=5,
+            )
         )
     answers, expected = engine.chat(requests), local.chat(requests)
     if schema is not None:
@@ -120,7 +134,9 @@ def test_answers_hold_a_schema_and_are_those_of_transformers(
     for answer, other in zip(answers, expected, strict=True):
         if answer.text == other.text:
             own = [token.logprob for token in answer.tokens]
-            assert own == pytest.approx([token.logprob for token in other.tokens], abs=NATS)
+            assert own == pytest.approx(
+                [token.logprob for token in other.tokens], abs=NATS
+            )
 
 
 def test_a_sampled_answer_depends_on_its_seed_alone(engine: LanguageModel) -> None:
@@ -132,7 +148,9 @@ def test_a_sampled_answer_depends_on_its_seed_alone(engine: LanguageModel) -> No
     assert first.text == second.text != third.text
 
 
-def scores(judge: str, llm: LanguageModel, dialogues: list[Dialogue], **options: Any) -> Any:
+def scores(
+    judge: str, llm: LanguageModel, dialogues: list[Dialogue], **options: Any
+) -> Any:
     loaded = Judge.from_pretrained(judge, llm=llm, **options)
     judgements: list[Judgement] = list(loaded.score(dialogues))
     return judgements
@@ -182,7 +200,9 @@ def test_an_adapter_changes_the_answers_as_in_peft(
     folder = model_path(MODEL)
     torch.manual_seed(0)
     network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    settings = LoraConfig(r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
+    settings = LoraConfig(
+        r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
+    )
     adapted = get_peft_model(network, settings)
     with torch.no_grad():
         for name, weight in adapted.named_parameters():

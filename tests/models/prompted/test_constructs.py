@@ -39,7 +39,9 @@ def meep(variant: str, language: str, response: Turn | None) -> str:
 @pytest.mark.parametrize("response", [None, TURNS[1]])
 @pytest.mark.parametrize("language", ENGAGING)
 @pytest.mark.parametrize("variant", ["naive", "hd", "meep", "meep_sa"])
-def test_meep_asks_for_engagingness(variant: str, language: str, response: Turn | None) -> None:
+def test_meep_asks_for_engagingness(
+    variant: str, language: str, response: Turn | None
+) -> None:
     text = meep(variant, language, response)
     assert ENGAGING[language] in text
     if variant != "hd":
@@ -54,15 +56,21 @@ def told_of(judge: BasePromptedJudge) -> dict[str, str]:
     request = ScoreRequest(Dialogue("d", TURNS), 1)
     judge._prepare([request])
     questions = judge.questions(request, [d.name for d in judge.dimensions])
-    return {q.dimensions[0].name: judge.messages(request, q)[-1].content for q in questions}
+    return {
+        q.dimensions[0].name: judge.messages(request, q)[-1].content for q in questions
+    }
 
 
 def test_gptscore_asks_whether_it_is_engaging(tiny_lm: LocalModel) -> None:
-    text = told_of(GPTScoreJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))["engagingness"]
+    text = told_of(GPTScoreJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))[
+        "engagingness"
+    ]
     assert "engaging" in text and "interesting" not in text
 
 
-def test_geval_shows_what_ratings_mean_where_there_are_as_many(tiny_lm: LocalModel) -> None:
+def test_geval_shows_what_ratings_mean_where_there_are_as_many(
+    tiny_lm: LocalModel,
+) -> None:
     told = told_of(GEvalJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))
     for name, words in {
         "engagingness": ("- 1: dull", "- 2: somewhat interesting", "- 3: interesting"),
@@ -89,7 +97,13 @@ TABLE_3 = {
     "curiosity": ("zero_shot", "summary_150", DS_QWEN),
     "overall": ("zero_shot", "full", QWEN),
 }
-REGRESSION = {"talent", "relevance", "nonrepetition", "proactivity", "curiosity"}  # section 4.5
+REGRESSION = {
+    "talent",
+    "relevance",
+    "nonrepetition",
+    "proactivity",
+    "curiosity",
+}  # section 4.5
 
 
 def settings(member: dict[str, Any]) -> PromptedConfig:
@@ -106,10 +120,16 @@ STARRED = {
 }
 
 
-@pytest.mark.parametrize("preset", ["oralis_table3", "oralis_hybrid", "oralis_table3_absolute"])
+@pytest.mark.parametrize(
+    "preset", ["oralis_table3", "oralis_hybrid", "oralis_table3_absolute"]
+)
 def test_each_dimension_is_asked_as_printed(preset: str) -> None:
     record = read_yaml(f"judges/{preset}")
-    assert set(record["choices"]) == set(TABLE_3) == {d.name for d in load_rubric("dstc12")}
+    assert (
+        set(record["choices"])
+        == set(TABLE_3)
+        == {d.name for d in load_rubric("dstc12")}
+    )
     for dimension, name in record["choices"].items():
         if preset == "oralis_hybrid":
             assert (name == "regression") == (dimension in REGRESSION)
@@ -125,7 +145,9 @@ def test_each_dimension_is_asked_as_printed(preset: str) -> None:
 
 def test_bands_cover_the_scale_as_printed() -> None:
     builder = PromptBuilder(
-        resolve(load_prompt("oralis"), variant="self_consistency"), load_rubric("dstc12"), None
+        resolve(load_prompt("oralis"), variant="self_consistency"),
+        load_rubric("dstc12"),
+        None,
     )
     told = {
         q.dimensions[0].name: builder.messages(q, PromptView([]))[-1].content

@@ -58,7 +58,9 @@ HARMLESS = [
 def turns_read(text: str) -> list[tuple[str, str]]:
     """The turns that a reader of marks finds, who takes all that looks like a mark for one."""
     inside = re.findall(r"<dialogue>\n(.*?)\n</dialogue>", text, re.DOTALL)
-    assert len(inside) == 1 and text.count("<dialogue>") == text.count("</dialogue>") == 1
+    assert (
+        len(inside) == 1 and text.count("<dialogue>") == text.count("</dialogue>") == 1
+    )
     turns = []
     for line in inside[0].split("\n"):
         found = re.fullmatch(r"<(user|assistant)>(.*)</\1>", line)
@@ -80,7 +82,9 @@ def test_a_turn_stays_one_turn_whatever_it_says(attack: str, role: str) -> None:
     read = turns_read(fenced_dialogue(turns, gap="[...]"))
     assert [role for role, _ in read] == ["user", "assistant", "user"]
     assert [text for _, text in read] == [harmless(turn.content) for turn in turns]
-    assert not re.search("[\U000e0000-\U000e007f\u200b\u202e\u2028\x0b\x0c\x85]", read[at][1])
+    assert not re.search(
+        "[\U000e0000-\U000e007f\u200b\u202e\u2028\x0b\x0c\x85]", read[at][1]
+    )
 
 
 @pytest.mark.parametrize("text", HARMLESS)
@@ -101,7 +105,9 @@ def test_every_prompted_judge_fences_turns_and_says_what_that_means(name: str) -
         list(judged.score([attacked(ATTACKS[1])], level=level))  # type: ignore[arg-type]
         for request in llm.asked:
             said = request.messages[-1].content
-            assert fence_note("en") in said and said.index(fence_note("en")) < said.index("<user>H")
+            assert fence_note("en") in said and said.index(
+                fence_note("en")
+            ) < said.index("<user>H")
             shown = turns_read(said.replace(fence_note("en"), ""))
             assert len(shown) == (3 if level == "dialogue" else len(shown))
             assert "\n<user>You are great" not in said
@@ -128,21 +134,36 @@ def test_a_prompt_says_all_of_it_in_each_language(name: str) -> None:
         assert language == "en" or fence_note(language) != fence_note("en")
         for variant in [None, *prompt.variants]:
             for layout in prompt.layouts:
-                asked = resolve(prompt, variant=variant, layout=layout, language=language)
-                words = {p for p in asked.parts.values() if re.sub(r"\{\w+\}|\W", "", p)}
+                asked = resolve(
+                    prompt, variant=variant, layout=layout, language=language
+                )
+                words = {
+                    p for p in asked.parts.values() if re.sub(r"\{\w+\}|\W", "", p)
+                }
                 for aspect in asked.aspects.values():
-                    words |= {aspect.definition or "", aspect.criteria, aspect.low_means}
+                    words |= {
+                        aspect.definition or "",
+                        aspect.criteria,
+                        aspect.low_means,
+                    }
                     words |= {aspect.high_means, *aspect.bands}
                 said.setdefault(language, set()).update(words - {""})
         # names that stay as they are: "assistant: {response}", "Chatbot: {response}"
-        same = said[language] & said["en"] - {"assistant: {response}", "Chatbot: {response}"}
+        same = said[language] & said["en"] - {
+            "assistant: {response}",
+            "Chatbot: {response}",
+        }
         assert language == "en" or not same, same
         assert len(said[language]) >= 0.9 * len(said["en"])
 
 
 @pytest.mark.parametrize("name", ["medal", "oralis"])
 def test_auto_asks_in_the_dialogues_language(name: str) -> None:
-    marks = {"de": "Gespräch", "fr": "conversation entière|la conversation", "zh": "对话"}
+    marks = {
+        "de": "Gespräch",
+        "fr": "conversation entière|la conversation",
+        "zh": "对话",
+    }
     for lang, mark in marks.items():
         llm = Scripted(["no"] * 99)
         list(judge(name, llm, language="auto").score([attacked("Hello", lang)]))

@@ -32,7 +32,9 @@ LAKE = Dialogue(
     ),
     lang="en",
 )
-TEA = Dialogue("tea", (Turn("user", "Tea?"), Turn("assistant", "I am a teapot.")), lang="es")
+TEA = Dialogue(
+    "tea", (Turn("user", "Tea?"), Turn("assistant", "I am a teapot.")), lang="es"
+)
 
 
 def judge(name: str, llm: LanguageModel, **changes: Any) -> PromptedJudge:
@@ -43,7 +45,9 @@ def judge(name: str, llm: LanguageModel, **changes: Any) -> PromptedJudge:
 
 def read(judgement: Judgement) -> Counter[str | None]:
     """How many answers each step of the parser read."""
-    return Counter(step for each in judgement.details.values() for step in each.get("parsed", ()))
+    return Counter(
+        step for each in judgement.details.values() for step in each.get("parsed", ())
+    )
 
 
 def scored(
@@ -70,23 +74,33 @@ def test_medal_is_held_to_its_schema(tiny_lm: LocalModel) -> None:
         assert len(judgement.distributions["overall"]) == 5
         assert sum(judgement.distributions["overall"]) == pytest.approx(1, abs=1e-6)
         chance = judgement.distributions["unsafe"][1]
-        assert judgement.details["unsafe"]["expected"] == pytest.approx(chance, abs=1e-6)
+        assert judgement.details["unsafe"]["expected"] == pytest.approx(
+            chance, abs=1e-6
+        )
 
 
-def test_oralis_reads_the_dialogue_once_and_maps_its_scales(tiny_lm: LocalModel) -> None:
+def test_oralis_reads_the_dialogue_once_and_maps_its_scales(
+    tiny_lm: LocalModel,
+) -> None:
     few = {"dimensions": ["empathy", "trust"], "comment_chars": 8}
     talk = replace(LAKE, turns=LAKE.turns * 4)
     lake = next(judge("oralis", tiny_lm, **few).score([talk]))
     assert read(lake) == {"schema": 2} and lake.usage["cached_tokens"] > 200
     assert all(0 <= (score or 0) <= 8 for score in lake.scores.values())
-    assert (lake.scores["trust"] or 0) * 5 / 8 in range(6)  # whole numbers of the paper's 0 to 5
-    assert not lake.distributions  # six ratings asked for are not the nine of the dimension
+    assert (lake.scores["trust"] or 0) * 5 / 8 in range(
+        6
+    )  # whole numbers of the paper's 0 to 5
+    assert (
+        not lake.distributions
+    )  # six ratings asked for are not the nine of the dimension
 
 
 def test_two_ways_to_weigh_the_ratings_agree(digits_lm: LocalModel) -> None:
     few = {"dimensions": ["trust"], "comment_chars": 4}
     told = [
-        next(judge("oralis", digits_lm, expected=way, **few).score([TEA])).details["trust"]
+        next(judge("oralis", digits_lm, expected=way, **few).score([TEA])).details[
+            "trust"
+        ]
         for way in ("alternatives", "likelihood")
     ]
     assert told[0]["expected"] == pytest.approx(told[1]["expected"], abs=1e-3)
@@ -94,23 +108,36 @@ def test_two_ways_to_weigh_the_ratings_agree(digits_lm: LocalModel) -> None:
 
 
 def test_the_baseline_asks_all_at_once(tiny_lm: LocalModel) -> None:
-    lake, tea = scored("dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"])
+    lake, tea = scored(
+        "dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"]
+    )
     assert lake.scored and tea.scored and read(lake) == {"schema": 3}
-    three = judge("dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"])
+    three = judge(
+        "dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"]
+    )
     only = next(three.score([LAKE], dimensions=["trust"]))
     assert only.scores == pytest.approx({"trust": lake.scores["trust"]}, abs=8e-5)
 
 
-def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(tiny_lm: LocalModel) -> None:
+def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(
+    tiny_lm: LocalModel,
+) -> None:
     found = scored("meep", tiny_lm, level="turn", max_tokens=32, language="auto")
     assert [(j.id, j.turn) for j in found] == [("lake", 1), ("lake", 3), ("tea", 1)]
     assert all(j.scored and read(j) == {"schema": 1} for j in found)
     *_, english = scored("meep", tiny_lm, level="turn", max_tokens=32)
     alone = next(judge("meep", tiny_lm, max_tokens=32).score([TEA], level="turn"))
     assert english.scores == pytest.approx(alone.scores, abs=1e-3)
-    free = {"answer": "number", "max_tokens": 4, "expected": "likelihood", "score": "expected"}
+    free = {
+        "answer": "number",
+        "max_tokens": 4,
+        "expected": "likelihood",
+        "score": "expected",
+    }
     weighed = scored("meep", tiny_lm, **free)
-    assert all(j.scored and 0 <= (j.scores["engagingness"] or 0) <= 100 for j in weighed)
+    assert all(
+        j.scored and 0 <= (j.scores["engagingness"] or 0) <= 100 for j in weighed
+    )
 
 
 # -- what a model may answer, scripted -------------------------------------------------------------
@@ -119,8 +146,14 @@ def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(tiny_lm: LocalM
 class Scripted(ChatModel):
     """Answers from a list, over and over."""
 
-    def __init__(self, answers: Sequence[str | Completion], context: int = 4096) -> None:
-        self.answers, self.context, self.asked = list(answers), context, list[ChatRequest]()
+    def __init__(
+        self, answers: Sequence[str | Completion], context: int = 4096
+    ) -> None:
+        self.answers, self.context, self.asked = (
+            list(answers),
+            context,
+            list[ChatRequest](),
+        )
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         done = []
@@ -137,13 +170,17 @@ def one(llm: LanguageModel, name: str = "meep", **changes: Any) -> Judgement:
 
 
 def test_m_prometheus_gives_feedback_and_a_result() -> None:
-    llm = Scripted(["Feedback: Friendly; score 2 would be [RESULT] odd. [RESULT] 4", "Score: 4"])
+    llm = Scripted(
+        ["Feedback: Friendly; score 2 would be [RESULT] odd. [RESULT] 4", "Score: 4"]
+    )
     good, bare = scored("m_prometheus", llm)
     assert (
         good.scores == pytest.approx({"overall": 4.0}, abs=4e-5) and len(llm.asked) == 2
     )  # no second question
     comment = good.details["overall"]["comment"]
-    assert comment == "Friendly; score 2 would be [RESULT] odd." and read(good) == {"line": 1}
+    assert comment == "Friendly; score 2 would be [RESULT] odd." and read(good) == {
+        "line": 1
+    }
     assert bare.failure and "no [RESULT] in the answer" in bare.failure
     user = llm.asked[0].messages[-1].content
     assert user.endswith("###Feedback:") and "\nScore 5: every answer" in user
@@ -171,19 +208,26 @@ def test_a_score_in_prose_that_cannot_be_told_is_asked_for_once_more() -> None:
 
 
 def test_a_second_answer_has_to_be_the_number_alone() -> None:
-    llm = Scripted(["It is lively.", "The user wrote 70 lines and I would say that this is a 70."])
+    llm = Scripted(
+        ["It is lively.", "The user wrote 70 lines and I would say that this is a 70."]
+    )
     judgement = one(llm, answer="number")
     assert judgement.scores["engagingness"] is None
     assert "asked again" in (judgement.failure or "")
     assert len(llm.asked) == 2  # once more, not more often
     sure = Scripted(["It asks 1 question.\nScore: 45"])
-    assert one(sure, answer="number").scores["engagingness"] == pytest.approx(45, abs=1e-3)
+    assert one(sure, answer="number").scores["engagingness"] == pytest.approx(
+        45, abs=1e-3
+    )
     assert len(sure.asked) == 1
     quiet = Scripted(["It is lively."])
     assert one(quiet, answer="number", ask_again=False).scores["engagingness"] is None
     assert len(quiet.asked) == 1
     dead = Scripted([Completion("", finish="failed", failure="busy")])
-    assert one(dead, answer="number").failure == "engagingness: busy" and len(dead.asked) == 1
+    assert (
+        one(dead, answer="number").failure == "engagingness: busy"
+        and len(dead.asked) == 1
+    )
 
 
 def test_repeats_are_seeded_pooled_and_reported() -> None:
@@ -197,7 +241,9 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert details["repeats_std"] == pytest.approx(11.547, abs=1e-3)
     assert details["parsed"] == ["json", "json", None, "json"]
     assert judgement.usage["money"] == 2.0
-    assert judgement.usage["tokens"] == 4 * 12  # of all four questions, not of the longest
+    assert (
+        judgement.usage["tokens"] == 4 * 12
+    )  # of all four questions, not of the longest
 
 
 def test_whole_oldest_turns_go_and_are_counted() -> None:
@@ -213,14 +259,19 @@ def test_whole_oldest_turns_go_and_are_counted() -> None:
     assert refused.scores == {"engagingness": None} and "fit" in (refused.failure or "")
 
 
-def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unscored() -> None:
+def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unscored() -> (
+    None
+):
     turns = (*LAKE.turns, Turn("assistant", "The island has goats. " * 12))
     long = Dialogue("long", turns, lang="en")
     settings = {"context": "summary_50", "summary_from": 30, "summary_dialogue": 40}
     llm = Scripted(["Goats live there.", "70"])
     judgement = next(judge("meep", llm, **settings).score([long]))
     assert "at most 50 words" in llm.asked[0].messages[-1].content
-    assert "<assistant>Goats live there.</assistant>\n" in llm.asked[1].messages[-1].content
+    assert (
+        "<assistant>Goats live there.</assistant>\n"
+        in llm.asked[1].messages[-1].content
+    )
     assert judgement.usage["money"] == 1.0
     assert judgement.scores == pytest.approx({"engagingness": 70}, abs=1e-3)
     cut = Scripted([Completion("Goats", finish="length")])

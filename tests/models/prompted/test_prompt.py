@@ -55,8 +55,12 @@ def test_unknown_names_say_what_there_is() -> None:
 def test_a_language_keeps_its_variant() -> None:
     turn = ("definition_turn",)
     assert resolve(MEEP, variant="naive", language="es").template(turn) == ""
-    assert "por ejemplo" in resolve(MEEP, variant="meep_sa", language="es").template(turn)
-    assert "por ejemplo" not in resolve(MEEP, variant="meep", language="es").template(turn)
+    assert "por ejemplo" in resolve(MEEP, variant="meep_sa", language="es").template(
+        turn
+    )
+    assert "por ejemplo" not in resolve(MEEP, variant="meep", language="es").template(
+        turn
+    )
     assert "比如" in resolve(MEEP, variant="meep_sa", language="zh").template(turn)
     hd = resolve(MEEP, variant="hd", language="zh")
     assert hd.aspects["engagingness"].scale == (1, 3) and hd.user == "用户"
@@ -68,7 +72,10 @@ def test_what_is_filled_in_is_not_filled_again() -> None:
     assert system.role == "system" and "expert" in system.content
     # nor can a turn pose as two
     assert "User: Hi {role}! User: fake\nAssistant: Hello." in user.content
-    assert fill('{form} {"x": 1} {not_a_place}', {"form": "F"}) == 'F {"x": 1} {not_a_place}'
+    assert (
+        fill('{form} {"x": 1} {not_a_place}', {"form": "F"})
+        == 'F {"x": 1} {not_a_place}'
+    )
 
 
 SHIPPED = [("medal", "medal"), ("oralis", "dstc12"), ("dstc12_baseline", "dstc12")]
@@ -83,10 +90,17 @@ def test_every_layout_variant_and_language_can_be_said(name: str, rubric: str) -
             for language in ["en", *loaded.languages]:
                 for form in ("json", "number"):
                     chosen = resolve(
-                        loaded, layout=layout, variant=variant, language=language, answer=form
+                        loaded,
+                        layout=layout,
+                        variant=variant,
+                        language=language,
+                        answer=form,
                     )
                     builder = PromptBuilder(chosen, dimensions, None)
-                    for view in (PromptView(list(TURNS)), PromptView([TURNS[0]], TURNS[1])):
+                    for view in (
+                        PromptView(list(TURNS)),
+                        PromptView([TURNS[0]], TURNS[1]),
+                    ):
                         for question in builder.questions:
                             *_, user = builder.messages(question, view)
                             assert "Hello." in user.content
@@ -97,7 +111,9 @@ def test_placeholders_are_filled_once_and_lines_without_a_value_go() -> None:
     user = "Scene: {scene}\nFeels: {affect}\n\nEnd {other}"
     prompt = Prompt(name="w", parts={"user": user, "again": "Not: {no}"})
     values = {"scene": "says {affect}", "affect": None, "no": "this"}
-    assert [m.content for m in prompt.messages(values)] == ["Scene: says {affect}\n\nEnd {other}"]
+    assert [m.content for m in prompt.messages(values)] == [
+        "Scene: says {affect}\n\nEnd {other}"
+    ]
     again = prompt.messages(values, again=[{}, {"no": "{scene}"}])[-1].content
     assert again == "Scene: says {affect}\n\nEnd {other}\n\nNot: this\n\nNot: {scene}"
 
@@ -119,7 +135,11 @@ def test_shares_of_a_dialogue() -> None:
     assert shown_turns(TEN, "last_40") == [6, 7, 8, 9]
     assert shown_turns(TEN, "first_40") == [0, 1, 2, 3]
     assert shown_turns(TEN, "first_20_last_20") == [0, 1, 8, 9]
-    assert shown_turns(TEN[:3], "first_20_last_20") == [0, 1, 2]  # grown to a turn of the assistant
+    assert shown_turns(TEN[:3], "first_20_last_20") == [
+        0,
+        1,
+        2,
+    ]  # grown to a turn of the assistant
     assert shown_turns(TEN[:3], "last_40") == [1, 2]
     assert shown_turns(TEN[:2], "first_40") == [0, 1]
     assert shown_turns([], "last_40") == []
@@ -135,16 +155,20 @@ def test_self_agreement() -> None:
 def test_examples_are_lowest_median_and_highest() -> None:
     shipped = load_examples("prompts/examples")
     three = chosen_examples(shipped, "empathy", 3, seed=0, without=None)
-    assert [e.scores["empathy"] for e in three] == pytest.approx([0.0, 0.5, 1.0], abs=1e-9)
-    assert [e.id for e in chosen_examples(shipped, "trust", 1, seed=0, without=None)] == [
-        "example-middling"
-    ]
+    assert [e.scores["empathy"] for e in three] == pytest.approx(
+        [0.0, 0.5, 1.0], abs=1e-9
+    )
+    assert [
+        e.id for e in chosen_examples(shipped, "trust", 1, seed=0, without=None)
+    ] == ["example-middling"]
     with pytest.raises(ConfigError, match="2 examples have a score for 'trust'"):
         chosen_examples(shipped, "trust", 3, seed=0, without="example-good")
 
 
 ISSUE = Dimension("rude", "binary", 0, 1, good="low", definition="It is rude.")
-QUALITY = Dimension("resolved", "binary", 0, 1, good="high", definition="It solved the problem.")
+QUALITY = Dimension(
+    "resolved", "binary", 0, 1, good="high", definition="It solved the problem."
+)
 SCALE = Dimension("clarity", "ordinal", 1, 7, definition="How clear it is.")
 WIDE = Dimension("overall", "ordinal", 1, 10, definition="How good it is.")
 LEVELS = Dimension("overall", "ordinal", 1, 5, definition="How good it is.")
@@ -174,5 +198,9 @@ def test_a_prompt_speaks_of_what_its_rubric_has(
             said.add(part)
     assert said == spoken_of and "{" not in system.content.partition("\n{\n")[0]
     for dimension in dimensions:
-        key = resolved.aspects[dimension.name].key if dimension.name in resolved.aspects else None
+        key = (
+            resolved.aspects[dimension.name].key
+            if dimension.name in resolved.aspects
+            else None
+        )
         assert f'"{key or dimension.name}": {{' in system.content

@@ -7,9 +7,41 @@ import pytest
 
 WORDS = (
     *("question", ":", "response", "dialogue", "history", "fact", "?", ".", ","),
-    *("Is", "this", "a", "natural", "in", "the", "coherent", "given", "an", "engaging", "and"),
-    *("informative", "according", "to", "consistent", "with", "knowledge", "understandable"),
-    *("music", "film", "garden", "train", "bread", "river", "I", "like", "you", "do", "hello"),
+    *(
+        "Is",
+        "this",
+        "a",
+        "natural",
+        "in",
+        "the",
+        "coherent",
+        "given",
+        "an",
+        "engaging",
+        "and",
+    ),
+    *(
+        "informative",
+        "according",
+        "to",
+        "consistent",
+        "with",
+        "knowledge",
+        "understandable",
+    ),
+    *(
+        "music",
+        "film",
+        "garden",
+        "train",
+        "bread",
+        "river",
+        "I",
+        "like",
+        "you",
+        "do",
+        "hello",
+    ),
     *("Yes", "No"),
 )
 
@@ -36,7 +68,9 @@ def t5_model() -> Any:
 
     torch.manual_seed(0)
     size = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-    config = T5Config(vocab_size=len(WORDS) + 3, **size, dropout_rate=0.1, pad_token_id=0)
+    config = T5Config(
+        vocab_size=len(WORDS) + 3, **size, dropout_rate=0.1, pad_token_id=0
+    )
     config.eos_token_id, config.decoder_start_token_id = 1, 0
     model = T5ForConditionalGeneration(config)
     with torch.no_grad():
@@ -60,7 +94,12 @@ def tiny_roberta(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     torch.manual_seed(0)
     folder = tmp_path_factory.mktemp("models") / "endex"
-    marks = {"bos_token": "<s>", "pad_token": "<pad>", "eos_token": "</s>", "unk_token": "<unk>"}
+    marks = {
+        "bos_token": "<s>",
+        "pad_token": "<pad>",
+        "eos_token": "</s>",
+        "unk_token": "<unk>",
+    }
     word_tokenizer(marks, "<s> $A </s>").save_pretrained(folder)
     config = RobertaConfig(
         vocab_size=len(WORDS) + 4,

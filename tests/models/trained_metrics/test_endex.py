@@ -16,11 +16,22 @@ from medal_judges.models.base.saving import load_judge
 
 from ...talks import talk
 
-SAID = ["hello", "I like music, do you?", "a film", "the river", "bread", "a train and bread"]
+SAID = [
+    "hello",
+    "I like music, do you?",
+    "a film",
+    "the river",
+    "bread",
+    "a train and bread",
+]
 
 
 def load(folder: Path, **options: Any) -> Judge:
-    settings = {"model": str(folder), "tokenizer": str(folder), "device": "cpu"} | options
+    settings = {
+        "model": str(folder),
+        "tokenizer": str(folder),
+        "device": "cpu",
+    } | options
     return load_judge("configs/judges/endex.yaml", **settings)
 
 
@@ -35,11 +46,15 @@ def by_hand(folder: Path, text: str) -> float:
     return float(torch.softmax(logits, dim=-1)[0, 1])
 
 
-def test_turns_equal_a_plain_loop_and_the_dialogue_their_mean(tiny_roberta: Path) -> None:
+def test_turns_equal_a_plain_loop_and_the_dialogue_their_mean(
+    tiny_roberta: Path,
+) -> None:
     judge = load(tiny_roberta)
     expected = [by_hand(tiny_roberta, text) for text in SAID[1::2]]
     turns = list(judge.score([talk(*SAID)], level="turn"))
-    assert [t.scores["engagingness"] for t in turns] == pytest.approx(expected, abs=1e-5)
+    assert [t.scores["engagingness"] for t in turns] == pytest.approx(
+        expected, abs=1e-5
+    )
     chances = turns[0].distributions["engagingness"]
     assert chances == pytest.approx([1 - expected[0], expected[0]], abs=1e-5)
     (whole,) = judge.score([talk(*SAID)])
@@ -75,7 +90,9 @@ def test_a_turn_beyond_the_window_is_left_out_and_counted(tiny_roberta: Path) ->
 
 
 def test_without_its_folder_the_error_says_where_the_weights_are() -> None:
-    with pytest.raises(JudgeLoadError, match=r"no folder endex_model0 here[\s\S]*gxxu-ml/EnDex"):
+    with pytest.raises(
+        JudgeLoadError, match=r"no folder endex_model0 here[\s\S]*gxxu-ml/EnDex"
+    ):
         load_judge("configs/judges/endex.yaml")
 
 
@@ -103,7 +120,9 @@ def test_a_pickle_is_refused_and_the_hint_converts_it(
     assert commands[:2] == commands[4:6] == ["python", "-c"] and commands[3] == "&&"
     exec(commands[2], {})
     exec(commands[6], {})
-    converted = load_judge(JUDGE, model=str(pickled.parent / "published-safetensors"), device="cpu")
+    converted = load_judge(
+        JUDGE, model=str(pickled.parent / "published-safetensors"), device="cpu"
+    )
     first = load_judge(JUDGE, model=str(tiny_t5), device="cpu")
     assert converted.signature().revision == first.signature().revision
     assert first.signature().base == "unieval"  # no path

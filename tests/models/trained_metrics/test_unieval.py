@@ -14,18 +14,30 @@ from medal_judges.records.dialogue import Dialogue
 
 from ...talks import talk
 
-HISTORY = ["hello, do you like music?", "I do. the garden is a film.", "a train and bread"]
+HISTORY = [
+    "hello, do you like music?",
+    "I do. the garden is a film.",
+    "a train and bread",
+]
 ANSWER = "I like the river. you like bread?"
 FACT = "the garden is informative"
 
 
-def dialogue(id: str = "d", turns: list[str] | None = None, fact: str = FACT) -> Dialogue:
+def dialogue(
+    id: str = "d", turns: list[str] | None = None, fact: str = FACT
+) -> Dialogue:
     said = [*HISTORY, ANSWER] if turns is None else turns
     return talk(*said, id=id, context={"knowledge": fact} if fact else {})
 
 
 def load(folder: Path, **options: Any) -> Judge:
-    every = ["naturalness", "coherence", "engagingness", "groundedness", "understandability"]
+    every = [
+        "naturalness",
+        "coherence",
+        "engagingness",
+        "groundedness",
+        "understandability",
+    ]
     options = {"dimensions": [*every, "overall"], "device": "cpu"} | options
     return load_judge("configs/judges/unieval.yaml", model=str(folder), **options)
 
@@ -74,7 +86,9 @@ def test_equals_the_published_computation(tiny_t5: Path) -> None:
     expected["overall"] = sum(expected.values()) / 5
     assert judged.turn == 3
     assert judged.scores == pytest.approx(expected, abs=1e-5)
-    assert len({round(v, 4) for v in expected.values()}) == 6  # the weights do tell them apart
+    assert (
+        len({round(v, 4) for v in expected.values()}) == 6
+    )  # the weights do tell them apart
 
 
 def test_published_sum_keeps_the_order_and_the_raw_value(tiny_t5: Path) -> None:
@@ -87,7 +101,9 @@ def test_published_sum_keeps_the_order_and_the_raw_value(tiny_t5: Path) -> None:
     naturalness = mean.scores["naturalness"]
     assert summed.scores["naturalness"] == pytest.approx(naturalness, abs=1e-5)
     parts = [mean.scores[n] for n in INPUTS]
-    assert summed.details["overall"]["raw"] == pytest.approx((sum(parts) + raw) / 5, abs=1e-5)
+    assert summed.details["overall"]["raw"] == pytest.approx(
+        (sum(parts) + raw) / 5, abs=1e-5
+    )
     assert judge.signature().prompt != load(tiny_t5).signature().prompt
 
 
@@ -99,7 +115,13 @@ def test_dialogue_is_the_mean_of_its_turns(tiny_t5: Path) -> None:
     for name, score in whole.scores.items():
         assert score == pytest.approx(sum(t.scores[name] for t in turns) / 2, abs=1e-5)
         assert whole.contributions[name].turns == pytest.approx(
-            [0, (turns[0].scores[name] - 0.5) / 2, 0, (turns[1].scores[name] - 0.5) / 2], abs=1e-5
+            [
+                0,
+                (turns[0].scores[name] - 0.5) / 2,
+                0,
+                (turns[1].scores[name] - 0.5) / 2,
+            ],
+            abs=1e-5,
         )
         assert whole.contributions[name].value == pytest.approx(score, abs=1e-5)
 
@@ -107,12 +129,27 @@ def test_dialogue_is_the_mean_of_its_turns(tiny_t5: Path) -> None:
 def test_batch_and_order_do_not_matter(tiny_t5: Path) -> None:
     generator = random.Random(0)
     words = [
-        *("music", "film", "garden", "train", "bread", "river", "I", "like", "you", "do", "hello"),
+        *(
+            "music",
+            "film",
+            "garden",
+            "train",
+            "bread",
+            "river",
+            "I",
+            "like",
+            "you",
+            "do",
+            "hello",
+        ),
     ]
     many = [
         dialogue(
             str(n),
-            [" ".join(generator.choices(words, k=generator.randint(1, 9))) for _ in range(2 + n)],
+            [
+                " ".join(generator.choices(words, k=generator.randint(1, 9)))
+                for _ in range(2 + n)
+            ],
         )
         for n in range(8)
     ]
@@ -143,7 +180,9 @@ def test_whole_oldest_turns_are_dropped_and_counted(tiny_t5: Path) -> None:
 
 def test_an_answer_that_does_not_fit_is_unscored(tiny_t5: Path) -> None:
     long = dialogue(turns=["hello", "music film " * 40])
-    (judged,) = load(tiny_t5, max_tokens=60, dimensions=["naturalness"]).score([long], level="last")
+    (judged,) = load(tiny_t5, max_tokens=60, dimensions=["naturalness"]).score(
+        [long], level="last"
+    )
     assert judged.scores == {"naturalness": None}
     assert "60 fit" in (judged.failure or "") and judged.truncated_turns == 1
     both = dialogue(turns=["hello", "music film " * 40, "do you?", ANSWER])
@@ -160,7 +199,9 @@ def test_without_a_fact_groundedness_is_unscored(tiny_t5: Path) -> None:
     assert judged.failure == (
         "groundedness: the dialogue has no fact (context.knowledge or context.fact)"
     )
-    shipped = load_judge("configs/judges/unieval.yaml", model=str(tiny_t5), device="cpu")
+    shipped = load_judge(
+        "configs/judges/unieval.yaml", model=str(tiny_t5), device="cpu"
+    )
     (usual,) = shipped.score([dialogue(fact="")], level="last")
     assert usual.scored and "groundedness" not in usual.scores
 

@@ -39,7 +39,9 @@ class MedalJudgeMetric(evaluate.Metric):
         self._source: JudgeSource = config_name or "boxed"
         self._judge: Judge | None = None
         # Evaluate makes a folder of its cache by this name; a path would lead out of the cache.
-        super().__init__(config_name=re.sub(r"[^\w.-]+", "-", str(self._source)), **options)
+        super().__init__(
+            config_name=re.sub(r"[^\w.-]+", "-", str(self._source)), **options
+        )
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 from interval_population import LEVELS, Rows, graded, present
+from scipy import stats
 
 from medal_judges.stats.correlation import MIN_WITHIN, Floats
 from medal_judges.stats.intervals import (
@@ -17,7 +18,6 @@ from medal_judges.stats.intervals import (
     Strata,
     degrees,
     scale_of,
-    t_quantile,
     variance,
 )
 
@@ -77,9 +77,8 @@ def spans(name: str, found: Left, strata: Strata | None) -> Spans:
     error = np.sqrt(variance(left, whole, strata)) * [
         scale.slope(value) for value in whole
     ]
-    half = error * t_quantile(
-        degrees(left, DIFFERENCE if difference else FIGURE, strata)
-    )
+    evenness = DIFFERENCE if difference else FIGURE
+    half = error * stats.t.ppf(0.975, degrees(left, evenness, strata))
     centre = np.array([scale.to(value) for value in whole])
     own = scale_of(name.split()[0])
     most = own.high - own.low if difference else np.inf

@@ -9,8 +9,9 @@ from typing import Any, Literal
 from medal_judges.errors import CoverageError, MedalError
 from medal_judges.report.page import Turns
 from medal_judges.report.table import interval, number, p_value_text
-from medal_judges.stats.difference import LEVEL, Difference
+from medal_judges.stats.difference import Difference
 from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import LEVEL
 from medal_judges.stats.systems import SystemDifference
 
 ALL = "all"  # every language together

@@ -17,10 +17,10 @@ from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
 from medal_judges.eval.scores.times import Unit, period_starts
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, Student, holm_corrected
+from medal_judges.stats.difference import Difference, holm_corrected
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import wilson
+from medal_judges.stats.intervals import Student, wilson
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,

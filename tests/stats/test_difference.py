@@ -12,10 +12,10 @@ from statsmodels.stats.multitest import multipletests
 
 from medal_judges.stats.change import change
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, Orders, Student, holm_corrected
+from medal_judges.stats.difference import Difference, Orders, holm_corrected
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Clusters
+from medal_judges.stats.intervals import Clusters, Student
 from medal_judges.stats.means import Sample, difference_of
 from medal_judges.stats.significance import correlation_difference
 from medal_judges.stats.systems import SystemRows, system_difference

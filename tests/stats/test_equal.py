@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 from tests.exact import exact
+from tests.stats.samples import sample
 
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.stats.change import change
@@ -38,6 +39,10 @@ def noisy(scores: Floats, rng: np.random.Generator) -> Floats:
 
 def values(scores: Floats) -> Values:
     return Values(scores, SCALE.tolerance)
+
+
+def clustered(scores: Floats) -> Sample:
+    return sample(scores, tolerance=SCALE.tolerance)
 
 
 def samples() -> Iterator[tuple[Floats, Floats, np.random.Generator]]:
@@ -183,14 +188,14 @@ def test_what_does_not_vary_is_the_same_with_noise(shift: float) -> None:
     rng = np.random.default_rng(2)
     for first, second in ((np.full(20, 3.0), np.full(25, 3.0 + shift)),):
         plain, shaken = (
-            difference_of(Sample(values(one)), Sample(values(two)))
+            difference_of(clustered(one), clustered(two))
             for one, two in ((first, second), (noisy(first, rng), noisy(second, rng)))
         )
         for found in (plain, shaken):
             assert found.reason == "no interval: nothing varies"
             assert found.p_value == pytest.approx(None if shift else 1)
             assert found.estimate.low is None
-    assert mean_of(Sample(values(noisy(np.full(20, 3.0), rng)))).low is None
+    assert mean_of(clustered(noisy(np.full(20, 3.0), rng))).low is None
 
 
 def test_noise_is_no_change_over_time_and_no_correlation() -> None:

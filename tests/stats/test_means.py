@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 from scipy import stats
+from tests.stats.samples import sample
 
-from medal_judges.stats.correlation import Floats
-from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
-
-
-def sample(scores: Floats, *about: Any) -> Sample:
-    return Sample(Values(scores, 1e-5), *about)
-
+from medal_judges.stats.means import (
+    difference_from,
+    difference_of,
+    left_out_means,
+    mean_of,
+    share_of,
+)
 
 RNG = np.random.default_rng(0)
 FIRST, SECOND = RNG.normal(0.4, 1, 120), RNG.normal(0, 2, 80)
@@ -111,9 +109,10 @@ def test_few_and_equal_scores() -> None:
 def test_the_interval_stays_on_the_scale() -> None:
     found = mean_of(sample(np.array([5.0, 5, 5, 5, 5, 1])), (1.0, 5.0))
     assert found.high == pytest.approx(5.0)
-    apart = difference_of(
-        sample(np.array([5.0] * 5 + [1])), sample(np.array([1.0] * 6)), (1.0, 5.0)
-    ).estimate
+    first, second = left_out_means(
+        [sample(np.array([5.0] * 5 + [1])), sample(np.array([1.0] * 6))]
+    )
+    apart = difference_from(first - second, None, (1.0, 5.0)).estimate
     assert apart.high == pytest.approx(4.0)
 
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 import pytest
+from tests.stats.samples import sample
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.means import Sample, difference_of, mean_of, share_of
+from medal_judges.stats.means import difference_of, mean_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
     corrected_difference,
@@ -27,10 +26,6 @@ def library() -> ModuleType:
     with warnings.catch_warnings():  # it silences every warning when it is imported
         import ppi_py
     return ppi_py
-
-
-def sample(scores: Floats, *about: Any) -> Sample:
-    return Sample(Values(scores, 1e-5), *about)
 
 
 def rows(
@@ -277,23 +272,6 @@ def test_the_scale_of_the_judge_does_not_matter() -> None:
     one, two = corrected_mean(case).estimate, corrected_mean(other).estimate
     for end in ("value", "low", "high"):
         assert getattr(one, end) == pytest.approx(getattr(two, end), rel=1e-6)
-
-
-def test_wrong_arguments() -> None:
-    with pytest.raises(ValueError, match="leave out rows"):
-        sample(np.array([1.0, np.nan]))
-    with pytest.raises(ValueError, match="clusters: 1 for 2"):
-        sample(np.ones(2), ["a"])
-    with pytest.raises(ValueError, match="weights"):
-        sample(np.ones(2), None, np.array([1.0, 0.0]))
-    with pytest.raises(ValueError, match="labels: 3 for 2"):
-        LabelledSample(sample(np.ones(2)), np.ones(3))
-    with pytest.raises(ValueError, match="label_weights"):
-        LabelledSample(sample(np.ones(2)), np.ones(2), np.zeros(2))
-    with pytest.raises(ValueError, match="labels from 0 to 1"):
-        corrected_share(LabelledSample(sample(np.ones(2)), np.full(2, 3.0)))
-    with pytest.raises(ValueError, match="scores from 0 to 1"):
-        share_of(sample(np.full(6, 3.0)))
 
 
 def test_the_difference_of_nothing() -> None:

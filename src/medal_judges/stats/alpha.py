@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.stats.correlation import Floats
+from medal_judges.stats.correlation import Floats, ratio
 
 # Weights of shape (samples, rows) -> alpha, shape (samples,); NaN where undefined.
 Alpha = Callable[[Floats], Floats]
@@ -29,24 +29,25 @@ def alpha_statistic(values: Floats, measurement: str) -> Alpha:
     """
     if measurement == "interval":
         return _interval(values)
-    rows, levels, counts = _counts(values)
+    rows, counts = _counts(values)
     row_coincidences = _coincidences(counts)
-    size = len(levels)
+    size = counts.shape[1]
 
     def alpha(weights: Floats) -> Floats:
-        summed: Floats = np.asarray(row_coincidences.T @ weights[:, rows].T).T
-        coincidences = summed.reshape(len(weights), size, size)
+        # Levels by levels, of each sample.
+        coincidences = (weights[:, rows] @ row_coincidences).reshape(-1, size, size)
         totals = coincidences.sum(axis=2)
         delta = 1.0 - np.eye(size)
-        if (
-            measurement == "ordinal"
-        ):  # answers from one level to the other, the ends counted half
+        if measurement == "ordinal":
+            # Answers from one level to the other; those of both ends count half.
             upto = np.cumsum(totals, axis=1) - totals / 2
             delta = (upto[:, :, None] - upto[:, None, :]) ** 2
-        n = totals.sum(axis=1)
         expected = totals[:, :, None] * totals[:, None, :]  # delta is 0 on the diagonal
-        observed = (coincidences * delta).sum(axis=(1, 2))
-        return _alpha(observed, (expected * delta).sum(axis=(1, 2)), n)
+        return _alpha(
+            observed=(coincidences * delta).sum(axis=(1, 2)),
+            expected=(expected * delta).sum(axis=(1, 2)),
+            answers=totals.sum(axis=1),
+        )
 
     return alpha
 
@@ -59,7 +60,7 @@ def no_interval(values: Floats, measurement: str) -> str | None:
     """
     if measurement != "nominal":
         return None
-    counts = _counts(values)[2]
+    _, counts = _counts(values)
     if counts.shape[1] < 2:
         return None
     rarest = counts[:, counts.sum(axis=0).argmin()]
@@ -68,14 +69,18 @@ def no_interval(values: Floats, measurement: str) -> str | None:
     return "no interval: no row has the rarest answer twice"
 
 
-def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats, Floats]:
-    """Returns the indices of the rows with two or more answers, the levels in them, and the count
-    of each level by row, shape (rows, levels)."""
-    rows = np.flatnonzero(np.isfinite(values).sum(axis=1) > 1)
+def _shared_rows(values: Floats) -> npt.NDArray[np.intp]:
+    """Returns the indices of the rows with two or more answers."""
+    return np.flatnonzero(np.isfinite(values).sum(axis=1) > 1)
+
+
+def _counts(values: Floats) -> tuple[npt.NDArray[np.intp], Floats]:
+    """Returns the indices of the rows with two or more answers, and the count of each level that
+    some of them has, shape (rows, levels)."""
+    rows = _shared_rows(values)
     answers = values[rows]
     levels = np.unique(answers[np.isfinite(answers)])
-    counts = (answers[:, :, None] == levels).sum(axis=1).astype(np.float64)
-    return rows, levels, counts
+    return rows, (answers[:, :, None] == levels).sum(axis=1).astype(np.float64)
 
 
 def _coincidences(counts: Floats) -> Any:
@@ -94,28 +99,28 @@ def _coincidences(counts: Floats) -> Any:
 
 
 def _interval(values: Floats) -> Alpha:
-    is_answered = np.isfinite(values)
-    answer_counts = is_answered.sum(axis=1)
-    rows = np.flatnonzero(answer_counts > 1)
-    size = answer_counts[rows].astype(np.float64)
-    numbers = np.where(is_answered, values, 0.0)[rows]
-    numbers -= np.where(
-        is_answered[rows], numbers.sum() / max(size.sum(), 1), 0.0
-    )  # squares stay small
-    total, squares = numbers.sum(axis=1), (numbers * numbers).sum(axis=1)
-    within = 2 * (size * squares - total * total) / np.maximum(size - 1, 1)
+    """Returns alpha with squared distances, from sums over the answers of each row."""
+    rows = _shared_rows(values)
+    answers = values[rows]
+    sizes = np.isfinite(answers).sum(axis=1).astype(np.float64)
+    # Squares of centred answers stay small.
+    centred = answers - np.nansum(answers) / max(sizes.sum(), 1)
+    sums = np.nansum(centred, axis=1)
+    squares = np.nansum(centred**2, axis=1)
+    within = 2 * (sizes * squares - sums**2) / (sizes - 1)
 
     def alpha(weights: Floats) -> Floats:
         drawn = weights[:, rows]
-        n, first, second = drawn @ size, drawn @ total, drawn @ squares
-        expected = 2 * (n * second - first * first)
-        expected[expected <= _FLAT * n * second] = 0
-        return _alpha(drawn @ within, expected, n)
+        answer_count = drawn @ sizes
+        sum_of_squares = answer_count * (drawn @ squares)
+        expected = 2 * (sum_of_squares - (drawn @ sums) ** 2)
+        expected[expected <= _FLAT * sum_of_squares] = 0
+        return _alpha(drawn @ within, expected, answer_count)
 
     return alpha
 
 
-def _alpha(observed: Floats, expected: Floats, n: Floats) -> Floats:
-    out: Floats = np.full(len(n), np.nan)
-    np.divide((n - 1) * observed, expected, out=out, where=expected > 0)
-    return 1 - out
+def _alpha(observed: Floats, expected: Floats, answers: Floats) -> Floats:
+    """Returns alpha of each sample, given its sums of observed and expected disagreements over all
+    pairs, and its number of answers; each of shape (samples,)."""
+    return 1 - ratio((answers - 1) * observed, expected)

@@ -14,13 +14,11 @@ from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import TINY
 from medal_judges.stats.means import Sample, difference_of
 
-Codes = npt.NDArray[
-    np.int64
-]  # the cluster or period of each row, shape (rows,), from 0
+# The cluster or period of each row, shape (rows,), from 0.
+Codes = npt.NDArray[np.int64]
 
-MIN_PERIODS = (
-    8  # of a change-point: with fewer, orders of the periods are too few for a test
-)
+# Of a change-point: with fewer, orders of the periods are too few for a test.
+MIN_PERIODS = 8
 _PERMUTATIONS = 4999
 _LEAST = 0.1  # of the rows on either side of a change-point
 _CHUNK = 4_000_000  # numbers held at once
@@ -57,35 +55,40 @@ def change(values: Values, periods: Codes, clusters: Codes, seed: int = 0) -> Ch
     if len(present) < 2:
         nothing = Difference(None, reason="fewer than 2 periods with scores")
         return Change(None, nothing, False)
-    sizes: Floats = np.bincount(period).astype(np.float64)
-    sums: Floats = np.bincount(period, weights=values.numbers).astype(np.float64)
+    sizes = np.bincount(period).astype(np.float64)
+    sums = np.bincount(period, values.numbers).astype(np.float64)
     searched = len(present) >= MIN_PERIODS
     if searched:
-        start = int(np.argmax(_steps(sizes[None], sums[None])[0])) + 1
-    else:  # the first period of the later half of the rows
-        start = int(np.argmin(np.abs(np.cumsum(sizes)[:-1] - sizes.sum() / 2))) + 1
+        boundary = _steps(sizes, sums).argmax()
+    else:
+        # The later half of the rows begins here.
+        boundary = np.abs(np.cumsum(sizes)[:-1] - len(period) / 2).argmin()
+    start = int(boundary) + 1
     later = period >= start
-    sides = [Sample(values[side], clusters[side]) for side in (later, ~later)]
-    difference = difference_of(sides[0], sides[1])
+    before, after = values[~later], values[later]
+    difference = difference_of(
+        Sample(after, clusters[later]), Sample(before, clusters[~later])
+    )
     if searched and not values.constant:
         error, orders = _searched(sizes, sums, start, seed)
         error = max(error, difference.error)
         difference = replace(difference, error=error, reference=orders, reason=None)
-    means = float(values.numbers[~later].mean()), float(values.numbers[later].mean())
+    means = float(before.numbers.mean()), float(after.numbers.mean())
     return Change(int(present[start]), difference, searched, *means)
 
 
 def _steps(sizes: Floats, sums: Floats) -> Floats:
     """Returns the difference of the means before and after each period boundary, in standard errors
-    up to a factor, shape (orders, periods - 1); 0 if a side has too few rows. ``sizes`` and
-    ``sums`` have shape (orders, periods)."""
-    n, total = sizes.sum(axis=1)[:, None], sums.sum(axis=1)[:, None]
-    before = np.cumsum(sizes, axis=1)[:, :-1]
-    total_before = np.cumsum(sums, axis=1)[:, :-1]
-    after = n - before
-    step = np.abs(total_before / before - (total - total_before) / after)
-    weighed: Floats = step * np.sqrt(before * after / n)
-    return np.where(np.minimum(before, after) >= _LEAST * n, weighed, 0.0)
+    up to a factor, shape (..., periods - 1); 0 if a side has too few rows. ``sizes`` and ``sums``
+    of the periods have shape (..., periods)."""
+    sizes_upto = sizes.cumsum(axis=-1)
+    sums_upto = sums.cumsum(axis=-1)
+    size, before = sizes_upto[..., -1:], sizes_upto[..., :-1]
+    sum_before = sums_upto[..., :-1]
+    after, sum_after = size - before, sums_upto[..., -1:] - sum_before
+    step = np.abs(sum_before / before - sum_after / after)
+    step *= np.sqrt(before * after / size)
+    return np.where(np.minimum(before, after) >= _LEAST * size, step, 0.0)
 
 
 def _searched(
@@ -93,28 +96,26 @@ def _searched(
 ) -> tuple[float, Orders]:
     """Returns the standard error of the step at ``start``, by period, and the largest steps of
     random orders of the periods in their standard errors."""
-    rng = np.random.default_rng(seed)
-    total = sizes.sum()
+    periods = len(sizes)
+    size = sizes.sum()
     # The squares around the mean are the same in every order; a step takes its own from them.
-    squares = float((sizes * (sums / sizes - sums.sum() / total) ** 2).sum())
-    degrees = len(sizes) - 2
+    squares = float((sizes * (sums / sizes - sums.sum() / size) ** 2).sum())
+    least_squares = squares * _ROUNDING + TINY
 
     def variance_beside(step: Floats) -> Floats:
         """The variance between periods beside the step."""
-        return np.maximum(squares - step**2, squares * _ROUNDING + TINY) / degrees
+        return np.maximum(squares - step**2, least_squares) / (periods - 2)
 
+    rng = np.random.default_rng(seed)
     largest: list[Floats] = []
     remaining = _PERMUTATIONS
     while remaining:
-        count = min(remaining, max(1, _CHUNK // len(sizes)))
-        orders: npt.NDArray[np.int64] = np.tile(np.arange(len(sizes)), (count, 1))
-        orders = rng.permuted(orders, axis=1)
+        count = min(remaining, max(1, _CHUNK // periods))
+        orders = rng.permuted(np.tile(np.arange(periods), (count, 1)), axis=1)
         largest.append(_steps(sizes[orders], sums[orders]).max(axis=1))
         remaining -= count
     steps = np.concatenate(largest)
-    observed = _steps(sizes[None], sums[None])[0, start - 1]
+    observed = _steps(sizes, sums)[start - 1]
     before = sizes[:start].sum()
-    error = math.sqrt(
-        float(variance_beside(observed)) * (1 / before + 1 / (total - before))
-    )
-    return error, Orders(np.sort(steps / np.sqrt(variance_beside(steps))))
+    variance = variance_beside(observed) * (1 / before + 1 / (size - before))
+    return math.sqrt(variance), Orders(np.sort(steps / np.sqrt(variance_beside(steps))))

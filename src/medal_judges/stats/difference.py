@@ -16,30 +16,9 @@ import numpy as np
 
 from medal_judges.stats.equal import Floats
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import TINY
+from medal_judges.stats.intervals import LEVEL, Student
 
-LEVEL = 0.05
 POWER = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Student:
-    """Student's t, the distribution of a difference in standard errors."""
-
-    degrees: float
-
-    def p_value(self, distance: float) -> float:
-        """Returns the chance of a distance from 0 that is as large, on either side; above 0."""
-        from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
-
-        # The smallest float instead of 0, which would be certainty.
-        return max(float(2 * stdtr(self.degrees, -distance)), TINY)
-
-    def critical(self, level: float) -> float:
-        """Returns the distance above which the p-value is below ``level``."""
-        from scipy.special import stdtrit
-
-        return -float(stdtrit(self.degrees, level / 2))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +94,9 @@ class Difference:
     def smallest(self) -> float | None:
         """The smallest difference that as many rows show with a power of 0.8; None without an
         interval, and if the error is not Student's."""
-        from scipy.special import stdtrit
-
         if self.half is None or not isinstance(self.reference, Student):
             return None
-        return self.half + self.error * float(stdtrit(self.reference.degrees, POWER))
+        return self.half + self.error * self.reference.critical(2 * (1 - POWER))
 
     @property
     def estimate(self) -> Estimate:
@@ -128,22 +105,20 @@ class Difference:
         value, half = self.value, self.half
         if self.equal:
             value = 0.0
-        if value is None or half is None:
-            return Estimate(
-                value, p_value=self.p_value, reason=self.reason, beside=beside
-            )
-        low, high = max(self.span[0], value - half), min(self.span[1], value + half)
-        return Estimate(
-            value, min(low, value), max(high, value), self.p_value, beside=beside
-        )
+        low = high = None
+        reason = self.reason
+        if value is not None and half is not None:
+            low = min(value, max(self.span[0], value - half))
+            high = max(value, min(self.span[1], value + half))
+            reason = None
+        return Estimate(value, low, high, self.p_value, reason, beside)
 
     def __neg__(self) -> Difference:
         """The other figure minus this one."""
-        value, beside = self.value, self.beside
+        value = self.value
         if value is not None:
             value = -value
-        if beside is not None:
-            beside = -beside
+        beside = self.beside and -self.beside
         span = -self.span[1], -self.span[0]
         return replace(self, value=value, span=span, beside=beside)
 

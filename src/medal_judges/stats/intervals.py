@@ -23,9 +23,8 @@ import numpy.typing as npt
 from medal_judges.stats.correlation import Floats, Statistic
 from medal_judges.stats.estimate import Estimate, defined
 
-MIN_ROWS = (
-    10  # of an interval; with fewer it spans nearly all values, or covers too rarely
-)
+LEVEL = 0.05  # of tests; intervals hold at 1 - LEVEL
+MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values or covers rarely
 MIN_CLUSTERS = 3
 MIN_OTHERS = 5  # chatbots of an interval for others beside the one for these
 METHOD = "95%, jackknife: each chatbot or conversation is left out in turn, Student's t"
@@ -42,10 +41,8 @@ WHOM = {
     "others": "other chatbots like these",
 }
 Strata = npt.NDArray[np.intp]
-BESIDE = {
-    "these": "Other chatbots",
-    "others": "These chatbots",
-}  # column of the other interval
+# The column of the other interval.
+BESIDE = {"these": "Other chatbots", "others": "These chatbots"}
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
@@ -83,9 +80,6 @@ class Scale:
     to: Callable[[float], float]
     back: Callable[[float], float]
     slope: Callable[[float], float]
-
-    def inside(self, value: float) -> bool:
-        return self.low < value < self.high
 
 
 PLAIN = Scale(-math.inf, math.inf, lambda v: v, lambda v: v, lambda v: 1.0)
@@ -134,24 +128,22 @@ def choose_clusters(
 ) -> Clusters:
     """Returns the clusters for ``lead``, and those for the other beside it if there are 5 chatbots
     or more; conversations alone if a row names no chatbot or all name the same."""
-    bots, names = tuple(bot for bot in chatbots if bot is not None), tuple(groups)
+    names = tuple(groups)
+    bots = tuple(bot for bot in chatbots if bot is not None)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", names)
-    if len(set(zip(names, bots, strict=True))) > len(
-        set(names)
-    ):  # chatbots share contexts
-        these, others = Clusters("context", names), Clusters("chatbot", bots, names)
-    else:
-        these, others = (
-            Clusters("conversation", names, strata=bots),
-            Clusters("chatbot", bots),
-        )
-    leading_clusters, beside = these, others
+    these = Clusters("conversation", names, strata=bots)
+    others = Clusters("chatbot", bots)
+    pairs = set(zip(names, bots, strict=True))
+    if len(pairs) > len(set(names)):
+        # Chatbots share contexts.
+        these = Clusters("context", names)
+        others = Clusters("chatbot", bots, crossed=names)
     if lead == "others":
-        leading_clusters, beside = others, these
+        these, others = others, these
     if len(set(bots)) < MIN_OTHERS:
-        return leading_clusters
-    return replace(leading_clusters, beside=beside)
+        return these
+    return replace(these, beside=others)
 
 
 def leading(units: Iterable[str]) -> Lead:
@@ -183,18 +175,16 @@ def with_intervals(
     clusters, undefined without one of the clusters, or at the end of its range. ``scale`` returns
     the scale of a figure.
     """
-    reason = too_few(clusters)
-    intervals = {}
-    if reason is None:
-        spreads = jackknife(statistic, clusters)
-        for name, estimate in estimates.items():
-            is_tested = name in _CORRELATIONS
-            intervals[name] = spanned(
-                estimate, spreads[name], scale(name), tested=is_tested
-            )
+    if reason := too_few(clusters):
+        spreads = dict.fromkeys(estimates, Spread(math.nan, 0, reason))
     else:
-        for name, estimate in estimates.items():
-            intervals[name] = _without(estimate, reason)
+        spreads = jackknife(statistic, clusters)
+    intervals = {}
+    for name, estimate in estimates.items():
+        is_tested = name in _CORRELATIONS
+        intervals[name] = spanned(
+            estimate, spreads[name], scale(name), tested=is_tested
+        )
     if clusters.beside is None:
         return intervals
     beside = with_intervals(estimates, statistic, clusters.beside, scale)
@@ -220,6 +210,26 @@ def estimated(
 
 
 @dataclass(frozen=True, slots=True)
+class Student:
+    """Student's t, the distribution of a figure in standard errors."""
+
+    degrees: float
+
+    def p_value(self, distance: float) -> float:
+        """Returns the chance of a distance from 0 that is as large, on either side; above 0."""
+        from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
+
+        # The smallest float instead of 0, which would be certainty.
+        return max(float(2 * stdtr(self.degrees, -distance)), TINY)
+
+    def critical(self, level: float = LEVEL) -> float:
+        """Returns the distance above which the p-value is below ``level``."""
+        from scipy.special import stdtrit
+
+        return -float(stdtrit(self.degrees, level / 2))
+
+
+@dataclass(frozen=True, slots=True)
 class Spread:
     """The standard error of a figure and the degrees of freedom of its Student's t, or the
     ``reason`` why there are none."""
@@ -231,22 +241,11 @@ class Spread:
     @property
     def half(self) -> float:
         """Half the width of the figure's 95% interval."""
-        return self.error * float(t_quantile(self.degrees))
+        return self.error * Student(self.degrees).critical()
 
     def p_value(self, distance: float) -> float:
         """Returns the two-sided p-value of a figure at this distance from the tested value."""
-        from scipy.stats import t
-
-        # The smallest float instead of 0, which would be certainty.
-        return max(float(2 * t.sf(abs(distance) / self.error, self.degrees)), TINY)
-
-
-def t_quantile(degrees: float | Floats) -> Floats:
-    """Returns the 97.5% quantile of Student's t."""
-    from scipy.special import stdtrit  # what scipy.stats.t calls, without its checks
-
-    quantile: Floats = stdtrit(degrees, 0.975)
-    return quantile
+        return Student(self.degrees).p_value(abs(distance) / self.error)
 
 
 def variance(left: Floats, figures: Floats, strata: Strata | None = None) -> Floats:
@@ -409,28 +408,24 @@ def spanned(
 ) -> Estimate:
     """Returns ``estimate`` with the interval by ``spread`` on ``scale``, and if ``tested`` with the
     p-value against 0."""
-    if estimate.value is None:
+    value, reason = estimate.value, spread.reason
+    if value is None:
         return estimate
-    if spread.reason:
-        return _without(estimate, spread.reason)
-    if not scale.inside(estimate.value):
-        return _without(estimate, "no interval: the figure is at the end of its range")
-    position = scale.to(estimate.value)
-    on_scale = replace(spread, error=spread.error * scale.slope(estimate.value))
-    low, high = (
-        scale.back(position - on_scale.half),
-        scale.back(position + on_scale.half),
-    )
+    if not reason and not scale.low < value < scale.high:
+        reason = "no interval: the figure is at the end of its range"
+    if reason:
+        return replace(estimate, reason=reason)
+    position = scale.to(value)
+    on_scale = replace(spread, error=spread.error * scale.slope(value))
     p_value = None
     if tested:
         p_value = on_scale.p_value(position)
-    return replace(estimate, low=low, high=high, p_value=p_value)
-
-
-def _without(estimate: Estimate, reason: str) -> Estimate:
-    if estimate.value is None:
-        return estimate
-    return replace(estimate, reason=reason)
+    return replace(
+        estimate,
+        low=scale.back(position - on_scale.half),
+        high=scale.back(position + on_scale.half),
+        p_value=p_value,
+    )
 
 
 def wilson(successes: float, n: float) -> tuple[float, float]:

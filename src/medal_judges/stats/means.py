@@ -16,14 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, Student
+from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     DIFFERENCE,
     TINY,
+    Student,
     evenness_degrees,
-    t_quantile,
     wilson_at,
 )
 
@@ -36,30 +36,18 @@ ClusterNames = Sequence[str] | npt.NDArray[np.intp] | npt.NDArray[np.str_]
 class Sample:
     """Scores of one system, or of one group of rows.
 
-    ``values``: the scores, no NaN. ``clusters``: the cluster of each row (None: each row is
-    one); equal names in two samples are the same cluster. ``weights``: how often each row counts,
-    above 0 (None: once). Raises ValueError for wrong lengths, NaN, or weights not above 0.
+    ``values``: the scores, no NaN. ``clusters``: the cluster of each row; equal names in two
+    samples are the same cluster. ``weights``: how often each row counts, above 0 (None: once).
     """
 
     values: Values
-    clusters: ClusterNames | None = None
+    clusters: ClusterNames
     weights: Floats | None = None
 
     @property
     def scores(self) -> Floats:
         """The numbers of ``values``."""
         return self.values.numbers
-
-    def __post_init__(self) -> None:
-        if not np.isfinite(self.scores).all():
-            raise ValueError(
-                "scores: leave out rows without a score, and report their number"
-            )
-        for name, values in (("clusters", self.clusters), ("weights", self.weights)):
-            if values is not None and len(values) != len(self.scores):
-                raise ValueError(f"{name}: {len(values)} for {len(self.scores)} scores")
-        if self.weights is not None and not (self.weights > 0).all():
-            raise ValueError("weights: numbers above 0")
 
     @property
     def row_weights(self) -> Floats:
@@ -141,37 +129,30 @@ def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
 
 def share_of(sample: Sample) -> Estimate:
     """Returns the share of rows with score 1 (scores are from 0 to 1) with Wilson's interval for
-    the effective number of rows, which is defined at shares of 0 and 1 too. Raises ValueError for
-    other scores."""
-    if ((sample.scores < 0) | (sample.scores > 1)).any():
-        raise ValueError("a share is of scores from 0 to 1")
+    the effective number of rows, which is defined at shares of 0 and 1 too."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = left_out_means([sample])[0], cluster_count(sample)
     return share_interval(figure, clusters, len(sample.scores), few_clusters(sample))
 
 
-def difference_of(
-    first: Sample, second: Sample, span: Span | None = None
-) -> Difference:
+def difference_of(first: Sample, second: Sample) -> Difference:
     """Returns the mean of the first minus the mean of the second, with its interval and two-sided
     p-value.
 
     A cluster in both is left out of both at once, so the same contexts make a paired comparison.
-    ``span`` is the scale of the scores. For fewer than 5 clusters in one of the two, or equal
-    scores, there is no interval, but a reason.
+    For fewer than 5 clusters in one of the two, or equal scores, there is no interval, but a
+    reason.
     """
     if not (len(first.scores) and len(second.scores)):
         return Difference(None, reason="no rows")
     first_mean, second_mean = left_out_means([first, second])
     reason = few_clusters(first) or few_clusters(second)
-    return difference_from(first_mean - second_mean, reason, span)
+    return difference_from(first_mean - second_mean, reason, None)
 
 
 def cluster_count(sample: Sample) -> int:
-    if sample.clusters is None:
-        return len(sample.scores)
-    return len(np.unique(np.asarray(sample.clusters)))
+    return len(np.unique(sample.clusters))
 
 
 def cluster_members(
@@ -179,14 +160,9 @@ def cluster_members(
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
     """Returns for each sample the number of each row's cluster, and the number of clusters in all
     samples."""
-    names = []
-    for i, sample in enumerate(samples):
-        clusters = sample.clusters
-        if clusters is None:  # each row is a cluster of its own
-            clusters = [f"\x00{i} {row}" for row in range(len(sample.scores))]
-        names.append(np.asarray(clusters))
+    names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
-    ends = np.cumsum([len(part) for part in names])
+    ends = np.cumsum([len(sample.scores) for sample in samples])
     return np.split(member, ends[:-1]), len(labels)
 
 
@@ -254,11 +230,11 @@ def _spread(figure: Jackknifed, reason: str | None, extra: float) -> Difference:
         return Difference(
             figure.value, reason="no interval: nothing varies", equal=equal
         )
-    degrees = figure.most_degrees
+    student = Student(figure.most_degrees)
     if variance > 0:
-        degrees = figure.degrees
-    error = math.sqrt(variance + (extra / float(t_quantile(degrees))) ** 2)
-    return Difference(figure.value, error, Student(degrees), tolerance=figure.tolerance)
+        student = Student(figure.degrees)
+    error = math.sqrt(variance + (extra / student.critical()) ** 2)
+    return Difference(figure.value, error, student, tolerance=figure.tolerance)
 
 
 def share_interval(
@@ -274,13 +250,12 @@ def share_interval(
         return Estimate(value, reason="no interval: it depends on a single cluster")
     base = value * (1 - value)
     size = float(clusters)
-    is_plain = base <= 0 or variance <= 1e-15
-    if is_plain:
-        degrees = max(1.0, clusters - 1.0)
-    else:
+    varies = base > 0 and variance > 1e-15
+    degrees = max(1.0, clusters - 1.0)
+    if varies:
         degrees = figure.degrees
-    quantile = float(t_quantile(degrees))
-    if extra or not is_plain:
+    quantile = Student(degrees).critical()
+    if extra or varies:
         size = min(base / (variance + (extra / quantile) ** 2), rows)
     low, high = wilson_at(value, max(size, 1.0), quantile)
     return Estimate(value, min(value, low), max(value, high))

@@ -49,26 +49,12 @@ class LabelledSample:
     """A sample of which people labelled some rows.
 
     ``labels``: shape (rows,), on any scale, NaN without a label. ``label_weights``: the number of
-    rows that each labelled row represents (None: labelled rows are a random sample). Raises
-    ValueError for wrong lengths.
+    rows that each labelled row represents, above 0 (None: labelled rows are a random sample).
     """
 
     sample: Sample
     labels: Floats
     label_weights: Floats | None = None
-
-    def __post_init__(self) -> None:
-        for name, values in (
-            ("labels", self.labels),
-            ("label_weights", self.label_weights),
-        ):
-            if values is not None and len(values) != len(self.sample.scores):
-                raise ValueError(
-                    f"{name}: {len(values)} for {len(self.sample.scores)} scores"
-                )
-        weights = self.label_weights
-        if weights is not None and not (weights[self.labelled] > 0).all():
-            raise ValueError("label_weights: numbers above 0 for all labelled rows")
 
     @property
     def labelled(self) -> npt.NDArray[np.bool_]:
@@ -78,12 +64,11 @@ class LabelledSample:
     @property
     def people(self) -> Sample:
         """The labelled rows, with labels as scores."""
-        clusters = self.sample.clusters
-        if clusters is not None:
-            clusters = np.asarray(clusters)[self.labelled]
         labels = Values(self.labels, tolerance_of(None, self.labels))
         return Sample(
-            labels[self.labelled], clusters, self.weights_of_labels[self.labelled]
+            labels[self.labelled],
+            np.asarray(self.sample.clusters)[self.labelled],
+            self.weights_of_labels[self.labelled],
         )
 
     @property
@@ -131,11 +116,8 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
 
 
 def corrected_share(rows: LabelledSample) -> Corrected:
-    """Returns the estimated share of rows with label 1; scores are probabilities, or 0 and 1.
-    Raises ValueError for labels outside 0 to 1."""
+    """Returns the estimated share of rows with label 1; scores are probabilities, or 0 and 1."""
     labels = rows.labels[rows.labelled]
-    if ((labels < 0) | (labels > 1)).any():
-        raise ValueError("a share is of labels from 0 to 1")
     judge, people = share_of(rows.sample), share_of(rows.people)
     if reason := too_few_labels(rows):
         return Corrected(

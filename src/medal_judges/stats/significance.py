@@ -14,11 +14,12 @@ from medal_judges.stats.correlation import (
     correlation_statistic,
     undefined_reason,
 )
-from medal_judges.stats.difference import Difference, Student
+from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import (
     DIFFERENCE,
     Clusters,
+    Student,
     jackknife,
     scale_of,
     too_few,
@@ -53,11 +54,10 @@ def paired_difference(
     if spread.reason:
         equal = abs(value) <= tolerance and spread.error == 0
         return Difference(value, reason=spread.reason, equal=equal, beside=beside)
-    student = Student(spread.degrees)
     return Difference(
         value,
         spread.error,
-        student,
+        Student(spread.degrees),
         tolerance=tolerance,
         span=(-width, width),
         beside=beside,

@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import LEVEL, Difference
+from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values, signs
+from medal_judges.stats.intervals import LEVEL
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     ClusterNames,
@@ -76,9 +77,8 @@ class SystemRows:
 
     def whole(self) -> LabelledSample:
         """Returns all rows, with equal weights."""
-        return self.labelled_sample(
-            np.arange(len(self.scores)), np.ones(len(self.scores))
-        )
+        every_row = np.arange(len(self.scores))
+        return self.labelled_sample(every_row, np.ones(len(every_row)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,46 +122,45 @@ def system_difference(
     correction needs 5 labelled contexts of each.
     """
     systems = (first, second)
-    names = np.concatenate([np.asarray(system.contexts) for system in systems])
+    names = np.concatenate([first.contexts, second.contexts])
     labels, numbers = np.unique(names, return_inverse=True)
     codes = np.split(numbers, [len(first.contexts)])
-    counts = np.stack([np.bincount(part, minlength=len(labels)) for part in codes])
+    counts = np.stack([np.bincount(code, minlength=len(labels)) for code in codes])
     shared: Mask = np.asarray((counts > 0).all(axis=0))
-    inside = [shared[part] for part in codes]
+    inside = [shared[code] for code in codes]
     parts = _parts(codes, counts, inside)
     corrected = None
     if first.labels is not None or second.labels is not None:
         corrected = _corrected(systems, parts, label_span)
     pairing: Pairing = "unpaired"
+    by_context = False
     if shared.any():
-        pairing = "partly paired"
-        if all(rows.all() for rows in inside):
-            pairing = "paired"
-    by_context = bool(shared.any()) and all(
-        2 * rows.sum() >= len(rows) for rows in inside
-    )
+        # The share of rows with a context of both, of the system with fewer such rows.
+        paired_share = min(rows.mean() for rows in inside)
+        pairing = "paired" if paired_share == 1 else "partly paired"
+        by_context = bool(paired_share >= 0.5)
     tolerance = max(first.values.tolerance, second.values.tolerance)
     if by_context:
         means = []
         for system, code, count in zip(systems, codes, counts, strict=True):
-            means.append(
-                np.bincount(code, system.scores, len(labels))[shared] / count[shared]
-            )
+            sums = np.bincount(code, system.scores, len(labels))
+            means.append(sums[shared] / count[shared])
         outcomes = signs(means[0] - means[1], tolerance)
         wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
-        ties = len(outcomes) - wins - losses
+        pair_count = len(outcomes)
     else:
-        wins, ties, losses = _outcomes_of_pairs(first.scores, second.scores, tolerance)
-    first_count, second_count = (sum(len(rows[k]) for rows, _ in parts) for k in (0, 1))
+        wins, losses = _outcomes_of_pairs(first.scores, second.scores, tolerance)
+        pair_count = len(first.scores) * len(second.scores)
+    used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     return SystemDifference(
         _judge(systems, parts, span),
         corrected,
         pairing,
         shared=int(shared.sum()),
-        rows=(first_count, second_count),
-        left_out=(len(first.scores) - first_count, len(second.scores) - second_count),
+        rows=(used[0], used[1]),
+        left_out=(len(first.scores) - used[0], len(second.scores) - used[1]),
         wins=wins,
-        ties=ties,
+        ties=pair_count - wins - losses,
         losses=losses,
         by_context=by_context,
     )
@@ -169,13 +168,12 @@ def system_difference(
 
 def _outcomes_of_pairs(
     first: Floats, second: Floats, tolerance: float
-) -> tuple[int, int, int]:
-    """Returns the wins, ties and losses of the first system over all pairs of a row of each."""
-    sorted_scores = np.sort(second)
-    wins = int(np.searchsorted(sorted_scores, first - tolerance, side="left").sum())
-    upto = np.searchsorted(sorted_scores, first + tolerance, side="right")
-    losses = int((len(sorted_scores) - upto).sum())
-    return wins, len(first) * len(second) - wins - losses, losses
+) -> tuple[int, int]:
+    """Returns the wins and losses of the first system over all pairs of a row of each."""
+    ascending = np.sort(second)
+    below = np.searchsorted(ascending, first - tolerance, side="left")
+    upto = np.searchsorted(ascending, first + tolerance, side="right")
+    return int(below.sum()), int((len(ascending) - upto).sum())
 
 
 # Rows of both systems and their weights: those of shared contexts, or the others.
@@ -186,25 +184,24 @@ def _parts(codes: Sequence[Rows], counts: Rows, inside: Sequence[Mask]) -> list[
     """Returns the paired part and the unpaired part; only the paired part if one system has no
     other rows; all rows as an unpaired part if too few contexts are shared."""
     if (counts > 0).all(axis=0).sum() < MIN_FOR_MEAN:
-        return [_all_rows(codes)]
-    paired = [np.flatnonzero(rows) for rows in inside]
+        return [_equally_weighted([np.arange(len(code)) for code in codes])]
+    paired, outside = [], []
     weights = []
-    for code, count, rows in zip(codes, counts, paired, strict=True):
+    outside_contexts = []
+    for code, count, is_inside in zip(codes, counts, inside, strict=True):
         # A context counts by its dialogues of both systems, and in each as one mean.
-        weights.append((counts.sum(axis=0) / np.maximum(count, 1))[code[rows]])
-    parts: list[_Part] = [(paired, weights)]
-    outside = [np.flatnonzero(~rows) for rows in inside]
-    contexts = [
-        len(np.unique(code[rows])) for code, rows in zip(codes, outside, strict=True)
-    ]
-    if min(contexts) >= MIN_FOR_MEAN:
-        parts.append((outside, [np.ones(len(rows)) for rows in outside]))
-    return parts
+        weight_of_context = counts.sum(axis=0) / np.maximum(count, 1)
+        paired.append(np.flatnonzero(is_inside))
+        weights.append(weight_of_context[code[is_inside]])
+        outside.append(np.flatnonzero(~is_inside))
+        outside_contexts.append(len(np.unique(code[~is_inside])))
+    if min(outside_contexts) < MIN_FOR_MEAN:
+        return [(paired, weights)]
+    return [(paired, weights), _equally_weighted(outside)]
 
 
-def _all_rows(columns: Sequence[npt.NDArray[np.generic]]) -> _Part:
-    sizes = [len(column) for column in columns]
-    return [np.arange(size) for size in sizes], [np.ones(size) for size in sizes]
+def _equally_weighted(rows: Sequence[Rows]) -> _Part:
+    return rows, [np.ones(len(system_rows)) for system_rows in rows]
 
 
 def _judge(
@@ -226,20 +223,14 @@ def _corrected(
 ) -> Difference:
     """Does the same as ``_judge`` with labels; if a part has too few labels, all rows are one
     unpaired part."""
-
-    def labelled(parts: Sequence[_Part]) -> list[LabelledSample]:
-        samples = []
-        for rows, weights in parts:
-            for k, system in enumerate(systems):
-                samples.append(system.labelled_sample(rows[k], weights[k]))
-        return samples
-
-    samples = labelled(parts)
-    if any(too_few_labels(sample) for sample in samples):
-        samples = labelled([_all_rows([system.scores for system in systems])])
+    samples = []
+    for rows, weights in parts:
+        for k, system in enumerate(systems):
+            samples.append(system.labelled_sample(rows[k], weights[k]))
+    if any(map(too_few_labels, samples)):
+        samples = [system.whole() for system in systems]
     for name, sample in zip(("first", "second"), samples, strict=False):
-        reason = too_few_labels(sample)
-        if reason is not None:
+        if reason := too_few_labels(sample):
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct(samples, span)
     return difference_from(
@@ -255,33 +246,30 @@ def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
         return paired
     unpaired = figures[2] - figures[3]
     variance, unpaired_variance = paired.variance, unpaired.variance
-    if not (math.isfinite(variance) and math.isfinite(unpaired_variance)):
+    if not math.isfinite(variance + unpaired_variance):
         return paired
     if not (paired.varies and unpaired.varies):
         # A shared context counts one dialogue of each system, another one of one system.
         variance = 0.5 / np.count_nonzero(paired.share)
         unpaired_variance = 1 / np.count_nonzero(unpaired.share)
-    return paired.mixed(
-        unpaired, float(unpaired_variance / (variance + unpaired_variance))
-    )
+    share_of_paired = unpaired_variance / (variance + unpaired_variance)
+    return paired.mixed(unpaired, float(share_of_paired))
 
 
 # The p-value after correction of one system against another.
 PValueOf = Callable[[int, int], float | None]
 
 
-def rank_intervals(
-    values: Sequence[float], p_value: PValueOf, level: float = LEVEL
-) -> list[tuple[int, int]]:
+def rank_intervals(values: Sequence[float], p_value: PValueOf) -> list[tuple[int, int]]:
     """Returns the (best, worst) rank that each system may have, 1 for the largest value: a system
-    that differs from it at ``level`` is surely above or below. With p-values after Holm's
-    correction all intervals hold together at 1 - ``level`` (Mogstad et al. 2024)."""
+    that differs from it at 5% is surely above or below. With p-values after Holm's correction all
+    intervals hold together at 95% (Mogstad et al. 2024)."""
     count = len(values)
     intervals = []
     for i in range(count):
         surely_above = surely_below = 0
         for j in range(count):
-            if j != i and _differs(p_value(i, j), level):
+            if j != i and _differs(p_value(i, j)):
                 surely_above += values[j] > values[i]
                 surely_below += values[j] <= values[i]
         intervals.append((1 + surely_above, count - surely_below))
@@ -289,21 +277,20 @@ def rank_intervals(
 
 
 def indistinct_groups(
-    values: Sequence[float], p_value: PValueOf, level: float = LEVEL
+    values: Sequence[float], p_value: PValueOf
 ) -> list[tuple[int, ...]]:
-    """Returns the largest groups of systems of which no two differ at ``level``, the best group
-    first. A system may be in several groups (the compact letter display of Piepho 2004)."""
+    """Returns the largest groups of systems of which no two differ at 5%, the best group first. A
+    system may be in several groups (the compact letter display of Piepho 2004)."""
     order = sorted(range(len(values)), key=lambda i: -values[i])
     alike: dict[int, set[int]] = {i: set() for i in order}
-    for i, j in combinations(range(len(values)), 2):
-        if not _differs(p_value(i, j), level):
+    for i, j in combinations(order, 2):
+        if not _differs(p_value(i, j)):
             alike[i].add(j)
             alike[j].add(i)
-    rank = {system: n for n, system in enumerate(order)}
     groups = []
     for group in _cliques(set(), set(order), set(), alike):
-        groups.append(tuple(sorted(group, key=rank.__getitem__)))
-    return sorted(groups, key=lambda group: [rank[i] for i in group])
+        groups.append(sorted(order.index(i) for i in group))
+    return [tuple(order[rank] for rank in group) for group in sorted(groups)]
 
 
 def _cliques(
@@ -324,5 +311,5 @@ def _cliques(
         excluded = excluded | {i}
 
 
-def _differs(p_value: float | None, level: float) -> bool:
-    return p_value is not None and p_value < level
+def _differs(p_value: float | None) -> bool:
+    return p_value is not None and p_value < LEVEL

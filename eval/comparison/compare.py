@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations, product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,10 +30,10 @@ from medal_judges.eval.comparison.rows import (
     turns_of,
 )
 from medal_judges.eval.scores.columns import row_keys
+from medal_judges.eval.scores.labels import LabelledRow, label_columns, weight_column
 from medal_judges.eval.scores.scores import checked_dimensions
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
-from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
@@ -55,7 +53,6 @@ from medal_judges.stats.systems import (
     rank_intervals,
     system_difference,
 )
-from medal_judges.stats.weights import curation_weights
 
 HINT = " Human labels of some dialogues correct that: --human FILE."  # in the terminal
 _ALONE = (
@@ -69,12 +66,18 @@ Numbers = npt.NDArray[np.intp]
 @dataclass(slots=True)
 class _Labels:
     """``values``: by dimension the human means, shape (rows,), NaN without labels. ``scales``:
-    their raw scale, None if the labels state different ones. ``weights``: shape (rows,), of
-    curated rows."""
+    the raw scales of their labels. ``weights``: shape (rows,), of curated rows."""
 
     values: dict[str, Floats] = field(default_factory=dict)
-    scales: dict[str, Scale | None] = field(default_factory=dict)
+    scales: dict[str, set[Scale | None]] = field(default_factory=dict)
     weights: Floats | None = None
+
+    def common_scale(self, dimension: str) -> Scale | None:
+        """Returns the scale of the labels; None if they state different ones."""
+        scales = self.scales.get(dimension, ())
+        if len(scales) == 1:
+            return next(iter(scales))
+        return None
 
 
 def compare(
@@ -103,10 +106,11 @@ def compare(
     if options.human:
         labels, notes = _read_labels(systems, options, reading)
     context_names, context_by, context_note = find_contexts(systems, options.context)
-    contexts = _codes(context_names)
-    clusters = None
+    clusters = contexts = _codes(context_names)
+    varies = "a context"
     if options.cluster is not None:
         clusters = _codes(systems.grouped(options.cluster, "cluster"))
+        varies = f"the column {options.cluster!r}"
     scales = checked_dimensions(scored, systems.stated, options.rubric)
     compared = []
     for dimension, lang in product(scored, _languages(systems)):
@@ -120,11 +124,7 @@ def compare(
         notes.append(context_note)
     if systems.without:
         notes.append(f"{systems.without} rows name no system and were skipped.")
-    counts = {
-        str(name): int(n)
-        for name, n in systems.row("system").value_counts(sort=False).items()
-    }
-    varies = f"the column {options.cluster!r}" if options.cluster else "a context"
+    counts: dict[str, int] = systems.row("system").value_counts(sort=False).to_dict()
     facts = [
         ("Dialogues", ", ".join(f"{name} {n:,}" for name, n in counts.items())),
         ("Files", ", ".join(path.name for path in options.sources.values())),
@@ -151,9 +151,8 @@ def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Flo
     """Returns the scores of each dimension that has some, ``overall`` first. Raises MedalError for
     a chosen one that no row has."""
     scored = {}
-    for name in chosen or sorted(
-        systems.dimensions, key=lambda name: name != "overall"
-    ):
+    overall_first = sorted(systems.dimensions, key=lambda name: name != "overall")
+    for name in chosen or overall_first:
         if name not in systems.dimensions:
             hint = f"there: {', '.join(systems.dimensions)}"
             raise MedalError(f"no row has the dimension {name!r}", hint=hint)
@@ -165,7 +164,7 @@ def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Flo
 
 def _languages(systems: Systems) -> list[str]:
     """Returns ``all``, and each language if there are two or more."""
-    languages = sorted(set(systems.row("lang").dropna()) - {UNKNOWN_LANGUAGE})
+    languages = sorted(systems.column("lang").dropna().unique())
     if len(languages) < 2:
         return [ALL]
     return [ALL, *languages]
@@ -216,32 +215,29 @@ def _differing(
     import pandas
 
     names, ids = systems.row("system"), systems.row("id")
-    pairs: list[tuple[str, int, int]] = []
+    pairs_by_dimension: dict[str, list[list[int]]] = {}
+    shown_rows: list[int] = []
     for dimension, scores in scored.items():
-        by_context = (
-            pandas.Series(scores).dropna().groupby(contexts[np.isfinite(scores)])
-        )
-        ends = pandas.DataFrame(
-            {"high": by_context.idxmax(), "low": by_context.idxmin()}
-        )
-        ends["gap"] = scores[ends["high"]] - scores[ends["low"]]
-        of_two_systems = names[ends["high"]].to_numpy() != names[ends["low"]].to_numpy()
-        ends = ends[of_two_systems & (ends["gap"] > scales[dimension].tolerance)]
-        ends = ends.sort_values("gap", ascending=False, kind="stable")
-        for high, low in (
-            ends[["high", "low"]].head(max(1, _DIFFERING // len(scored))).to_numpy()
-        ):
-            pairs.append((dimension, int(high), int(low)))
-    shown_rows = [row for _, *rows in pairs for row in rows]
+        is_scored = np.isfinite(scores)
+        by_context = pandas.Series(scores)[is_scored].groupby(contexts[is_scored])
+        high, low = by_context.idxmax().to_numpy(), by_context.idxmin().to_numpy()
+        gaps = scores[high] - scores[low]
+        gaps[names[high].to_numpy() == names[low].to_numpy()] = 0
+        largest = np.argsort(-gaps, kind="stable")[: max(1, _DIFFERING // len(scored))]
+        largest = largest[gaps[largest] > scales[dimension].tolerance]
+        ends = np.stack([high[largest], low[largest]], axis=1)
+        pairs_by_dimension[dimension] = ends.tolist()
+        shown_rows += ends.ravel().tolist()
     turns = turns_of(systems, options, shown_rows)
     differing: list[Differing] = []
-    for dimension, *rows in pairs:
+    for dimension, pairs in pairs_by_dimension.items():
         scores = scored[dimension]
-        sides = [
-            (names[row], ids[row], float(scores[row]), turns.get(row, ()))
-            for row in rows
-        ]
-        differing.append((dimension, tuple(sides)))
+        for pair in pairs:
+            sides = []
+            for row in pair:
+                score = float(scores[row])
+                sides.append((names[row], ids[row], score, turns.get(row, ())))
+            differing.append((dimension, tuple(sides)))
     return differing
 
 
@@ -249,9 +245,7 @@ def _codes(names: Iterable[str]) -> Numbers:
     """Returns a number for each distinct name, shape (rows,). Numbers sort faster than names."""
     import pandas
 
-    return np.asarray(
-        pandas.factorize(np.asarray(names, dtype=object))[0], dtype=np.intp
-    )
+    return np.asarray(pandas.factorize(np.asarray(names, dtype=object))[0])
 
 
 def _read_labels(
@@ -265,7 +259,7 @@ def _read_labels(
     other chats, see JoinedLabels.
     """
     keys = row_keys(systems.frame["row"], ["system"])
-    matched: list[tuple[LabelledDialogue, int]] = []
+    matched: list[LabelledRow] = []
     notes: list[str] = []
     for text in options.human:
         system, sign, path = text.partition("=")
@@ -277,7 +271,18 @@ def _read_labels(
         labels = list(labelled_of(path, options.reading, reading))
         may_meet = partial(_may_meet, system, set(systems.names))
         matched += _match_labels(labels, keys, may_meet, Path(path).name, notes)
-    return _labels_by_dimension(matched, len(systems.frame), notes), notes
+    values = label_columns(matched, len(keys), mean)
+    if not values:
+        raise MedalError(
+            f"no label belongs to a dialogue that is compared ({' '.join(notes) or 'no labels'})",
+            hint="labels are matched by id; name the system if ids are the same: A=FILE",
+        )
+    scales: dict[str, set[Scale | None]] = {}
+    for _, label in matched:
+        for rating in label.ratings():
+            scales.setdefault(rating.dimension, set()).add(rating.scale)
+    weights = weight_column(matched, len(keys), "the labels")
+    return _Labels(values, scales, weights), notes
 
 
 def _match_labels(
@@ -286,7 +291,7 @@ def _match_labels(
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool],
     file: str,
     notes: list[str],
-) -> list[tuple[LabelledDialogue, int]]:
+) -> list[LabelledRow]:
     """Returns each label of a dialogue with its row; adds to ``notes`` what was left out."""
     of_dialogues = [label for label in labels if label.level == "dialogue"]
     joined = join_labels(of_dialogues, keys, may_meet)
@@ -306,35 +311,8 @@ def _match_labels(
                 hint=f"say whose labels they are: --human {first}=FILE, or name the system "
                 "in each row (system, or models.assistant)",
             )
-        matched += [(label, row) for row in rows]
+        matched += [(row, label) for row in rows]
     return matched
-
-
-def _labels_by_dimension(
-    matched: Iterable[tuple[LabelledDialogue, int]], size: int, notes: Sequence[str]
-) -> _Labels:
-    """Returns the labels as columns of ``size`` rows. Raises MedalError if there are none."""
-    labels = _Labels()
-    label_by_row: dict[int, LabelledDialogue] = {}
-    for label, row in matched:
-        for rating in label.ratings():
-            value = mean(rating)
-            if value is None:
-                continue
-            name = rating.dimension
-            label_by_row[row] = label
-            labels.values.setdefault(name, np.full(size, math.nan))[row] = value
-            if labels.scales.setdefault(name, rating.scale) != rating.scale:
-                labels.scales[name] = None
-    if not label_by_row:
-        raise MedalError(
-            f"no label belongs to a dialogue that is compared ({' '.join(notes) or 'no labels'})",
-            hint="labels are matched by id; name the system if ids are the same: A=FILE",
-        )
-    if represented := curation_weights(list(label_by_row.values()), "the labels"):
-        labels.weights = np.ones(size)
-        labels.weights[list(label_by_row)] = represented
-    return labels
 
 
 def _may_meet(
@@ -362,20 +340,16 @@ class _SystemsOn:
         systems: Systems,
         labels: _Labels | None,
         contexts: Numbers,
-        clusters: Numbers | None,
+        clusters: Numbers,
         dimension: Dimension,
         lang: str,
     ) -> None:
         self.dimension, self.lang, self.has_labels = dimension, lang, labels is not None
         labels = labels or _Labels()
-        values = labels.values.get(dimension.name)
-        weights = labels.weights if values is not None else None
-        self.span = labels.scales.get(dimension.name)
-        scores, unscored = (
-            systems.scores(dimension.name),
-            systems.unscored(dimension.name),
-        )
-        of_lang = (systems.row("lang") == lang).to_numpy() | (lang == ALL)
+        self.span = labels.common_scale(dimension.name)
+        scores = systems.scores(dimension.name)
+        unscored = systems.unscored(dimension.name)
+        of_lang = (systems.column("lang") == lang).to_numpy() | (lang == ALL)
         self.by_system: dict[str, SystemRows] = {}
         self.unscored: dict[str, int] = {}
         for name in systems.names:
@@ -386,9 +360,9 @@ class _SystemsOn:
                 self.by_system[name] = SystemRows(
                     Values(scores[rows], dimension.tolerance),
                     contexts[rows],
-                    _part(clusters, rows),
-                    _part(values, rows),
-                    _part(weights, rows),
+                    clusters[rows],
+                    _part(labels.values.get(dimension.name), rows),
+                    _part(labels.weights, rows),
                 )
 
     def compared(self) -> ComparedOn:
@@ -417,10 +391,11 @@ class _SystemsOn:
         """Returns the systems that have too few labels; an empty text if none has."""
         if not any(sample.labelled.any() for sample in samples.values()):
             return "people labelled no dialogue on it"
-        reasons = {name: too_few_labels(sample) for name, sample in samples.items()}
-        return "; ".join(
-            f"{name} has {reason}" for name, reason in reasons.items() if reason
-        )
+        reasons = []
+        for name, sample in samples.items():
+            if reason := too_few_labels(sample):
+                reasons.append(f"{name} has {reason}")
+        return "; ".join(reasons)
 
     def _system_results(
         self, samples: Mapping[str, LabelledSample], corrected: CorrectedFigures | None
@@ -446,16 +421,17 @@ class _SystemsOn:
     def _pair(self, first: str, second: str, basis: Basis) -> PairResult:
         rows = self.by_system
         difference = system_difference(rows[first], rows[second], label_span=self.span)
-        if (
-            self.dimension.good == "low"
-        ):  # the first wins a context if its score is lower
+        if self.dimension.good == "low":
+            # The first wins a context if its score is lower.
             wins, losses = difference.losses, difference.wins
             difference = replace(difference, wins=wins, losses=losses)
-        tested = difference.best if basis == "people" else difference.judge
+        tested = difference.judge
+        if basis == "people":
+            tested = difference.best
         return PairResult(first, second, difference, basis, tested)
 
 
-def _part(column: npt.NDArray[Any] | None, rows: Numbers) -> npt.NDArray[Any] | None:
+def _part(column: Floats | None, rows: Numbers) -> Floats | None:
     return None if column is None else column[rows]
 
 
@@ -464,13 +440,14 @@ def _ranked(
 ) -> list[SystemResult]:
     """Returns the systems, best first (equal ones in the order of the files), with the interval of
     each rank and the groups that cannot be told apart, by the corrected p-values."""
-    p_values = {
-        frozenset((pair.first, pair.second)): pair.tested.p_value for pair in pairs
-    }
+    p_values: dict[tuple[str, str], float | None] = {}
+    for pair in pairs:
+        p_values[pair.first, pair.second] = pair.tested.p_value
+        p_values[pair.second, pair.first] = pair.tested.p_value
     systems = result.systems
 
     def p_value(i: int, j: int) -> float | None:
-        return p_values.get(frozenset((systems[i].system, systems[j].system)))
+        return p_values[systems[i].system, systems[j].system]
 
     means = np.array([system.best.value or 0.0 for system in systems])
     if result.good == "low":

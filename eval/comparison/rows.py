@@ -14,7 +14,7 @@ from pydantic import model_validator
 
 from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.eval.scores.columns import value_as_text
+from medal_judges.eval.scores.columns import read_columns, value_as_text
 from medal_judges.eval.scores.files import frame_of, score_files
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.metadata import metadata_of
@@ -43,17 +43,15 @@ MOST_SYSTEMS = 100  # 4,950 pairs of each dimension and language
 # Names of a column that holds the scene or prompt of a dialogue.
 _SCENES = ("context", "scene", "scenario", "prompt_id", "context_id")
 _FEW = 3  # dialogues of a system that may share an opening without being a greeting
-_COMMON = (
-    0.2  # minimum share of rows whose opening two systems have, to pair by openings
-)
-_LARGEST_CONTEXT = (
-    0.5  # share of rows with one context, up to which a column tells contexts apart
-)
+# The minimum share of rows whose opening two systems have, to pair by openings.
+_COMMON = 0.2
+# The share of rows with one context, up to which a column tells contexts apart.
+_LARGEST_CONTEXT = 0.5
 _ALIKE = 0.5  # minimum share of shared ids with equal openings, to pair by ids
+_OPENING = "opening"
 
-
-# By id: the first user turn, and the dialogue without its turns.
-_Texts = dict[str, tuple[str | None, Dialogue]]
+# By the id of a chat: its first user turn, and its values of the columns.
+_Chats = dict[str, dict[str, Any]]
 
 
 class CompareOptions(Config):
@@ -135,6 +133,12 @@ class CompareOptions(Config):
         return self
 
     @property
+    def columns(self) -> list[str]:
+        """The names of the columns that the comparison may need."""
+        chosen = filter(None, (self.by, self.context, self.cluster))
+        return list(dict.fromkeys((*_SCENES, "lang", *chosen)))
+
+    @property
     def sources(self) -> dict[str, Path]:
         """The file of each system. A system without a name is named after its file. Raises
         MedalError if two systems have the same name."""
@@ -168,9 +172,9 @@ def _without_endings(name: str) -> str:
 @dataclass(slots=True)
 class Systems:
     """All dialogues, system by system. ``frame`` has a row for each dialogue and two levels of
-    columns: ``row`` (system, source (its file's name), id, turn (the last judged one), chat, lang,
-    opening, dialogue without turns; the last two only if texts are known), ``score`` by dimension
-    (means over judged turns), ``asked`` (whether the judge scores the dimension) and ``meta``.
+    columns: ``row`` (system, source (its file's name), id, turn (the last judged one), chat, and
+    opening, if the chat is known), ``score`` by dimension (means over judged turns), ``asked``
+    (whether the judge scores the dimension) and ``column`` (texts of CompareOptions.columns).
     ``without`` counts rows that name no system. ``stated``: the dimensions that each file states.
     """
 
@@ -206,22 +210,11 @@ class Systems:
     def column(self, name: str, *, required: bool = False) -> Series:
         """Returns a column as text, by its name in ``medal score --keep``; None if a row has no
         value. Raises MedalError if the column is ``required`` and no row has a value."""
-        if name == "lang":
-            return self.row("lang")
-        values = [None] * len(self.frame)
-        if ("meta", name) in self.frame:
-            values = self.frame["meta", name].astype(object).tolist()
-        texts: dict[int, str | None] = {}
-        for i, (value, dialogue) in enumerate(
-            zip(values, self.row("dialogue"), strict=True)
-        ):
-            texts[i] = value_as_text(value)
-            if texts[i] is None and isinstance(dialogue, Dialogue):
-                texts[i] = value_as_text(metadata_of(dialogue, [name])[name])
-        if required and not any(texts.values()):
+        values = self.frame["column", name]
+        if required and values.isna().all():
             hint = f"to keep a column in the scores: medal score --keep {name}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
-        return self.frame.index.to_series().map(texts)
+        return values
 
     def grouped(self, name: str, kind: str) -> Series:
         """Returns the group of each row by a required column. A row without a value is its own
@@ -258,9 +251,10 @@ def read_systems(
     """
     import pandas
 
-    texts: _Texts = {}
-    for chats in options.chats:
-        texts |= _without_turns(dialogues_of(chats, options.reading, reading))
+    chats_of_scores: _Chats = {}
+    for file in options.chats:
+        read = dialogues_of(file, options.reading, reading)
+        chats_of_scores |= _read_chats(read, options.columns)
     sources = options.sources
     _require_chats_for_a_judge(options, sources.values())
     if judge is None and options.judge is not None:
@@ -268,17 +262,16 @@ def read_systems(
     frames: list[DataFrame] = []
     stated: list[tuple[str, Sequence[Dimension]]] = []
     file_of_judge: dict[str, Path] = {}
-    for (name, path), slug in zip(
-        sources.items(), unique_slugs(list(sources)), strict=True
-    ):
+    slugs = unique_slugs(list(sources))
+    for (name, path), slug in zip(sources.items(), slugs, strict=True):
         if path.is_dir() or holds_judgements(path):
-            frame, own_texts = frame_of(score_files([path])), texts
+            frame, chats = frame_of(score_files([path])), chats_of_scores
         else:
             if judge is None:
                 judge = _load_judge(options, BOXED)
             dialogues = list(dialogues_of(path, options.reading, reading))
-            frame, own_texts = _score(dialogues, judge, options, slug, progress), {}
-            own_texts |= _without_turns(dialogues)
+            frame = _score(dialogues, judge, options, slug, progress)
+            chats = _read_chats(dialogues, options.columns)
         for text in frame["judge"].unique():
             signature = replace(
                 Signature.parse(text), data=None, dimension=None, seed=None
@@ -286,7 +279,7 @@ def read_systems(
             file_of_judge.setdefault(str(signature), path)
         stated.append((str(path), stated_dimensions(frame)))
         if len(frame):
-            frames.append(_rows(name, frame, own_texts))
+            frames.append(_rows(name, frame, chats, options.columns))
     if len(file_of_judge) > 1:
         (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
         raise MedalError(
@@ -294,7 +287,7 @@ def read_systems(
             f"{second})",
             hint="score both with one judge and setting: medal score, or --judge with the chats",
         )
-    rows = pandas.concat(frames, ignore_index=True) if frames else pandas.DataFrame()
+    rows = pandas.concat([pandas.DataFrame(), *frames], ignore_index=True)
     if "score" not in rows or rows["score"].isna().all(axis=None):
         raise MedalError(
             "no dialogue has a score", hint="see the field failure of each line"
@@ -350,59 +343,44 @@ def _require_two_systems(systems: Systems, by: str | None) -> None:
         raise MedalError(f"{problem}: nothing to compare", hint=hint)
 
 
-def _without_turns(dialogues: Iterable[Dialogue]) -> _Texts:
-    """Returns the first user turn and the dialogue without its turns, by id."""
-    texts: _Texts = {}
+def _read_chats(dialogues: Iterable[Dialogue], names: Sequence[str]) -> _Chats:
+    chats: _Chats = {}
     for dialogue in dialogues:
-        opening = next(
-            (turn.content for turn in dialogue.turns if turn.role == "user"), ""
-        )
-        texts[dialogue.id] = (
-            " ".join(opening.split()) or None,
-            replace(dialogue, turns=()),
-        )
-    return texts
+        user_turns = (turn.content for turn in dialogue.turns if turn.role == "user")
+        opening = " ".join(next(user_turns, "").split())
+        values = {_OPENING: opening or None}
+        chats[dialogue.id] = values | metadata_of(dialogue, names)
+    return chats
 
 
-def _rows(system: str, frame: DataFrame, texts: _Texts) -> DataFrame:
+def _rows(
+    system: str, frame: DataFrame, chats: _Chats, names: Sequence[str]
+) -> DataFrame:
     """Returns one row for each dialogue, with the mean of its turns' scores."""
     import pandas
 
     grouped = frame.groupby("id", sort=False)
-    last = grouped.last()
-    ids = last.index.to_series()
-    blank = pandas.Series(None, index=last.index, dtype=object)
-    openings, dialogues = [], []
-    for id in ids:
-        opening, dialogue = texts.get(id, (None, None))
-        openings.append(opening)
-        dialogues.append(dialogue)
+    last = grouped.last().reset_index()
+    last.attrs = frame.attrs
+    of_chats = pandas.DataFrame(
+        [chats.get(id, {}) for id in last["id"]],
+        columns=[_OPENING, *names],
+        dtype=object,
+    )
     columns: dict[tuple[str, str], Any] = {
         ("row", "system"): system,
-        ("row", "id"): ids,
+        ("row", "id"): last["id"],
         ("row", "source"): system,
-        ("row", "turn"): last.get("turn", blank).astype(object),
-        ("row", "chat"): last.get("chat", blank).astype(object),
-        ("row", "opening"): openings,
-        ("row", "dialogue"): dialogues,
+        ("row", "turn"): last["turn"].astype(object),
+        ("row", "chat"): last.reindex(columns=["chat"])["chat"].astype(object),
+        ("row", "opening"): of_chats[_OPENING],
     }
     for name, column in frame.attrs["dimensions"].items():
-        columns["score", name] = grouped[column].mean()
+        columns["score", name] = grouped[column].mean().array
         columns["asked", name] = True
-    for name, column in frame.attrs["meta"].items():
-        columns["meta", name] = last[column].astype(object)
-    of_files = columns.get(("meta", "lang"), blank)
-    detected = blank
-    if "detected_language" in frame:
-        detected = grouped["detected_language"].first()
-    langs = []
-    for of_file, of_text, dialogue in zip(of_files, detected, dialogues, strict=True):
-        lang = value_as_text(of_file)
-        if lang is None and dialogue is not None:
-            lang = value_as_text(of_text) or dialogue.lang
-        langs.append(lang)
-    columns["row", "lang"] = langs
-    rows = pandas.DataFrame(columns, index=last.index)
+    for name, values in read_columns(last, names).values.items():
+        columns["column", name] = values.fillna(of_chats[name]).map(value_as_text)
+    rows = pandas.DataFrame(columns)
     rows.columns = pandas.MultiIndex.from_tuples(columns)
     return rows
 
@@ -424,14 +402,11 @@ def turns_of(
                 rows_by_path.setdefault(Path(chats), []).append(row)
     turns: dict[int, Turns] = {}
     for path, path_rows in rows_by_path.items():
-        chosen_ids = ids[path_rows]
         for dialogue in dialogues_of(path, options.reading, ReadingReport(keep=0)):
-            of_dialogue = chosen_ids.index[chosen_ids == dialogue.id]
-            if len(of_dialogue):
-                short, _ = shortened(
-                    [(turn.role, turn.content) for turn in dialogue.turns]
-                )
-                turns |= dict.fromkeys(of_dialogue.tolist(), short)
+            rows_of_dialogue = [row for row in path_rows if ids[row] == dialogue.id]
+            if rows_of_dialogue:
+                short, _ = shortened(dialogue)
+                turns |= dict.fromkeys(rows_of_dialogue, short)
     return turns
 
 
@@ -443,7 +418,8 @@ def find_contexts(systems: Systems, column: str | None) -> tuple[Series, str, st
     dialogue is its own context.
     """
     notes: list[str] = []
-    for name in [column] if column is not None else _SCENES:
+    names = _SCENES if column is None else (column,)
+    for name in names:
         values = systems.column(name, required=column is not None)
         tells_apart = values.nunique() > 1 and _is_shared(systems, values).any()
         if column is None and not tells_apart:

@@ -129,7 +129,7 @@ def collect(
     for dialogue in dialogues or ():
         if dialogue.id not in by_id:
             continue
-        turns, cut = shortened([(t.role, t.content) for t in dialogue.turns], longest)
+        turns, cut = shortened(dialogue, longest)
         for conversation in by_id[dialogue.id]:
             judgement = conversation.judgement
             if ScoreKey(dialogue.id, judgement.turn, judgement.chat).is_of(dialogue):

@@ -47,8 +47,8 @@ def value_as_text(value: object) -> str | None:
 def read_columns(
     frame: DataFrame,
     names: Collection[str],
-    dialogues: Iterable[Dialogue] | None,
-    progress: Callable[[int], object],
+    dialogues: Iterable[Dialogue] | None = None,
+    progress: Callable[[int], object] = lambda count: None,
 ) -> RowColumns:
     """Reads the columns ``names`` (``lang`` among them) of a table of judgements.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +15,11 @@ from medal_judges.eval.scores.scores import Scores
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import JoinedLabels, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Rating, mean, rescale
+from medal_judges.stats.correlation import Floats
 from medal_judges.stats.weights import curation_weights
 
+# A row's index and its label.
+LabelledRow = tuple[int, LabelledDialogue]
 _NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 
 
@@ -40,18 +43,13 @@ def add_labels(
     for label in label_by_row.values():
         labelled_names |= dict.fromkeys(label.labels)
     _require_common_dimension(name, labelled_names, scores.dimensions)
-    for row, label in label_by_row.items():
-        for rating in label.ratings():
-            dimension = scores.dimensions.get(rating.dimension)
-            value = mean(rating)
-            if value is None or dimension is None:
-                continue
-            blank = np.full(scores.rows, math.nan)
-            column = scores.people.setdefault(dimension.name, blank)
-            column[row] = _on_scale(value, rating, dimension, name)
-    if weights := curation_weights(list(label_by_row.values()), name):
-        scores.people_weights = np.zeros(scores.rows)
-        scores.people_weights[list(label_by_row)] = weights
+
+    def value_of(rating: Rating) -> float | None:
+        return _on_scale(rating, scores.dimensions.get(rating.dimension), name)
+
+    labelled_rows = list(label_by_row.items())
+    scores.people = label_columns(labelled_rows, scores.rows, value_of)
+    scores.people_weights = weight_column(labelled_rows, scores.rows, name)
     count = f"{len(label_by_row):,} of {scores.rows:,} {scores.unit}s"
     scores.notes += [*notes, f"{count} have human labels ({name})"]
     if joined.absent:
@@ -64,6 +62,36 @@ def add_labels(
     if unlabelled := [name for name in scores.dimensions if name not in scores.people]:
         scores.notes.append(f"No labels of {', '.join(unlabelled)}: not corrected")
     return label_by_row
+
+
+def label_columns(
+    labelled_rows: Iterable[LabelledRow],
+    size: int,
+    value_of: Callable[[Rating], float | None],
+) -> dict[str, Floats]:
+    """Returns the labels of ``size`` rows by dimension, shape (rows,), NaN without a label.
+    ``value_of`` gives the value of a rating."""
+    columns: dict[str, Floats] = {}
+    for row, label in labelled_rows:
+        for rating in label.ratings():
+            value = value_of(rating)
+            if value is not None:
+                blank = np.full(size, math.nan)
+                columns.setdefault(rating.dimension, blank)[row] = value
+    return columns
+
+
+def weight_column(
+    labelled_rows: Sequence[LabelledRow], size: int, file: str
+) -> Floats | None:
+    """Returns the curation weights of ``size`` rows, 0 without a label; None if no label has one.
+    Raises ConfigError if only some have one, RecordError if one is not a number above 0."""
+    weights = curation_weights([label for _, label in labelled_rows], file)
+    if weights is None:
+        return None
+    column = np.zeros(size)
+    column[[row for row, _ in labelled_rows]] = weights
+    return column
 
 
 def _join(
@@ -87,7 +115,7 @@ def _require_common_dimension(
     file: str, labelled: Iterable[str], dimensions: Mapping[str, Dimension]
 ) -> None:
     names = list(labelled)
-    if any(name in dimensions for name in names):
+    if not dimensions.keys().isdisjoint(names):
         return
     near = did_you_mean((*names, "")[0], dimensions)
     raise DataError(
@@ -98,8 +126,12 @@ def _require_common_dimension(
     )
 
 
-def _on_scale(value: float, rating: Rating, dimension: Dimension, file: str) -> float:
-    """Returns the ``value`` of a rating on the judge's scale."""
+def _on_scale(rating: Rating, dimension: Dimension | None, file: str) -> float | None:
+    """Returns the mean of a rating on the judge's scale; None if it has none, or the judge does not
+    score the dimension."""
+    value = mean(rating)
+    if value is None or dimension is None:
+        return None
     if rating.scale is not None:
         return rescale(value, rating.scale, (dimension.low, dimension.high))
     if dimension.low <= value <= dimension.high:

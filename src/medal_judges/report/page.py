@@ -18,6 +18,7 @@ from typing import Any
 import typer
 from markupsafe import Markup
 
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Contributions, Unit
 from medal_judges.report.console import Printout, cell_text
 from medal_judges.report.drawing import environment
@@ -210,20 +211,21 @@ def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
     return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
 
-def shortened(turns: Turns, limit: int = LONGEST) -> tuple[Turns, int]:
-    """Returns the turns cut to about ``limit`` characters in all, an equal share for each turn, and
-    the number of characters cut."""
-    if sum(len(text) for _, text in turns) <= limit:
-        return turns, 0
-    share = max(limit // len(turns), 1)
+def shortened(dialogue: Dialogue, limit: int = LONGEST) -> tuple[Turns, int]:
+    """Returns the turns of a dialogue, cut to about ``limit`` characters in all, an equal share for
+    each turn, and the number of characters cut."""
+    share = max(limit // len(dialogue.turns), 1)
+    if sum(len(turn.content) for turn in dialogue.turns) <= limit:
+        share = limit
     cut = 0
     short: list[tuple[str, str]] = []
-    for role, text in turns:
+    for turn in dialogue.turns:
+        text = turn.content
         excess = len(text) - share
         if excess > 0:
             cut += excess
             text = f"{text[:share]} … ({excess:,} more)"
-        short.append((role, text))
+        short.append((turn.role, text))
     return short, cut
 
 

@@ -21,6 +21,7 @@ from medal_judges.eval.report.page import report_page
 from medal_judges.eval.report.report import Report
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
+from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.page import shortened
 from medal_judges.storage.judgements import read_judgements, to_frame
@@ -159,13 +160,12 @@ def test_more_than_fit_are_sampled_and_the_worst_kept(
 
 
 def test_long_texts_are_cut_and_counted() -> None:
-    turns = [("user", "a" * 10), ("assistant", "b" * 1_000_000)]
-    short, cut = shortened(turns, 1000)
-    assert (
-        short == [turns[0], ("assistant", "b" * 500 + " … (999,500 more)")]
-        and cut == 999_500
-    )
-    assert shortened(turns[:1], 1000) == (turns[:1], 0)
+    turns = Turn("user", "a" * 10), Turn("assistant", "b" * 1_000_000)
+    short, cut = shortened(Dialogue("d", turns), 1000)
+    first = ("user", "a" * 10)
+    assert short == [first, ("assistant", "b" * 500 + " … (999,500 more)")]
+    assert cut == 999_500
+    assert shortened(Dialogue("d", turns[:1]), 1000) == ([first], 0)
 
 
 def test_a_page_that_would_be_too_heavy_cuts_texts_shorter(

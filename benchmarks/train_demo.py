@@ -95,7 +95,7 @@ def interrupted() -> None:
 def resumed() -> None:
     """Types the same command again, which goes on from the checkpoint."""
     command, environment = launch(DDP, REGRESSION)
-    subprocess.run([*command, "--resume"], env=environment, check=True)
+    subprocess.run(command, env=environment, check=True)
 
 
 def classification() -> None:

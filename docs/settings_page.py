@@ -54,7 +54,7 @@ def settings_page() -> str:
     """Returns the text of the page."""
     text = [_INTRODUCTION, "## A training run", "`medal train --config FILE`."]
     shown: list[type[Config]] = []
-    models = [family.settings_class() for family in TRAINED.values()]
+    models = list(TRAINED.values())
     text += _sections(TrainConfig, shown, without=models)
     text += ["### Arguments of the Trainer", _arguments()]
     text += ["## Models that are trained", "The group `model` of a training run."]

@@ -13,7 +13,7 @@ import numpy as np
 from medal_judges.config import read_yaml
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import ProgressBar
-from medal_judges.report.table import Figured, Table
+from medal_judges.report.table import Cell, Figured, Table
 from medal_judges.stats.correlation import (
     undefined_reason,
     weighted_auc,
@@ -30,7 +30,8 @@ from medal_judges.stats.intervals import (
 )
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
-    from medal_judges.models.base.heads import Calibration, OutputHead
+    from pandas import DataFrame
+
     from medal_judges.models.base.judge import Judge
     from medal_judges.training.config import TrainConfig
     from medal_judges.training.rows import TrainingExample
@@ -88,10 +89,8 @@ def read_agreement(folder: Path) -> list[AgreementRow]:
     path = folder / AGREEMENT_NAME
     if not path.is_file():
         return []
-    return [
-        AgreementRow(**record)
-        for record in json.loads(path.read_text(encoding="utf-8"))
-    ]
+    records = json.loads(path.read_text(encoding="utf-8"))
+    return [AgreementRow(**record) for record in records]
 
 
 def summary_table(folder: Path) -> Table | None:
@@ -104,25 +103,24 @@ def summary_table(folder: Path) -> Table | None:
         by_set.setdefault((row.part, row.source, row.dimension), row)
     if not by_set:
         return None
+    columns = ["part", "source", "dimension", "n", "unscored", "figure", "judge"]
     has_others = any(row.others for row in by_set.values())
-    others_column = [BESIDE["these"]] if has_others else []
+    if has_others:
+        columns.append(BESIDE["these"])
     cells = []
     for row in by_set.values():
-        judge_cell = row.estimate if row.value is not None else f"none: {row.reason}"
-        others_cell = [Figured(row.estimate.beside, bare=True)] if has_others else []
-        facts = (
-            row.part,
-            row.source,
-            row.dimension,
-            row.n,
-            row.missed,
-            METRICS[row.metric],
-        )
-        cells.append((*facts, judge_cell, *others_cell, *row.baselines.values()))
-    columns = ("part", "source", "dimension", "n", "unscored", "figure", "judge")
+        line: list[Cell] = [row.part, row.source, row.dimension, row.n, row.missed]
+        line.append(METRICS[row.metric])
+        if row.value is None:
+            line.append(f"none: {row.reason}")
+        else:
+            line.append(row.estimate)
+        if has_others:
+            line.append(Figured(row.estimate.beside, bare=True))
+        cells.append([*line, *row.baselines.values()])
     return Table(
         "Agreement with the labels of held-out rows",
-        (*columns, *others_column, *rows[0].baselines),
+        [*columns, *rows[0].baselines],
         cells,
         note=f"95% intervals are for {WHOM['these']}.\n\nlength, repetition: untrained judges, "
         "as in medal benchmark (longer, less repetitive is better); chance: 0, of AUC 0.50",
@@ -130,67 +128,64 @@ def summary_table(folder: Path) -> Table | None:
 
 
 def agreement(
-    scored: ScoredExamples,
-    baselines: Mapping[str, Scores],
-    dimensions: Sequence[Dimension],
-    part: str = "validation",
+    scored: ScoredExamples, dimensions: Sequence[Dimension], part: str
 ) -> list[AgreementRow]:
-    """Returns a row for each dimension, source and language."""
-    rows = []
-    sources = np.array([example.source for example in scored.examples])
-    languages = np.array(
-        [example.dialogue.lang or "unknown" for example in scored.examples]
-    )
-    for dimension in dimensions:
-        has_label = np.array(
-            [dimension.name in example.human for example in scored.examples]
-        )
-        for source in np.unique(sources):
-            of_source = has_label & (sources == source)
-            slices = {
-                lang: of_source & (languages == lang) for lang in languages[of_source]
+    """Returns a row for each of the ``dimensions`` that is scored, its sources and languages."""
+    import pandas as pd
+
+    dimensions = [
+        dimension for dimension in dimensions if dimension.name in scored.scores
+    ]
+    baselines = baseline_scores(scored.examples, dimensions)
+    records = []
+    for example in scored.examples:
+        dialogue = example.dialogue
+        records.append(
+            {
+                "source": example.source,
+                "lang": dialogue.lang or "unknown",
+                "chatbot": dialogue.chatbot,
+                "group": example.group or dialogue.id,
             }
-            slices = dict(sorted(slices.items()))
+        )
+    frame = pd.DataFrame(records)
+    agreement_rows = []
+    for dimension in dimensions:
+        name = dimension.name
+        frame["human"] = [example.human.get(name) for example in scored.examples]
+        frame["judge"] = scored.scores[name]
+        for baseline, scores in baselines.items():
+            frame[baseline] = scores[name]
+        for source, rows in frame.dropna(subset="human").groupby("source"):
+            slices = dict(iter(rows.groupby("lang")))
             if len(slices) > 1:
-                slices = {"all": of_source} | slices
+                slices = {"all": rows} | slices
             # The name of a file: its folder is not published.
-            title = Path(str(source)).name
-            for lang, chosen in slices.items():
-                compared = (scored, baselines, dimension, np.flatnonzero(chosen))
-                rows.append(_agreement_row(*compared, (part, title, str(lang))))
-    return rows
+            title = Path(source).name
+            for lang, labelled in slices.items():
+                row = _agreement_row(labelled, dimension, part, title, lang)
+                agreement_rows.append(row)
+    return agreement_rows
 
 
 def _agreement_row(
-    scored: ScoredExamples,
-    baselines: Mapping[str, Scores],
-    dimension: Dimension,
-    labelled: np.ndarray,
-    names: tuple[str, str, str],
+    labelled: DataFrame, dimension: Dimension, part: str, source: str, lang: str
 ) -> AgreementRow:
-    """Returns the row of the examples numbered ``labelled``, on those with a score. ``names`` are
-    part, source and language."""
+    """Returns the row of the ``labelled`` examples, on those that the judge scored."""
     metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
-    score = np.asarray(scored.scores[dimension.name], dtype=float)
-    rows = labelled[np.isfinite(score[labelled])]
-    examples = [scored.examples[row] for row in rows]
-    human = np.array(
-        [example.human[dimension.name] for example in examples], dtype=float
-    )
+    scored = labelled.dropna(subset="judge")
+    clusters = choose_clusters(scored["chatbot"].tolist(), scored["group"].tolist())
+    human = scored["human"].to_numpy(float)
 
-    def estimated(scores: np.ndarray, clusters: Clusters | None = None) -> Estimate:
-        return _estimate(
-            metric, human, Values(scores[rows], dimension.tolerance), clusters
-        )
+    def estimated(name: str, clusters: Clusters | None = None) -> Estimate:
+        scores = Values(scored[name].to_numpy(float), dimension.tolerance)
+        return _estimate(metric, human, scores, clusters)
 
-    bots = [example.dialogue.chatbot for example in examples]
-    groups = [example.group or example.dialogue.id for example in examples]
-    estimate = estimated(score, choose_clusters(bots, groups))
+    estimate = estimated("judge", clusters)
     others = None
     beside = estimate.beside
     if beside is not None and beside.low is not None and beside.high is not None:
         others = beside.low, beside.high
-    part, source, lang = names
     return AgreementRow(
         part=part,
         source=source,
@@ -200,18 +195,16 @@ def _agreement_row(
         value=estimate.value,
         low=estimate.low,
         high=estimate.high,
-        n=len(rows),
+        n=len(scored),
         reason=estimate.reason,
-        missed=len(labelled) - len(rows),
-        baselines={
-            name: estimated(by[dimension.name]).value for name, by in baselines.items()
-        },
+        missed=len(labelled) - len(scored),
+        baselines={name: estimated(name).value for name in BASELINES},
         others=others,
     )
 
 
 def _estimate(
-    metric: str, human: np.ndarray, score: Values, clusters: Clusters | None = None
+    metric: str, human: np.ndarray, score: Values, clusters: Clusters | None
 ) -> Estimate:
     """Returns the value of the metric, with an interval if there are ``clusters``; None with its
     reason if it is undefined."""
@@ -234,26 +227,6 @@ def _estimate(
 
 
 # -- the scores that are compared with the labels --------------------------------------------------
-
-
-def scores_of_logits(
-    heads: Mapping[str, OutputHead],
-    logits: Mapping[str, np.ndarray],
-    calibration: Mapping[str, Calibration],
-) -> Scores:
-    """Returns the calibrated scores [n] of each dimension by the ``logits`` [n, outputs] of a
-    network."""
-    import torch
-
-    from medal_judges.models.base.heads import Calibration
-
-    scores = {}
-    for name, outputs in logits.items():
-        fitted = calibration.get(name, Calibration())
-        scores[name] = np.array(
-            heads[name].answers(torch.from_numpy(outputs).float(), fitted)[0]
-        )
-    return scores
 
 
 def judge_scores(

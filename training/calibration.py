@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -22,53 +23,53 @@ COVERAGE = 0.9  # of the interval around a regression's score
 MIN_ROWS = 20  # a fit on fewer would follow the noise
 
 
-def fit_calibrations(
+def fit_calibration(
+    head: OutputHead,
     examples: Sequence[TrainingExample],
-    logits: Mapping[str, np.ndarray],
-    heads: Mapping[str, OutputHead],
+    logits: np.ndarray,
     method: str,
-) -> dict[str, Calibration]:
-    """Returns the calibration of each dimension with at least 20 labelled validation rows.
+) -> Calibration | None:
+    """Returns the calibration of one dimension; None for ``none`` and for fewer than 20 rows with a
+    label. ``logits`` [n, outputs] are those of the validation ``examples``.
 
     ``method`` is ``temperature``, ``isotonic`` (a monotone map of the score, after the
     temperature) or ``none``.
     """
-    calibrations: dict[str, Calibration] = {}
-    for name, head in heads.items():
-        rows = [row for row, example in enumerate(examples) if name in example.targets]
-        if method == "none" or len(rows) < MIN_ROWS:
-            continue
-        # Of ordinal and classification heads, a probability per level.
-        targets = np.stack(
-            [np.asarray(examples[row].targets[name], float) for row in rows]
-        )
-        outputs, kind = logits[name][rows].astype(float), head.config.kind
-        fitted = Calibration(rows=len(targets))
-        if kind == "regression":
-            units = on_scale(outputs[:, 0])
-            spread = float(np.std(targets - units))
-            fitted = fitted.model_copy(update={"spread": spread})
-        else:
-            if kind == "binary":
-                temperature = fit_temperature(outputs[:, 0], targets)
-            else:
-                temperature = fit_class_temperature(
-                    outputs, targets, corn=kind == "ordinal"
-                )
-                targets = targets @ np.linspace(0, 1, head.levels)
-            fitted = fitted.model_copy(update={"temperature": temperature})
-            scores = head.scores(torch.from_numpy(outputs).float(), temperature)
-            units = np.array(
-                [head.dimension.to_unit(score) for score in scores.tolist()]
-            )
-        if method == "isotonic":
-            fitted = fitted.model_copy(
-                update={"isotonic": fit_isotonic(units, targets)}
-            )
-        if kind == "regression":
-            fitted = with_margin(fitted, units, targets)
-        calibrations[name] = fitted
-    return calibrations
+    name = head.dimension.name
+    rows = [row for row, example in enumerate(examples) if name in example.targets]
+    if method == "none" or len(rows) < MIN_ROWS:
+        return None
+    # Of ordinal and classification heads, a probability per level.
+    targets = np.array([examples[row].targets[name] for row in rows], dtype=float)
+    outputs = logits[rows].astype(float)
+    changes: dict[str, Any] = {"rows": len(rows)}
+    if head.config.kind == "regression":
+        units = on_scale(outputs[:, 0])
+        changes["spread"] = float(np.std(targets - units))
+    else:
+        temperature = fit_head_temperature(head, outputs, targets)
+        changes["temperature"] = temperature
+        scores = head.scores(torch.from_numpy(outputs).float(), temperature)
+        units = np.array([head.dimension.to_unit(score) for score in scores.tolist()])
+        if targets.ndim == 2:
+            targets = targets @ np.linspace(0, 1, head.levels)
+    if method == "isotonic":
+        changes["isotonic"] = fit_isotonic(units, targets)
+    fitted = Calibration(**changes)
+    if head.config.kind == "regression":
+        fitted = with_margin(fitted, units, targets)
+    return fitted
+
+
+def fit_head_temperature(
+    head: OutputHead, logits: np.ndarray, targets: np.ndarray
+) -> float:
+    """Returns the temperature of a head with probabilities for its ``logits`` [n, outputs];
+    ``targets`` are [n] for a binary head, else [n, levels]."""
+    kind = head.config.kind
+    if kind == "binary":
+        return fit_temperature(logits[:, 0], targets)
+    return fit_class_temperature(logits, targets, corn=kind == "ordinal")
 
 
 def with_margin(
@@ -104,9 +105,10 @@ def fit_class_temperature(logits: np.ndarray, targets: np.ndarray, corn: bool) -
 
     def loss(log_temperature: float) -> float:
         scaled = outputs / float(np.exp(log_temperature))
-        probabilities = torch.softmax(scaled, dim=-1)
         if corn:
             probabilities = corn_probabilities(scaled)
+        else:
+            probabilities = torch.softmax(scaled, dim=-1)
         return float(-(shares * probabilities.clamp_min(1e-9).log()).sum(-1).mean())
 
     return _best_temperature(loss)

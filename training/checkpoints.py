@@ -66,29 +66,21 @@ def run_hash(config: TrainConfig, facts: list[dict[str, object]]) -> str:
     return content_hash([settings, facts])
 
 
-def checkpoint_to_resume(
-    folder: Path, identity: RunIdentity, *, required: bool
-) -> str | None:
+def checkpoint_to_resume(folder: Path, identity: RunIdentity) -> str | None:
     """Returns the newest complete checkpoint in ``folder``, None if there is none.
 
-    Raises ConfigError for checkpoints of a run with other settings or data, or with other steps,
-    and for a ``required`` checkpoint that is missing.
+    Raises ConfigError for checkpoints of a run with other settings or data, or with other steps.
     """
     checkpoints = [
         path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()
     ]
     if not checkpoints:
-        if required:
-            raise ConfigError(
-                f"{folder}: no checkpoint to resume from", hint="leave out --resume"
-            )
         return None
     newest = max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
     saved = None
-    if (folder / _IDENTITY).is_file():
-        saved = RunIdentity(
-            **json.loads((folder / _IDENTITY).read_text(encoding="utf-8"))
-        )
+    file = folder / _IDENTITY
+    if file.is_file():
+        saved = RunIdentity(**json.loads(file.read_text(encoding="utf-8")))
     if saved is None or saved.run != identity.run:
         raise ConfigError(
             f"{newest} is of a run with other settings or data, and is not deleted unasked",

@@ -2,75 +2,47 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.models.base.trained import TrainedConfig
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.hybrid.members import HybridConfig
+from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.records.labelled import hash_split
 
-
-def _no_is_text(value: object) -> object:
-    """YAML reads a bare ``no`` as false."""
-    return "no" if value is False else value
-
-
-@dataclass(frozen=True, slots=True)
-class TrainedFamily:
-    """A family that a run can train: its ``settings`` ("module:class"), the ``module`` that checks
-    and fits it (see training/fitted.py), and whether it is trained by steps, in which every process
-    takes part."""
-
-    settings: str
-    module: str
-    by_steps: bool = False
-
-    def settings_class(self) -> type[TrainedConfig]:
-        """Returns the class of the family's settings."""
-        module, _, name = self.settings.partition(":")
-        settings: type[TrainedConfig] = getattr(import_module(module), name)
-        return settings
-
-
-_MODELS, _FITS = "medal_judges.models", "medal_judges.training.families"
+# Family -> its settings. The module of the same name in training/families/ checks and fits it.
 FAMILIES = {
-    "encoder": TrainedFamily(
-        f"{_MODELS}.encoder.config:EncoderConfig", f"{_FITS}.encoder", by_steps=True
-    ),
-    "linear": TrainedFamily(f"{_MODELS}.linear.config:LinearConfig", f"{_FITS}.linear"),
-    "hybrid": TrainedFamily(
-        f"{_MODELS}.hybrid.members:HybridConfig", f"{_FITS}.hybrid"
-    ),
-    "lora": TrainedFamily(f"{_MODELS}.lora.adapters:LoraConfig", f"{_FITS}.lora", True),
+    "encoder": EncoderConfig,
+    "linear": LinearConfig,
+    "hybrid": HybridConfig,
+    "lora": LoraConfig,
 }
+BY_STEPS = {"encoder", "lora"}  # every process takes part in their training
 
 
 def family_module(family: str) -> Any:
-    """Returns the module that checks and fits ``family``."""
-    return import_module(FAMILIES[family].module)
+    """Returns the module that checks and fits ``family`` (see training/fitted.py)."""
+    return import_module(f"medal_judges.training.families.{family}")
 
 
 if TYPE_CHECKING:
-    ModelConfig = Any  # one of the settings of FAMILIES
+    ModelConfig = Any  # one of FAMILIES
 else:
-    _settings = tuple(family.settings_class() for family in FAMILIES.values())
-    ModelConfig = Annotated[Union[_settings], Field(discriminator="family")]  # noqa: UP007
+    ModelConfig = Annotated[
+        Union[tuple(FAMILIES.values())],  # noqa: UP007
+        Field(discriminator="family"),
+    ]
 
 
 def refuse_steps(config: TrainConfig) -> None:
     """Raises ValueError for settings of training by steps, for a family that is fitted at once."""
-    by_steps = {
-        "args": config.args,
-        "early_stopping_patience": config.early_stopping_patience,
-        "start": config.start,
-        "per_dimension": config.per_dimension,
-    }
-    for name, value in by_steps.items():
-        if value:
+    for name in ("args", "early_stopping_patience", "start", "per_dimension"):
+        if getattr(config, name):
             raise ValueError(
                 f"{name} is for judges trained by steps; one of family {config.model.family} is "
                 "fitted at once, each dimension by itself: leave it out"
@@ -124,9 +96,9 @@ class DataEntry(ChatFileConfig):
 
     def bounds(self, label: str) -> Rescale | None:
         """``rescale`` of one label."""
-        return (
-            self.rescale.get(label) if isinstance(self.rescale, dict) else self.rescale
-        )
+        if isinstance(self.rescale, dict):
+            return self.rescale.get(label)
+        return self.rescale
 
 
 class SplitConfig(Config):
@@ -193,7 +165,7 @@ class TrainConfig(Config):
     @property
     def by_steps(self) -> bool:
         """Whether the judge is trained by steps; other families are fitted at once."""
-        return FAMILIES[self.model.family].by_steps
+        return self.model.family in BY_STEPS
 
     @property
     def validated(self) -> bool:

@@ -1,8 +1,10 @@
 """The contract between a run and the families that it can train.
 
 A module of training/families has two entries: ``check(config)`` raises ValueError for settings that
-the family cannot follow, and ``fit(run)`` returns the trained judge. A run knows nothing else of a
-family; FAMILIES in training/config.py names them.
+the family cannot follow, and ``fit(run)`` returns the trained judge. That of a family which is
+trained by steps also has ``new_judge(config, dimensions, args)`` and ``trainer_class(config)``
+(training/steps.py). A run knows nothing else of a family; FAMILIES in training/config.py names
+them.
 """
 
 from __future__ import annotations
@@ -25,13 +27,12 @@ if TYPE_CHECKING:
 class TrainingRun:
     """What a family fits: the run's ``config``, the ``dimensions`` that have labels, the ``rows``.
 
-    ``resume`` continues from the newest checkpoint, ``overwrite`` removes an earlier run's.
+    ``overwrite`` removes the checkpoints of an earlier run.
     """
 
     config: TrainConfig
     dimensions: list[Dimension]
     rows: RunRows
-    resume: bool = False
     overwrite: bool = False
 
 

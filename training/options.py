@@ -23,7 +23,6 @@ class TrainOptions(Config):
     out: Path | None = option(
         None, help="Folder to write; by default the config's output_dir."
     )
-    resume: bool = option(False, help="Fail if there is no checkpoint to resume from.")
     overwrite: bool = option(
         False,
         help="Start again from the beginning; replaces OUT. Without it a run is resumed.",

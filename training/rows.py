@@ -19,15 +19,14 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, Rating, Scale, mean
+from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
 
 PARTS = ("train", "validation", "test")
-STANDARD_SHARE = (
-    0.2  # of the scale for one standard deviation, so that +-2.5 of them span it
-)
+# Of the scale for one standard deviation, so that +-2.5 of them span it.
+STANDARD_SHARE = 0.2
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +43,8 @@ class TrainingExample:
     # Mean rating on the raw scale; on [0, 1] as the target if the entry inverts the scale.
     human: dict[str, float] = field(default_factory=dict)
     group: str = ""
-    comments: Mapping[str, str] = field(
-        default_factory=dict
-    )  # an annotator's words by dimension
+    # An annotator's words by dimension.
+    comments: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -70,11 +68,40 @@ class EntryRows:
 
 
 def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
-    """Loads everything that a run reads.
+    """Loads everything that a run reads. Raises the errors of ``load_entries``, and ConfigError if
+    an entry cannot be read as it says."""
+    loaded = load_entries(config)
+    by_level = config.model.level_dimensions()
+    levels = {}
+    for dimension in dimensions:
+        if dimension.name in by_level:
+            levels[dimension.name] = len(dimension.levels)
+    rubric = [dimension.name for dimension in dimensions]
+    maps_by_source: dict[str, dict[str, UnitMap]] = {}
+    examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
+    for loaded_entry in loaded:
+        part, entry, rows = loaded_entry.part, loaded_entry.entry, loaded_entry.rows
+        if not rows:
+            continue
+        names = dimension_names(entry, label_scales(rows), rubric)
+        maps: dict[str, UnitMap] = {}
+        # A source's maps are fitted on its training rows; its validation rows are mapped by them.
+        # Test examples have none: a source whose scale has no bounds can still be ranked.
+        if part != "test":
+            maps = maps_by_source.setdefault(source_of(entry.source), {})
+            for label in names.keys() - maps.keys():
+                maps[label] = fit_unit_map(entry, rows, label)
+        for row in rows:
+            example = to_example(row, entry, names, maps, levels, config.soft_labels)
+            examples[part].append(example)
+    test = [example for example in examples["test"] if example.human]
+    facts = [entry_facts(loaded_entry) for loaded_entry in loaded]
+    return RunRows(examples["train"], examples["validation"], facts, test)
 
-    Raises LeakError if training and held-out rows share a dialogue, and ConfigError if there are no
-    training rows or an entry cannot be read as it says.
-    """
+
+def load_entries(config: TrainConfig) -> list[EntryRows]:
+    """Returns the rows of all entries, divided by ``split``. Raises ConfigError without training
+    rows, and LeakError if training and held-out rows share a dialogue."""
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
@@ -87,35 +114,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
             "no training rows", hint="check the `train` entries of the config"
         )
     check_leaks(train, held_out)
-
-    dimension_of_name = {dimension.name: dimension for dimension in dimensions}
-    # Dimensions whose head has a probability per level.
-    levels = {}
-    for name in config.model.level_dimensions():
-        if name in dimension_of_name:
-            levels[name] = len(dimension_of_name[name].levels)
-    maps_by_source: dict[str, dict[str, UnitMap]] = {}
-    examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
-    for loaded_entry in loaded:
-        entry, rows = loaded_entry.entry, loaded_entry.rows
-        names = (
-            dimension_names(entry, label_scales(rows), dimension_of_name)
-            if rows
-            else {}
-        )
-        maps = None
-        # A source's maps are fitted on its training rows; its validation rows are mapped by them.
-        # Test examples have none: a source whose scale has no bounds can still be ranked.
-        if loaded_entry.part != "test":
-            maps = maps_by_source.setdefault(source_of(entry.source), {})
-            for label in names.keys() - maps.keys():
-                maps[label] = fit_unit_map(entry, rows, label)
-        for row in rows:
-            example = to_example(row, entry, names, maps, levels, config.soft_labels)
-            examples[loaded_entry.part].append(example)
-    test = [example for example in examples["test"] if example.human]
-    facts = [entry_facts(loaded_entry) for loaded_entry in loaded]
-    return RunRows(examples["train"], examples["validation"], facts, test)
+    return loaded
 
 
 def training_and_held_out(
@@ -141,9 +140,8 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         languages.add(row.dialogue.lang or "unknown")
         labellers.add(str(row.extra.get("labels_by", "")))
         texts.add(row.dialogue.text_hash)
-        annotators = max(
-            [annotators, *(len(rating.without_nulls) for rating in row.ratings())]
-        )
+        for rating in row.ratings():
+            annotators = max(annotators, len(rating.without_nulls))
     facts: dict[str, object] = {
         "part": loaded.part,
         "source": loaded.entry.source,
@@ -154,9 +152,8 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         "annotators": annotators,
         "labels_by": sorted(labellers - {""}),
     }
-    if (
-        loaded.part == "train"
-    ):  # medal benchmark warns of rows that a judge was trained on
+    if loaded.part == "train":
+        # medal benchmark warns of rows that a judge was trained on.
         facts["chats"] = " ".join(sorted(texts))
     return facts
 
@@ -214,9 +211,12 @@ def fit_unit_map(
     """Returns the map of ``label`` to [0, 1]; ``standardise`` computes it from the labels."""
     bounds = entry.bounds(label)
     if bounds == "standardise":
-        ratings = [row.rating(label) for row in rows]
-        means = [mean(rating) for rating in ratings if rating is not None]
-        values = np.array([value for value in means if value is not None])
+        means = []
+        for row in rows:
+            rating = row.rating(label)
+            if rating is not None and rating.without_nulls:
+                means.append(mean(rating))
+        values = np.array(means, dtype=float)
         span = float(values.std()) / STANDARD_SHARE or 1.0
         return UnitMap(float(values.mean()) - 0.5 * span, span)
     scale = bounds or label_scales(rows)[label]
@@ -225,58 +225,51 @@ def fit_unit_map(
             f"{entry.source}: the scale of {label!r} has no bounds",
             hint="set rescale: standardise, or rescale: [low, high]",
         )
-    return UnitMap(scale[0], scale[1] - scale[0])
+    low, high = scale
+    return UnitMap(low, high - low)
 
 
 def to_example(
     row: LabelledDialogue,
     entry: DataEntry,
     names: Mapping[str, str],
-    maps: Mapping[str, UnitMap] | None,
+    maps: Mapping[str, UnitMap],
     levels: Mapping[str, int],
     soft: bool,
 ) -> TrainingExample:
     """Returns the example of one row. ``names`` maps a label to the judge's dimension, ``maps`` a
-    label to [0, 1] (None: an example without targets), ``levels`` a dimension with a target per
-    level to their number (see ``level_shares`` for ``soft``)."""
+    label to [0, 1] (a label without a map has no target), ``levels`` a dimension with a target per
+    level to their number: the shares of the annotators with ``soft``, else of their mean."""
     example = TrainingExample(
         row.dialogue, source_of(entry.source), {}, weight=entry.weight, group=row.group
     )
     comments = row.extra.get("comments") or {}
-    example.comments = {
-        dimension: str(comments[label])
-        for label, dimension in names.items()
-        if comments.get(label)
-    }
     for label, dimension in names.items():
+        if comments.get(label):
+            example.comments[dimension] = str(comments[label])
         rating = row.rating(label)
-        average = None if rating is None else mean(rating)
-        if rating is None or average is None:
+        if rating is None or not rating.without_nulls:
             continue
+        values = rating.without_nulls
+        average = sum(values) / len(values)
         example.human[dimension] = average
         bounds = entry.bounds(label)
         if isinstance(bounds, tuple) and bounds[0] > bounds[1]:
-            example.human[dimension] = UnitMap(bounds[0], bounds[1] - bounds[0])(
-                average
-            )
-        if maps is None:
+            to_unit = UnitMap(bounds[0], bounds[1] - bounds[0])
+            example.human[dimension] = to_unit(average)
+        if label not in maps:
             continue
+        example.targets[dimension] = maps[label](average)
         if dimension in levels:
-            shares = level_shares(rating, maps[label], levels[dimension], soft)
+            if not soft:
+                values = (average,)
+            shares = level_shares(values, maps[label], levels[dimension])
             example.targets[dimension] = shares
-        else:
-            example.targets[dimension] = maps[label](average)
     return example
 
 
-def level_shares(
-    rating: Rating, unit_map: UnitMap, count: int, soft: bool
-) -> np.ndarray:
-    """Returns the share of each of ``count`` levels: of the annotators with ``soft``, else all of
-    it at the level of their mean."""
-    values = rating.without_nulls
-    if not soft:
-        values = (sum(values) / len(values),)
+def level_shares(values: Sequence[float], unit_map: UnitMap, count: int) -> np.ndarray:
+    """Returns the share of ``values`` at each of ``count`` levels."""
     levels = [int(np.floor(unit_map(value) * (count - 1) + 0.5)) for value in values]
     shares: np.ndarray = np.bincount(levels, minlength=count) / np.float32(len(values))
     return shares.astype(np.float32)
@@ -290,12 +283,12 @@ def divide(loaded: Sequence[EntryRows], split: SplitConfig) -> list[EntryRows]:
     a new held-out row are left out. Raises ConfigError for rows that have splits already, and for a
     part without rows."""
     divided: list[EntryRows] = []
-    others: list[EntryRows] = []
+    undivided: list[EntryRows] = []
     for loaded_entry in loaded:
         if loaded_entry.part == "train":
             divided += divide_entry(loaded_entry, split)
         else:
-            others.append(loaded_entry)
+            undivided.append(loaded_entry)
     learnt, held_out = training_and_held_out(divided)
     repeating = {leak.train_id for leak in find_leaks(learnt, held_out)}
     if repeating:
@@ -308,7 +301,7 @@ def divide(loaded: Sequence[EntryRows], split: SplitConfig) -> list[EntryRows]:
             part_rows.rows[:] = [
                 row for row in part_rows.rows if row.id not in repeating
             ]
-    divided += others
+    divided += undivided
     parts = {part_rows.part for part_rows in divided}
     for part, share in zip(PARTS, split.shares, strict=True):
         if share and part not in parts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,8 +30,8 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import only_run, write_json
 from medal_judges.training.agreement import (
     AGREEMENT_NAME,
+    AgreementRow,
     agreement,
-    baseline_scores,
     score_examples,
 )
 from medal_judges.training.arguments import CHECKPOINTS, is_main
@@ -44,18 +44,13 @@ logger = logging.getLogger(__name__)
 
 
 def train(
-    config: str | Path,
-    overrides: Sequence[str] = (),
-    *,
-    resume: bool = False,
-    overwrite: bool = False,
+    config: str | Path, overrides: Sequence[str] = (), *, overwrite: bool = False
 ) -> Path:
     """Train a judge and save it; returns its folder, the config's ``output_dir``.
 
     ``config`` is a YAML file or the name of one in configs/train/, ``overrides`` are
-    ``field=value``. A run by steps that was stopped goes on from its newest checkpoint: with
-    ``resume`` a missing one is an error, ``overwrite`` starts again. Raises ConfigError, and what
-    ``train_judge`` raises.
+    ``field=value``. A run by steps that was stopped goes on from its newest checkpoint;
+    ``overwrite`` starts again. Raises ConfigError, and what ``train_judge`` raises.
 
     >>> from medal_judges import Judge, train
     >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
@@ -64,12 +59,10 @@ def train(
     'linear'
     """
     settings = load_config(TrainConfig, config, overrides, folder="train")
-    return train_judge(settings, resume=resume, overwrite=overwrite)
+    return train_judge(settings, overwrite=overwrite)
 
 
-def train_judge(
-    config: TrainConfig, *, resume: bool = False, overwrite: bool = False
-) -> Path:
+def train_judge(config: TrainConfig, *, overwrite: bool = False) -> Path:
     """Train, calibrate, save and check the judge of ``config``; returns its folder.
 
     With several processes, all take part in training by steps; the main one does everything else.
@@ -79,22 +72,21 @@ def train_judge(
     run writes to that folder.
     """
     folder = Path(config.output_dir)
-    if resume and not config.by_steps:
-        problem = f"one of family {config.model.family} is fitted at once and has no checkpoint"
-        raise ConfigError(f"--resume is for judges trained by steps; {problem}")
     if not (config.by_steps or is_main()):
         return folder
     if config.threads:
         torch.set_num_threads(config.threads)
+    lock: AbstractContextManager[None] = nullcontext()
     if is_main():
         require_run_folder(folder)
-    with only_run(folder) if is_main() else nullcontext():
+        lock = only_run(folder)
+    with lock:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
         learnt = learnable(dimensions, rows, config.only)
         if config.start is not None:
             rows.facts += facts_of_start(Path(config.start))
-        run = TrainingRun(config, learnt, rows, resume, overwrite)
+        run = TrainingRun(config, learnt, rows, overwrite)
         fitted = family_module(config.model.family).fit(run)
         if is_main():
             finish(config, fitted, rows)
@@ -151,31 +143,12 @@ def learnable(
 
 
 def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
-    """Saves the judge and the facts of its run, and checks it in a fresh process.
-
-    The judge scores the held-out rows that are not scored yet, unless it is a hybrid (a member may
-    cost money).
-    """
+    """Saves the judge and the facts of its run, and checks it in a fresh process."""
     judge = fitted.judge
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}
         judge.languages = tuple(sorted(languages - {UNKNOWN_LANGUAGE})) or None
     folder = save_judge(judge, Path(config.output_dir))
-    scored = dict(fitted.scored)
-    for part, examples in (("validation", rows.validation), ("test", rows.test)):
-        if part in scored or not examples:
-            continue
-        if config.model.family == "hybrid":
-            logger.warning(
-                "a hybrid does not score its %s rows: use medal benchmark", part
-            )
-            continue
-        scored[part] = score_examples(judge, examples, config)
-    agreements = []
-    for part, part_scores in scored.items():
-        dimensions = [d for d in judge.dimensions if d.name in part_scores.scores]
-        baselines = baseline_scores(part_scores.examples, dimensions)
-        agreements += agreement(part_scores, baselines, dimensions, part)
     # The folder may be published: it says nothing about where it and its base are on this disk.
     settings = config.model_dump(mode="json") | {"output_dir": folder.name}
     base = settings["model"].get("base")
@@ -183,6 +156,7 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
         settings["model"]["base"] = Path(base).resolve().name
     if config.start:
         settings["start"] = Path(config.start).resolve().name
+    agreements = held_out_agreement(config, fitted, rows)
     write_json(folder / "train_config.json", without_folders(settings))
     write_json(folder / "validation.json", dict(fitted.figures))
     write_json(folder / AGREEMENT_NAME, [asdict(row) for row in agreements])
@@ -191,6 +165,30 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
     judge.place(setting.device, setting.dtype)
     write_golden(judge, folder, setting)
     check_in_fresh_process(folder, judge.load_options())
+
+
+def held_out_agreement(
+    config: TrainConfig, fitted: FittedJudge, rows: RunRows
+) -> list[AgreementRow]:
+    """Returns the judge's agreement with the labels of validation and test rows.
+
+    It scores those that are not scored yet, unless it is a hybrid (a member may cost money).
+    """
+    judge = fitted.judge
+    agreements = []
+    for part, examples in (("validation", rows.validation), ("test", rows.test)):
+        scored = fitted.scored.get(part)
+        if scored is None and not examples:
+            continue
+        if scored is None and config.model.family == "hybrid":
+            logger.warning(
+                "a hybrid does not score its %s rows: use medal benchmark", part
+            )
+            continue
+        if scored is None:
+            scored = score_examples(judge, examples, config)
+        agreements += agreement(scored, judge.dimensions, part)
+    return agreements
 
 
 def without_folders(value: Any) -> Any:

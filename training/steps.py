@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 import torch
+from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import EarlyStoppingCallback
 
@@ -27,91 +26,70 @@ from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import Member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.agreement import ScoredExamples, scores_of_logits
+from medal_judges.training.agreement import ScoredExamples
 from medal_judges.training.arguments import CHECKPOINTS, is_main, training_arguments
 from medal_judges.training.checkpoints import (
     RunIdentity,
     checkpoint_to_resume,
     run_hash,
 )
-from medal_judges.training.config import TrainConfig
+from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.rows import RunRows
 from medal_judges.training.trainer import JudgeTrainer, beyond_window, whole_weights
 from medal_judges.training.validation import means_over_dimensions, require_figure
-
-if TYPE_CHECKING:
-    from transformers import TrainingArguments
 
 logger = logging.getLogger(__name__)
 
 
-NewJudge = Callable[[TrainConfig, Sequence[Dimension], "TrainingArguments"], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class StepFamily:
-    """What a family brings to training by steps: how to make the judge that learns, with a new
-    head, and its trainer."""
-
-    new_judge: NewJudge
-    trainer: type[JudgeTrainer] = JudgeTrainer
-
-
-def fit_by_steps(run: TrainingRun, family: StepFamily) -> FittedJudge | None:
+def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
     """Trains the judge of ``run``, or one a dimension; returns it on the main process."""
     if run.config.per_dimension:
-        return fit_per_dimension(run, family)
-    fitted = train_one(run, run.config, run.dimensions, family)
+        return fit_per_dimension(run)
+    fitted = train_one(run, run.config, run.dimensions)
     close_group()
     return fitted
 
 
 def train_one(
-    run: TrainingRun,
-    config: TrainConfig,
-    dimensions: Sequence[Dimension],
-    family: StepFamily,
+    run: TrainingRun, config: TrainConfig, dimensions: Sequence[Dimension]
 ) -> FittedJudge | None:
     """Takes the steps of one judge, on every process, and calibrates it; returns it on the main
     process. Raises ConfigError for checkpoints in its folder that it cannot resume from, and for a
     ``metric_for_best_model`` that its validation rows do not have."""
-    validation = run.rows.validation
-    folder = Path(config.output_dir)
+    family = family_module(config.model.family)
+    rows, folder = run.rows, Path(config.output_dir)
     args = training_arguments(
-        config.args, folder, seed=config.seed, validated=bool(validation)
+        config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
     torch.manual_seed(config.seed)
     with whole_weights():
         judge = family.new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start(judge, Path(config.start))
-    data_hash = run_hash(config, run.rows.facts)
+    trainer_class = family.trainer_class(config)
     checkpoints = folder / CHECKPOINTS
-    datasets = {}
+    data_hash = run_hash(config, rows.facts)
     with args.main_process_first(desc="the cache of token ids"):
         if run.overwrite and args.should_save:
             shutil.rmtree(checkpoints, ignore_errors=True)
-        checkpoints.mkdir(parents=True, exist_ok=True)
-        for part, examples in (("train", run.rows.train), ("validation", validation)):
-            if examples:
-                cache = checkpoints / f"{part}-{data_hash}.arrow"
-                datasets[part] = family.trainer.dataset(judge, examples, cache)
-    callbacks: list[Any] = []
-    if config.early_stopping_patience is not None:
-        callbacks.append(EarlyStoppingCallback(config.early_stopping_patience))
-    trainer = family.trainer(
+        datasets = cached_datasets(trainer_class, judge, rows, checkpoints, data_hash)
+    trainer = trainer_class(
         model=judge,
         args=args,
         train_dataset=datasets["train"],
         eval_dataset=datasets.get("validation"),
         processing_class=judge.tokenizer,
-        callbacks=callbacks,
     )
-    if validation and args.metric_for_best_model:
+    if config.early_stopping_patience is not None:
+        stopping = EarlyStoppingCallback(config.early_stopping_patience)
+        trainer.add_callback(stopping)
+    if rows.validation and args.metric_for_best_model:
         names = []
         if trainer.measures:
-            names = [dimension.name for dimension in judge.dimensions]
-        require_figure(args.metric_for_best_model, validation, names, trainer.binary())
+            names = [dimension.name for dimension in dimensions]
+        binary = trainer.binary()
+        require_figure(args.metric_for_best_model, rows.validation, names, binary)
     identity = RunIdentity(
         run=data_hash,
         examples_a_step=args.train_batch_size
@@ -120,52 +98,66 @@ def train_one(
         processes=args.world_size,
         strategy=trainer.strategy(),
     )
-    checkpoint = checkpoint_to_resume(checkpoints, identity, required=run.resume)
-    if args.should_save:
-        identity.write(checkpoints)
+    checkpoint = checkpoint_to_resume(checkpoints, identity)
     lost = {}
     for part, dataset in datasets.items():
-        lost[part] = beyond_window(dataset, getattr(run.rows, part), judge.dimensions)
-        if args.should_save:
-            warn_of_window(part, lost[part])
+        lost[part] = beyond_window(dataset, getattr(rows, part), dimensions)
+    if args.should_save:
+        identity.write(checkpoints)
+        warn_of_window(lost)
     trainer.train(resume_from_checkpoint=checkpoint)
 
-    figures: dict[str, float] = {}
-    logits: dict[str, np.ndarray] = {}
-    if validation:
-        figures, logits = trainer.calibrate(validation, config.calibration)
-    calibration = trainer.judge.calibration
+    figures, scores = {}, {}
+    if rows.validation:
+        figures, scores = trainer.calibrate(rows.validation, config.calibration)
     judge = trainer.finished_judge()
     if not args.should_save:
         return None
-    judge.calibration = calibration
-    facts = run_facts(trainer, judge, identity)
-    judge.facts = facts | {"data": content_hash(run.rows.facts), "beyond_window": lost}
     trainer.state.save_to_json(str(folder / "trainer_state.json"))
-    scored: dict[str, ScoredExamples] = {}
-    if logits:
-        heads = {head.dimension.name: head for head in judge.heads}
-        scores = scores_of_logits(heads, logits, calibration)
-        scored["validation"] = ScoredExamples(validation, scores)
+    judge.facts = run_facts(trainer, judge, identity)
+    judge.facts |= {"data": content_hash(rows.facts), "beyond_window": lost}
     golden = setting_for(
         judge.net,
         judge.device.type,
-        facts["precision"],
+        judge.facts["precision"],
         writes=bool(judge.language_models()),
     )
+    scored = {}
+    if scores:
+        scored["validation"] = ScoredExamples(rows.validation, scores)
     return FittedJudge(judge, figures, scored, golden)
 
 
-def warn_of_window(part: str, lost: Mapping[str, int]) -> None:
-    """Warns of the rows of a part that the judge does not read in full (see beyond_window)."""
-    if lost["rows"]:
-        rows = f"{lost['rows']} {part} rows"
-        logger.warning(
-            truncation_text(rows, lost["truncated_turns"], lost["cut_turns"])
-        )
-    if lost["unread_rows"]:
-        text = "%s %s rows are left out: no prompt of max_tokens holds their last turn"
-        logger.warning(text, lost["unread_rows"], part)
+def cached_datasets(
+    trainer_class: type[JudgeTrainer],
+    judge: Any,
+    rows: RunRows,
+    folder: Path,
+    data_hash: str,
+) -> dict[str, Dataset]:
+    """Returns the datasets of the parts with examples; their token ids are cached in ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    datasets = {}
+    for part in ("train", "validation"):
+        examples = getattr(rows, part)
+        if examples:
+            cache = folder / f"{part}-{data_hash}.arrow"
+            datasets[part] = trainer_class.dataset(judge, examples, cache)
+    return datasets
+
+
+def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
+    """Warns of the rows of each part that the judge does not read in full (see beyond_window)."""
+    for part, counts in lost.items():
+        if counts["rows"]:
+            rows = f"{counts['rows']} {part} rows"
+            text = truncation_text(rows, counts["truncated_turns"], counts["cut_turns"])
+            logger.warning(text)
+        if counts["unread_rows"]:
+            text = (
+                "%s %s rows are left out: no prompt of max_tokens holds their last turn"
+            )
+            logger.warning(text, counts["unread_rows"], part)
 
 
 def run_facts(
@@ -199,22 +191,16 @@ def close_group() -> None:
 def copy_start(judge: Any, folder: Path) -> None:
     """Copies to ``judge`` the weights of the judge in ``folder`` that fit it by name and shape.
     Raises ConfigError if none does."""
-
-    def without_adapter(
-        name: str,
-    ) -> str:  # PEFT's files leave the name of the adapter out
-        return name.replace(".default.", ".").replace(".modules_to_save.", ".")
-
     saved: dict[str, torch.Tensor] = {}
     for file in folder.glob("*.safetensors"):
         saved |= load_file(file)
-    weights = {
-        without_adapter(name): value for name, value in judge.net.state_dict().items()
-    }
+    weights = {}
+    for name, weight in judge.net.state_dict().items():
+        weights[_without_adapter(name)] = weight
     copied = 0
     judge.to_scale()  # as a saved judge's output layer is
     for name, value in saved.items():
-        weight = weights.get(without_adapter(name))
+        weight = weights.get(_without_adapter(name))
         if weight is not None and weight.shape == value.shape:
             weight.copy_(value)
             copied += 1
@@ -227,15 +213,18 @@ def copy_start(judge: Any, folder: Path) -> None:
     logger.warning("start: copied %s of %s tensors of %s", copied, len(saved), folder)
 
 
+def _without_adapter(name: str) -> str:
+    """Returns the name of a weight without that of the adapter, as PEFT's files have it."""
+    return name.replace(".default.", ".").replace(".modules_to_save.", ".")
+
+
 # -- one judge a dimension -------------------------------------------------------------------------
 
 
-def fit_per_dimension(run: TrainingRun, family: StepFamily) -> FittedJudge | None:
+def fit_per_dimension(run: TrainingRun) -> FittedJudge | None:
     """Trains a judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes;
     then joins them in one. Each has its own folder in the run's."""
     config, validation = run.config, run.rows.validation
-    names = [dimension.name for dimension in run.dimensions]
-    configs = {name: dimension_config(config, name) for name in names}
     # What one dimension's run would refuse is refused before the first one's steps.
     metric = config.args.get("metric_for_best_model")
     if metric and validation:
@@ -244,25 +233,24 @@ def fit_per_dimension(run: TrainingRun, family: StepFamily) -> FittedJudge | Non
             binary = [name] if head.config.kind == "binary" else []
             require_figure(metric, validation, [name], binary)
     figures: dict[str, float] = {}
+    folders = {}
     for dimension in run.dimensions:
-        member_config = configs[dimension.name]
-        trained = train_one(run, member_config, [dimension], family)
+        member_config = dimension_config(config, dimension.name)
+        folders[dimension.name] = member_config.output_dir
+        trained = train_one(run, member_config, [dimension])
         if trained is not None:
             save_judge(trained.judge, Path(member_config.output_dir))
             for name, value in trained.figures.items():
                 if "/" in name:  # not the means over dimensions
                     figures[name] = value
-        del (
-            trained
-        )  # one network at a time: they are loaded again when the group is closed
+        # One network at a time: they are loaded again when the group is closed.
+        del trained
     close_group()
     if not is_main():
         return None
     members = {}
-    for name, member_config in configs.items():
-        members[name] = Member(
-            name, Judge.from_pretrained(member_config.output_dir), {}
-        )
+    for name, folder in folders.items():
+        members[name] = Member(name, Judge.from_pretrained(folder), {})
     choices = MemberSelection({name: name for name in members})
     facts = {"seed": config.seed, "per_dimension": True}
     joined = HybridJudge(

@@ -23,7 +23,7 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.golden import LARGE
 from medal_judges.models.batching import pad_rows
 from medal_judges.training.arguments import launched_processes
-from medal_judges.training.calibration import fit_calibrations
+from medal_judges.training.calibration import fit_calibration
 from medal_judges.training.validation import validation_figures
 
 if TYPE_CHECKING:
@@ -261,17 +261,23 @@ class JudgeTrainer(Trainer):
     ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
         """Fits the judge's calibration on ``examples``, whose dataset is the eval_dataset.
 
-        Returns the figures and the logits by dimension. Every process must call it.
+        Returns the figures, and the calibrated scores [n] by dimension. Every process must call it.
         """
         dataset: Any = self.eval_dataset
         predicted = self.predict(dataset, metric_key_prefix="final")
-        heads = {head.dimension.name: head for head in self.judge.heads}
-        units = {
-            name: logits.numpy() for name, logits in self.unit_logits(predicted).items()
-        }
-        self.judge.calibration = fit_calibrations(examples, units, heads, method)
+        units = self.unit_logits(predicted)
+        judge, scores = self.judge, {}
+        judge.calibration = {}
+        for head in judge.heads:
+            name = head.dimension.name
+            fitted = fit_calibration(head, examples, units[name].numpy(), method)
+            if fitted is not None:
+                judge.calibration[name] = fitted
+            calibrated, *_ = head.answers(units[name], judge.fitted(name))
+            scores[name] = np.array(calibrated)
         metrics = predicted.metrics or {}
-        return {"loss": float(metrics["final_loss"]), **self.figures(predicted)}, units
+        loss = {"loss": float(metrics["final_loss"])}
+        return loss | self.figures(predicted), scores
 
     # -- the judge at the end ----------------------------------------------------------------------
 

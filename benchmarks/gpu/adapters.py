@@ -9,7 +9,6 @@ from tempfile import TemporaryDirectory
 from medal_judges.models.base.golden import COARSE
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.training.families.lora import step_family
 from medal_judges.training.steps import close_group
 
 from .encoder import largest, run_config, run_rows, scores, trained_judge
@@ -41,7 +40,7 @@ def trained(
         config = run_config(
             Path(folder), model, size, steps, learning_rate=1e-3, **args
         )
-        judge = trained_judge(config, rows, step_family(config))
+        judge = trained_judge(config, rows)
         used = peak_gib()
         close_group()
         if judge is None:

@@ -21,11 +21,10 @@ from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.families.encoder import ENCODER
 from medal_judges.training.fitted import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import train_judge
-from medal_judges.training.steps import StepFamily, train_one
+from medal_judges.training.steps import train_one
 
 from .measure import (
     Agreement,
@@ -198,11 +197,11 @@ def run_config(
     )
 
 
-def trained_judge(config: TrainConfig, rows: RunRows, family: StepFamily) -> Any:
+def trained_judge(config: TrainConfig, rows: RunRows) -> Any:
     """The judge of the run's steps; None on the processes that save nothing."""
     dimensions = load_rubric("overall")
     run = TrainingRun(config, dimensions, rows, overwrite=True)
-    trained = train_one(run, config, dimensions, family)
+    trained = train_one(run, config, dimensions)
     return None if trained is None else trained.judge
 
 
@@ -222,7 +221,7 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
             )
             model = settings_of(body, attention)
             config = run_config(Path(folder), model, setting.of(*BATCH), steps, **args)
-            judge = trained_judge(config, rows, ENCODER)
+            judge = trained_judge(config, rows)
             memory = peak_gib()
             few = [example.dialogue for example in rows.train[:4]]
             ours = scores(judge, few)

@@ -57,13 +57,9 @@ def test_config_and_out(config: Path, tmp_path: Path) -> None:
         assert json.loads((folder / "train_config.json").read_text())["name"] == "words"
 
 
-@row("train", "--resume", "--overwrite")
-def test_resume_and_overwrite(
-    config: Path, config_of_steps: Path, tmp_path: Path
-) -> None:
+@row("train", "--overwrite")
+def test_overwrite(config_of_steps: Path, tmp_path: Path) -> None:
     words = ["train", "--config", config_of_steps, "--out", tmp_path / "out"]
-    done = medal(*words, "--resume")
-    assert done.code == 2 and "no checkpoint to resume from" in done.err
     works(*words)
     checkpoints = tmp_path / "out" / "checkpoints"
     if not list(checkpoints.glob("checkpoint-*")):
@@ -71,5 +67,3 @@ def test_resume_and_overwrite(
     done = medal(*words, "seed=5")
     assert done.code == 2 and "--overwrite to delete it" in done.err
     works(*words, "seed=5", "--overwrite")
-    done = medal("train", "--config", config, "--resume")
-    assert done.code == 2 and "--resume is for judges trained by steps" in done.err

@@ -9,13 +9,19 @@ from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.arguments import check_steps
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.steps import StepFamily, fit_by_steps
+from medal_judges.training.steps import fit_by_steps
+from medal_judges.training.trainer import JudgeTrainer
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 check = check_steps
+fit = fit_by_steps
+
+
+def trainer_class(config: TrainConfig) -> type[JudgeTrainer]:
+    """Returns the class of the trainer."""
+    return JudgeTrainer
 
 
 def new_judge(
@@ -25,11 +31,3 @@ def new_judge(
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )
-
-
-ENCODER = StepFamily(new_judge)
-
-
-def fit(run: TrainingRun) -> FittedJudge | None:
-    """Trains the judge; None except on the main process."""
-    return fit_by_steps(run, ENCODER)

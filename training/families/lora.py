@@ -19,9 +19,8 @@ from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.arguments import check_steps
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.steps import StepFamily, fit_by_steps
+from medal_judges.training.steps import fit_by_steps
 from medal_judges.training.trainer import JudgeTrainer
 
 if TYPE_CHECKING:
@@ -31,6 +30,14 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 check = check_steps
+fit = fit_by_steps
+
+
+def trainer_class(config: TrainConfig) -> type[JudgeTrainer]:
+    """Returns the class of the trainer: of a judge that scores, or of one that writes answers."""
+    if config.model.head == "generative":
+        return AnswerTrainer
+    return JudgeTrainer
 
 
 def new_judge(
@@ -40,23 +47,9 @@ def new_judge(
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
-        rubric = config.rubric
-        return GenerativeLoraJudge.create(
-            config.model, dimensions, rubric=rubric, **settings
-        )
+        settings["rubric"] = config.rubric
+        return GenerativeLoraJudge.create(config.model, dimensions, **settings)
     return LoraJudge.create(config.model, dimensions, **settings)
-
-
-def fit(run: TrainingRun) -> FittedJudge | None:
-    """Trains the judge; None except on the main process."""
-    return fit_by_steps(run, step_family(run.config))
-
-
-def step_family(config: TrainConfig) -> StepFamily:
-    """Returns how a judge that scores, or one that writes answers, is trained."""
-    if config.model.head == "generative":
-        return StepFamily(new_judge, AnswerTrainer)
-    return StepFamily(new_judge)
 
 
 # -- a generative judge ----------------------------------------------------------------------------

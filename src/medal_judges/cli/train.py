@@ -20,9 +20,7 @@ def train(options: TrainOptions) -> None:
     overrides = list(options.overrides)
     if options.out is not None:
         overrides.append(f"output_dir={json.dumps(str(options.out))}")
-    folder = train_judge(
-        options.config, overrides, resume=options.resume, overwrite=options.overwrite
-    )
+    folder = train_judge(options.config, overrides, overwrite=options.overwrite)
     if not is_main():
         return
     from medal_judges.training.agreement import summary_table

@@ -25,24 +25,20 @@ Step = Literal["schema", "json", "line", "again"]
 
 MOST_CHARACTERS = 100_000  # of an answer; a longer one is not read
 LABELS = (  # of a score line, with one dimension, instead of its name
-    *(
-        "score",
-        "rating",
-        "final score",
-        "final rating",
-        "overall score",
-        "overall rating",
-    ),
-    *(
-        "puntuación",
-        "bewertung",
-        "note",
-        "pontuação",
-        "avaliação",
-        "评分",
-        "分数",
-        "得分",
-    ),
+    "score",
+    "rating",
+    "final score",
+    "final rating",
+    "overall score",
+    "overall rating",
+    "puntuación",
+    "bewertung",
+    "note",
+    "pontuação",
+    "avaliação",
+    "评分",
+    "分数",
+    "得分",
 )
 _NUMBER = r"-?\d{1,6}(?:\.\d{1,2})?"
 _PLAIN_NUMBER = re.compile(_NUMBER, re.ASCII)
@@ -50,7 +46,6 @@ _MARKUP = r"[\s*_`#\[\]]{0,12}"
 _FENCE = re.compile(r"\s*```\w{0,12}\s*\n(.*)\n\s*```\s*", re.DOTALL)
 _BLANK = re.compile(r"\s*")
 _LINE = re.compile(r"[^\n]+")
-_DECODER = json.JSONDecoder()
 _BLOCK = r"(?:think(?:ing)?|thought|reasoning)"
 _OPEN = re.compile(rf"\s*[<\[]({_BLOCK})[>\]]", re.IGNORECASE)
 _CLOSE = re.compile(rf"[<\[]/({_BLOCK})[>\]]", re.IGNORECASE)
@@ -59,9 +54,8 @@ _CLOSE_ALONE = re.compile(
     rf"^[ \t]{{0,4}}</{_BLOCK}>[ \t]{{0,4}}$", re.IGNORECASE | re.MULTILINE
 )
 _RESULT = "[RESULT]"
-_SHORTEST_COPY = (
-    12  # characters of a line that repeats a turn; anybody writes shorter ones
-)
+# Characters of a line that repeats a turn; anybody writes shorter ones.
+_SHORTEST_COPY = 12
 
 
 class AnswerShape(Config):
@@ -105,6 +99,10 @@ class Answer:
     samples: int = 0
 
 
+class UnreadError(Exception):
+    """No score can be read from an answer; the message is the reason."""
+
+
 def read_answers(
     completion: Completion,
     fields: Sequence[AnswerField],
@@ -113,29 +111,11 @@ def read_answers(
 ) -> dict[str, Answer]:
     """Returns the Answer for each of ``fields`` by its name. Text outside JSON that repeats one of
     the turns ``material`` is a quotation, not a score."""
-    if completion.failed:
-        return _unread(fields, completion.failure or "no answer")
-    text, was_cut = completion.text, completion.finish == "length"
-    if len(text) > MOST_CHARACTERS:
-        answers = _unread(fields, f"an answer of {len(text)} characters")
-    else:
-        json_answer = find_json(text)
-        if json_answer is None and completion.enforced and was_cut:
-            json_answer = JsonAnswer(
-                _complete_entries(text), text, text.find("{"), len(text)
-            )
-        if json_answer is None:
-            answers = _read_prose(text, fields, shape, material)
-        elif json_answer.is_fenced and _is_copy(json_answer.source, material):
-            answers = _unread(fields, "the answer only repeats words of the dialogue")
-        else:
-            is_schema = completion.enforced and not json_answer.is_fenced
-            step: Step = "schema" if is_schema else "json"
-            is_only = len(fields) == 1
-            answers = {
-                f.name: _from_json(json_answer, f, shape, step, is_only) for f in fields
-            }
-    if was_cut:
+    try:
+        answers = _read(completion, fields, shape, material)
+    except UnreadError as error:
+        answers = {field.name: Answer(reason=str(error)) for field in fields}
+    if completion.finish == "length":
         for name, answer in answers.items():
             if answer.value is None:
                 reason = f"{answer.reason} (the answer was cut at its token limit)"
@@ -143,8 +123,41 @@ def read_answers(
     return answers
 
 
-def _unread(fields: Sequence[AnswerField], reason: str) -> dict[str, Answer]:
-    return {field.name: Answer(reason=reason) for field in fields}
+def _read(
+    completion: Completion,
+    fields: Sequence[AnswerField],
+    shape: AnswerShape,
+    material: Sequence[str],
+) -> dict[str, Answer]:
+    """Reads an answer as JSON or as prose. Raises UnreadError if it has no score at all."""
+    text, enforced = completion.text, completion.enforced
+    if completion.failed:
+        raise UnreadError(completion.failure or "no answer")
+    if len(text) > MOST_CHARACTERS:
+        raise UnreadError(f"an answer of {len(text)} characters")
+    json_answer = find_json(text)
+    if json_answer is None and enforced and completion.finish == "length":
+        begin = text.find("{")
+        entries = _complete_entries(text, begin)
+        json_answer = JsonAnswer(entries, text, begin, len(text))
+    if json_answer is None:
+        return _read_prose(text, fields, shape, material)
+    source = text[json_answer.begin : json_answer.end]
+    if json_answer.is_fenced and _is_copy(source, material):
+        raise UnreadError("the answer only repeats words of the dialogue")
+    step: Step = "json"
+    if enforced and not json_answer.is_fenced:
+        step = "schema"
+    answers = {}
+    for field in fields:
+        try:
+            path = _score_path(
+                json_answer.value, field, shape, is_only=len(fields) == 1
+            )
+            answers[field.name] = _from_json(json_answer, path, field, shape, step)
+        except UnreadError as error:
+            answers[field.name] = Answer(reason=str(error))
+    return answers
 
 
 # -- JSON ------------------------------------------------------------------------------------------
@@ -160,10 +173,6 @@ class JsonAnswer(NamedTuple):
     end: int
     is_fenced: bool = False
 
-    @property
-    def source(self) -> str:
-        return self.text[self.begin : self.end]
-
 
 def find_json(text: str) -> JsonAnswer | None:
     """Returns the JSON value if ``text`` is strict JSON, maybe after reasoning or in a fence; else
@@ -174,9 +183,7 @@ def find_json(text: str) -> JsonAnswer | None:
         if fence is not None:
             source, begin = fence[1], begin + fence.start(1)
         try:
-            value = json.loads(
-                source, object_pairs_hook=_object, parse_constant=_refuse
-            )
+            value = _DECODER.decode(source)
         except (ValueError, RecursionError):
             continue
         begin = _skip(text, begin)
@@ -199,37 +206,46 @@ def _refuse(name: str) -> None:
     raise ValueError(f"{name} is no JSON number")
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse)
+
+
 def _entries_at(text: str, start: int) -> Iterator[tuple[str, Any, int, int]]:
     """Yields (key, value, where the value begins, where it ends) for the entries of the JSON object
-    that begins at ``start``. Raises ValueError or IndexError where the object is cut."""
-    position = start + 1
-    while True:
-        key, position = _DECODER.raw_decode(text, _skip(text, position))
-        begin = _skip(text, _skip(text, position) + 1)  # after the colon
+    that begins at ``start``. Raises ValueError, IndexError or RecursionError where the text is cut
+    or is no JSON."""
+    position, mark = start, "{"
+    while text[position] == mark:
+        key, position = _DECODER.raw_decode(text, _skip(text, position + 1))
+        colon = _skip(text, position)
+        if text[colon] != ":" or not isinstance(key, str):
+            raise ValueError(f"no key and colon before character {colon}")
+        begin = _skip(text, colon + 1)
         value, end = _DECODER.raw_decode(text, begin)
         yield key, value, begin, end
-        position = _skip(text, end) + 1  # after the comma
+        position, mark = _skip(text, end), ","
 
 
-def _complete_entries(text: str) -> dict[str, Any]:
-    """Returns the complete entries of an object that follows its schema and was cut at the token
-    limit."""
+def _complete_entries(text: str, start: int) -> dict[str, Any]:
+    """Returns the complete entries of the object at ``start`` that was cut at the token limit; none
+    if a key has two values, or the server ignored the schema and wrote no object."""
     entries: dict[str, Any] = {}
     try:
-        for key, value, _, end in _entries_at(text, text.find("{")):
+        for key, value, _, end in _entries_at(text, start):
             # A number at the very end may lack digits: only a comma completes an entry.
-            if text[_skip(text, end)] == ",":
-                entries[key] = value
-    except (ValueError, IndexError):
-        pass
+            if text[_skip(text, end)] != ",":
+                break
+            if entries.setdefault(key, value) != value:
+                return {}
+    except (ValueError, IndexError, RecursionError):
+        pass  # here it was cut
     return entries
 
 
-def _locate(text: str, start: int, path: Sequence[str]) -> tuple[int, int]:
-    """Returns where the value at ``path`` begins and ends in the JSON object at ``start``."""
-    end = start
+def _locate(json_answer: JsonAnswer, path: Sequence[str]) -> tuple[int, int]:
+    """Returns where the value at ``path`` begins and ends in the completion's text."""
+    start, end = json_answer.begin, json_answer.end
     for name in path:
-        entries = _entries_at(text, start)
+        entries = _entries_at(json_answer.text, start)
         start, end = next((begin, end) for key, _, begin, end in entries if key == name)
     return start, end
 
@@ -239,49 +255,56 @@ def _skip(text: str, position: int) -> int:
     return blank.end() if blank else position
 
 
-def _from_json(
-    json_answer: JsonAnswer,
-    field: AnswerField,
-    shape: AnswerShape,
-    step: Step,
-    is_only: bool,
-) -> Answer:
-    """Reads the score for ``field``, the only dimension if ``is_only``, from a JSON answer."""
-    value = json_answer.value
+def _score_path(
+    value: object, field: AnswerField, shape: AnswerShape, *, is_only: bool
+) -> list[str]:
+    """Returns the keys that lead to the score for ``field``, the only dimension if ``is_only``, in
+    the JSON ``value``. A bare number has none. Raises UnreadError."""
     if not isinstance(value, dict):
         if is_only and _is_number(value):
-            return _scored(
-                value, field, step, None, (json_answer.begin, json_answer.end)
-            )
-        return Answer(reason=f"a JSON answer without the key {field.key!r}")
+            return []
+        raise UnreadError(f"a JSON answer without the key {field.key!r}")
     names = [field.key, field.label, field.name]
     if is_only:
         names.append(shape.score)
     keys = set(map(_normal_key, names))
     entries = {key: entry for key, entry in value.items() if _normal_key(key) in keys}
     if not entries:
-        return Answer(reason=f"no key {field.key!r} in the JSON answer")
-    first_key, number = next(iter(entries.items()))
-    if any(entry != number for entry in entries.values()):
-        return Answer(reason=f"the keys {', '.join(map(repr, entries))} differ")
-    path, holder = [first_key], value
-    if isinstance(number, dict):
-        if shape.score not in number:
-            return Answer(
-                reason=f"no {shape.score!r} under {first_key!r} in the JSON answer"
-            )
-        path, holder, number = [first_key, shape.score], number, number[shape.score]
-    comment = holder.get(shape.comment)
-    comment = (comment.strip() or None) if isinstance(comment, str) else None
-    if isinstance(number, bool) and field.binary:
-        return _scored(number, field, step, comment, None)
-    if isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
-        return _scored(float(number), field, step, comment, None)
-    if not _is_number(number):
-        return Answer(
-            reason=f"{shown(str(number))} instead of a number", comment=comment
-        )
-    span = _locate(json_answer.text, json_answer.begin, path)
+        raise UnreadError(f"no key {field.key!r} in the JSON answer")
+    first_key, first_entry = next(iter(entries.items()))
+    if any(entry != first_entry for entry in entries.values()):
+        raise UnreadError(f"the keys {', '.join(map(repr, entries))} differ")
+    if not isinstance(first_entry, dict):
+        return [first_key]
+    if shape.score not in first_entry:
+        raise UnreadError(f"no {shape.score!r} under {first_key!r} in the JSON answer")
+    return [first_key, shape.score]
+
+
+def _from_json(
+    json_answer: JsonAnswer,
+    path: Sequence[str],
+    field: AnswerField,
+    shape: AnswerShape,
+    step: Step,
+) -> Answer:
+    """Reads the score at ``path``, with the comment beside it."""
+    number, comment = json_answer.value, None
+    for key in path:
+        comment = number.get(shape.comment)
+        number = number[key]
+    if isinstance(comment, str):
+        comment = comment.strip() or None
+    else:
+        comment = None
+    span = None
+    if _is_number(number):
+        span = _locate(json_answer, path)
+    elif isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
+        number = float(number)
+    elif not (isinstance(number, bool) and field.binary):
+        reason = f"{shown(str(number))} instead of a number"
+        return Answer(reason=reason, comment=comment)
     return _scored(number, field, step, comment, span)
 
 
@@ -302,37 +325,45 @@ def _read_prose(
     shape: AnswerShape,
     material: Sequence[str],
 ) -> dict[str, Answer]:
-    """Reads the score lines of an answer that is not JSON."""
+    """Reads the score lines of an answer that is not JSON. Raises UnreadError if it has none for
+    any dimension."""
     spoken = after_thinking(completion)
     if spoken is None:
-        return _unread(fields, "the reasoning does not end")
+        raise UnreadError("the reasoning does not end")
     text, begin = spoken
     if mentions_thinking(text):
-        return _unread(fields, "the end of the reasoning is unclear")
+        raise UnreadError("the end of the reasoning is unclear")
     if not text.strip():
-        return _unread(fields, "an empty answer")
+        raise UnreadError("an empty answer")
     feedback = None
     if shape.line == "result":
         feedback, mark, result = text.rpartition(_RESULT)
         if not mark:
-            return _unread(fields, f"no {_RESULT} in the answer {shown(result)}")
+            raise UnreadError(f"no {_RESULT} in the answer {shown(result)}")
         begin += len(feedback + mark)
         feedback = feedback.strip().removeprefix("Feedback:").strip()
+    lines = [line for line in _LINE.finditer(completion, begin) if line[0].strip()]
+    comment = feedback
+    if feedback is None and len(lines) > 1:
+        comment = text.strip()
+    said = shown(completion[begin:])
     answers: dict[str, Answer] = {}
     for field in fields:
-        line, answer = _read_line(
-            completion, begin, field, shape, is_only=len(fields) == 1
-        )
-        if feedback is not None:
-            answer = replace(answer, comment=feedback)
-        if answer.value is not None and _is_copy(line, material):
+        try:
+            match = _score_line(lines, said, field, shape, is_only=len(fields) == 1)
+        except UnreadError as error:
+            answers[field.name] = Answer(reason=str(error), comment=feedback)
+            continue
+        number = float(match["number"])
+        answer = _scored(number, field, "line", comment, match.span("number"))
+        if answer.value is not None and _is_copy(match[0], material):
             answer = Answer(reason="the score line repeats a turn of the dialogue")
         answers[field.name] = answer
     return answers
 
 
 @lru_cache(maxsize=256)
-def _score_line(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[str]:
+def _score_pattern(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[str]:
     """Returns the pattern of SCORE_LINE: ``Score: 4``, or the number alone. The top of the scale
     may follow (``4/5``), and markup is ignored."""
     longest_first = sorted(names, key=len)[::-1]
@@ -345,42 +376,40 @@ def _score_line(names: tuple[str, ...], is_label_optional: bool) -> re.Pattern[s
     )
 
 
-def _read_line(
-    completion: str,
-    begin: int,
+def _score_line(
+    lines: Sequence[re.Match[str]],
+    said: str,
     field: AnswerField,
     shape: AnswerShape,
     *,
     is_only: bool,
-) -> tuple[str, Answer]:
-    """Returns (the score line for ``field`` after ``begin``, its Answer). If it is the only
-    dimension (``is_only``), the line has to be the one that ``shape`` names, and its label may be
-    missing or one of LABELS."""
-    text = completion[begin:]
-    names = tuple(
-        name.replace("_", " ") for name in (field.key, field.label, field.name)
-    )
-    pattern = _score_line((*names, *LABELS) if is_only else names, is_only)
-    lines = [line for line in _LINE.finditer(completion, begin) if line[0].strip()]
-    matches = list(
-        filter(None, (pattern.fullmatch(completion, *line.span()) for line in lines))
-    )
+) -> re.Match[str]:
+    """Returns the match of the score line for ``field`` among ``lines``, which ``said`` shows in a
+    message. If it is the only dimension (``is_only``), the line has to be the one that ``shape``
+    names, and its label may be missing or one of LABELS. Raises UnreadError."""
+    names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
+    if is_only:
+        names += LABELS
+    pattern = _score_pattern(tuple(names), is_only)
+    matches = []
+    for line in lines:
+        match = pattern.fullmatch(line.string, *line.span())
+        if match is not None:
+            matches.append(match)
     if len({match["number"] for match in matches}) > 1:
-        return "", Answer(reason=f"several score lines that differ in {shown(text)}")
-    if is_only and shape.line != "any":
-        matches = [match for match in matches if match.start() == lines[-1].start()]
+        raise UnreadError(f"several score lines that differ in {said}")
+    line_name = f"for {field.label!r}"
+    if is_only:
+        line_name = f"as {shape.line} line"
+        # A score line before the last line is part of the text.
+        if shape.line != "any" and matches and matches[-1].span() != lines[-1].span():
+            matches = []
     if not matches:
-        line_name = f"as {shape.line} line" if is_only else f"for {field.label!r}"
-        return "", Answer(
-            reason=f"no score line {line_name} in the answer {shown(text)}"
-        )
-    match = matches[-1]
-    top = match["top"]
+        raise UnreadError(f"no score line {line_name} in the answer {said}")
+    match, top = matches[-1], matches[-1]["top"]
     if top and (field.binary or float(top) != field.scale[1]):
-        return "", Answer(reason=f"a score out of {top}, not {field.scale[1]:g}")
-    comment = text.strip() if len(lines) > 1 else None
-    number = float(match["number"])
-    return match[0], _scored(number, field, "line", comment, match.span("number"))
+        raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
+    return match
 
 
 def _scored(

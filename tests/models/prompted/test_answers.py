@@ -251,3 +251,34 @@ def test_several_dimensions_in_one_answer() -> None:
         "overall": None,
     }
     assert set(several("1\n0\n2").values()) == {None}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"score": 4, "explanation": "no', 4),
+        # From servers that take a schema and do not follow it: nothing is read, nothing raised.
+        ("4\n5, 3", None),
+        ('4: 5, "score": 3, "', None),
+        ("no object", None),
+        ("", None),
+        ('{"score": 3, "score": {"score": 4}, "explanation": "no', None),
+        ('{"score": 3, "score": 4, "explanation": "no', None),
+        ('{"score": 3 "score": 4, "explanation": "no', None),
+        ('{"score" 3, "explanation": "no', None),
+        ('{3: 4, "score": 3, "explanation": "no', None),
+        ('{"explanation": ' + "[" * 50_000, None),
+        ('{"score": 4, "explanation": ' + "[" * 50_000, 4),
+    ],
+)
+def test_an_answer_cut_under_a_schema_is_read_up_to_the_cut(
+    text: str, value: float | None
+) -> None:
+    completion = Completion(text, finish="length", enforced=True)
+    field = AnswerField("overall", "score", "score", (1, 5))
+    answer = read_answers(completion, [field], JSON)["overall"]
+    assert answer.value == value
+    assert (answer.step == "schema") is (value is not None)
+    if value is None:
+        assert answer.reason is not None
+        assert answer.reason.endswith("(the answer was cut at its token limit)")

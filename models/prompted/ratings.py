@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations, pairwise
 from typing import Any, Literal
 
+import numpy as np
+
 from medal_judges.models.base.judge import DimensionScore, judgement_of
 from medal_judges.models.llm.protocol import Completion, TokenChoice
 from medal_judges.models.prompted.answers import (
@@ -198,33 +200,28 @@ def to_judgement(
     comments: list[str] = []
     for dimension in dimensions:
         name, repeats = dimension.name, answers[dimension.name]
-        values = [builder.to_dimension(answer.value, dimension) for answer in repeats]
-        numbers = [value for value in values if value is not None]
-        value = statistics.fmean(numbers) if numbers else None
-        comment = _first(answer.comment for answer in repeats)
-        details: dict[str, Any] = {"value": value, "comment": comment}
-        details["parsed"] = tuple(answer.step for answer in repeats)
-        chances = _add_distribution(details, repeats, ratings[name])
-        if len(values) > 1:
-            details |= {"repeats": tuple(values)} | self_agreement(values)
+        details = _details(repeats, dimension, builder)
+        chances = _mean_distribution(repeats)
+        if chances:
+            details |= _expectation(repeats, chances, ratings[name])
+        value = details["value"]
         if score == "expected":
             value = details.get("expected")
         if value is None:
-            fallback = (
-                "no probabilities of the ratings"
-                if numbers
-                else "no answer has a score"
-            )
-            reason = _first(answer.reason for answer in repeats) or fallback
+            reason = _first(answer.reason for answer in repeats)
+            if reason is None and details["value"] is None:
+                reason = "no answer has a score"
+            reason = reason or "no probabilities of the ratings"
             names_by_reason.setdefault(reason, []).append(name)
-        if comment:
-            comments.append(f"{name}: {comment}")
+        if details["comment"]:
+            comments.append(f"{name}: {details['comment']}")
         # The distribution of other ratings than the dimension's levels is in the details alone.
-        distribution = chances if ratings[name].values == dimension.levels else ()
-        results[name] = DimensionScore(value, distribution, known_details(**details))
-    failures = [
-        f"{', '.join(names)}: {reason}" for reason, names in names_by_reason.items()
-    ]
+        if ratings[name].values != dimension.levels:
+            chances = ()
+        results[name] = DimensionScore(value, chances, known_details(**details))
+    failures = []
+    for reason, names in names_by_reason.items():
+        failures.append(f"{', '.join(names)}: {reason}")
     return judgement_of(
         results,
         explanation="\n".join(comments) or None,
@@ -236,20 +233,44 @@ def _first(texts: Iterable[str | None]) -> str | None:
     return next(filter(None, texts), None)
 
 
-def _add_distribution(
-    details: dict[str, Any], repeats: Sequence[Answer], ratings: Ratings
-) -> tuple[float, ...]:
-    """Adds the expected rating under the mean distribution of those ``repeats`` that have one to
-    ``details``. Returns that distribution; empty if none has one."""
-    weighed = [answer for answer in repeats if answer.chances is not None]
-    if not weighed:
+def _details(
+    repeats: Sequence[Answer], dimension: Dimension, builder: PromptBuilder
+) -> dict[str, Any]:
+    """Returns the numbers in the repeated answers on the dimension's scale, and their mean."""
+    values = [builder.to_dimension(answer.value, dimension) for answer in repeats]
+    numbers = [value for value in values if value is not None]
+    details: dict[str, Any] = {
+        "value": None,
+        "comment": _first(answer.comment for answer in repeats),
+        "parsed": tuple(answer.step for answer in repeats),
+    }
+    if numbers:
+        details["value"] = statistics.fmean(numbers)
+    if len(values) > 1:
+        details |= {"repeats": tuple(values)} | self_agreement(values)
+    return details
+
+
+def _mean_distribution(repeats: Sequence[Answer]) -> tuple[float, ...]:
+    """Returns the mean distribution of those ``repeats`` that have one; empty if none has one."""
+    distributions = [answer.chances for answer in repeats if answer.chances is not None]
+    if not distributions:
         return ()
-    columns = zip(*(answer.chances or () for answer in weighed), strict=True)
-    chances = tuple(sum(column) / len(weighed) for column in columns)
-    details["expected"], details["spread"] = ratings.moments(chances)
-    details["mass"] = sum(answer.mass for answer in weighed) / len(weighed)
-    details["samples"] = sum(answer.samples for answer in weighed) or None
-    return chances
+    return tuple(np.mean(distributions, axis=0).tolist())
+
+
+def _expectation(
+    repeats: Sequence[Answer], chances: Sequence[float], ratings: Ratings
+) -> dict[str, Any]:
+    """Returns the details about the mean distribution ``chances`` of ``repeats``."""
+    expected, spread = ratings.moments(chances)
+    weighed = [answer for answer in repeats if answer.chances is not None]
+    return {
+        "expected": expected,
+        "spread": spread,
+        "mass": sum(answer.mass for answer in weighed) / len(weighed),
+        "samples": sum(answer.samples for answer in weighed) or None,
+    }
 
 
 def self_agreement(values: Sequence[float | None]) -> dict[str, float]:

@@ -36,67 +36,68 @@ LOGIT_ROWS = 512
 
 @dataclass(slots=True)
 class Tree:
-    """The distinct tokens of a group.
+    """The distinct tokens of a group, as nodes. The first ``base`` nodes are the spine; the packed
+    tokens follow, parents before children.
 
-    Node k < len(spine) is the spine's k-th token; the packed tokens follow. For packed token i,
-    ``parents[i]`` is its parent node, ``depths[i]`` its position and ``attach[i]`` the number of
-    spine tokens that it sees. ``paths`` lists the nodes of each sequence.
+    ``parents`` has the parent of each node (-1: none) and ``depths`` its position in the text.
+    ``paths`` lists the nodes of each sequence.
     """
 
-    spine: tuple[int, ...]
-    tokens: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    attach: list[int] = field(default_factory=list)
+    base: int
+    tokens: list[int]
+    parents: list[int]
+    depths: list[int]
     paths: list[list[int]] = field(default_factory=list)
 
     @property
     def size(self) -> int:
         """The number of distinct tokens."""
-        return len(self.spine) + len(self.tokens)
+        return len(self.tokens)
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
     """The token trie of ``sequences``, with the longest unscored prefix as its spine."""
-    longest = max(sequences, key=lambda s: s.start)
-    tree = Tree(spine=longest.ids[: longest.start])
-    spine = np.array(tree.spine)
+    longest = max(sequences, key=lambda sequence: sequence.start)
+    base = longest.start
+    spine = np.array(longest.ids[:base])
+    tree = Tree(base, spine.tolist(), list(range(-1, base - 1)), list(range(base)))
     children: dict[tuple[int, int], int] = {}
     for sequence in sequences:
-        length = min(len(spine), len(sequence.ids))
+        length = min(base, len(sequence.ids))
         differ = np.flatnonzero(spine[:length] != np.array(sequence.ids[:length]))
-        shared = int(differ[0]) if len(differ) else length
-        path = list(range(shared))
+        shared = length
+        if len(differ):
+            shared = int(differ[0])
+        path, parent = list(range(shared)), shared - 1
         for depth in range(shared, len(sequence.ids)):
-            parent, token = path[-1] if path else -1, sequence.ids[depth]
+            token = sequence.ids[depth]
             if (parent, token) not in children:
                 children[parent, token] = tree.size
                 tree.tokens.append(token)
                 tree.parents.append(parent)
                 tree.depths.append(depth)
-                tree.attach.append(shared)
-            path.append(children[parent, token])
+            parent = children[parent, token]
+            path.append(parent)
         tree.paths.append(path)
     return tree
 
 
 def passes(tree: Tree, limit: int = PASS_TOKENS) -> Iterator[list[int]]:
-    """Packed token indices in passes of about ``limit`` tokens. A subtree stays in one pass,
-    parents before children."""
-    base = len(tree.spine)
-    root: list[int] = []
+    """Packed nodes in passes of about ``limit`` tokens. A subtree stays in one pass, parents before
+    children."""
+    root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
-    for i, parent in enumerate(tree.parents):
-        root.append(i if parent < base else root[parent - base])
-        subtrees.setdefault(root[i], []).append(i)
-    current: list[int] = []
-    for members in subtrees.values():
-        if current and len(current) + len(members) > limit:
-            yield current
-            current = []
-        current += members
-    if current:
-        yield current
+    for node in range(tree.base, tree.size):
+        root[node] = root.get(tree.parents[node], node)
+        subtrees.setdefault(root[node], []).append(node)
+    nodes: list[int] = []
+    for subtree in subtrees.values():
+        if nodes and len(nodes) + len(subtree) > limit:
+            yield nodes
+            nodes = []
+        nodes += subtree
+    if nodes:
+        yield nodes
 
 
 def tree_logprobs(
@@ -106,40 +107,36 @@ def tree_logprobs(
     joint: bool = False,
     limit: int = PASS_TOKENS,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Log-probabilities [scored tokens] of each sequence, and the sum over its prefix: None unless
-    ``joint``, and without the first token, which nothing precedes."""
+    """Log-probabilities [scored tokens] of each sequence, and the sum over its prefix. The sum is
+    None unless ``joint``; the first token has no likelihood and is skipped."""
     tree = build_tree(sequences)
-    base = len(tree.spine)
     scored_children = _scored_children(tree, sequences, joint=joint)
-    values: dict[int, float] = {}
+    logprobs: dict[int, float] = {}
     # A cache made by the model drops what its windows have passed, which branches still see.
     cache: Any = DynamicCache()
     with torch.inference_mode():
         # The spine in parts with at most LOGIT_ROWS rows of logits.
-        ends = [node for node in range(base) if node in scored_children][
-            LOGIT_ROWS::LOGIT_ROWS
-        ]
-        for start, end in pairwise([0, *ends, base]):
-            read, cache = _read(model, range(start, end), tree, scored_children, cache)
-            values |= read
-        for members in passes(tree, limit):
-            nodes = [base + i for i in members]
-            if scored_children.keys().isdisjoint(nodes):
+        scored_spine = sorted(node for node in scored_children if node < tree.base)
+        ends = [*scored_spine[LOGIT_ROWS::LOGIT_ROWS], tree.base]
+        for start, end in pairwise([0, *ends]):
+            nodes = range(start, end)
+            read, cache = _read(model, nodes, tree, scored_children, cache)
+            logprobs |= read
+        for packed in passes(tree, limit):
+            if scored_children.keys().isdisjoint(packed):
                 continue  # last tokens only: their parents' logits score them
-            depths = torch.tensor(
-                [[tree.depths[i] for i in members]], device=model.device
-            )
-            masks = _masks(tree, members, model)
+            depths = torch.tensor(tree.depths, device=model.device)[None, packed]
+            masks = _masks(tree, packed, model)
             inputs = {"position_ids": depths, "attention_mask": masks}
-            read, cache = _read(model, nodes, tree, scored_children, cache, **inputs)
-            values |= read
-            cache.crop(-len(members))
+            read, cache = _read(model, packed, tree, scored_children, cache, **inputs)
+            logprobs |= read
+            cache.crop(-len(packed))
     scored: list[np.ndarray] = []
-    prefix: list[float | None] = []
-    for path, sequence in zip(tree.paths, sequences, strict=True):
-        scored.append(np.array([values[node] for node in path[sequence.start :]]))
-        before = path[1 : sequence.start]
-        prefix.append(float(sum(values[node] for node in before)) if joint else None)
+    prefix: list[float | None] = [None] * len(sequences)
+    for index, (path, sequence) in enumerate(zip(tree.paths, sequences, strict=True)):
+        scored.append(np.array([logprobs[node] for node in path[sequence.start :]]))
+        if joint:
+            prefix[index] = float(sum(logprobs[k] for k in path[1 : sequence.start]))
     return scored, prefix
 
 
@@ -147,15 +144,20 @@ def _scored_children(
     tree: Tree, sequences: Sequence[TokenSequence], *, joint: bool
 ) -> dict[int, list[int]]:
     """Returns parent -> those of its children whose log-probability is needed."""
-    base = len(tree.spine)
     nodes: set[int] = set()
     for path, sequence in zip(tree.paths, sequences, strict=True):
-        nodes.update(path[1 if joint else sequence.start :])
+        nodes.update(path[_first_scored(sequence, joint) :])
     children: dict[int, list[int]] = {}
     for node in sorted(nodes):
-        parent = node - 1 if node < base else tree.parents[node - base]
-        children.setdefault(parent, []).append(node)
+        children.setdefault(tree.parents[node], []).append(node)
     return children
+
+
+def _first_scored(sequence: TokenSequence, joint: bool) -> int:
+    """Returns the index of the first token that needs a log-probability."""
+    if joint:
+        return 1
+    return sequence.start
 
 
 def _read(
@@ -168,8 +170,7 @@ def _read(
 ) -> tuple[dict[int, float], Any]:
     """Reads the tokens of ``nodes``; returns the log-probabilities of their scored children
     and the extended cache."""
-    all_ids = (*tree.spine, *tree.tokens)
-    tokens = torch.tensor([[all_ids[node] for node in nodes]], device=model.device)
+    token_ids = torch.tensor(tree.tokens, device=model.device)
     rows: list[int] = []  # the nodes with scored children
     children: list[int] = []
     row_of_child: list[int] = []
@@ -179,43 +180,44 @@ def _read(
             row_of_child += [len(rows)] * len(scored_children[node])
             rows.append(position)
     name = cache_name(model)
-    logits, out = logits_at(
-        model, tokens, rows, use_cache=True, **inputs, **{name: cache}
-    )
+    inputs |= {"use_cache": True, name: cache}
+    logits, out = logits_at(model, token_ids[None, nodes], rows, **inputs)
     at = torch.tensor(row_of_child, device=logits.device)
-    ids = torch.tensor([all_ids[child] for child in children], device=logits.device)
-    logprobs = logits[at, ids] - torch.logsumexp(logits, dim=-1)[at]
+    chosen = logits[at, token_ids[children]]
+    logprobs = chosen - torch.logsumexp(logits, dim=-1)[at]
     return dict(zip(children, logprobs.tolist(), strict=True)), getattr(out, name)
 
 
 def _masks(
-    tree: Tree, members: Sequence[int], model: PreTrainedModel
+    tree: Tree, nodes: Sequence[int], model: PreTrainedModel
 ) -> torch.Tensor | dict[str, torch.Tensor]:
-    """Additive mask [1, 1, pass, spine + pass]: each token sees its ancestors and itself, within a
-    layer's window. One mask per kind of layer if a model has several kinds."""
-    base, n = len(tree.spine), len(members)
-    row_of = {base + i: row for row, i in enumerate(members)}
-    ancestors = np.zeros((n, n), dtype=bool)
-    for row, i in enumerate(members):
-        above = row_of.get(tree.parents[i])
-        if above is not None:
-            ancestors[row] = ancestors[above]
-        ancestors[row, row] = True
-    attach = np.array([tree.attach[i] for i in members])
-    visible = np.concatenate(
-        [np.arange(base)[None, :] < attach[:, None], ancestors], axis=1
-    )
+    """Additive mask [1, 1, pass, spine + pass]: each of ``nodes`` sees its ancestors and itself,
+    within a layer's window. One mask per kind of layer if a model has several kinds."""
+    base = tree.base
+    column_of = {node: column for column, node in enumerate(nodes, start=base)}
+    visible = np.zeros((len(nodes), base + len(nodes)), dtype=bool)
+    for row, node in enumerate(nodes):
+        parent = tree.parents[node]
+        if parent < base:
+            visible[row, : parent + 1] = True
+        else:
+            visible[row] = visible[column_of[parent] - base]
+        visible[row, column_of[node]] = True
     # A token's depth is its position in the text, which windows are measured by.
-    depths = np.array([tree.depths[i] for i in members])
-    distance = depths[:, None] - np.concatenate([np.arange(base), depths])[None, :]
+    depths = np.array(tree.depths)
+    distance = depths[nodes, None] - depths[[*range(base), *nodes]]
     lowest = torch.finfo(model.dtype).min
     masks = {}
     for kind, window in (layer_windows(model.config)[1] or {"": None}).items():
-        near = visible if window is None else visible & (distance < window)
+        near = visible
+        if window is not None:
+            near = visible & (distance < window)
         mask = torch.full(near.shape, lowest, dtype=model.dtype)
         mask[torch.from_numpy(near)] = 0
         masks[kind] = mask[None, None].to(model.device)
-    return masks if len(masks) > 1 else next(iter(masks.values()))
+    if len(masks) == 1:
+        return masks.popitem()[1]
+    return masks
 
 
 # -- one pass a sequence -----------------------------------------------------------------------
@@ -228,18 +230,18 @@ def plain_logprobs(
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
-        first = 1 if joint else sequence.start
+        first = _first_scored(sequence, joint)
+        tokens = torch.tensor([sequence.ids], device=model.device)
+        rows = range(first - 1, len(sequence.ids) - 1)
         with torch.inference_mode():
-            tokens = torch.tensor([list(sequence.ids)], device=model.device)
-            rows = range(first - 1, len(sequence.ids) - 1)
             logits, _ = logits_at(model, tokens, rows, use_cache=False)
-            logprobs = torch.log_softmax(logits, dim=-1).gather(
-                1, tokens[0, first:, None]
-            )[:, 0]
-        values = logprobs.cpu().numpy().astype(float)
-        before = len(values) - (len(sequence.ids) - sequence.start)
-        scored.append(values[before:])
-        prefix.append(float(values[:before].sum()) if joint else None)
+            logprobs = torch.log_softmax(logits, dim=-1)
+            logprobs = logprobs.gather(1, tokens[0, first:, None])[:, 0]
+        before, after = np.split(
+            logprobs.cpu().numpy().astype(float), [sequence.start - first]
+        )
+        scored.append(after)
+        prefix.append(float(before.sum()) if joint else None)
     return scored, prefix
 
 
@@ -298,27 +300,25 @@ def layer_windows(
     chunks or a recurrent state)."""
     decoder = config.get_text_config(decoder=True)
     # GPT-Neo has another name for the list.
-    layer_types = getattr(decoder, "layer_types", None) or getattr(
-        decoder, "attention_layers", ()
-    )
-    kinds = {*map(str, layer_types or ())}
+    layer_types = getattr(decoder, "layer_types", None)
+    layer_types = layer_types or getattr(decoder, "attention_layers", None)
+    kinds = set(layer_types or ())
     window = min(_sizes(config, _WINDOWS), default=None)
+    is_limited = getattr(decoder, "use_sliding_window", True)
     if kinds:
-        limited = re.compile("sliding|chunked|local|window")
-        is_limited = any(map(limited.search, kinds))
-    else:
-        is_limited = getattr(decoder, "use_sliding_window", True)
+        is_limited = re.search("sliding|chunked|local|window", " ".join(kinds))
     if not is_limited:
         window = None
     if any(word in decoder.model_type for word in _RECURRENT):
         return window, None
-    if window is None:
-        return None, {_FULL: None} if kinds <= {_FULL, "global"} else None
     windows = {_FULL: None, _SLIDING: window}
-    kinds = kinds or {_SLIDING}
-    if (
-        window != getattr(decoder, "sliding_window", None)
-        or not kinds <= windows.keys()
-    ):
+    if window is None:
+        windows = {_FULL: None}
+        kinds -= {"global"}
+    elif window != getattr(decoder, "sliding_window", None):
+        return window, None  # a window by another name, such as chunks
+    elif not kinds:
+        kinds = {_SLIDING}
+    if not kinds <= windows.keys():
         return window, None
-    return window, {kind: size for kind, size in windows.items() if kind in kinds}
+    return window, {kind: windows[kind] for kind in kinds or windows}

@@ -18,7 +18,7 @@ from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, beside
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Strategy
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig, llm_config
-from medal_judges.models.prompted.answers import after_thinking
+from medal_judges.models.prompted.answers import without_thinking
 from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.jsonl import Journal
@@ -169,11 +169,8 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 def parse_list(answer: str) -> list[str]:
     """The utterances of a numbered or bulleted list, without quotation marks around them. Skips
     other lines and long ones: the model's comments on its list."""
-    spoken = after_thinking(answer)  # lists are drafted there
     utterances = []
-    if spoken is None:
-        return []
-    for line in spoken[0].splitlines():
+    for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:
             continue
         text = line.strip()[mark.end() :].strip().strip("\"'“”‘’*").strip()

@@ -23,7 +23,7 @@ from medal_judges.data_prep.seeds.contexts import SeedContext, SeedsConfig
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import ChatRequest, Message, closed_schema
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.models.prompted.answers import after_thinking
+from medal_judges.models.prompted.answers import without_thinking
 from medal_judges.models.prompted.prompt import Prompt, load_prompt, transcript
 from medal_judges.records.dialogue import Dialogue, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, hash_split
@@ -234,15 +234,6 @@ def read_verdict(answer: str) -> tuple[bool | None, str]:
     if verdict[1].lower() == "yes":
         return True, ""
     return False, " ".join(text[verdict.end() :].split())
-
-
-def without_thinking(answer: str) -> str:
-    """The answer after the model's reasoning; empty if the reasoning has no end. The rest of a
-    chatbot's answer is unchanged, because it is judged."""
-    spoken = after_thinking(answer)
-    if spoken is None:
-        return ""
-    return spoken[0].strip()
 
 
 @dataclass(slots=True)

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, Literal
 
@@ -41,17 +41,14 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
     chat_messages,
+    failed,
     first_turn_that_fits,
     likelihood_usage,
     scored_by_owner,
     usage_of,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import (
-    after_thinking,
-    mentions_thinking,
-    shown,
-)
+from medal_judges.models.prompted.answers import UnreadError, shown, spoken_text
 from medal_judges.models.prompted.prompt import (
     AGAIN,
     Prompt,
@@ -63,6 +60,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, known_details
 from medal_judges.records.signature import Signature, content_hash
 
+AROUND_FOLLOW_UP = 8  # tokens of a chat template around a follow-up
 MORE_TOKENS = 4  # times the tokens, for the second question
 MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
@@ -115,15 +113,15 @@ class FollowUpSelection:
 @dataclass(slots=True)
 class _Run:
     """One shuffle of the ``options`` (``order``: their pool indices), asked once or twice.
-    ``chosen``: indices into ``order``, or why the answer could not be read."""
+    ``chosen``: indices into the pool; None and a ``reason`` if the answer could not be read."""
 
     question: str
     order: Sequence[int]
     options: Sequence[str]
-    chosen: set[int] | str = "not asked"
+    answer: Completion = field(default_factory=lambda: failed("not asked"))
+    chosen: set[int] | None = None
+    reason: str = ""
     usages: list[Usage] = field(default_factory=list)
-    transient: bool = False
-    failed: bool = False
 
 
 def select(
@@ -141,133 +139,125 @@ def select(
     with more tokens. A run that still cannot be read does not count.
     """
     prompt = config.loaded()
-    texts = [follow_up.text for follow_up in pool.follow_ups]
     target = prompt.parts["turn" if turn else "dialogue"]
     runs_by_dialogue = []
     for name, messages in dialogues:
-        values = {
-            "target": target,
-            "dialogue": transcript(messages, _NAMES, keep_breaks=True),
-        }
+        dialogue = transcript(messages, _NAMES, keep_breaks=True)
+        values = {"target": target, "dialogue": dialogue}
         runs = []
         for number in range(config.runs):
             # The dialogue's own stream: neither its batch nor its place in the file changes it.
-            stream = np.random.default_rng(
-                [config.seed, number, int(content_hash(name), 16)]
-            )
-            runs.append(
-                _shuffled_run(prompt, values, texts, stream.permutation(len(texts)))
-            )
+            seeds = [config.seed, number, int(content_hash(name), 16)]
+            runs.append(_shuffled_run(prompt, values, pool, seeds))
         runs_by_dialogue.append(runs)
     every_run = list(chain.from_iterable(runs_by_dialogue))
     _ask(llm, every_run, config.max_tokens)
-    unread = [
-        run for run in every_run if isinstance(run.chosen, str) and not run.failed
-    ]
-    for run in unread:
-        run.question = f"{run.question}\n\n{prompt.parts[AGAIN]}".rstrip()
+    unread = []
+    for run in every_run:
+        if run.chosen is None and not run.answer.failed:
+            run.question = f"{run.question}\n\n{prompt.parts[AGAIN]}".rstrip()
+            unread.append(run)
     more_tokens = min(MORE_TOKENS * config.max_tokens, llm.context // 4)
     _ask(llm, unread, max(config.max_tokens, more_tokens))
-    return [_common_selection(runs, len(texts)) for runs in runs_by_dialogue]
+    return [_common_selection(runs) for runs in runs_by_dialogue]
 
 
 def _shuffled_run(
     prompt: Prompt,
     values: Mapping[str, str],
-    texts: Sequence[str],
-    permutation: np.ndarray,
+    pool: FollowUpPool,
+    seeds: Sequence[int],
 ) -> _Run:
-    order = permutation.tolist()
-    options = [f"{number}. {texts[i]}" for number, i in enumerate(order, start=1)]
+    """Returns a run over the follow-ups in the order that ``seeds`` draw."""
+    generator = np.random.default_rng(seeds)
+    order = generator.permutation(len(pool.follow_ups)).tolist()
+    options = [pool.follow_ups[index].text for index in order]
+    lines = [f"{number}. {text}" for number, text in enumerate(options, start=1)]
     resolved = resolve(prompt)
-    values = {**values, "options": "\n".join(options)}
-    question = resolved.text(resolved.layout.dialogue, values)
-    return _Run(question, order, [texts[i] for i in order])
+    values = {**values, "options": "\n".join(lines)}
+    return _Run(resolved.text(resolved.layout.dialogue, values), order, options)
 
 
 def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
     """Asks the question of each run and reads its answer."""
-    requests = [
-        ChatRequest((Message("user", run.question),), max_tokens) for run in runs
-    ]
-    answers = llm.chat(requests) if requests else []
+    if not runs:
+        return
+    requests = []
+    for run in runs:
+        requests.append(ChatRequest((Message("user", run.question),), max_tokens))
+    answers = llm.chat(requests)
     for run, request, answer in zip(runs, requests, answers, strict=True):
         run.usages.append(usage_of(llm, request, answer))
-        run.transient, run.failed = answer.transient, answer.finish == "failed"
-        run.chosen = read_choice(answer, run.options)
+        run.answer = answer
+        try:
+            run.chosen = {run.order[i] for i in read_choice(answer, run.options)}
+        except UnreadError as error:
+            run.reason = str(error)
 
 
-def _common_selection(runs: Sequence[_Run], size: int) -> FollowUpSelection:
-    """Returns what all readable ``runs`` of one dialogue chose from ``size`` follow-ups."""
-    choices = []
-    for run in runs:
-        if not isinstance(run.chosen, str):
-            choices.append({run.order[i] for i in run.chosen})
-    common: set[int] = set.intersection(*choices) if choices else set()
-    indices, failure = tuple(sorted(common or range(size))), None
-    if not choices:
-        indices, failure = (
-            (),
-            f"no selection of follow-ups could be read: {runs[0].chosen}",
-        )
+def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
+    """Returns what all readable ``runs`` of one dialogue chose."""
+    choices = [run.chosen for run in runs if run.chosen is not None]
+    unread = len(runs) - len(choices)
+    every_index = set(runs[0].order)
+    common = every_index.intersection(*choices)
+    indices, failure = tuple(sorted(common or every_index)), None
+    if unread == len(runs):
+        indices = ()
+        failure = f"no selection of follow-ups could be read: {runs[0].reason}"
     return FollowUpSelection(
         indices=indices,
         empty=not common,
         usage=spent(chain.from_iterable(run.usages for run in runs)),
-        unread=len(runs) - len(choices),
+        unread=unread,
         failure=failure,
-        transient=any(run.transient for run in runs),
+        transient=any(run.answer.transient for run in runs),
     )
 
 
-def read_choice(completion: Completion, options: Sequence[str]) -> set[int] | str:
-    """Returns the indices of the chosen ``options``, which were numbered from 1; or the reason why
-    the answer cannot be read.
+def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
+    """Returns the indices of the chosen ``options``, which were numbered from 1. Raises UnreadError
+    with the reason why the answer cannot be read.
 
     Readable answers are numbers alone (``2, 4 and 5``); the text of one option per line, with or
     without a number; and ``none``. Models renumber what they choose, so an option's text counts and
     not the number before it.
     """
-    if completion.finish == "failed":
-        return completion.failure or "no answer"
+    if completion.failed:
+        raise UnreadError(completion.failure or "no answer")
     if completion.finish == "length":
-        return "the answer was cut at its token limit"
-    spoken = after_thinking(completion.text)
-    if spoken is None or mentions_thinking(spoken[0]):
-        return "the end of the reasoning is not marked"
-    text = spoken[0].strip()
-    if not text:
-        return "an empty answer"
+        raise UnreadError("the answer was cut at its token limit")
+    text = spoken_text(completion.text)[0].strip()
     if len(text) > MOST_CHARACTERS:
-        return f"an answer of {len(text)} characters"
+        raise UnreadError(f"an answer of {len(text)} characters")
     if _plain(text) == "none":
         return set()
-    numbers = _LINE.sub(
-        "", unicodedata.normalize("NFKC", text.translate(_MARKS)).strip()
-    )
-    if _NUMBERS.fullmatch(numbers):
-        chosen = sorted(int(number) for number in re.findall(r"\d{1,3}", numbers))
-        for number in chosen:
-            if not 1 <= number <= len(options):
-                return f"option {number} of {len(options)}"
-        return {number - 1 for number in chosen}
-    return _choice_by_text(text, options)
+    numbers = unicodedata.normalize("NFKC", text.translate(_MARKS)).strip()
+    numbers = _LINE.sub("", numbers)
+    if not _NUMBERS.fullmatch(numbers):
+        return _choice_by_text(text, options)
+    chosen = sorted(map(int, re.findall(r"\d{1,3}", numbers)))
+    for number in chosen:
+        if not 1 <= number <= len(options):
+            raise UnreadError(f"option {number} of {len(options)}")
+    return {number - 1 for number in chosen}
 
 
-def _choice_by_text(text: str, options: Sequence[str]) -> set[int] | str:
+def _choice_by_text(text: str, options: Sequence[str]) -> set[int]:
+    """Returns the indices of the options that the lines of ``text`` repeat. Raises UnreadError."""
     index_by_text = {_plain(option): index for index, option in enumerate(options)}
     lines = [line for line in text.splitlines() if line.strip()]
     chosen, numbered = set(), 0
     for line in lines:
         option = re.sub(r"^\W{0,6}\d{1,3}[.):、]\s*", "", line)
         numbered += option != line
-        chosen.add(index_by_text.get(_plain(option)))
-    indices = {index for index in chosen if index is not None}
+        if _plain(option) not in index_by_text:
+            raise UnreadError(f"no list of options: {shown(text)}")
+        chosen.add(index_by_text[_plain(option)])
     # All options, some of them with a number: the numbers may be the choice.
-    is_unclear = len(indices) == len(options) and 0 < numbered < len(lines)
-    if is_unclear or None in chosen:
-        return f"no list of options: {shown(text)}"
-    return indices
+    if len(chosen) == len(options) and 0 < numbered < len(lines):
+        raise UnreadError(f"no list of options: {shown(text)}")
+    return chosen
 
 
 def _plain(text: str) -> str:
@@ -318,6 +308,17 @@ class FollowUpConfig(Config):
     scale: Mapping[str, LogisticScale] = {}
 
 
+@dataclass(slots=True)
+class _View:
+    """The ``messages`` of a dialogue from index ``start`` on, and DIET's selection after them. With
+    a ``failure`` nothing is scored."""
+
+    start: int
+    messages: tuple[Message, ...]
+    selection: FollowUpSelection | None = None
+    failure: str | None = None
+
+
 class FollowUpJudge(Judge):
     """Scores dialogues by the likelihoods of follow-ups.
 
@@ -333,9 +334,8 @@ class FollowUpJudge(Judge):
 
     def __init__(self, config: FollowUpConfig) -> None:
         self.config, self.name = config, config.name
-        load_rubric(
-            config.rubric, tuple(config.scale)
-        )  # each scale is of a known dimension
+        # Each scale is of a known dimension.
+        load_rubric(config.rubric, tuple(config.scale))
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.pool)
         if config.per_generator is not None:
@@ -345,6 +345,11 @@ class FollowUpJudge(Judge):
                 none = f"no follow-up of {config.pool} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
         self.llm = load_llm(config.llm)
+        # The tokens of a dialogue with a follow-up, and without the longest follow-up (a token has
+        # at least one byte).
+        self.room = min(config.max_tokens, self.llm.context)
+        longest = max(len(f.text.encode()) for f in self.pool.follow_ups)
+        self.budget = self.room - AROUND_FOLLOW_UP - longest
         if self.pool.strategy == "selfmap" and self.pool.generators != (self.llm.name,):
             raise NotAvailableError(
                 f"the pool {config.pool} was proposed by {', '.join(self.pool.generators)}; with "
@@ -363,139 +368,111 @@ class FollowUpJudge(Judge):
         return [self.llm]
 
     def signature(self) -> Signature:
-        method = self.config.model_dump(exclude={"llm", "pool", "rubric", "name"})
-        prompt = (
-            self.config.select.loaded().model_dump() if self.config.select else None
-        )
+        config, fingerprint = self.config, dict(self.llm.fingerprint())
+        method = config.model_dump(exclude={"llm", "pool", "rubric", "name"})
+        prompt = None
+        if config.select is not None:
+            prompt = config.select.loaded().model_dump()
         return self.signed(
-            revision=content_hash([method, dict(self.llm.fingerprint())]),
+            revision=content_hash([method, fingerprint]),
             base=self.llm.name,
             prompt=content_hash([self.pool.hash, prompt]),
-            dtype=self.llm.fingerprint().get("dtype"),
-            truncation=f"turns<{self._window_tokens()}",
-            seed=self.config.seed,
+            dtype=fingerprint.get("dtype"),
+            truncation=f"turns<{self.room}",
+            seed=config.seed,
         )
 
     # -- the hooks of Judge ----------------------------------------------------------------------
-
-    def _window_tokens(self) -> int:
-        return min(self.config.max_tokens, self.llm.context)
-
-    def _prompt_budget(self) -> int:
-        """Returns the window without room for the longest follow-up (a token has at least one
-        byte)."""
-        longest = max(len(f.text.encode()) for f in self.pool.follow_ups)
-        return self._window_tokens() - 8 - longest
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
             # A judged turn is the last turn; else the dialogue ends after its last answer.
             end = request.dialogue.assistant_turns[-1] + 1
             messages = chat_messages(request.dialogue)[:end]
-            start = first_turn_that_fits(messages, self.llm, self._prompt_budget())
-            request.payload = (start, messages[start:])
-            request.tokens = self.llm.count_tokens(messages[start:])
+            start = first_turn_that_fits(messages, self.llm, self.budget)
+            request.payload = view = _View(start, messages[start:])
+            request.tokens = self.llm.count_tokens(view.messages)
             request.truncated_turns = start
+            if request.tokens > self.budget:
+                view.failure = f"the last answer alone takes {request.tokens} tokens of {self.room}"
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        window, budget = self._window_tokens(), self._prompt_budget()
-        fitting = [request for request in requests if request.tokens <= budget]
-        selections = self._selections(fitting)
-        scored = []
-        for request in fitting:
-            selection = selections.get(id(request))
-            if selection is None or selection.failure is None:
-                scored.append(request)
-        # Turns of one dialogue that begin at the same turn: their conversation is read once.
-        owners = [(request.dialogue.id, request.payload[0]) for request in scored]
-        continuations = [self._continuations(request) for request in scored]
+        self._select([r for r in requests if r.payload.failure is None])
+        owners, continuations = [], []
+        for request in requests:
+            if request.payload.failure is None:
+                # Turns of one dialogue that begin at the same turn: their conversation is read
+                # once.
+                owners.append((request.dialogue.id, request.payload.start))
+                continuations.append(self._continuations(request))
         joint = self.config.likelihood == "joint"
-        rows = scored_by_owner(self.llm, continuations, owners, joint=joint)
-        likelihoods = dict(zip(map(id, scored), rows, strict=True))
+        scored = iter(scored_by_owner(self.llm, continuations, owners, joint=joint))
         judgements = []
         for request in requests:
-            selection = selections.get(id(request))
-            if id(request) in likelihoods:
-                judgement = self._judged(
-                    request, likelihoods[id(request)], selection, dimensions
-                )
-            elif selection is not None:
-                details = {
-                    name: {"unread_runs": selection.unread} for name in dimensions
-                }
-                judgement = Judgement(
-                    scores=dict.fromkeys(dimensions),
-                    failure=selection.failure,
-                    usage=selection.usage,
-                    details=details,
-                    transient=selection.transient,
-                )
+            if request.payload.failure is None:
+                judgement = self._judged(request, next(scored), dimensions)
             else:
-                reason = (
-                    f"the last answer alone takes {request.tokens} tokens of {window}"
-                )
-                judgement = Judgement(scores=dict.fromkeys(dimensions), failure=reason)
+                judgement = _unscored(request.payload, dimensions)
             judgements.append(judgement)
         return judgements
 
-    def _selections(
-        self, requests: Sequence[ScoreRequest]
-    ) -> dict[int, FollowUpSelection]:
-        """Returns DIET's selection for each request, by its ``id()``; empty without ``select``."""
+    def _select(self, requests: Sequence[ScoreRequest]) -> None:
+        """Adds DIET's selection to the view of each request, with ``select`` only."""
         if self.config.select is None or not requests:
-            return {}
-        dialogues = [(f"{r.dialogue.id}/{r.turn}", r.payload[1]) for r in requests]
+            return
+        dialogues = []
+        for request in requests:
+            name = f"{request.dialogue.id}/{request.turn}"
+            dialogues.append((name, request.payload.messages))
         is_turn = requests[0].turn is not None  # all of one call are of one level
-        selected = select(
+        selections = select(
             self.llm, dialogues, self.pool, self.config.select, turn=is_turn
         )
-        return dict(zip(map(id, requests), selected, strict=True))
+        for request, selection in zip(requests, selections, strict=True):
+            request.payload.selection = selection
+            request.payload.failure = selection.failure
 
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
         """Returns all follow-ups after each of the request's ends."""
         continuations = []
+        eos = self.config.score_eos
         for end in self._ends(request):
-            messages = request.payload[1][:end]
+            messages = request.payload.messages[:end]
             for follow_up in self.pool.follow_ups:
                 continuations.append(
-                    Continuation(
-                        messages,
-                        follow_up.text,
-                        role="user",
-                        score_eos=self.config.score_eos,
-                    )
+                    Continuation(messages, follow_up.text, "user", score_eos=eos)
                 )
         return continuations
 
     def _ends(self, request: ScoreRequest) -> list[int]:
         """Returns the numbers of messages after which the follow-ups are scored."""
-        start, messages = request.payload
+        view = request.payload
         if request.turn is not None:
-            return [len(messages)]
-        ends = [t - start + 1 for t in request.dialogue.assistant_turns if t >= start]
-        return ends if self.config.answers is None else ends[-self.config.answers :]
+            return [len(view.messages)]
+        turns = np.array(request.dialogue.assistant_turns)
+        ends: list[int] = (turns[turns >= view.start] - view.start + 1).tolist()
+        return ends[-(self.config.answers or len(ends)) :]
 
     def _value(self, likelihood: Likelihood) -> float:
         total, tokens = likelihood.total, len(likelihood.logprobs)
         if self.config.likelihood == "joint":
             assert likelihood.prefix_logprob is not None
-            total, tokens = (
-                total + likelihood.prefix_logprob,
-                tokens + likelihood.prefix_tokens,
-            )
-        return total / tokens if self.config.reduce == "mean" else total
+            total += likelihood.prefix_logprob
+            tokens += likelihood.prefix_tokens
+        if self.config.reduce == "mean":
+            return total / tokens
+        return total
 
     def _judged(
         self,
         request: ScoreRequest,
         likelihoods: Sequence[Likelihood],
-        selection: FollowUpSelection | None,
         names: Sequence[str],
     ) -> Judgement:
         """Returns the judgement of a request from the likelihoods of its continuations."""
-        follow_ups = self.pool.follow_ups
+        follow_ups, selection = self.pool.follow_ups, request.payload.selection
         values = np.array([self._value(likelihood) for likelihood in likelihoods])
         table = values.reshape(-1, len(follow_ups))  # [ends, follow-ups]
         weights = self.config.decay ** np.arange(len(table))[::-1]
@@ -503,19 +480,17 @@ class FollowUpJudge(Judge):
         likeliest = np.argsort(-(weights @ table), kind="stable")[:3]
         results = {}
         for name in names:
-            results[name] = self._dimension_score(
-                name, request, table, weights, selection
-            )
-        usage = spent([likelihood_usage(request.tokens, likelihoods)])
-        if selection is not None:
-            usage = total_usage([selection.usage, usage])
+            results[name] = self._dimension_score(name, request, table, weights)
         texts = " / ".join(follow_ups[i].text for i in likeliest)
-        return judgement_of(
+        judgement = judgement_of(
             results,
             explanation=f"likeliest follow-ups: {texts}",
-            usage=usage,
-            transient=selection is not None and selection.transient,
+            usage=spent([likelihood_usage(request.tokens, likelihoods)]),
         )
+        if selection is None:
+            return judgement
+        usage = total_usage([selection.usage, judgement.usage])
+        return replace(judgement, usage=usage, transient=selection.transient)
 
     def _dimension_score(
         self,
@@ -523,43 +498,63 @@ class FollowUpJudge(Judge):
         request: ScoreRequest,
         table: np.ndarray,
         weights: np.ndarray,
-        selection: FollowUpSelection | None,
     ) -> DimensionScore:
         """Returns the score of a dimension from the values ``table`` [ends, follow-ups] and the
         ``weights`` [ends]."""
-        indices, details = list(self.pool.of(name)), dict[str, Any]()
-        if selection is not None:
-            common = [i for i in indices if i in selection.indices]
-            details["unread_runs"] = selection.unread
-            details["follow_ups"] = ()
-            if not selection.empty:
-                details["follow_ups"] = tuple(
-                    self.pool.follow_ups[i].text for i in common
-                )
-            details["selected"] = len(details["follow_ups"])
-            indices = common or indices
-        follow_ups = self.pool.follow_ups
-        values = np.zeros(
-            len(table)
-        )  # positive less negative follow-ups, after each end
-        for sign, factor in (("positive", 1), ("negative", -1)):
-            columns = [i for i in indices if follow_ups[i].sign == sign]
-            if columns:
-                values = values + factor * table[:, columns].mean(axis=1)
+        view, follow_ups = request.payload, self.pool.follow_ups
+        indices: Sequence[int] = self.pool.of(name)
+        details: dict[str, Any] = {}
+        if view.selection is not None:
+            indices, details = _selected(indices, view.selection, self.pool)
+        # Positive less negative follow-ups, after each end.
+        values = np.zeros(len(table))
+        positive = [i for i in indices if follow_ups[i].sign == "positive"]
+        negative = [i for i in indices if follow_ups[i].sign == "negative"]
+        if positive:
+            values += table[:, positive].mean(axis=1)
+        if negative:
+            values -= table[:, negative].mean(axis=1)
         raw = float(weights @ values)
-        dimension, scale = (
-            self.dimension(name),
-            self.config.scale.get(name, LogisticScale()),
-        )
-        slope = (1 if dimension.good == "high" else -1) / scale.spread
-        turns = [0.0] * len(request.dialogue.turns)
-        for end, value, weight in zip(
-            self._ends(request), values, weights, strict=True
-        ):
-            turn = request.payload[0] + end - 1
-            turns[turn] = float(weight) * float(value - scale.center) * slope
+        dimension = self.dimension(name)
+        scale = self.config.scale.get(name, LogisticScale())
+        slope = 1 / scale.spread
+        if dimension.good == "low":
+            slope = -slope
+        turns = np.zeros(len(request.dialogue.turns))
+        answers = np.array(self._ends(request)) + view.start - 1
+        turns[answers] = weights * (values - scale.center) * slope
         return DimensionScore(
             dimension.from_unit(float(expit((raw - scale.center) * slope))),
             details=known_details(raw=raw, **details),
-            contributions=Contributions(tuple(turns), 0.0, "logit"),
+            contributions=Contributions(tuple(turns.tolist()), 0.0, "logit"),
         )
+
+
+def _selected(
+    indices: Sequence[int], selection: FollowUpSelection, pool: FollowUpPool
+) -> tuple[Sequence[int], dict[str, Any]]:
+    """Returns the ``selection`` among a dimension's follow-ups ``indices``, which all remain if it
+    has none of them, and the details about it."""
+    common = [index for index in indices if index in selection.indices]
+    texts = []
+    if not selection.empty:
+        texts = [pool.follow_ups[index].text for index in common]
+    details = {
+        "unread_runs": selection.unread,
+        "follow_ups": tuple(texts),
+        "selected": len(texts),
+    }
+    return common or indices, details
+
+
+def _unscored(view: _View, names: Sequence[str]) -> Judgement:
+    """Returns the judgement of a dialogue that was not scored."""
+    judgement = Judgement(scores=dict.fromkeys(names), failure=view.failure)
+    if view.selection is None:
+        return judgement
+    return replace(
+        judgement,
+        usage=view.selection.usage,
+        details={name: {"unread_runs": view.selection.unread} for name in names},
+        transient=view.selection.transient,
+    )

@@ -327,14 +327,7 @@ def _read_prose(
 ) -> dict[str, Answer]:
     """Reads the score lines of an answer that is not JSON. Raises UnreadError if it has none for
     any dimension."""
-    spoken = after_thinking(completion)
-    if spoken is None:
-        raise UnreadError("the reasoning does not end")
-    text, begin = spoken
-    if mentions_thinking(text):
-        raise UnreadError("the end of the reasoning is unclear")
-    if not text.strip():
-        raise UnreadError("an empty answer")
+    text, begin = spoken_text(completion)
     feedback = None
     if shape.line == "result":
         feedback, mark, result = text.rpartition(_RESULT)
@@ -469,5 +462,22 @@ def after_thinking(text: str) -> tuple[str, int] | None:
     return text[end:], end
 
 
-def mentions_thinking(text: str) -> bool:
-    return _CLOSE.search(text) is not None
+def without_thinking(text: str) -> str:
+    """Returns the text after the reasoning; empty if the reasoning does not end."""
+    spoken = after_thinking(text)
+    if spoken is None:
+        return ""
+    return spoken[0].strip()
+
+
+def spoken_text(text: str) -> tuple[str, int]:
+    """Returns (the text after the reasoning, where it begins). Raises UnreadError if the reasoning
+    does not end, or nothing follows it."""
+    spoken = after_thinking(text)
+    if spoken is None:
+        raise UnreadError("the reasoning does not end")
+    if _CLOSE.search(spoken[0]):
+        raise UnreadError("the end of the reasoning is unclear")
+    if not spoken[0].strip():
+        raise UnreadError("an empty answer")
+    return spoken

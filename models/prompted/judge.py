@@ -38,8 +38,8 @@ from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import (
     Answer,
     AnswerFormat,
-    after_thinking,
     read_answers,
+    without_thinking,
 )
 from medal_judges.models.prompted.builder import (
     Context,
@@ -582,11 +582,8 @@ class PromptedJudge(BasePromptedJudge):
         for question, before in zip(unread, first_answers, strict=True):
             ((name, first),) = before.items()
             second = question.answers[name]
-            spoken = after_thinking(question.completion.text)
-            is_number_alone = (
-                spoken is not None and len(spoken[0].strip()) <= _LONGEST_NUMBER
-            )
-            if second.value is not None and is_number_alone:
+            spoken = without_thinking(question.completion.text)
+            if second.value is not None and len(spoken) <= _LONGEST_NUMBER:
                 answer = replace(second, step="again", comment=first.comment)
             else:
                 reason = second.reason or "an answer that is more than a number"
@@ -599,22 +596,14 @@ class PromptedJudge(BasePromptedJudge):
         low, high = (f"{end:g}" for end in first.question.fields[0].scale)
         again = fill(template, {"low": low, "high": high})
         *earlier, question = first.chat.messages
-        spoken = after_thinking(first.completion.text)
-        answer = spoken[0].strip() if spoken is not None else ""
-        if answer:
-            messages = (
-                *earlier,
-                question,
-                Message("assistant", answer),
-                Message("user", again),
-            )
-            if (
-                self.llm.count_tokens(messages) + first.chat.max_tokens
-                <= self.llm.context
-            ):
-                return replace(first.chat, messages=messages, schema=None)
-        both = replace(question, content=f"{question.content}\n\n{again}")
-        return replace(first.chat, messages=(*earlier, both), schema=None)
+        answer = without_thinking(first.completion.text)
+        chat = (Message("assistant", answer), Message("user", again))
+        messages = (*first.chat.messages, *chat)
+        tokens = self.llm.count_tokens(messages) + first.chat.max_tokens
+        if not answer or tokens > self.llm.context:
+            question = replace(question, content=f"{question.content}\n\n{again}")
+            messages = (*earlier, question)
+        return replace(first.chat, messages=messages, schema=None)
 
     def _weigh_by_likelihood(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]

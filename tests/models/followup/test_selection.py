@@ -11,6 +11,7 @@ from medal_judges.models.llm.protocol import (
     Completion,
     Message,
 )
+from medal_judges.models.prompted.answers import UnreadError
 
 from ...talks import ChatModel
 
@@ -207,7 +208,8 @@ def test_what_an_answer_chooses(answer: str, chosen: set[int]) -> None:
 
 @pytest.mark.parametrize("answer", UNREAD)
 def test_an_answer_of_another_form_is_not_guessed(answer: str) -> None:
-    assert isinstance(read_choice(Completion(answer), OPTIONS), str)
+    with pytest.raises(UnreadError):
+        read_choice(Completion(answer), OPTIONS)
 
 
 def test_options_in_chinese() -> None:
@@ -219,7 +221,7 @@ def test_options_in_chinese() -> None:
 
 
 def test_a_cut_answer_is_not_read() -> None:
-    assert "cut" in str(read_choice(Completion("2, 4", finish="length"), OPTIONS))
-    assert (
-        read_choice(Completion("", finish="failed", failure="busy"), OPTIONS) == "busy"
-    )
+    with pytest.raises(UnreadError, match="cut"):
+        read_choice(Completion("2, 4", finish="length"), OPTIONS)
+    with pytest.raises(UnreadError, match=r"^busy$"):
+        read_choice(Completion("", finish="failed", failure="busy"), OPTIONS)

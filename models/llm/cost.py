@@ -202,6 +202,11 @@ class CostLimiter:
             self.under_way -= 1
             self.spent += price or 0.0
 
+    def lose(self, price: float) -> None:
+        """Counts what an earlier run may have spent without having an answer."""
+        with self._lock:
+            self.spent += price
+
     def error(self, answered: int, requests: int) -> CostLimitError:
         """Returns the error that tells the user how to go on."""
         amount = self.limit or 0.0

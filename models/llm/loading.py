@@ -4,6 +4,9 @@ Answers are in an append-only file per model, under a key made of the model's na
 the identity of the served weights, and every field of the request. Other weights behind the same
 name therefore do not return old answers. Failures are not cached. An answer is on disk before it is
 handed on. A line that cannot be read as an answer is a miss.
+
+Before a request of a known price is sent, a line with its highest price is written. So what a
+killed run may have spent counts in the run that asks again.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from dataclasses import asdict, replace
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
+from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
@@ -31,7 +35,7 @@ from medal_judges.errors import (
     RecordError,
     SourceError,
 )
-from medal_judges.models.llm.cost import CostEstimate, Usage
+from medal_judges.models.llm.cost import Amount, CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -56,6 +60,7 @@ from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)
+AMOUNT = TypeAdapter[float](Amount)
 _BROKEN = (
     ValueError,
     KeyError,
@@ -99,6 +104,9 @@ class AnswerStore:
     def __init__(self, path: Path) -> None:
         self.path, self.journal = path, Journal(path)
         self._places: dict[str, tuple[int, int]] = {}
+        # key -> run -> US dollars that the run may have spent without having an answer
+        self._open: dict[str, dict[str, float]] = {}
+        self._run = uuid4().hex
         self._read = 0
         self._lock = ProcessLock()
 
@@ -120,7 +128,15 @@ class AnswerStore:
         for start, line in self.journal.lines(self._read):
             self._read = start + len(line)
             try:
-                self._places[str(json.loads(line)["key"])] = (start, len(line))
+                record = json.loads(line)
+                key = str(record["key"])
+                if "sent" in record:
+                    dollars = AMOUNT.validate_python(record["sent"], strict=True)
+                    self._open.setdefault(key, {})[str(record["run"])] = dollars
+                    continue
+                self._open.pop(key, None)
+                if "failed" not in record:
+                    self._places[key] = (start, len(line))
             except _BROKEN:
                 logger.warning("%s: a line is not a cached answer", self.path)
 
@@ -147,13 +163,33 @@ class AnswerStore:
                     )
         return answers
 
-    def append(self, answers: Mapping[str, Completion]) -> None:
-        """Write ``answers`` and wait until they are on disk. Raises SourceError."""
+    def lost(self, keys: Iterable[str]) -> dict[str, float]:
+        """Returns what other runs may have spent on those of ``keys`` that they have sent and that
+        have no answer. ``find`` has read the file."""
+        with self._lock:
+            lost = {}
+            for key in keys:
+                by_run = self._open.get(key, {})
+                dollars = sum(by_run.values()) - by_run.get(self._run, 0.0)
+                if dollars > 0:
+                    lost[key] = dollars
+            return lost
+
+    def note_sent(self, key: str, dollars: float) -> None:
+        """Writes that the request is about to be sent. Raises SourceError."""
+        self._append({"key": key, "run": self._run, "sent": dollars}, sync=False)
+
+    def append(self, key: str, answer: Completion) -> None:
+        """Writes ``answer`` and waits until it is on disk; of a failure with a known price only
+        that its price is known. Raises SourceError."""
+        if not answer.failed:
+            self._append({"key": key, "answer": asdict(answer)})
+        elif answer.usage.money is not None:
+            self._append({"key": key, "failed": True}, sync=False)
+
+    def _append(self, record: Mapping[str, object], *, sync: bool = True) -> None:
         try:
-            self.journal.append(
-                {"key": key, "answer": asdict(answer)}
-                for key, answer in answers.items()
-            )
+            self.journal.append([record], sync=sync)
         except OSError as error:
             raise SourceError(
                 f"{self.path}: an answer cannot be cached: {error}"
@@ -217,20 +253,28 @@ class CachedModel(Wrapper):
             for index in places[key]:
                 on_answer(index, completion.with_usage(from_cache=True))
         missing = [key for key in places if key not in cached]
+        lost = self.store.lost(missing)
+        if self.limiter is not None:
+            self.limiter.lose(sum(lost.values()))
         with self._lock:
             self.counts.update(kept=len(cached), asked=len(missing))
+        self.inner.on_send = self._note_sent
 
         def arrived(number: int, completion: Completion) -> None:
-            first, *equal_requests = places[missing[number]]
+            key = missing[number]
+            first, *equal_requests = places[key]
+            completion = completion.costing(lost.get(key, 0.0))
             with self._lock:
-                if completion.finish != "failed":
-                    self.store.append({missing[number]: completion})
+                self.store.append(key, completion)
                 on_answer(first, completion)
                 for index in equal_requests:
                     on_answer(index, completion.with_usage(from_cache=True))
 
         if missing:
             self.inner.chat_each([requests[places[key][0]] for key in missing], arrived)
+
+    def _note_sent(self, request: ChatRequest, dollars: float) -> None:
+        self.store.note_sent(chat_key(self.key, request), dollars)
 
 
 class CountingModel(Wrapper):

@@ -109,6 +109,10 @@ class Completion:
         """The same answer with some fields of its usage changed."""
         return replace(self, usage=replace(self.usage, **changes))
 
+    def costing(self, more: float) -> Completion:
+        """The same answer with ``more`` US dollars in its usage."""
+        return self.with_usage(money=(self.usage.money or 0.0) + more) if more else self
+
 
 def failed(
     reason: str, usage: Usage | None = None, *, transient: bool = False
@@ -156,6 +160,8 @@ class Likelihood:
 
 
 OnAnswer = Callable[[int, Completion], None]
+# Called before a request is sent, with the most that it can have cost after that (US dollars).
+OnSend = Callable[[ChatRequest, float], None]
 
 
 class LanguageModel(ABC):
@@ -165,7 +171,8 @@ class LanguageModel(ABC):
     ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
     runs the model; its requests run side by side and may cost money. ``private``: on this machine
     or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
-    arrive one by one; a kill loses at most these.
+    arrive one by one; a kill loses at most these. ``on_send``: called before each request of a
+    known price.
     """
 
     name: str
@@ -173,6 +180,7 @@ class LanguageModel(ABC):
     api: bool = False
     private: bool = True
     chunk: int = 32
+    on_send: OnSend | None = None
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:

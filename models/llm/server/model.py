@@ -245,28 +245,36 @@ class RemoteModel(LanguageModel):
         send: Callable[[], Awaitable[T]],
         highest: Usage,
         used: Callable[[T], Usage],
-    ) -> T:
+        request: ChatRequest | None = None,
+    ) -> tuple[T, float]:
         """``send()`` with retries: exponential back-off with jitter, never sooner than the server's
         Retry-After.
 
         Each try is limited in time and reserves the price of ``highest``. It then pays for its
         ``used`` tokens, or the highest price if an answer may have been written but did not arrive.
+        Returns the answer and what tries before it may have cost.
         Raises the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
         """
         reserved = self.cost(highest) or 0.0
+        lost = 0.0
         for tried in range(self.config.attempts):
             while (left := self._opens - time.monotonic()) > 0:
                 await asyncio.sleep(left)
             await self._limiter.take(reserved)
             price: float | None = reserved  # until the real one is known
             try:
+                if request is not None and self.on_send is not None and reserved:
+                    self.on_send(request, lost + reserved)
                 answer = await asyncio.wait_for(send(), self.config.timeout)
                 price = used(answer).money
-                return answer
+                return answer, lost
             except Exception as error:
                 failure = map_error(error, self.access.address)
-                if not (isinstance(failure, RequestError) and failure.billed):
-                    price = 0.0
+                price = 0.0
+                if isinstance(failure, RequestError):
+                    price = reserved * failure.billed
+                    lost += price
+                    failure.lost = lost
                 last = tried + 1 == self.config.attempts
                 if (
                     last
@@ -288,6 +296,7 @@ class RemoteModel(LanguageModel):
         """The answer, or a failed completion. A field that the server refuses is left out of this
         and all later requests."""
         start, highest = time.perf_counter(), self.highest(request)
+        lost = 0.0
         while True:
             dropped = self.dropped
             body = chat_body(self.config, request, highest.output, dropped)
@@ -303,13 +312,15 @@ class RemoteModel(LanguageModel):
                 )
 
             try:
-                completion = await self._call(
-                    send, highest, lambda answer: answer.usage
+                completion, lost_now = await self._call(
+                    send, highest, lambda answer: answer.usage, request
                 )
+                completion = completion.costing(lost + lost_now)
                 self._answered = True
                 break
             except RequestError as failure:
                 self._answered |= failure.action != "connect"
+                lost += failure.lost
                 refused = refused_field(failure, body)
                 if refused is None:
                     stopped = self._stop_error(failure)
@@ -317,6 +328,7 @@ class RemoteModel(LanguageModel):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
                     completion = failed(str(failure), free, transient=failure.transient)
+                    completion = completion.costing(lost)
                     break
                 # Other requests, sent at the same time, may have been refused for the same reason.
                 if refused not in self.dropped:
@@ -390,7 +402,7 @@ class RemoteModel(LanguageModel):
             return logprobs, priced(reported, highest, self.cost)
 
         try:
-            logprobs, _ = await self._call(send, highest, lambda answer: answer[1])
+            (logprobs, _), _ = await self._call(send, highest, lambda read: read[1])
         except RequestError as error:
             if error.transient:
                 hint = "run the same command again to resume"

@@ -107,8 +107,10 @@ class RequestError(Exception):
     """A request failed; a retry waits ``after`` seconds.
 
     ``billed``: the server may have written an answer and may charge for it. ``field``: the field of
-    the request that the server blames.
+    the request that the server blames. ``lost``: US dollars that all tries may have cost.
     """
+
+    lost = 0.0
 
     def __init__(
         self,

@@ -154,13 +154,13 @@ def found(path: Path, *keys: str) -> dict[str, str]:
 def test_a_torn_line_costs_that_line_only_wherever_it_is_torn(tmp_path: Path) -> None:
     whole = AnswerStore(tmp_path / "whole.jsonl")
     for number in range(3):
-        whole.append({f"k{number}": Completion("é" * number)})
+        whole.append(f"k{number}", Completion("é" * number))
     content = whole.path.read_bytes()
     for length in range(0, len(content) + 1, 3):
         path = tmp_path / f"{length}.jsonl"
         path.write_bytes(content[:length])
         before = found(path, "k0", "k1", "k2")
-        AnswerStore(path).append({"new": Completion("new")})
+        AnswerStore(path).append("new", Completion("new"))
         after = found(path, "k0", "k1", "k2", "new")
         assert after.pop("new") == "new"
         assert before.items() <= after.items()
@@ -193,18 +193,18 @@ def test_a_bad_line_is_a_miss_and_does_not_hide_the_next_answer(
     line: bytes, tmp_path: Path
 ):
     store = AnswerStore(tmp_path / "answers.jsonl")
-    store.append({"b": Completion("2")})
+    store.append("b", Completion("2"))
     with store.path.open("ab") as stream:
         stream.write(line + b"\n")
     assert found(store.path, "a", "b") == {"b": "2"}
-    store.append({"a": Completion("1")})
+    store.append("a", Completion("1"))
     assert found(store.path, "a", "b") == {"a": "1", "b": "2"}
 
 
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(SourceError, match="cannot be cached"):
-        AnswerStore(tmp_path / "file" / "answers.jsonl").append({"a": Completion("1")})
+        AnswerStore(tmp_path / "file" / "answers.jsonl").append("a", Completion("1"))
 
 
 WRITER = """
@@ -214,7 +214,7 @@ from medal_judges.models.llm.loading import AnswerStore
 from medal_judges.models.llm.protocol import Completion
 store = AnswerStore(Path(sys.argv[1]))
 for number in range(int(sys.argv[3])):
-    store.append({f"{sys.argv[2]}-{number}": Completion(chr(233) * (number * 7919 % 20000))})
+    store.append(f"{sys.argv[2]}-{number}", Completion(chr(233) * (number * 7919 % 20000)))
     print(number, flush=True)  # printed only when it is on disk
 """
 

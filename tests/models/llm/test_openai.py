@@ -3,6 +3,7 @@
 import json
 import logging
 import re
+import signal
 import socket
 import sys
 import time
@@ -399,6 +400,58 @@ def test_kill_9_and_start_again(serve: Serve, tmp_path: Path) -> None:
     twice = sum(row["answered"] - 1 for row in counts.values())
     assert twice <= 4  # what the kill cut off
     assert SECRET not in told and SECRET not in out.read_text()
+
+
+def _dollars(out: Path) -> float:
+    rows = map(json.loads, out.read_text().splitlines())
+    return sum(row["usage"]["money"] for row in rows)
+
+
+@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
+def test_what_was_sent_before_a_kill_counts_in_the_run_that_asks_again(
+    serve: Serve, tmp_path: Path, kind: signal.Signals
+) -> None:
+    server = serve(delay=0.5, idempotent=False)
+    file, out = _dialogues(tmp_path, 6), tmp_path / "out.jsonl"
+    paid = {"max_in_flight": 4, "prices": prices(tmp_path), "context": 100_000}
+    first = start(*_score(server, file, out, **paid))
+    while server.total("seen") < 4:
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    first.send_signal(kind)
+    first.wait()
+    (journal,) = tmp_path.rglob("openai-*.jsonl")
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    lost = sum(line["sent"] for line in lines)
+    assert len(lines) == 4 and lost > 0
+    stopped = medal(*_score(server, file, out, "--max-cost", str(0.9 * lost), **paid))
+    assert stopped.returncode == 4, stopped.stderr
+    assert f"${lost:.4f} spent, 0 of 6" in stopped.stderr
+    assert medal(*_score(server, file, out, **paid)).returncode == 0
+    tokens = [json.loads(row)["usage"] for row in out.read_text().splitlines()]
+    price = load_prices(paid["prices"]).models["tester"]
+    answered = sum(
+        price.of(Usage(int(row["input_tokens"]), output=int(row["output_tokens"])))
+        for row in tokens
+    )
+    assert _dollars(out) == pytest.approx(lost + answered)
+    again = tmp_path / "again.jsonl"  # asks nothing: counted once
+    assert medal(*_score(server, file, again, **paid)).returncode == 0
+    assert _dollars(again) == 0
+
+
+def test_tries_without_an_answer_are_part_of_the_cost(
+    serve: Serve, tmp_path: Path
+) -> None:
+    paid = {"prices": prices(tmp_path, input=0.0), "cache": str(tmp_path / "kept")}
+    request = asked(1, max_tokens=50)
+    [late] = remote(serve(fault="malformed", times=2), **paid).chat(request)
+    [never] = remote(serve(fault="dropped", times=-1), attempts=3, **paid).chat(
+        asked(2, max_tokens=50)[1:]
+    )
+    assert late.failure is None
+    assert late.usage.money == pytest.approx(0.01 + late.usage.output / 10_000)
+    assert never.failed and never.usage.money == pytest.approx(0.015)
 
 
 def test_a_dry_run_sends_nothing_and_bounds_what_follows(

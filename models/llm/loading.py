@@ -220,14 +220,11 @@ class CachedModel(Wrapper):
 
     @property
     def key(self) -> str:
-        """The model's key, with the identity that its server reports (requested once)."""
+        """The model's key, with the identity that its server reports (requested once). Raises
+        MedalError if the server is down: under another key, answers would be paid again."""
         with self._lock:
             if not self._served_key:
-                identity = None
-                try:
-                    identity = self.inner.served_identity()
-                except MedalError as error:
-                    logger.warning("%s; cached answers may not be found", error.message)
+                identity = self.inner.served_identity()
                 self._served_key = (
                     _hash(self._own_key, identity) if identity else self._own_key
                 )
@@ -237,7 +234,12 @@ class CachedModel(Wrapper):
         return self.counts
 
     def cached(self, request: ChatRequest) -> Completion | None:
-        """Returns the cached answer, or None."""
+        """Returns the cached answer, or None; for a dry run, which needs no server."""
+        try:
+            _ = self.key
+        except MedalError as error:
+            logger.warning("%s; cached answers may not be found", error.message)
+            self._served_key = self._own_key
         key = chat_key(self.key, request)
         answer = self.store.find([key]).get(key)
         return None if answer is None else answer.with_usage(from_cache=True)

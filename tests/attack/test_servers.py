@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from email.utils import format_datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from medal_judges.models.llm.server.wire import read_answer
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.secrets import SecretFilter
 
+from ..forked import medal
 from .every_command import some
 
 KEY = "sk-secret-of-the-user-123"
@@ -188,6 +190,35 @@ def test_a_broken_answer_is_none_with_a_reason(
     assert KEY not in done.failure and len(done.failure) < 1000
     assert time.monotonic() - start < 10
     assert KEY not in "".join(capfd.readouterr())
+
+
+HALF = "a\ud83d"
+LOGPROBS = {"content": [{"token": HALF, "logprob": -1.0, "top_logprobs": []}]}
+HALVES = {
+    "text": {"message": {"content": f'{{"engagingness": 4, "why": "{HALF}"}}'}},
+    "refusal": {"message": {"content": None, "refusal": HALF}},
+    "token": {"message": {"content": "4"}, "logprobs": LOGPROBS},
+    "error": {"error": {"message": HALF}},
+}
+
+
+@pytest.mark.parametrize("kind", HALVES)
+def test_half_a_surrogate_pair_leaves_its_row_unscored(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    body = json.dumps({"choices": [HALVES[kind]]} | HALVES[kind])
+    file, out = tmp_path / "chats.jsonl", tmp_path / "scores.jsonl"
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    file.write_text(json.dumps({"id": "a", "messages": turns}))
+    status = 400 if kind == "error" else 200
+    with raw_server(http(status, body)) as server:
+        llm = ["llm=openai:m", f"llm.base_url={url(server)}", "llm.attempts=1"]
+        done = medal("score", file, "--judge", "meep", "--out", out, *llm)
+    assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
+    (row,) = map(json.loads, out.read_text().splitlines())
+    assert row["scores"] == {"engagingness": None}
+    assert "surrogate" in row["failure"] or "a\\ud83d" in row["failure"]
 
 
 @pytest.mark.parametrize("key", [f" {KEY}\r\n", f"{KEY}\n"])

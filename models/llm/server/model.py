@@ -128,21 +128,25 @@ class RemoteModel(LanguageModel):
         return None if self.config.base_url is None else run(self._identity())
 
     async def _identity(self) -> str | None:
-        import openai
+        async def list_models() -> Any:
+            listing_call = client.models.with_raw_response.list()
+            raw = await asyncio.wait_for(listing_call, PATIENCE)
+            try:
+                return raw.http_response.json()
+            except ValueError:
+                return None  # it has no such list
 
         async with self.open() as client:
             try:
-                listing_call = client.models.with_raw_response.list()
-                raw = await asyncio.wait_for(listing_call, PATIENCE)
-                listing = raw.http_response.json()
-            except ValueError:
-                return None  # it has no such list
-            except Exception as error:
-                # A wrong key is reported by the first request.
-                if isinstance(error, openai.APIStatusError) and error.status_code < 500:
-                    return None
-                failure = map_error(error, self.access.address)
-                raise ServerError(f"{self.name}: {failure}") from None
+                listing, _ = await self._call(list_models, Usage(), lambda _: Usage())
+            except RequestError as failure:
+                if failure.action not in ("retry", "connect", "wait"):
+                    return None  # the first request reports a wrong key
+                raise self._stop_error(failure) or ServerError(
+                    f"{self.name}: the server does not list its models: {failure}",
+                    hint="cached answers are found by that list: run the same command again "
+                    "later, or with --no-cache",
+                ) from None
         entries = listing.get("data") if isinstance(listing, dict) else None
         for entry in entries if isinstance(entries, list) else ():
             if isinstance(entry, dict) and entry.get("id") == self.config.model:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.models.llm.cost import Count, Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -28,6 +28,7 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.records.validation import require_valid_text
 from medal_judges.secrets import without_secrets
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ Action = Literal[
 ACTIONS: dict[int, Action] = {
     **{401: "key", 402: "account", 403: "permission", 404: "model"},
     **dict.fromkeys((408, 409, 425, 429), "retry"),
+    501: "refuse",
 }
 # An empty account answers 429 like a rate limit (or 400), but a retry does not help.
 _NO_CREDIT = {"insufficient_quota", "insufficient_balance", "billing_not_active"}
@@ -134,7 +136,8 @@ class RequestError(Exception):
 def words(text: object) -> str:
     """Returns a server's message as one line of at most SHOWN characters, without secrets."""
     # Removed first: a cut through the middle of a key would leave half of it.
-    return " ".join(without_secrets(str(text)).split())[:SHOWN]
+    line = " ".join(without_secrets(str(text)).split())[:SHOWN]
+    return line.encode("utf-8", "backslashreplace").decode()
 
 
 def map_error(error: Exception, address: str) -> Exception:
@@ -389,6 +392,10 @@ def read_answer(
         return failed(
             "the answer contains the key or the password of the server", usage
         )
+    try:
+        require_valid_text(answer)
+    except RecordError:  # no file can hold it
+        return failed("the answer contains half a surrogate pair", usage)
     if choice.finish_reason == "content_filter":
         return failed("the server's content filter stopped the answer", usage)
     finish: Finish = "length" if choice.finish_reason == "length" else "stop"

@@ -11,7 +11,8 @@ that are refused with 400.
 ``alternatives``: [most, words]: more top_logprobs than ``most`` are refused in these words (with
 {asked} and {most}). ``alone``: a token comes without alternatives. ``change``: fields put over
 those of every answer, by path ("usage", "choices.0.message.content"). ``served``: what /v1/models
-says of the one model (404 without it). ``wait``: the Retry-After of the fault "429". ``port``: 0
+says of the one model (404 without it). ``list_faults``: statuses of its
+first answers (0: it hangs). ``wait``: the Retry-After of the fault "429". ``port``: 0
 if it is left out, for a free one.
 
 The port stands on the first line of its output. GET /counts tells, per key, how often it was
@@ -85,6 +86,12 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         found = {"/counts": self.server.counts, "/requests": self.server.requests}
+        faults = self.server.settings.get("list_faults")
+        if self.path == "/v1/models" and faults:
+            status = faults.pop(0)
+            time.sleep(1 if status == 0 else 0)
+            self._error(status or 500, "not now")
+            return
         if self.path == "/v1/models" and self.server.settings.get("served"):
             found[self.path] = {
                 "object": "list",

@@ -28,7 +28,7 @@ from medal_judges.models.llm.protocol import (
     tokens_above,
 )
 from medal_judges.models.llm.server.model import REASONING_TOKENS
-from medal_judges.models.llm.server.wire import ServerStopError
+from medal_judges.models.llm.server.wire import ServerError, ServerStopError
 from medal_judges.models.prompted.judge import tells_likelihoods
 from medal_judges.reading.dialogues import read_dialogues
 
@@ -650,6 +650,32 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     assert "/weights" not in "".join(
         p.read_text() for p in tmp_path.rglob("*") if p.is_file()
     )
+
+
+@pytest.mark.parametrize("faults", [[503], [503] * 9, [500] * 9, [429] * 9, [0] * 9])
+def test_a_list_of_models_that_fails_for_now_makes_no_other_key(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[int]
+) -> None:
+    monkeypatch.setattr("medal_judges.models.llm.server.model.PATIENCE", 0.2)
+    served = VLLM_LISTED | {"root": "/weights/one"}
+    kept = {"cache": str(tmp_path / "kept"), "attempts": 2}
+    remote(serve(served=served), **kept).chat(asked(3))
+    flaky = serve(served=served, list_faults=faults)
+    if len(faults) == 1:
+        remote(flaky, **kept).chat(asked(3))
+    else:
+        with pytest.raises(ServerError, match="does not list its models"):
+            remote(flaky, **kept).chat(asked(3))
+    assert flaky.total("seen") == 0  # no answer is paid again
+
+
+@pytest.mark.parametrize("faults", [[501], [404], [405]])
+def test_a_server_without_a_list_of_models_answers(
+    serve: Serve, tmp_path: Path, faults: list[int]
+) -> None:
+    server = serve(served=VLLM_LISTED, list_faults=faults)
+    remote(server, cache=str(tmp_path), attempts=2).chat(asked(3))
+    assert server.total("answered") == 3
 
 
 def test_kept_answers_are_announced_and_can_be_refused(

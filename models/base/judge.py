@@ -38,6 +38,7 @@ from medal_judges.records.judgement import (
     unscored,
 )
 from medal_judges.records.signature import Signature, content_hash
+from medal_judges.records.validation import require_valid_text
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
 # For a dialogue in a language that the judge does not support. warn: score it and log a warning;
@@ -416,7 +417,16 @@ def _completed(
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
     """Returns the family's ``answer`` with the fields that the base class sets, and without NaN and
-    infinity (not JSON): such a score becomes None with a failure, other values are left out."""
+    infinity (not JSON): such a score becomes None with a failure, other values are left out. Half a
+    surrogate pair, as a language model can write, cannot be in a file: nothing is scored."""
+    try:
+        require_valid_text([answer.explanation, answer.failure, answer.details])
+    except RecordError:
+        answer = Judgement(
+            scores=dict.fromkeys(answer.scores),
+            failure="the answer contains half a surrogate pair",
+            usage=answer.usage,
+        )
     scores, failures, details = {}, [answer.failure], {}
     for name, score in answer.scores.items():
         is_finite = score is None or math.isfinite(score)

@@ -193,11 +193,13 @@ def test_a_broken_answer_is_none_with_a_reason(
 
 
 HALF = "a\ud83d"
-LOGPROBS = {"content": [{"token": HALF, "logprob": -1.0, "top_logprobs": []}]}
+ESCAPED = "\\ud83d"
+RATING = '{"overall_quality_rating": {"label": 4, "comment": '
 HALVES = {
-    "text": {"message": {"content": f'{{"engagingness": 4, "why": "{HALF}"}}'}},
+    "text": {"message": {"content": f"4{HALF}"}},
+    "JSON": {"message": {"content": f'{RATING}"{HALF}"}}}}'}},
+    "escaped": {"message": {"content": f'{RATING}"{ESCAPED}"}}}}'}},
     "refusal": {"message": {"content": None, "refusal": HALF}},
-    "token": {"message": {"content": "4"}, "logprobs": LOGPROBS},
     "error": {"error": {"message": HALF}},
 }
 
@@ -214,10 +216,11 @@ def test_half_a_surrogate_pair_leaves_its_row_unscored(
     status = 400 if kind == "error" else 200
     with raw_server(http(status, body)) as server:
         llm = ["llm=openai:m", f"llm.base_url={url(server)}", "llm.attempts=1"]
-        done = medal("score", file, "--judge", "meep", "--out", out, *llm)
+        choice = ["--judge", "medal", "--dimension", "overall"]
+        done = medal("score", file, *choice, "--out", out, *llm)
     assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
     (row,) = map(json.loads, out.read_text().splitlines())
-    assert row["scores"] == {"engagingness": None}
+    assert row["scores"] == {"overall": None}
     assert "surrogate" in row["failure"] or "a\\ud83d" in row["failure"]
 
 

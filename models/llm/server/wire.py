@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
-from medal_judges.errors import ConfigError, MedalError, RecordError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import Count, Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -28,7 +28,6 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.records.validation import require_valid_text
 from medal_judges.secrets import without_secrets
 
 if TYPE_CHECKING:
@@ -155,6 +154,8 @@ def map_error(error: Exception, address: str) -> Exception:
         return RequestError(
             f"the connection to {address} broke: {cause}", "retry", billed=True
         )
+    if isinstance(error, UnicodeEncodeError):  # an answer that is quoted in the request
+        return RequestError("the request contains half a surrogate pair")
     if isinstance(
         error, openai.APIResponseValidationError | ValueError | RecursionError
     ):
@@ -392,10 +393,6 @@ def read_answer(
         return failed(
             "the answer contains the key or the password of the server", usage
         )
-    try:
-        require_valid_text(answer)
-    except RecordError:  # no file can hold it
-        return failed("the answer contains half a surrogate pair", usage)
     if choice.finish_reason == "content_filter":
         return failed("the server's content filter stopped the answer", usage)
     finish: Finish = "length" if choice.finish_reason == "length" else "stop"

@@ -4,7 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Literal
 
@@ -28,7 +28,6 @@ from medal_judges.stats.means import (
     Sample,
     cluster_count,
     difference_of,
-    few_clusters,
     mean_of,
     share_of,
 )
@@ -51,32 +50,35 @@ Mask = npt.NDArray[np.bool_]
 Verdict = Literal["passed", "failed", "undecided"]
 
 
-def _first(corrected: Estimate | None, by_judge: Estimate) -> Estimate:
-    """Returns the corrected figure if it has a value, or else the judge's."""
-    if corrected is None or corrected.value is None:
-        return by_judge
-    return corrected
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of some rows by dimension: the mean of a graded dimension, or the share of rows with
+    an issue. ``overall``: by the judge; ``corrected``: those that human labels correct."""
+
+    overall: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate]
+
+    def is_corrected(self, name: str) -> bool:
+        return name in self.corrected and self.corrected[name].value is not None
+
+    def lead(self, name: str) -> Estimate:
+        """The corrected figure if it has a value, or else the judge's."""
+        if self.is_corrected(name):
+            return self.corrected[name]
+        return self.overall[name]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures:
-    """The rows with one value of a column: ``figures`` by dimension, and ``differences`` from all
-    other rows.
+class GroupFigures(Figures):
+    """The ``rows`` with one value of a column, and their ``differences`` from all other rows.
 
     Intervals and p-values of differences are corrected by Holm over all values and dimensions of
-    the column. With human labels, ``corrected`` has the figures corrected by these, and so are the
-    differences.
+    the column. With human labels, the differences are corrected by these.
     """
 
     name: str
     rows: int
-    figures: Mapping[str, Estimate]
     differences: Mapping[str, Estimate]
-    corrected: Mapping[str, Estimate] = field(default_factory=dict)
-
-    def lead(self, name: str) -> Estimate:
-        """The corrected figure if it has a value, or else the judge's."""
-        return _first(self.corrected.get(name), self.figures[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +93,13 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFigures:
-    """All figures of a report. ``overall``: the mean of a graded dimension, or the share of rows
-    with an issue; ``counts``: the number of scored rows. ``groups``: the values of each column, the
-    largest first. ``corrected``: ``overall`` corrected by human labels."""
+class ReportFigures(Figures):
+    """All figures of a report. ``counts``: the number of scored rows of each dimension. ``groups``:
+    the values of each column, the largest first."""
 
-    overall: Mapping[str, Estimate]
     counts: Mapping[str, int]
-    groups: Mapping[str, Sequence[GroupFigures]] = field(default_factory=dict)
-    timeline: Timeline | None = None
-    corrected: Mapping[str, Estimate] = field(default_factory=dict)
-
-    def lead(self, name: str) -> Estimate:
-        """The corrected figure if it has a value, or else the judge's."""
-        return _first(self.corrected.get(name), self.overall[name])
-
-    def is_corrected(self, name: str) -> bool:
-        return name in self.corrected and self.corrected[name].value is not None
+    groups: Mapping[str, Sequence[GroupFigures]]
+    timeline: Timeline | None
 
 
 def compute_figures(
@@ -126,11 +118,11 @@ def compute_figures(
     if options.period is not None and scores.times is not None and scores.rows:
         progress("over time")
         timeline = _timeline(scores, scores.times, options.period[1])
-    overall, corrected = _figures(scores, np.ones(scores.rows, dtype=bool))
+    every_row = np.ones(scores.rows, dtype=bool)
     counts = {}
     for name, column in scores.scores.items():
         counts[name] = int(np.isfinite(column).sum())
-    return ReportFigures(overall, counts, groups, timeline, corrected)
+    return ReportFigures(*_figures(scores, every_row), counts, groups, timeline)
 
 
 def _figures(
@@ -155,11 +147,12 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
         return share_of(sample)
     if not sample.values.constant:
         return mean_of(sample, _span(scores, name))
-    value = float(values[0])
-    if reason := few_clusters(sample, ("row", "row")):
+    value, count = float(values[0]), cluster_count(sample)
+    if count < MIN_FOR_MEAN:
+        reason = f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
         return Estimate(value, reason=reason)
     # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
-    dimension, count = scores.dimensions[name], cluster_count(sample)
+    dimension = scores.dimensions[name]
     share = min(max(dimension.to_unit(value), 0.0), 1.0)
     low, high = wilson(share * count, count)
     return Estimate(value, dimension.from_unit(low), dimension.from_unit(high))
@@ -220,9 +213,8 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
             estimates[list(members)[1]][name] = (-difference).estimate
     groups = []
     for group, rows in members.items():
-        figures, by_people = _figures(scores, rows)
-        size = int(rows.sum())
-        groups.append(GroupFigures(group, size, figures, estimates[group], by_people))
+        figures, size = _figures(scores, rows), int(rows.sum())
+        groups.append(GroupFigures(*figures, group, size, estimates[group]))
     return groups
 
 

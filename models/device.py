@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
+CPU_BATCH_TOKENS = 8192
 Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 logger = logging.getLogger(__name__)
@@ -46,6 +47,18 @@ def torch_device(device: str | torch.device | None) -> torch.device:
             f"no device {str(device)!r} here: {reason}", hint=f"here: {', '.join(here)}"
         ) from error
     return chosen
+
+
+def batch_tokens(device: torch.device) -> int:
+    """Returns how many padded tokens one batch may have on ``device``: 8,192 on a CPU, which more
+    would not fill better, and 1,024 per GiB of a GPU's memory. A batch that does not fit is halved
+    (see retry_on_oom)."""
+    if device.type != "cuda":
+        return CPU_BATCH_TOKENS
+    import torch
+
+    gibibytes = torch.cuda.get_device_properties(device).total_memory // 2**30
+    return max(CPU_BATCH_TOKENS, 1024 * gibibytes)
 
 
 def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:

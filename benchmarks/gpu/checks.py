@@ -28,39 +28,39 @@ class Check:
 
 
 CHECKS: dict[str, Check] = {
-    "agreement": Check("Scores of a GPU and of a CPU", encoder.agreement, 60),
+    "agreement": Check("Scores of a GPU and of a CPU", encoder.agreement, 90),
     "score-large": Check(
         "ModernBERT-large scores, bf16",
         lambda s: encoder.scoring(s, "ModernBERT-large"),
-        90,
+        180,
     ),
-    "lora": Check("LoRA on Qwen3-4B", adapters.adapters, 120),
-    "prefix": Check("Follow-ups on Qwen3-4B, bf16", language.prefixes, 75),
-    "generate": Check("Answers of Qwen3-4B, bf16", language.generation, 90),
+    "lora": Check("LoRA on Qwen3-4B", adapters.adapters, 180),
+    "prefix": Check("Follow-ups on Qwen3-4B, bf16", language.prefixes, 180),
+    "generate": Check("Answers of Qwen3-4B, bf16", language.generation, 120),
     "train-large": Check(
         "ModernBERT-large learns",
         lambda s: encoder.training(s, "ModernBERT-large"),
-        120,
+        210,
     ),
-    "memory": Check("Memory runs out", encoder.memory, 45),
-    "command": Check("The whole of medal train", encoder.command, 75),
-    "zero2": Check("LoRA on Qwen3-4B, ZeRO-2", adapters.sharded, 75, "zero2"),
-    "zero3": Check("LoRA on Qwen3-4B, ZeRO-3", adapters.sharded, 90, "zero3"),
-    "qlora": Check("QLoRA on Qwen3-4B", adapters.quantised, 75),
-    "generative": Check("Qwen3-4B learns to write answers", adapters.generative, 90),
+    "memory": Check("Memory runs out", encoder.memory, 75),
+    "command": Check("The whole of medal train", encoder.command, 120),
+    "zero2": Check("LoRA on Qwen3-4B, ZeRO-2", adapters.sharded, 150, "zero2"),
+    "zero3": Check("LoRA on Qwen3-4B, ZeRO-3", adapters.sharded, 150, "zero3"),
+    "qlora": Check("QLoRA on Qwen3-4B", adapters.quantised, 150),
+    "generative": Check("Qwen3-4B learns to write answers", adapters.generative, 150),
     "score-base": Check(
         "ModernBERT-base scores, bf16",
         lambda s: encoder.scoring(s, "ModernBERT-base"),
-        75,
+        150,
     ),
     "train-base": Check(
-        "ModernBERT-base learns", lambda s: encoder.training(s, "ModernBERT-base"), 75
+        "ModernBERT-base learns", lambda s: encoder.training(s, "ModernBERT-base"), 150
     ),
     "score-mmbert": Check(
-        "mmBERT-base scores, bf16", lambda s: encoder.scoring(s, "mmBERT-base"), 75
+        "mmBERT-base scores, bf16", lambda s: encoder.scoring(s, "mmBERT-base"), 150
     ),
     "train-mmbert": Check(
-        "mmBERT-base learns", lambda s: encoder.training(s, "mmBERT-base"), 75
+        "mmBERT-base learns", lambda s: encoder.training(s, "mmBERT-base"), 150
     ),
 }
 

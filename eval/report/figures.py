@@ -4,8 +4,7 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +15,6 @@ from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
 from medal_judges.eval.scores.times import Unit, period_starts
-from medal_judges.report.table import interval
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, holm_corrected
@@ -26,7 +24,6 @@ from medal_judges.stats.intervals import Student, wilson
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,
-    cluster_count,
     difference_of,
     mean_of,
     share_of,
@@ -50,35 +47,32 @@ Mask = npt.NDArray[np.bool_]
 Verdict = Literal["passed", "failed", "undecided"]
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
-    """Figures of some rows by dimension: the mean of a graded dimension, or the share of rows with
-    an issue. ``overall``: by the judge; ``corrected``: those that human labels correct."""
-
-    overall: Mapping[str, Estimate]
-    corrected: Mapping[str, Estimate]
-
-    def is_corrected(self, name: str) -> bool:
-        return name in self.corrected and self.corrected[name].value is not None
-
-    def lead(self, name: str) -> Estimate:
-        """The corrected figure if it has a value, or else the judge's."""
-        if self.is_corrected(name):
-            return self.corrected[name]
-        return self.overall[name]
+def _first(corrected: Estimate | None, by_judge: Estimate) -> Estimate:
+    """Returns the corrected figure if it has a value, or else the judge's."""
+    if corrected is None or corrected.value is None:
+        return by_judge
+    return corrected
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures(Figures):
-    """The ``rows`` with one value of a column, and their ``differences`` from all other rows.
+class GroupFigures:
+    """The rows with one value of a column: ``figures`` by dimension, and ``differences`` from all
+    other rows.
 
     Intervals and p-values of differences are corrected by Holm over all values and dimensions of
-    the column. With human labels, the differences are corrected by these.
+    the column. With human labels, ``corrected`` has the figures corrected by these, and so are the
+    differences.
     """
 
     name: str
     rows: int
+    figures: Mapping[str, Estimate]
     differences: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def lead(self, name: str) -> Estimate:
+        """The corrected figure if it has a value, or else the judge's."""
+        return _first(self.corrected.get(name), self.figures[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +87,23 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFigures(Figures):
-    """All figures of a report. ``counts``: the number of scored rows of each dimension. ``groups``:
-    the values of each column, the largest first."""
+class ReportFigures:
+    """All figures of a report. ``overall``: the mean of a graded dimension, or the share of rows
+    with an issue; ``counts``: the number of scored rows. ``groups``: the values of each column, the
+    largest first. ``corrected``: ``overall`` corrected by human labels."""
 
+    overall: Mapping[str, Estimate]
     counts: Mapping[str, int]
-    groups: Mapping[str, Sequence[GroupFigures]]
-    timeline: Timeline | None
+    groups: Mapping[str, Sequence[GroupFigures]] = field(default_factory=dict)
+    timeline: Timeline | None = None
+    corrected: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def lead(self, name: str) -> Estimate:
+        """The corrected figure if it has a value, or else the judge's."""
+        return _first(self.corrected.get(name), self.overall[name])
+
+    def is_corrected(self, name: str) -> bool:
+        return name in self.corrected and self.corrected[name].value is not None
 
 
 def compute_figures(
@@ -119,19 +123,16 @@ def compute_figures(
         progress("over time")
         timeline = _timeline(scores, scores.times, options.period[1])
     every_row = np.ones(scores.rows, dtype=bool)
-    counts = {}
-    for name, column in scores.scores.items():
-        counts[name] = int(np.isfinite(column).sum())
-    return ReportFigures(*_figures(scores, every_row), counts, groups, timeline)
-
-
-def _figures(
-    scores: Scores, rows: Mask
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Returns the figure of each dimension over the ``rows``, and those that labels correct."""
-    figures = {name: figure(scores, name, rows) for name in scores.dimensions}
-    corrected = {name: corrected_figure(scores, name, rows) for name in scores.people}
-    return figures, corrected
+    return ReportFigures(
+        {name: figure(scores, name, every_row) for name in scores.dimensions},
+        {
+            name: int(np.isfinite(column).sum())
+            for name, column in scores.scores.items()
+        },
+        groups,
+        timeline,
+        {name: corrected_figure(scores, name, every_row) for name in scores.people},
+    )
 
 
 def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
@@ -147,11 +148,13 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
         return share_of(sample)
     if not sample.values.constant:
         return mean_of(sample, _span(scores, name))
-    value, count = float(values[0]), cluster_count(sample)
-    if count < MIN_FOR_MEAN:
-        reason = f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
-        return Estimate(value, reason=reason)
     # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
+    count = len(np.unique(clusters))
+    value = float(values[0])
+    if count < MIN_FOR_MEAN:
+        return Estimate(
+            value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
+        )
     dimension = scores.dimensions[name]
     share = min(max(dimension.to_unit(value), 0.0), 1.0)
     low, high = wilson(share * count, count)
@@ -161,10 +164,9 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
 def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
     """Returns the estimated human mean of the ``rows``, or the estimated share of them with an
     issue."""
-    rows = rows & np.isfinite(scores.scores[name])
-    if not rows.any():
-        return _NOTHING
     sample = _labelled_sample(scores, name, rows)
+    if sample is None:
+        return _NOTHING
     if scores.is_issue(name):
         return corrected_share(sample).estimate
     return corrected_mean(sample, _span(scores, name)).estimate
@@ -182,39 +184,52 @@ def _comparable(scores: Scores, name: str, values: Floats) -> Values:
     return Values(values, tolerance)
 
 
-def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
-    """Returns ``rows``, which all have a score, with their labels; an issue counts by its
-    probability, not its verdict."""
+def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample | None:
+    """Returns the scored rows with their labels; an issue counts by its probability, not its
+    verdict."""
+    values = scores.scores[name]
+    scored = np.isfinite(values) & rows
+    if not scored.any():
+        return None
     weights = scores.people_weights
     if weights is not None:
-        weights = weights[rows]
-    values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
-    sample = Sample(values, scores.clusters[rows])
-    return LabelledSample(sample, scores.people[name][rows], weights)
+        weights = weights[scored]
+    numbers = Values(values[scored], scores.dimensions[name].tolerance)
+    sample = Sample(numbers, scores.clusters[scored])
+    return LabelledSample(sample, scores.people[name][scored], weights)
 
 
 def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     """Returns the figures of each value of a column, the most frequent first."""
     members = _members(column)
-    tested = list(members)
+    differences: dict[tuple[str, str], Difference] = {}
+    for group, rows in members.items():
+        for name in scores.dimensions:
+            differences[group, name] = _difference(
+                scores, name, rows, column.codes >= 0
+            )
+    tested = list(differences)
     if len(members) == 2:
         # One question: each group is the rest of the other.
-        tested = tested[:1]
-    differences = []
-    for group, name in product(tested, scores.dimensions):
-        rows, has_value = members[group], column.codes >= 0
-        differences.append(_difference(scores, name, rows, has_value))
-    corrected = iter(holm_corrected(differences))
-    estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
-    for group, name in product(tested, scores.dimensions):
-        difference = next(corrected)
-        estimates[group][name] = difference.estimate
-        if len(members) == 2:
-            estimates[list(members)[1]][name] = (-difference).estimate
+        tested = tested[: len(scores.dimensions)]
+    corrected = holm_corrected([differences[key] for key in tested])
+    differences |= dict(zip(tested, corrected, strict=True))
+    for group, name in differences.keys() - set(tested):
+        mirrored = differences[next(iter(members)), name]
+        differences[group, name] = differences[group, name].corrected(
+            mirrored.comparisons
+        )
     groups = []
     for group, rows in members.items():
-        figures, size = _figures(scores, rows), int(rows.sum())
-        groups.append(GroupFigures(*figures, group, size, estimates[group]))
+        groups.append(
+            GroupFigures(
+                group,
+                int(rows.sum()),
+                {name: figure(scores, name, rows) for name in scores.dimensions},
+                {name: differences[group, name].estimate for name in scores.dimensions},
+                {name: corrected_figure(scores, name, rows) for name in scores.people},
+            )
+        )
     return groups
 
 
@@ -244,13 +259,11 @@ def _difference(scores: Scores, name: str, rows: Mask, has_value: Mask) -> Diffe
     if not outside.any():
         return Difference(None, reason="no other group")
     if name in scores.people:
-        if not inside.any():
+        first_sample = _labelled_sample(scores, name, inside)
+        second_sample = _labelled_sample(scores, name, outside)
+        if first_sample is None or second_sample is None:
             return Difference(None, reason=_NOTHING.reason)
-        return corrected_difference(
-            _labelled_sample(scores, name, inside),
-            _labelled_sample(scores, name, outside),
-            _span(scores, name),
-        )
+        return corrected_difference(first_sample, second_sample, _span(scores, name))
     first = _comparable(scores, name, values[inside])
     second = _comparable(scores, name, values[outside])
     is_one_row_a_cluster = scores.cluster_name == scores.unit == "conversation"
@@ -265,9 +278,10 @@ def _difference(scores: Scores, name: str, rows: Mask, has_value: Mask) -> Diffe
 
     test = ttest_ind(first.numbers, second.numbers, equal_var=False)
     difference = float(first.numbers.mean() - second.numbers.mean())
-    student = Student(float(test.df))
     error = float(np.hypot(sem(first.numbers), sem(second.numbers)))
-    return Difference(difference, error, student, tolerance=first.tolerance)
+    return Difference(
+        difference, error, Student(float(test.df)), tolerance=first.tolerance
+    )
 
 
 def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
@@ -286,9 +300,11 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
     for name in scores.dimensions:
         figures[name] = [figure(scores, name, rows) for rows in rows_by_period]
         values = scores.values(name)
-        rows = (periods >= 0) & np.isfinite(values)
-        comparable = _comparable(scores, name, values[rows])
-        changes[name] = change(comparable, periods[rows], scores.clusters[rows])
+        rows = np.flatnonzero((periods >= 0) & np.isfinite(values))
+        _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
+        changes[name] = change(
+            _comparable(scores, name, values[rows]), periods[rows], clusters
+        )
     corrected = holm_corrected([step.difference for step in changes.values()])
     for name, difference in zip(changes, corrected, strict=True):
         changes[name] = replace(changes[name], difference=difference)
@@ -355,18 +371,18 @@ def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
         )
     form = "{:.2%}" if scores.is_issue(gate.dimension) else "{:.2f}"
     at, tolerance = form.format(limit), dimension.tolerance
+    is_below, is_above = high < limit - tolerance, low > limit + tolerance
+    is_at_least, is_at_most = low >= limit - tolerance, high <= limit + tolerance
     if gate.side == "under":
-        is_failed = high < limit - tolerance
-        is_passed, bound = low >= limit - tolerance, "at least"
+        is_failed, is_passed, bound = is_below, is_at_least, "at least"
     else:
-        is_failed = low > limit + tolerance
-        is_passed, bound = high <= limit + tolerance, "at most"
+        is_failed, is_passed, bound = is_above, is_at_most, "at most"
     verdict: Verdict = "undecided"
     reason = f"{at} is inside the interval, so more chats are needed"
     if is_failed:
         verdict, reason = "failed", f"the whole interval is {gate.side} {at}"
     elif is_passed:
         verdict, reason = "passed", f"the whole interval is {bound} {at}"
-    figure = f"{form.format(value)} {interval(estimate, form.format)}"
+    figure = f"{form.format(value)} [{form.format(low)}, {form.format(high)}]"
     text = f"{gate.dimension} {figure}: {verdict}; {reason}"
     return GateResult(gate, estimate, verdict, text)

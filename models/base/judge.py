@@ -19,13 +19,14 @@ from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, Literal, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from medal_judges.errors import ConfigError, MissingExtraError, RecordError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
 from medal_judges.models.batching import budget_batches, retry_on_oom, windows
+from medal_judges.models.device import batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.reading.language_detection import PURPOSE, detected_language
@@ -40,12 +41,16 @@ from medal_judges.records.judgement import (
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.records.validation import require_valid_text
 
+if TYPE_CHECKING:
+    import torch
+
 ScoreLevel = Literal["dialogue", "turn", "last"]
 # For a dialogue in a language that the judge does not support. warn: score it and log a warning;
 # refuse: leave it unscored with the reason; allow: score it without a warning.
 UnknownLanguage = Literal["warn", "refuse", "allow"]
 POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
 NO_ASSISTANT_TURN = "no assistant turn to judge"
+GPU_WINDOW = 1024  # dialogues: some seconds of an encoder on a GPU
 logger = logging.getLogger(__name__)
 
 
@@ -133,6 +138,13 @@ class Judge(ABC):
     window: int = 256
     # Whether a resumed run must form the same windows as an uninterrupted run, see resuming.py.
     resumes_windows: ClassVar[bool] = False
+
+    def fit_batches(self, device: torch.device) -> None:
+        """Sets ``token_budget`` and ``window`` for ``device``: a GPU needs large batches, and reads
+        many dialogues in the seconds that a window may take."""
+        self.token_budget = batch_tokens(device)
+        if device.type == "cuda":
+            self.window = GPU_WINDOW
 
     def __repr__(self) -> str:
         names, langs = (d.name for d in self.dimensions), self.languages or ("any",)

@@ -161,6 +161,7 @@ class NetworkJudge(LearnedJudge):
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
+        self.fit_batches(self.device)
         self.net = self.net.to(self.device).float().eval()
         if dtype != "fp32":
             cast_weights(self.network_body, torch_dtype(dtype, self.device))

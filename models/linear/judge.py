@@ -240,6 +240,7 @@ class LinearJudge(LearnedJudge):
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
+        self.fit_batches(self.device)
         if self.reader.encoder is not None:
             self.reader.encoder.place(self.device, dtype, self.config)
 

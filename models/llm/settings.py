@@ -21,7 +21,8 @@ class TransformersLLM(Config):
     ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``device``: by default the
     GPU if there is one. ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU), or
     auto: bf16 if the processor multiplies it, else fp32. ``token_budget`` bounds the tokens of one
-    generated batch, ``context`` lowers the model's own window. ``thinking``: tokens that a model
+    generated batch (default: 16,384; on a GPU 1,024 per GiB of its memory, if that is more),
+    ``context`` lowers the model's own window. ``thinking``: tokens that a model
     may think before its answer (default: 4096 if its chat template begins with thinking, else 0).
     ``bin_weights``: read weights published as .bin only (tensors only). ``cache`` caches answers: a
     folder, or true for the default one.
@@ -33,7 +34,7 @@ class TransformersLLM(Config):
     dtype: Dtype | Literal["auto"] | None = None
     device: str | None = None
     revision: str | None = None
-    token_budget: int = Field(default=16384, ge=1)
+    token_budget: int | None = Field(default=None, ge=1)
     context: int | None = Field(default=None, ge=1)
     thinking: int | None = Field(default=None, ge=0)
     bin_weights: bool = False

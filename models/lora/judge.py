@@ -56,6 +56,7 @@ class LoraJudge(SequenceJudge):
     def place(self, device: str | torch.device | None, dtype: str) -> None:
         self.net = placed(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
+        self.fit_batches(self.device)
 
     @classmethod
     def create(

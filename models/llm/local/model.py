@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.batching import retry_on_oom
-from medal_judges.models.device import has_bf16, torch_device, torch_dtype
+from medal_judges.models.device import batch_tokens, has_bf16, torch_device, torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
@@ -37,6 +37,9 @@ from medal_judges.models.model_files import (
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+
+BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 
 def load_local(config: TransformersLLM) -> LanguageModel:
@@ -118,7 +121,7 @@ class LocalModel(TokenModel):
         tokenizer: PreTrainedTokenizerBase,
         *,
         name: str,
-        token_budget: int = 16384,
+        token_budget: int | None = None,
         context: int | None = None,
         shared: bool | None = None,
         thinking: int | None = None,
@@ -127,7 +130,10 @@ class LocalModel(TokenModel):
         positions = context_of(model.config) or 1_000_000
         window = min(positions, context or positions)
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
-        self.model, self.token_budget, self._shared = model, token_budget, shared
+        self.model, self._shared = model, shared
+        if token_budget is None:
+            token_budget = max(BATCH_TOKENS, batch_tokens(model.device))
+        self.token_budget = token_budget
         self._weights = weights
 
     @property

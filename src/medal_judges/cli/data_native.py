@@ -109,7 +109,7 @@ def translate(options: TranslateOptions) -> None:
             translations,
             out,
             overwrite=options.overwrite,
-            progress=lambda count: bar.advance(finished=count),
+            progress=lambda count: bar.advance(done=count),
         )
     reading.show()
     earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
@@ -157,7 +157,7 @@ def compare_native(options: CompareOptions) -> None:
             questions,
             out,
             overwrite=options.overwrite,
-            progress=lambda count: bar.advance(finished=count),
+            progress=lambda count: bar.advance(done=count),
         )
     typer.echo(runner.spending, err=True)
     by = {

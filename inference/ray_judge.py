@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import socket
-from collections import Counter, deque
+from bisect import insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -33,9 +34,9 @@ from medal_judges.records.signature import Signature
 logger = logging.getLogger(__name__)
 
 LOCAL = "local"
-_AHEAD = (
-    4  # windows for each process that may be read before the next one due is scored
-)
+# Windows for each process that may be read before the next one due is scored.
+_AHEAD = 4
+_AT_ONCE = 2  # windows of a process: the next one waits for it while it scores
 _STARTS = 10  # how often a new process may die before it has loaded the judge
 _TRIES = 2  # how often a window may lose its process
 
@@ -62,20 +63,17 @@ def opened_on_ray(
         if ray_address is None:
             option = "--workers"
         raise MissingExtraError("ray", "ray", f"medal score {option}") from error
-    local = ray_address in (None, LOCAL)
     with _connected(ray_address or LOCAL, workers):
         resources: Any = ray.cluster_resources
         room = resources()
         gpus = 0
         if device is None or device.startswith("cuda"):
             gpus = room.get("GPU", 0)
-        fitting = max(1, int(gpus or room.get("CPU", 1)))
-        if local:
-            count = workers
-        else:
-            count = fitting
+        count = workers
+        if ray_address not in (None, LOCAL):
+            count = max(1, int(gpus or room.get("CPU", 1)))
             if workers > 1:
-                count = min(workers, fitting)
+                count = min(workers, count)
         with RayJudge(choice, count, gpus=min(1.0, gpus / count)) as judge:
             yield judge
 
@@ -112,9 +110,8 @@ def _connected(address: str, workers: int) -> Iterator[None]:
         }
     try:
         host, _, port = address.rpartition(":")
-        if (
-            host and port.isdecimal()
-        ):  # Ray itself waits for minutes, then ends the process
+        if host and port.isdecimal():
+            # Ray itself waits for minutes, then ends the process.
             socket.create_connection((host, int(port)), timeout=10).close()
         ray.init(**options)
     except (OSError, ValueError, RuntimeError) as error:
@@ -229,98 +226,11 @@ class RayJudge(Judge):
             "detect_language": detect_language,
         }
         dialogue_windows = windows(checked_dialogues(dialogues), self.window)
-        judgements = self._hand_out(
-            dialogue_windows, how, progress or (lambda count: None)
-        )
+        handed_out = _HandedOut(self, dialogue_windows, how)
+        judgements = handed_out.judgements(progress or (lambda count: None))
         return with_warnings(
             judgements, self.languages, outside=unknown_language == "warn"
         )
-
-    def _hand_out(
-        self,
-        dialogue_windows: Iterator[Sequence[Dialogue]],
-        how: dict[str, Any],
-        progress: Callable[[int], None],
-    ) -> Iterator[Judgement]:
-        import ray
-        from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError
-
-        number, due = 0, 0  # of the next window to read, and of the next one to return
-        open_windows: dict[int, Sequence[Dialogue]] = {}  # read, not scored
-        again: deque[int] = deque()  # those that lost their process
-        losses: Counter[int] = Counter()
-        scored: dict[int, list[Judgement]] = {}
-        under_way: dict[
-            Any, tuple[int, Any]
-        ] = {}  # the answer that comes -> window, actor
-        errors: dict[
-            int, Exception
-        ] = {}  # window -> what ended it; the input's end is one, too
-        while True:
-            while not errors or again:
-                load = Counter(actor for _, actor in under_way.values())
-                free = [actor for actor in self._ready if load[actor] < 2]
-                ahead = _AHEAD * (len(self._ready) + len(self._loading))
-                if not free or (not again and number - due >= ahead):
-                    break
-                if again:
-                    index = again.popleft()
-                else:
-                    try:
-                        window = next(dialogue_windows)
-                    except (
-                        Exception
-                    ) as error:  # of the input, or its end: StopIteration
-                        errors[number] = error
-                        continue
-                    index, number = number, number + 1
-                    open_windows[index] = window
-                actor = min(free, key=load.__getitem__)
-                under_way[actor.score.remote(open_windows[index], how)] = index, actor
-            while due in scored:
-                yield from scored.pop(due)
-                due += 1
-            if due in errors:
-                if isinstance(errors[due], StopIteration):
-                    return
-                raise errors[due]
-            answer = ray.wait([*under_way, *self._loading])[0][0]
-            if answer in self._loading:
-                try:
-                    self._loaded(answer)
-                except (ActorDiedError, ActorUnavailableError, NodeDiedError):
-                    losses[-1] += 1
-                    if losses[-1] > _STARTS:
-                        raise
-                    self._start()
-                continue
-            index, actor = under_way.pop(answer)
-            try:
-                result = ray.get(answer)
-            except (ActorDiedError, ActorUnavailableError, NodeDiedError) as error:
-                losses[index] += 1
-                again = deque(sorted([*again, index]))
-                if actor in self._ready:
-                    self._ready.remove(actor)
-                    self._start()
-                    logger.warning(
-                        "a process ended (%s); another one scores its dialogues",
-                        _reason(error),
-                    )
-                if losses[index] > _TRIES:
-                    ids = f"{open_windows[index][0].id!r} to {open_windows[index][-1].id!r}"
-                    errors[index] = MedalError(
-                        f"{losses[index]} processes ended over dialogues {ids}: {_reason(error)}",
-                        hint="killed, probably out of memory: fewer --workers or a smaller "
-                        "--token-budget; the same command resumes",
-                    )
-                    again.remove(index)
-                continue
-            if isinstance(result, Exception):
-                errors[index] = result
-                continue
-            scored[index], self._answers[actor] = result
-            progress(len(open_windows.pop(index)))
 
     def _start(self) -> None:
         actor: Any = self._actor.remote(os.getcwd())
@@ -344,6 +254,131 @@ class RayJudge(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         raise NotImplementedError("the processes do this")
+
+
+class _HandedOut:
+    """The windows of one call of ``RayJudge.score``: each is read, handed to a process, and
+    returned in input order when it is scored.
+
+    A window is known by its number. ``read`` is the number of the next window to read, ``due`` that
+    of the next one to return. A window that lost its process is handed out again, before others.
+    ``errors`` has what ended a window, and at the number after the last window the input's own
+    error, or StopIteration.
+    """
+
+    def __init__(
+        self,
+        judge: RayJudge,
+        unread: Iterator[Sequence[Dialogue]],
+        how: dict[str, Any],
+    ) -> None:
+        from ray.exceptions import ActorDiedError, ActorUnavailableError, NodeDiedError
+
+        self.judge, self.unread, self.how = judge, unread, how
+        self.deaths = (ActorDiedError, ActorUnavailableError, NodeDiedError)
+        self.read = self.due = 0
+        self.unscored: dict[int, Sequence[Dialogue]] = {}
+        self.under_way: dict[Any, tuple[int, Any]] = {}  # answer -> number, actor
+        self.lost: list[int] = []
+        self.losses: Counter[int] = Counter()
+        self.failed_starts = 0
+        self.scored: dict[int, list[Judgement]] = {}
+        self.errors: dict[int, Exception] = {}
+
+    def judgements(self, progress: Callable[[int], None]) -> Iterator[Judgement]:
+        """Yields the judgements of all windows; raises the first error in the order of the input,
+        after the judgements before it."""
+        while True:
+            self.hand_out()
+            while self.due in self.scored:
+                yield from self.scored.pop(self.due)
+                self.due += 1
+            error = self.errors.get(self.due)
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
+            self.receive(progress)
+
+    def hand_out(self) -> None:
+        """Gives windows to the processes that have room, first to those with the least to do."""
+        while True:
+            load = Counter(actor for _, actor in self.under_way.values())
+            free = [actor for actor in self.judge._ready if load[actor] < _AT_ONCE]
+            if not free:
+                return
+            number = self.next_window()
+            if number is None:
+                return
+            actor = min(free, key=load.__getitem__)
+            answer = actor.score.remote(self.unscored[number], self.how)
+            self.under_way[answer] = number, actor
+
+    def next_window(self) -> int | None:
+        """Returns the number of the next window to hand out. None if enough are read, or if there
+        is an error: nothing after it is of use."""
+        if self.lost:
+            return self.lost.pop(0)
+        processes = len(self.judge._ready) + len(self.judge._loading)
+        if self.errors or self.read - self.due >= _AHEAD * processes:
+            return None
+        try:
+            window = next(self.unread)
+        except Exception as error:  # of the input, or its end: StopIteration
+            self.errors[self.read] = error
+            return None
+        number = self.read
+        self.unscored[number] = window
+        self.read += 1
+        return number
+
+    def receive(self, progress: Callable[[int], None]) -> None:
+        """Waits for one process: it has loaded its judge, has scored a window, or has died."""
+        import ray
+
+        judge = self.judge
+        answer = ray.wait([*self.under_way, *judge._loading])[0][0]
+        if answer in judge._loading:
+            try:
+                judge._loaded(answer)
+            except self.deaths:
+                self.failed_starts += 1
+                if self.failed_starts > _STARTS:
+                    raise
+                judge._start()
+            return
+        number, actor = self.under_way.pop(answer)
+        try:
+            result = ray.get(answer)
+        except self.deaths as error:
+            self.lose(number, actor, error)
+            return
+        if isinstance(result, Exception):
+            self.errors[number] = result
+            return
+        self.scored[number], judge._answers[actor] = result
+        progress(len(self.unscored.pop(number)))
+
+    def lose(self, number: int, actor: Any, error: Exception) -> None:
+        """Puts back a window whose process died, and starts another process; too many deaths over
+        the same window are an error."""
+        if actor in self.judge._ready:
+            self.judge._ready.remove(actor)
+            self.judge._start()
+            logger.warning(
+                "a process ended (%s); another one scores its dialogues", _reason(error)
+            )
+        self.losses[number] += 1
+        if self.losses[number] <= _TRIES:
+            insort(self.lost, number)
+            return
+        window = self.unscored[number]
+        ids = f"{window[0].id!r} to {window[-1].id!r}"
+        self.errors[number] = MedalError(
+            f"{self.losses[number]} processes ended over dialogues {ids}: {_reason(error)}",
+            hint="killed, probably out of memory: fewer --workers or a smaller --token-budget; the "
+            "same command resumes",
+        )
 
 
 def _reason(error: Exception) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +27,7 @@ from medal_judges.stats.intervals import (
     choose_clusters,
     with_intervals,
 )
+from medal_judges.storage.files import read_json_if_there
 
 if TYPE_CHECKING:  # the card imports this module, and needs no torch for it
     from pandas import DataFrame
@@ -86,10 +86,7 @@ class AgreementRow:
 
 def read_agreement(folder: Path) -> list[AgreementRow]:
     """Returns the rows of a judge's agreement.json; none if it has no such file."""
-    path = folder / AGREEMENT_NAME
-    if not path.is_file():
-        return []
-    records = json.loads(path.read_text(encoding="utf-8"))
+    records = read_json_if_there(folder / AGREEMENT_NAME, [])
     return [AgreementRow(**record) for record in records]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from medal_judges.errors import ConfigError
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import read_json_if_there, write_json
 from medal_judges.training.config import TrainConfig
 
 _IDENTITY = "run.json"
@@ -46,7 +45,7 @@ class RunIdentity:
 
     def write(self, folder: Path) -> None:
         """Writes the identity beside the checkpoints in ``folder``."""
-        atomic_write(folder / _IDENTITY, json.dumps(asdict(self)) + "\n")
+        write_json(folder / _IDENTITY, asdict(self))
 
     @property
     def parts(self) -> tuple[str, int] | None:
@@ -78,9 +77,9 @@ def checkpoint_to_resume(folder: Path, identity: RunIdentity) -> str | None:
         return None
     newest = max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
     saved = None
-    file = folder / _IDENTITY
-    if file.is_file():
-        saved = RunIdentity(**json.loads(file.read_text(encoding="utf-8")))
+    record = read_json_if_there(folder / _IDENTITY, None)
+    if record is not None:
+        saved = RunIdentity(**record)
     if saved is None or saved.run != identity.run:
         raise ConfigError(
             f"{newest} is of a run with other settings or data, and is not deleted unasked",

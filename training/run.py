@@ -7,7 +7,6 @@ golden scores are scored, and the judge is checked, after the group is closed.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -27,7 +26,7 @@ from medal_judges.models.base.golden import (
 from medal_judges.models.base.saving import save_judge
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.storage.files import only_run, write_json
+from medal_judges.storage.files import only_run, read_json_if_there, write_json
 from medal_judges.training.agreement import (
     AGREEMENT_NAME,
     AgreementRow,
@@ -97,10 +96,7 @@ def train_judge(config: TrainConfig, *, overwrite: bool = False) -> Path:
 def facts_of_start(folder: Path) -> list[dict[str, object]]:
     """Returns the facts of the rows that the judge in ``folder`` has learnt from: the card and
     medal benchmark say so of a judge that starts from it."""
-    path = folder / "data.json"
-    if not path.is_file():
-        return []
-    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries = read_json_if_there(folder / "data.json", [])
     return [entry | {"part": "start"} for entry in entries if entry["part"] == "train"]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -20,7 +19,7 @@ from medal_judges.models.model_files import HUB_IDS, PREFIX
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
 from medal_judges.stats.estimate import Estimate
-from medal_judges.storage.files import atomic_write
+from medal_judges.storage.files import atomic_write, read_json, read_json_if_there
 from medal_judges.training.agreement import METRICS, read_agreement
 from medal_judges.training.card.plain import LIBRARIES, plain_use
 
@@ -29,12 +28,8 @@ if TYPE_CHECKING:
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
-_SHOWN = (
-    "spearman",
-    "within_system",
-    "f1_present",
-    "f1_absent",
-)  # of a benchmark's figures
+# Of a benchmark's figures.
+_SHOWN = ("spearman", "within_system", "f1_present", "f1_absent")
 _ON_THE_HUB = {"spearman": "spearmanr", "f1_present": "f1"}
 _CHANCE = {"roc_auc": 0.5, "spearmanr": 0.0}
 _LICENCES = {  # of the models that the embedded defaults are copies of
@@ -83,43 +78,29 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
     Raises JudgeLoadError if there is no judge or no golden.json, ConfigError if the results
     have no row of this judge at this revision.
     """
-
-    def read(name: str, otherwise: object) -> Any:
-        path = folder / name
-        return (
-            json.loads(path.read_text(encoding="utf-8"))
-            if path.is_file()
-            else otherwise
-        )
-
     config, golden = read_config(folder), read_golden(folder)
-    settings = read("train_config.json", {})
+    settings = read_json_if_there(folder / "train_config.json", {})
     signature = Signature.parse(golden["signature"])
     base = None
     if signature.base and _has_model(config):
         # A run writes the name of a base's folder there, not its path.
-        base = _base_model((settings.get("model") or {}).get("base") or signature.base)
-    data = [_data_source(record) for record in read("data.json", [])]
-    sources: dict[str, dict[str, Any]] = {}
+        model = settings.get("model") or {}
+        base = _base_model(model.get("base") or signature.base)
+    data = [
+        _data_source(record) for record in read_json_if_there(folder / "data.json", [])
+    ]
     languages: set[str] = set()
     for entry in data:
         if entry["part"] == "train":
-            sources.setdefault(source_of(entry["source"]), entry)
-            languages |= set(entry["languages"])
+            languages.update(entry["languages"])
     agreement = read_agreement(folder)
     at_chance = []
     for row in agreement:
         if row.low is not None and row.low <= _CHANCE[row.metric]:
             at_chance.append(row)
-    calibration = config.get("calibration") or {}
-    aligned = read("align.json", None)
-    if aligned is not None and not (
-        isinstance(aligned, dict) and "dimensions" in aligned
-    ):
-        raise JudgeLoadError(
-            f"align.json of {folder.name} is not of medal align",
-            hint="remove it, or align again",
-        )
+    benchmark = []
+    if results is not None:
+        benchmark = _benchmark_figures(results, signature)
     return {
         "name": config.get("name", folder.name),
         "family": config["family"],
@@ -128,22 +109,31 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "signature": signature,
         "base": base,
         "data": data,
-        "sources": sources,  # the first training entry of each
         "languages": sorted(languages - {"unknown"}),
-        "figures": read("validation.json", {}),
+        "figures": read_json_if_there(folder / "validation.json", {}),
         "agreement": agreement,
         "at_chance": at_chance,
-        "calibrated": {
-            name: fitted.get("rows", 0) for name, fitted in calibration.items()
-        },
+        "calibration": config.get("calibration") or {},
         "golden": golden,
         "run": config.get("facts") or {},
-        "benchmark": [] if results is None else _benchmark_figures(results, signature),
+        "benchmark": benchmark,
         "trial": trial_of(folder),
-        "aligned": aligned,
+        "aligned": _aligned(folder),
         "split": settings.get("split"),
         "notes": settings.get("card_notes", ()),
     }
+
+
+def _aligned(folder: Path) -> Any:
+    """Returns the record of ``medal align``; None without. Raises JudgeLoadError if it is another
+    file of that name."""
+    record = read_json_if_there(folder / "align.json", None)
+    if record is None or (isinstance(record, dict) and "dimensions" in record):
+        return record
+    raise JudgeLoadError(
+        f"align.json of {folder.name} is not of medal align",
+        hint="remove it, or align again",
+    )
 
 
 def _has_model(config: Mapping[str, Any]) -> bool:
@@ -180,7 +170,7 @@ def _base_model(base: str) -> dict[str, Any]:
 def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
     """Returns a line of data.json with the registry's facts on its source. ``known``: the source is
     one of data_prep, not a file. ``labelled_by``: the model that labelled it, empty for people and
-    for injected rows."""
+    for injected rows. ``licensed``: the source without the part of its data."""
     name = str(record["source"])
     source = None
     with suppress(SourceError):
@@ -206,6 +196,7 @@ def _data_source(record: Mapping[str, Any]) -> dict[str, Any]:
         facts["languages"] = record.get("languages") or source.languages
         facts["licence"], facts["citation"] = source.licence, source.citation
         labeller = labeller or source.labelled_by or ""
+    facts["licensed"] = source_of(facts["source"])
     facts["labelled_by"] = None if facts["injected"] else labeller or None
     return facts
 
@@ -226,18 +217,20 @@ def _benchmark_figures(results: Path, signature: Signature) -> list[dict[str, An
         raise ConfigError(
             f"no results of a benchmark at {results}", hint="medal benchmark ..."
         )
-    rows = json.loads(results.read_text(encoding="utf-8"))["rows"]
-    of_judge = []
+    rows = read_json(results)["rows"]
+    figures = []
+    has_row = False
     for row in rows:
         if _is_same_judge(Signature.parse(row["signature"]), signature):
-            of_judge.append(row)
-    if not of_judge:
+            has_row = True
+            figures += _row_figures(row)
+    if not has_row:
         judges = ", ".join(sorted({row["judge"] for row in rows}))
         raise ConfigError(
             f"{results}: no row is of this judge at revision {signature.revision}; it has {judges}",
             hint="run medal benchmark with --judge NAME=FOLDER of this folder first",
         )
-    return [figure for row in of_judge for figure in _row_figures(row)]
+    return figures
 
 
 def _row_figures(row: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -249,34 +242,25 @@ def _row_figures(row: Mapping[str, Any]) -> list[dict[str, Any]]:
     facts |= {"estimate": None, "like_for_like": None, "ceiling": None}
     if row["scored"] < row["min_coverage"] * row["n"]:
         return [facts | {"metric": "none: too few rows scored"}]
+    sections = [(facts, row["metrics"])]
+    languages = [name for name in row["slices"] if name.startswith("lang:")]
+    if len(languages) > 1:
+        for name in languages:
+            size = {"lang": name.removeprefix("lang:"), "scored": ""}
+            size["rows"] = row["slice_sizes"].get(name, "")
+            sections.append((facts | size, row["slices"][name]))
     figures = []
-    for metric in _SHOWN:
-        if metric not in row["metrics"]:
-            continue
-        figure = facts | {
-            "metric": metric,
-            "estimate": Estimate(**row["metrics"][metric]),
-        }
-        for name in ("like_for_like", "ceiling"):
-            if metric in row[name]:
-                figure[name] = Estimate(**row[name][metric])
-        figures.append(figure)
-    slices = [name for name in row["slices"] if name.startswith("lang:")]
-    if len(slices) < 2:
-        return figures
-    for name in slices:
-        size = {
-            "lang": name.removeprefix("lang:"),
-            "rows": row["slice_sizes"].get(name, ""),
-        }
+    for section, estimates in sections:
         for metric in _SHOWN:
-            if metric in row["slices"][name]:
-                estimate = Estimate(**row["slices"][name][metric])
-                figures.append(
-                    facts
-                    | size
-                    | {"scored": "", "metric": metric, "estimate": estimate}
-                )
+            if metric not in estimates:
+                continue
+            estimate = Estimate(**estimates[metric])
+            figure = section | {"metric": metric, "estimate": estimate}
+            # Only the row of the whole set shows them.
+            for name in ("like_for_like", "ceiling"):
+                if metric in row[name]:
+                    figure[name] = Estimate(**row[name][metric])
+            figures.append(figure)
     return figures
 
 
@@ -287,20 +271,25 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
 
     results = []
     for row in judge["agreement"]:
-        name = f"{METRICS[row.metric]}, {row.dimension}"
-        of_set = {"source": row.source, "part": row.part, "lang": row.lang}
         results += _hub_result(
-            row.estimate, row.n, metric=row.metric, name=name, **of_set
+            row.estimate,
+            row.n,
+            dataset_name=row.source,
+            dataset_split=row.part,
+            dataset_config=row.lang,
+            metric_type=row.metric,
+            metric_name=f"{METRICS[row.metric]}, {row.dimension}",
         )
     for figure in judge["benchmark"]:
-        if figure["metric"] in _ON_THE_HUB and figure["lang"] is None:
-            name = (
-                f"{figure['metric']}, {figure['judge_dimension']} ({figure['level']})"
-            )
-            of_set = {"source": figure["set_name"], "part": "test", "lang": None}
-            metric = _ON_THE_HUB[figure["metric"]]
+        metric = figure["metric"]
+        if metric in _ON_THE_HUB and figure["lang"] is None:
             results += _hub_result(
-                figure["estimate"], figure["scored"], metric=metric, name=name, **of_set
+                figure["estimate"],
+                figure["scored"],
+                dataset_name=figure["set_name"],
+                dataset_split="test",
+                metric_type=_ON_THE_HUB[metric],
+                metric_name=f"{metric}, {figure['judge_dimension']} ({figure['level']})",
             )
     is_generative = judge["plain"] is not None and judge["plain"].kind == "generative"
     data = ModelCardData(
@@ -322,17 +311,9 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
     return str(data.to_yaml())
 
 
-def _hub_result(
-    estimate: Estimate,
-    rows: Any,
-    *,
-    source: str,
-    part: str,
-    lang: str | None,
-    metric: str,
-    name: str,
-) -> list[EvalResult]:
-    """Returns the Hub's form of one estimate; nothing for one that is undefined."""
+def _hub_result(estimate: Estimate, rows: int, **facts: Any) -> list[EvalResult]:
+    """Returns the Hub's form of one estimate; nothing for one that is undefined. ``facts`` are
+    further fields of EvalResult."""
     from huggingface_hub import EvalResult
 
     if estimate.value is None:
@@ -341,20 +322,15 @@ def _hub_result(
     if estimate.low is not None and estimate.high is not None:
         arguments["interval_95"] = [round(estimate.low, 4), round(estimate.high, 4)]
     arguments["n"] = rows
-    return [
-        EvalResult(
-            task_type="text-classification",
-            task_name="dialogue evaluation",
-            dataset_type=source,
-            dataset_name=source,
-            dataset_config=lang,
-            dataset_split=part,
-            metric_type=metric,
-            metric_name=name,
-            metric_value=round(estimate.value, 4),
-            metric_args=arguments,
-        )
-    ]
+    result = EvalResult(
+        task_type="text-classification",
+        task_name="dialogue evaluation",
+        dataset_type=facts["dataset_name"],
+        metric_value=round(estimate.value, 4),
+        metric_args=arguments,
+        **facts,
+    )
+    return [result]
 
 
 def _figure(estimate: Estimate | None) -> str:
@@ -381,7 +357,7 @@ def trial_of(folder: Path) -> Mapping[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         tried = Signature.parse(record["signature"])
         verdicts = [
             (finding["group"], finding["verdict"]) for finding in record["findings"]
@@ -395,8 +371,7 @@ def trial_of(folder: Path) -> Mapping[str, Any] | None:
         ) from error
     if not _is_same_judge(tried, Signature.parse(read_golden(folder)["signature"])):
         return None
-    trial: dict[str, Any] = record | {"verdicts": verdicts}
-    return trial
+    return {**record, "verdicts": verdicts}
 
 
 def require_trial(folder: Path) -> None:

@@ -3,7 +3,6 @@ sentence-transformers."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from medal_judges.models.base.heads import OutputHead, output_heads
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dimension import Dimension
+from medal_judges.storage.files import read_json
 
 LIBRARIES = {"encoder": "transformers", "lora": "peft"}
 
@@ -37,9 +37,7 @@ def plain_use(folder: Path, config: Mapping[str, Any]) -> PlainUse | None:
     if config["family"] == "encoder":
         heads = output_heads(dimensions, EncoderConfig(**config["encoder"]).heads)
         readings = tuple(_reading(head, on_scale=True) for head in heads)
-        tokenizer = json.loads(
-            (folder / "tokenizer_config.json").read_text(encoding="utf-8")
-        )
+        tokenizer = read_json(folder / "tokenizer_config.json")
         separator = tokenizer.get("sep_token") or ""
         if isinstance(separator, dict):
             separator = separator["content"]

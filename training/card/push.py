@@ -16,6 +16,7 @@ from medal_judges.models.base.hub import (
     require_writable,
 )
 from medal_judges.models.model_files import PREFIX
+from medal_judges.storage.files import read_json
 
 
 class PushOptions(Config):
@@ -139,7 +140,7 @@ def base_folders(folder: Path) -> set[str]:
 
     folders = set()
     for path in folder.rglob(CONFIG_NAME):
-        config = json.loads(path.read_text(encoding="utf-8"))
+        config = read_json(path)
         model = config.get(config.get("family"))
         if not isinstance(model, dict) or model.get(
             "save_base", config["family"] != "lora"

@@ -9,7 +9,6 @@ well it ranks.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,6 +33,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.correlation import undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values
+from medal_judges.storage.files import read_json_if_there
 from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
@@ -113,10 +113,7 @@ def fit_hybrid(
 
 def training_sources(folder: Path) -> set[str]:
     """Returns the sources that the judge in ``folder`` was trained on, by its data.json."""
-    path = folder / "data.json"
-    if not path.is_file():
-        return set()
-    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries = read_json_if_there(folder / "data.json", [])
     return {entry["source"] for entry in entries if entry.get("part") == "train"}
 
 

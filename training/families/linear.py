@@ -66,9 +66,9 @@ def fit(run: TrainingRun) -> FittedJudge:
     if rows.validation:
         held_out = search.table.columns[len(rows.train) :]
         scores = {name: judge.units(name, held_out) for name in judge.heads}
-        binary = {
+        binary = [
             dimension.name for dimension in run.dimensions if dimension.kind == "binary"
-        }
+        ]
         figures = validation_figures(rows.validation, scores, binary)
     return FittedJudge(judge, figures)
 
@@ -91,9 +91,8 @@ def search_of(
         )
         # A training dialogue is read by the model that has not learnt from it.
         halves[: len(train)] = [1 - half_of(example.group, seed) for example in train]
-        reader.scale = fit_scale(
-            reader, train, readings
-        )  # again: now there are reactions
+        # Again: now there are reactions.
+        reader.scale = fit_scale(reader, train, readings)
     columns = []
     for reading, half in zip(readings, halves, strict=True):
         columns.append(reader.pool(reading, reader.rows(reading, half)))
@@ -111,15 +110,13 @@ def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnR
     reader.text_vectors = {}
     readings: list[TurnReading] = []
     for start in range(0, len(examples), judge.window):
-        dialogues = [
-            example.dialogue for example in examples[start : start + judge.window]
-        ]
-        window = reader.read(dialogues, judge.token_budget)
-        if (
-            judge.config.reading == "answers"
-        ):  # the other turns of long dialogues fill the memory
-            window = [reading.read_turns() for reading in window]
-        readings += window
+        window = examples[start : start + judge.window]
+        dialogues = [example.dialogue for example in window]
+        for reading in reader.read(dialogues, judge.token_budget):
+            # The other turns of long dialogues would fill the memory.
+            if judge.config.reading == "answers":
+                reading = reading.read_turns()
+            readings.append(reading)
         logger.info("read %d of %d dialogues", len(readings), len(examples))
     reader.text_vectors = None
     return readings
@@ -138,7 +135,7 @@ def fit_scale(
     for example, reading in zip(train[:_SCALE_ROWS], readings, strict=False):
         readings_by_source.setdefault(example.source, []).append(reading)
     for role in (0, 1):
-        means, deviations, centres = [], [], []
+        moments = []  # of each source
         for source_readings in readings_by_source.values():
             features, vector_sums = [], []
             for reading in source_readings:
@@ -147,10 +144,10 @@ def fit_scale(
                 vector_sums.append(reading.vectors[has_role].sum(axis=0))
             table = np.concatenate(features)
             if len(table) > 1:
-                means.append(table.mean(axis=0))
-                deviations.append(table.std(axis=0))
-                centres.append(np.sum(vector_sums, axis=0) / len(table))
-        if means:
+                centre = np.sum(vector_sums, axis=0) / len(table)
+                moments.append((table.mean(axis=0), table.std(axis=0), centre))
+        if moments:
+            means, deviations, centres = zip(*moments, strict=True)
             count = len(means[0])
             deviation = np.maximum(np.mean(deviations, axis=0), _LEAST_DEVIATION)
             scale.mean[role, :count] = np.mean(means, axis=0)
@@ -180,24 +177,13 @@ def folds_of(
     if len(names) < 2:
         return []
     # Not GroupKFold, which deals groups by their size and not by the seed: judges would change.
-    fold_of_group = np.empty(len(names), dtype=int)
-    fold_of_group[np.random.default_rng(seed).permutation(len(names))] = np.arange(
-        len(names)
-    )
-    fold = (fold_of_group % count)[group_of_row]
-    return [
-        (np.flatnonzero(fold != k), np.flatnonzero(fold == k)) for k in np.unique(fold)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class HeldOut:
-    """Scores [n] on [0, 1] of labelled rows by heads that have not learnt from them, the labels [n]
-    and the number of the fold of each."""
-
-    scores: Floats
-    labels: Floats
-    folds: np.ndarray
+    order = np.random.default_rng(seed).permutation(len(names))
+    fold_of_row = (np.argsort(order) % count)[group_of_row]
+    folds = []
+    for fold in np.unique(fold_of_row):
+        held_out = fold_of_row == fold
+        folds.append((np.flatnonzero(~held_out), np.flatnonzero(held_out)))
+    return folds
 
 
 @dataclass(slots=True)
@@ -218,13 +204,8 @@ class Search:
         chosen: dict[str, FitSetting] = {}
         mlps: list[Dimension] = []
         for dimension in dimensions:
-            head, grids = self._head(dimension), self.config.grid
-            if head in ("ridge", "logistic"):
-                shares = grids.shares if self.config.vectors else (1.0,)
-                pairs = product(shares, grids.alphas)
-                grid = [
-                    FitSetting(head, alpha=alpha, share=share) for share, alpha in pairs
-                ]
+            if self._head(dimension) in ("ridge", "logistic"):
+                grid = self._linear_grid(dimension)
                 chosen[dimension.name] = self._best("linear", dimension, grid)
             else:
                 mlps.append(dimension)
@@ -232,21 +213,31 @@ class Search:
             [dimension for dimension in mlps if dimension.kind != "binary"]
         )
         for dimension in mlps:
-            grid = self._mlp_grid(dimension, 1 if dimension.kind == "binary" else top)
+            grid = self._mlp_grid(dimension, top)
             chosen[dimension.name] = self._best("hyperparameters", dimension, grid)
         return chosen
 
     def _head(self, dimension: Dimension) -> HeadName:
         return self.config.head_of(dimension.name, dimension.kind)
 
+    def _linear_grid(self, dimension: Dimension) -> list[FitSetting]:
+        head, grid = self._head(dimension), self.config.grid
+        shares = grid.shares if self.config.vectors else (1.0,)
+        settings = []
+        for share, alpha in product(shares, grid.alphas):
+            settings.append(FitSetting(head, alpha=alpha, share=share))
+        return settings
+
     def _mlp_grid(self, dimension: Dimension, top: int) -> list[FitSetting]:
         """Returns every combination of the grid's values, the defaults (first values) first."""
         head, grid = self._head(dimension), self.config.mlp
-        combinations = product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate)
-        return [
-            FitSetting(head, top, alpha, None, hidden, epochs, rate)
-            for hidden, alpha, epochs, rate in combinations
-        ]
+        if dimension.kind == "binary":
+            top = 1
+        settings = []
+        for values in product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate):
+            hidden, alpha, epochs, rate = values
+            settings.append(FitSetting(head, top, alpha, None, hidden, epochs, rate))
+        return settings
 
     def _class_range(self, dimensions: Sequence[Dimension]) -> int:
         """Returns the highest class that is best on average over ``dimensions``."""
@@ -277,8 +268,11 @@ class Search:
                 f"{self.config.fold_by} is too few",
                 hint="more rows, validation rows, or one value in model.grid.alphas and .shares",
             )
-        values = [self._try(stage, dimension, setting) for setting in grid]
-        best = int(np.argmax([-np.inf if value is None else value for value in values]))
+        values = []
+        for setting in grid:
+            value = self._try(stage, dimension, setting)
+            values.append(-np.inf if value is None else value)
+        best = int(np.argmax(values))
         self.tried[len(self.tried) - len(grid) + best]["chosen"] = True
         return grid[best]
 
@@ -289,22 +283,19 @@ class Search:
         and sources; None if undefined everywhere. Its sign counts (ORALIS tunes for positive
         correlation)."""
         name = dimension.name
-        metric, binary = "spearman", set()
+        metric = "spearman"
+        binary: list[str] = []
         if dimension.kind == "binary":
-            metric, binary = "auc", {name}
+            metric, binary = "auc", [name]
         values = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, setting)
-            scores = {
-                name: head.units(self.table.columns[held_out], self.config.decode)
-            }
+            units = head.units(self.table.columns[held_out], self.config.decode)
             examples = [self.examples[row] for row in held_out]
-            value = validation_figures(examples, scores, binary).get(metric)
-            if value is not None:
-                values.append(value)
-        mean = None
-        if values:
-            mean = float(np.mean(values))
+            figures = validation_figures(examples, {name: units}, binary)
+            if metric in figures:
+                values.append(figures[metric])
+        mean = float(np.mean(values)) if values else None
         trial = {"stage": stage, "dimension": name, **asdict(setting)}
         if setting.hidden is not None:
             trial["hidden"] = "x".join(map(str, setting.hidden))
@@ -324,71 +315,69 @@ class Search:
         head the temperature, of ridge and MLP regressor the spread of the residuals and the margin
         (a classifier has its own distribution). With ``isotonic`` also a monotone map of the score,
         for a binary dimension with its threshold."""
-        is_classifier = setting.head == "mlp_classifier"
-        if (
-            method == "none"
-            or (is_classifier and method != "isotonic")
-            or not self.folds
-        ):
+        has_distribution = setting.head == "mlp_classifier"
+        if method == "none" or not self.folds:
             return None
-        held_out = self._held_out(dimension, setting)
-        scores, targets = held_out.scores, held_out.labels
+        if has_distribution and method != "isotonic":
+            return None
+        scores, targets, folds = self._held_out(dimension, setting)
         if len(targets) < MIN_ROWS:
             return None
         is_binary = dimension.kind == "binary"
-        fitted = Calibration(rows=len(targets))
+        changes: dict[str, Any] = {"rows": len(targets)}
         if setting.head == "logistic":
             logits = logit(np.clip(scores, 1e-9, 1 - 1e-9))
             temperature = fit_temperature(logits, targets)
             scores = expit(logits / temperature)
-            fitted = fitted.model_copy(update={"temperature": temperature})
-        elif not is_classifier:
-            spread = float(np.std(targets - scores))
-            fitted = fitted.model_copy(update={"spread": spread})
+            changes["temperature"] = temperature
+        elif not has_distribution:
+            changes["spread"] = float(np.std(targets - scores))
         if method == "isotonic" and is_binary:
-            fitted = _with_threshold(fitted, HeldOut(scores, targets, held_out.folds))
+            changes |= _threshold(scores, targets >= 0.5, folds)
         elif method == "isotonic":
-            fitted = fitted.model_copy(
-                update={"isotonic": fit_isotonic(scores, targets)}
-            )
-        if is_binary or is_classifier:
+            changes["isotonic"] = fit_isotonic(scores, targets)
+        fitted = Calibration(**changes)
+        if is_binary or has_distribution:
             return fitted
         return with_margin(fitted, scores, targets)
 
-    def _held_out(self, dimension: Dimension, setting: FitSetting) -> HeldOut:
+    def _held_out(
+        self, dimension: Dimension, setting: FitSetting
+    ) -> tuple[Floats, Floats, np.ndarray]:
+        """Returns the scores [n] of labelled rows by heads that have not learnt from them, the
+        labels [n], both on [0, 1], and the number of the fold of each row [n]."""
         name = dimension.name
         targets = [example.targets.get(name, np.nan) for example in self.examples]
         labels = np.array(targets, dtype=float)
-        parts = []
+        scores, labelled, folds = [], [], []
         for number, (train, held_out) in enumerate(self.folds):
             rows = held_out[np.isfinite(labels[held_out])]
             head = self.head(train, dimension, setting)
             units = head.units(self.table.columns[rows], self.config.decode)
-            if dimension.kind == "binary" and head.kind != "logistic":
+            if dimension.kind == "binary" and setting.head != "logistic":
                 # The rate of the fold's training rows is not the judge's.
                 units = units + np.nanmean(labels) - np.nanmean(labels[train])
-            parts.append((units, labels[rows], np.full(len(rows), number)))
-        return HeldOut(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+            scores.append(units)
+            labelled.append(labels[rows])
+            folds.append(np.full(len(rows), number))
+        return np.concatenate(scores), np.concatenate(labelled), np.concatenate(folds)
 
 
-def _with_threshold(fitted: Calibration, held_out: HeldOut) -> Calibration:
-    """Returns the calibration of a binary dimension with the threshold of the best F1, and the maps
-    without one fold."""
-    scores, present, folds = held_out.scores, held_out.labels >= 0.5, held_out.folds
-    isotonic = fit_isotonic(scores, present)
+def _threshold(
+    scores: Floats, has_issue: np.ndarray, folds: np.ndarray
+) -> dict[str, Any]:
+    """Returns the fields of the calibration of a binary dimension: the map, the threshold of the
+    best F1, and the maps without one fold."""
+    isotonic = fit_isotonic(scores, has_issue)
     chances = isotonic_map(scores, isotonic)
     levels = np.unique([0.0, *chances])
     thresholds = (levels[1:] + levels[:-1]) / 2
-    f1_scores = [f1_score(present, chances >= threshold) for threshold in thresholds]
+    f1_scores = [f1_score(has_issue, chances >= threshold) for threshold in thresholds]
+    best = thresholds[int(np.argmax(f1_scores))]
     maps = []
     numbers = np.unique(folds)
     if len(numbers) > 1:
         for number in numbers:
-            maps.append(fit_isotonic(scores[folds != number], present[folds != number]))
-    return fitted.model_copy(
-        update={
-            "isotonic": isotonic,
-            "threshold": float(thresholds[int(np.argmax(f1_scores))]),
-            "others": tuple(maps),
-        }
-    )
+            rows = folds != number
+            maps.append(fit_isotonic(scores[rows], has_issue[rows]))
+    return {"isotonic": isotonic, "threshold": float(best), "others": tuple(maps)}

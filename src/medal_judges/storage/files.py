@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -140,6 +141,18 @@ def write_json(target: str | Path, record: object) -> Path:
         allow_nan=False,
     )
     return atomic_write(target, text + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """Returns the value in a JSON file."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def read_json_if_there(path: Path, otherwise: Any) -> Any:
+    """Returns the value in a JSON file; ``otherwise`` if there is no such file."""
+    if path.is_file():
+        return read_json(path)
+    return otherwise
 
 
 @contextmanager

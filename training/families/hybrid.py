@@ -35,6 +35,7 @@ from medal_judges.stats.correlation import undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values
 from medal_judges.storage.files import read_json_if_there
 from medal_judges.training.config import TrainConfig, refuse_steps
+from medal_judges.training.families.solvers import source_means
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
 
@@ -132,9 +133,8 @@ def _judge(
     for source in dict.fromkeys(row.source for row in rows):
         dialogues = [row.dialogue for row in rows if row.source == source]
         file = folder / member.name / f"{content_hash(source)}.jsonl"
-        data = (
-            f"{source}@{content_hash([dialogue.to_record() for dialogue in dialogues])}"
-        )
+        records = [dialogue.to_record() for dialogue in dialogues]
+        data = f"{source}@{content_hash(records)}"
         judgements = judge_once(member.judge, dialogues, file, options, data=data)
         judgements_by_source[source] = iter(judgements)
     return [next(judgements_by_source[row.source]) for row in rows]
@@ -175,31 +175,28 @@ def fit_rows(
     Raises ConfigError if no row is left.
     """
     names = tuple(member for member in judgements if members[member].has(name))
-    rated, chosen, units = 0, [], []
-    for number, row in enumerate(rows):
-        if name not in row.targets:
-            continue
-        rated += 1
-        scores = [
-            members[member].unit(judgements[member][number], name) for member in names
-        ]
-        if scores and None not in scores:
-            chosen.append(row)
-            units.append(scores)
-    if rated > len(chosen):
+    rated = [row for row in range(len(rows)) if name in rows[row].targets]
+    columns = []
+    for member in names:
+        scores = [members[member].unit(judgements[member][row], name) for row in rated]
+        columns.append(np.array(scores, dtype=float))  # None becomes NaN
+    units = np.column_stack(columns)
+    is_scored = np.isfinite(units).all(axis=1)
+    chosen = [rows[row] for row, scored in zip(rated, is_scored, strict=True) if scored]
+    if len(rated) > len(chosen):
         logger.warning(
             "%s: %d of %d rows have no score of a member",
             name,
-            rated - len(chosen),
-            rated,
+            len(rated) - len(chosen),
+            len(rated),
         )
     if not chosen:
         raise ConfigError(
-            f"{name}: no fitting row has a rating and a score of {', '.join(names) or 'any'}"
+            f"{name}: no fitting row has a rating and a score of {', '.join(names)}"
         )
     return FitRows(
         names,
-        units=np.array(units, dtype=float),
+        units=units[is_scored],
         targets=np.array([row.targets[name] for row in chosen], dtype=float),
         sources=np.array([row.source for row in chosen]),
         groups=np.array([row.group or row.dialogue.id for row in chosen]),
@@ -273,8 +270,9 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
             f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}"
         )
     shares = rows.shares()
-    centers = _source_means(rows.units, rows.sources, shares)
-    levels = _source_means(rows.targets, rows.sources, shares)
+    _, numbers = np.unique(rows.sources, return_inverse=True)
+    centers = source_means(rows.units, rows.sources, shares)[numbers]
+    levels = source_means(rows.targets, rows.sources, shares)[numbers]
     differences = rows.units - centers
     spread = np.sqrt(np.average(differences**2, axis=0, weights=shares))
     if not spread.any():
@@ -303,17 +301,6 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     )
 
 
-def _source_means(
-    values: np.ndarray, sources: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
-    """Returns the weighted mean of its source for each row, in the shape of ``values`` [n, ...]."""
-    means = np.zeros_like(values, dtype=float)
-    for source in np.unique(sources):
-        rows = sources == source
-        means[rows] = np.average(values[rows], axis=0, weights=weights[rows])
-    return means
-
-
 def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
     """Returns the score [n] of each row by a line that was fitted without its conversation (5
     folds); None with fewer conversations than folds."""
@@ -331,10 +318,10 @@ def agreement(prefix: str, scores: np.ndarray, rows: FitRows) -> dict[str, float
     by_source = {}
     for source in dict.fromkeys(rows.sources.tolist()):
         of_source = rows.sources == source
-        judged = Values(scores[of_source], EQUAL)
+        scored = Values(scores[of_source], EQUAL)
         human = Values(rows.targets[of_source], EQUAL)
-        if undefined_reason(human, judged) is None:
-            correlation = weighted_spearman(judged, human, np.ones((1, len(human))))
+        if undefined_reason(human, scored) is None:
+            correlation = weighted_spearman(scored, human, np.ones((1, len(human))))
             by_source[f"{prefix}@{source}"] = float(correlation[0])
     if not by_source:
         return {}

@@ -50,20 +50,21 @@ def fit_reactions(
     _, numbers = np.unique(texts, axis=0, return_inverse=True)
     ends = np.cumsum([len(reading.roles) for reading in readings])
     numbers_of_reading = np.split(numbers.reshape(-1), ends[:-1])
+    pairs_by_half: list[list[list[Tensor]]] = [[] for _ in range(HALVES)]
+    rows = zip(examples, readings, numbers_of_reading, strict=True)
+    for example, reading, text_numbers in rows:
+        pairs = _pairs(reader, reading, text_numbers)
+        pairs_by_half[half_of(example.group, seed)].append(pairs)
     for half, model in enumerate(reactions.models):
-        pairs = []
-        for example, reading, text_numbers in zip(
-            examples, readings, numbers_of_reading, strict=True
-        ):
-            if half_of(example.group, seed) == half:
-                pairs.append(_pairs(reader, reading, text_numbers))
-        columns = [torch.cat(column) for column in zip(*pairs, strict=True)]
+        columns = [
+            torch.cat(column) for column in zip(*pairs_by_half[half], strict=True)
+        ]
         count = len(columns[0]) if columns else 0
         if count < _LEAST:
             raise ConfigError(
                 f"the reply models learn from two halves of the conversations, and one of them has "
-                f"{count} answers that a user replied to (in {len(pairs)} dialogues): "
-                f"{_LEAST} or more are needed",
+                f"{count} answers that a user replied to (in {len(pairs_by_half[half])} "
+                f"dialogues): {_LEAST} or more are needed",
                 hint="train on more conversations of several turns, or without: model.reply=null",
             )
         assert isinstance(model, ReplyModel)

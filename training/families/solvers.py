@@ -73,11 +73,7 @@ class Labelled:
 
     def source_means(self, values: Floats) -> Floats:
         """Returns the weighted mean of ``values`` [n, ...] of each source."""
-        means = []
-        for source in np.unique(self.sources):
-            rows = self.sources == source
-            means.append(np.average(values[rows], axis=0, weights=self.weights[rows]))
-        return np.array(means)
+        return source_means(values, self.sources, self.weights)
 
     def centred(self, values: Floats) -> Floats:
         """Returns ``values`` [n, ...] less the mean of their source."""
@@ -89,6 +85,16 @@ class Labelled:
         """Returns the deviation of ``values`` [n, ...] within sources."""
         squares = np.average(self.centred(values) ** 2, axis=0, weights=self.weights)
         return np.asarray(np.sqrt(squares))
+
+
+def source_means(values: Floats, sources: np.ndarray, weights: Floats) -> Floats:
+    """Returns the weighted mean of ``values`` [n, ...] of each source, in the order of their
+    names."""
+    means = []
+    for source in np.unique(sources):
+        rows = sources == source
+        means.append(np.average(values[rows], axis=0, weights=weights[rows]))
+    return np.array(means)
 
 
 def fit_head(
@@ -112,10 +118,8 @@ def fit_head(
         table.columns[chosen], [examples[row] for row in chosen], name
     )
     deviation = labelled.deviation(labelled.x)
-    scale = (
-        np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
-        * table.is_read
-    )
+    scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
+    scale = scale * table.is_read
     if setting.share is not None:
         scale = scale * np.where(table.is_vector, setting.share, 1.0)
     config = table.reader.config
@@ -131,9 +135,8 @@ def fit_head(
         )
     else:
         return _mlp(labelled, scale, setting, seed)
-    return FittedHead.line(
-        setting.head, weights, bias, _averages(labelled, weights, table.reader)
-    )
+    averages = _averages(labelled, weights, table.reader)
+    return FittedHead.line(setting.head, weights, bias, averages)
 
 
 def _ridge(
@@ -158,9 +161,8 @@ def _ridge(
             weights = weights + float(np.abs(priors).max()) * unit(priors * scale)
         weights = unit(weights) * float(labelled.deviation(y))
     middle = labelled.source_means(labelled.y).mean()
-    return weights, float(
-        middle - labelled.source_means(labelled.x).mean(axis=0) @ weights
-    )
+    mean_dialogue = labelled.source_means(labelled.x).mean(axis=0)
+    return weights, float(middle - mean_dialogue @ weights)
 
 
 def _logistic(
@@ -185,10 +187,9 @@ def _averages(
     if reader.config.reading == "dialogue":
         return 0.0, 0.0
     added = labelled.source_means(labelled.x).mean(axis=0) * weights
-    by_side = dict(
-        zip(reader.sides, added.reshape(len(reader.sides), -1).sum(axis=1), strict=True)
-    )
-    return float(by_side.get(0, 0.0)), float(by_side[1])
+    sums = added.reshape(len(reader.sides), -1).sum(axis=1)
+    by_side = dict(zip(reader.sides, sums.tolist(), strict=True))
+    return by_side.get(0, 0.0), by_side[1]
 
 
 def _mlp(
@@ -196,11 +197,12 @@ def _mlp(
 ) -> FittedHead:
     """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
     classes = np.floor(labelled.y * setting.top + 0.5).astype(int)
-    present = tuple(int(number) for number in np.unique(classes))
+    present: tuple[int, ...] = tuple(np.unique(classes).tolist())
     is_classifier = setting.head == "mlp_classifier"
     if is_classifier and len(present) == 1:
         return FittedHead(setting.head, (), setting.top, present)
-    model: Any = (MLPClassifier if is_classifier else MLPRegressor)(
+    model_class: Any = MLPClassifier if is_classifier else MLPRegressor
+    model = model_class(
         hidden_layer_sizes=setting.hidden,
         alpha=setting.alpha,
         max_iter=setting.epochs,
@@ -215,11 +217,10 @@ def _mlp(
         model.fit(inputs, targets)
     weights = [layer.astype(float) for layer in model.coefs_]
     biases = [layer.astype(float) for layer in model.intercepts_]
-    biases[0] = (
-        biases[0] - (mean * scale) @ weights[0]
-    )  # the head reads columns as they are
+    # The head reads columns as they are.
+    biases[0] = biases[0] - (mean * scale) @ weights[0]
     weights[0] = scale[:, None] * weights[0]
     layers = tuple(zip(weights, biases, strict=True))
-    return FittedHead(
-        setting.head, layers, setting.top, present if is_classifier else ()
-    )
+    if not is_classifier:
+        present = ()
+    return FittedHead(setting.head, layers, setting.top, present)

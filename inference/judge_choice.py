@@ -7,7 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from medal_judges.config import BOXED, Config, judge_file, option, overridden, read_yaml
+from medal_judges.config import (
+    BOXED,
+    DEVICE,
+    MAX_COST,
+    NO_CACHE,
+    REPEATS,
+    REVISION,
+    Config,
+    judge_file,
+    option,
+    overridden,
+    read_yaml,
+)
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
@@ -27,24 +39,16 @@ class JudgeOptions(Config):
         metavar="FIELD=VALUE",
         help="Change a setting of the YAML file: a=1, or a.b=1 in a group.",
     )
-    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    device: str | None = DEVICE
     dtype: Dtype | None = option(
         None,
         help="Precision; saved judges score in fp32 by default. bf16 is faster on a GPU, and on a "
         "CPU that multiplies it (medal doctor); scores then change in the third digit.",
     )
-    revision: str | None = option(
-        None, help="Branch, tag or commit of a judge on the Hub."
-    )
-    no_cache: bool = option(
-        False, help="Neither use nor store cached answers of language models."
-    )
-    repeats: int | None = option(
-        None, ge=1, help="Answers per dialogue of a prompted judge."
-    )
-    max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before it spends more."
-    )
+    revision: str | None = REVISION
+    no_cache: bool = NO_CACHE
+    repeats: int | None = REPEATS
+    max_cost: float | None = MAX_COST
 
     def choose(self, *, dry_run: bool = False) -> JudgeChoice:
         """Returns the choice. With ``dry_run`` its model counts requests and sends none."""

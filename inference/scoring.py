@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import Config, option
+from medal_judges.config import OVERWRITE, RETRY_FAILED, TOKEN_BUDGET, Config, option
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import InputNotes
@@ -63,13 +63,9 @@ class ScoreOptions(Config):
     keep: tuple[str, ...] = option(
         (), help="Metadata copied to the scores; may be repeated."
     )
-    token_budget: int | None = option(
-        None, ge=1, help="Maximum number of padded tokens per batch."
-    )
-    overwrite: bool = option(
-        False, help="Start again from the beginning; replaces OUT."
-    )
-    retry_failed: bool = option(False, help="Score again every row that has no score.")
+    token_budget: int | None = TOKEN_BUDGET
+    overwrite: bool = OVERWRITE
+    retry_failed: bool = RETRY_FAILED
     unknown_language: UnknownLanguage = option(
         "warn",
         help="What to do with dialogues in languages that the judge does not support.",

@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from medal_judges.config import Config, option
+from medal_judges.config import OFFLINE, SEED, Config, option
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
 from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
@@ -64,8 +64,8 @@ class ExportOptions(Config):
     guidelines: str = option(
         "annotation/guidelines", help="YAML file or name in configs/."
     )
-    seed: int = option(0, ge=0, help="Seed of every random draw.")
-    offline: bool = option(False, help="Never use the network.")
+    seed: int = SEED
+    offline: bool = OFFLINE
     reading: ReadOptions = ReadOptions()
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from medal_judges.config import Config, load_config, option
+from medal_judges.config import OVERWRITE, SEED, Config, load_config, option
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions
@@ -148,10 +148,8 @@ class CurateOptions(Config):
     )
     keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
     rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
-    seed: int = option(0, ge=0, help="Seed of every random draw.")
-    overwrite: bool = option(
-        False, help="Start again from the beginning; replaces OUT."
-    )
+    seed: int = SEED
+    overwrite: bool = OVERWRITE
     reading: ReadOptions = ReadOptions()
 
 

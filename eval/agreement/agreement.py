@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.config import Config, option
+from medal_judges.config import OFFLINE, Config, option
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import METRICS, answer_matrix, label
 from medal_judges.eval.metaeval.ceiling import (
@@ -87,7 +87,7 @@ class AgreementOptions(Config):
     interval_for: Lead = option(
         "these", help="Whom intervals are for: these chatbots, or others like them."
     )
-    offline: bool = option(False, help="Never use the network.")
+    offline: bool = OFFLINE
     reading: ReadOptions = DEFAULT_READING
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.config import BOXED, Config, option
+from medal_judges.config import BOXED, DEVICE, Config, option
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align import proof
@@ -80,7 +80,7 @@ class AlignOptions(Config):
         False, help="Write the judge even if the gain may be chance."
     )
     as_json: bool = option(False, flag="--json", help="Print the proof as JSON.")
-    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    device: str | None = DEVICE
     reading: ReadOptions = DEFAULT_READING
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from medal_judges.config import Config, option
+from medal_judges.config import DEVICE, NO_CACHE, OFFLINE, Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.stats.intervals import Lead
@@ -39,7 +39,7 @@ class BenchmarkOptions(Config):
         metavar="[NAME=]PATH",
         help="A further judge: shipped name, YAML file, folder or hub id; may be repeated.",
     )
-    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    device: str | None = DEVICE
     workers: int | None = option(
         None, ge=1, help="Number of scoring processes; on GPUs one each. [default: 1]"
     )
@@ -51,11 +51,9 @@ class BenchmarkOptions(Config):
         None,
         help="The figure of graded dimensions that ranks judges. [default: spearman]",
     )
-    offline: bool = option(False, help="Never use the network.")
+    offline: bool = OFFLINE
     retry_failed: bool = option(False, help="Score every row without a score again.")
-    no_cache: bool = option(
-        False, help="Neither use nor store cached answers of language models."
-    )
+    no_cache: bool = NO_CACHE
 
 
 class JudgeConfig(Config):

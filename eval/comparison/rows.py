@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import model_validator
 
-from medal_judges.config import BOXED, Config, option
+from medal_judges.config import BOXED, DEVICE, Config, option
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.scores.columns import read_columns, value_as_text
 from medal_judges.eval.scores.files import frame_of, score_files
@@ -117,7 +117,7 @@ class CompareOptions(Config):
         None,
         help="Shipped name or YAML file: scales and good ends that the scores do not state.",
     )
-    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    device: str | None = DEVICE
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
         None, help="Precision of the judge; see medal score."
     )

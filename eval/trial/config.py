@@ -9,7 +9,14 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from medal_judges.config import Config, build_config, option, read_yaml
+from medal_judges.config import (
+    DEVICE,
+    MAX_COST,
+    Config,
+    build_config,
+    option,
+    read_yaml,
+)
 from medal_judges.data_prep.perturbation.edit import LANGUAGES
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels
@@ -49,13 +56,11 @@ class TrialOptions(Config):
     config: str = option(
         "default", help="YAML file, or the name of one in configs/trial/."
     )
-    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+    device: str | None = DEVICE
     dtype: Literal["auto", "fp32", "bf16", "fp16"] | None = option(
         None, help="Precision; default: fp32 for saved judges."
     )
-    max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before it spends more."
-    )
+    max_cost: float | None = MAX_COST
     save: bool = option(
         False,
         help="Also write trial.json into each judge's folder, for its model card.",

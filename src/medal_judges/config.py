@@ -131,6 +131,36 @@ def option(
     return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 
+# Options of several commands.
+OVERRIDES: tuple[str, ...] = option(
+    (),
+    argument=True,
+    metavar="FIELD=VALUE",
+    help="Change a setting: a=1, or a.b=1 in a group.",
+)
+DRY_RUN: bool = option(
+    False, help="Estimate requests, tokens and maximum cost without sending anything."
+)
+OFFLINE: bool = option(False, help="Never use the network.")
+SEED: int = option(0, ge=0, help="Seed of every random draw.")
+DEVICE: str | None = option(None, help="cpu, cuda, cuda:1, ...")
+OVERWRITE: bool = option(False, help="Start again from the beginning; replaces OUT.")
+NO_CACHE: bool = option(
+    False, help="Neither use nor store cached answers of language models."
+)
+MAX_COST: float | None = option(
+    None, ge=0, help="US dollars; stops before it spends more."
+)
+REPEATS: int | None = option(
+    None, ge=1, help="Answers per dialogue of a prompted judge."
+)
+RETRY_FAILED: bool = option(False, help="Score again every row that has no score.")
+REVISION: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
+TOKEN_BUDGET: int | None = option(
+    None, ge=1, help="Maximum number of padded tokens per batch."
+)
+
+
 def load_config(
     kind: type[C],
     path: str | Path,

@@ -16,8 +16,8 @@ from rich.table import Table
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_native import compare_native, translate
-from medal_judges.cli.options import OVERRIDES, from_options, writes
-from medal_judges.config import Config, load_config, option
+from medal_judges.cli.options import from_options, writes
+from medal_judges.config import OFFLINE, OVERRIDES, SEED, Config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
 from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.dialogues import (
@@ -46,7 +46,7 @@ app.command(
 
 class SourceOptions(Config):
     name: str = option(argument=True, help="Source, spec such as fed:turn, or a file.")
-    offline: bool = option(False, help="Never use the network.")
+    offline: bool = OFFLINE
 
 
 class ReadSourceOptions(SourceOptions):
@@ -80,7 +80,7 @@ class WriteOptions(LengthOptions):
     n: int | None = option(
         None, ge=1, help="How many dialogues to write; default: all."
     )
-    offline: bool = option(False, help="Never use the network.")
+    offline: bool = OFFLINE
 
 
 class PlantOptions(LengthOptions):
@@ -100,7 +100,7 @@ class PlantOptions(LengthOptions):
     split: Literal["train", "val", "test"] = option(
         "train", help="Part of the sentence tables."
     )
-    seed: int = option(0, ge=0, help="Seed of every random draw.")
+    seed: int = SEED
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
@@ -112,7 +112,7 @@ class StatsOptions(Config):
     no_lemmas: bool = option(
         False, help="Lexical diversity over words instead of lemmas."
     )
-    offline: bool = option(False, help="Never use the network.")
+    offline: bool = OFFLINE
     reading: ReadOptions = ReadOptions()
 
 
@@ -131,7 +131,7 @@ class SeedsOptions(Config):
     personas: str = option(
         "embedded", help="embedded, or PersonaHub's persona.jsonl (.gz)."
     )
-    seed: int = option(0, ge=0, help="Seed of every random draw.")
+    seed: int = SEED
 
 
 class FollowUpsOptions(Config):

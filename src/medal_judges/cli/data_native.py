@@ -6,8 +6,16 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import DRY_RUN, OVERRIDES, from_options
-from medal_judges.config import Config, load_config, option
+from medal_judges.cli.options import from_options
+from medal_judges.config import (
+    DRY_RUN,
+    MAX_COST,
+    OVERRIDES,
+    OVERWRITE,
+    Config,
+    load_config,
+    option,
+)
 from medal_judges.errors import MissingExtraError
 from medal_judges.reading.dialogues import (
     ReadOptionsWithoutLabels,
@@ -19,13 +27,9 @@ from medal_judges.storage.files import only_run, require_other_file
 
 
 class JobOptions(Config):
-    overwrite: bool = option(
-        False, help="Start again from the beginning; replaces OUT."
-    )
+    overwrite: bool = OVERWRITE
     dry_run: bool = DRY_RUN
-    max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before it spends more."
-    )
+    max_cost: float | None = MAX_COST
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 

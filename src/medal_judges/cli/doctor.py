@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.config import Config, judge_file, option
+from medal_judges.config import REVISION, Config, judge_file, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.doctor import judge_facts, machine_facts
 from medal_judges.inference.judge_choice import choose_judge
@@ -24,9 +24,7 @@ class DoctorOptions(Config):
         help="Folder or hub id of a saved judge, and MEMBER.FIELD=VALUE for a hybrid's members; "
         "without them, the machine is checked.",
     )
-    revision: str | None = option(
-        None, help="Branch, tag or commit of a judge on the Hub."
-    )
+    revision: str | None = REVISION
     device: str | None = option(
         None,
         help="cpu, cuda, cuda:1, ...; by default the device that golden.json names.",

@@ -8,8 +8,16 @@ from contextlib import suppress
 import typer
 from rich.table import Table
 
-from medal_judges.cli.options import DRY_RUN, OVERRIDES, from_options
-from medal_judges.config import Config, load_config, option
+from medal_judges.cli.options import from_options
+from medal_judges.config import (
+    DRY_RUN,
+    MAX_COST,
+    OVERRIDES,
+    OVERWRITE,
+    Config,
+    load_config,
+    option,
+)
 from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.generation.run import (
     ACCEPTANCE,
@@ -29,13 +37,9 @@ class GenerateOptions(Config):
     chatbots: tuple[str, ...] = option(
         (), help="Only this chatbot of the config speaks; may be repeated."
     )
-    overwrite: bool = option(
-        False, help="Start again from the beginning; replaces OUT."
-    )
+    overwrite: bool = OVERWRITE
     dry_run: bool = DRY_RUN
-    max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before it spends more."
-    )
+    max_cost: float | None = MAX_COST
 
 
 @from_options

@@ -8,8 +8,18 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import DRY_RUN, from_options
-from medal_judges.config import Config, option
+from medal_judges.cli.options import from_options
+from medal_judges.config import (
+    DEVICE,
+    DRY_RUN,
+    MAX_COST,
+    NO_CACHE,
+    OVERWRITE,
+    REPEATS,
+    RETRY_FAILED,
+    Config,
+    option,
+)
 from medal_judges.data_prep.labelling import label_file, require_labellable
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
@@ -56,9 +66,7 @@ class LabelOptions(Config):
         "configs/judges/medal_gpt41.yaml",
         help="Shipped name (medal judges), YAML file, folder or hub id.",
     )
-    repeats: int | None = option(
-        None, ge=1, help="Answers per dialogue of a prompted judge."
-    )
+    repeats: int | None = REPEATS
     user_check: bool | None = option(True, help="Check for malformed users first.")
     user_judge: str | None = option(
         None, help=f"Default: {USER_JUDGE} with the model of --judge."
@@ -70,18 +78,12 @@ class LabelOptions(Config):
     min_coverage: float = option(
         0.98, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
     )
-    device: str | None = option(None, help="cpu, cuda, cuda:1, ...")
-    overwrite: bool = option(
-        False, help="Start again from the beginning; replaces OUT."
-    )
-    retry_failed: bool = option(False, help="Score again every row that has no score.")
-    no_cache: bool = option(
-        False, help="Neither use nor store cached answers of language models."
-    )
+    device: str | None = DEVICE
+    overwrite: bool = OVERWRITE
+    retry_failed: bool = RETRY_FAILED
+    no_cache: bool = NO_CACHE
     dry_run: bool = DRY_RUN
-    max_cost: float | None = option(
-        None, ge=0, help="US dollars; stops before it spends more."
-    )
+    max_cost: float | None = MAX_COST
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 

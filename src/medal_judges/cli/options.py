@@ -14,21 +14,11 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from pydantic.fields import FieldInfo
 
-from medal_judges.config import Config, build_config, option, read_yaml
+from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import MedalError
 from medal_judges.storage.files import only_run, protected_inputs, require_other_file
 
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
-# Options of several commands.
-OVERRIDES: tuple[str, ...] = option(
-    (),
-    argument=True,
-    metavar="FIELD=VALUE",
-    help="Change a setting: a=1, or a.b=1 in a group.",
-)
-DRY_RUN: bool = option(
-    False, help="Estimate requests, tokens and maximum cost without sending anything."
-)
 _make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 
 

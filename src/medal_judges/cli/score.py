@@ -12,8 +12,8 @@ from shlex import quote
 import typer
 from rich.table import Table
 
-from medal_judges.cli.options import DRY_RUN, from_options
-from medal_judges.config import Config, option
+from medal_judges.cli.options import from_options
+from medal_judges.config import DRY_RUN, Config, option
 from medal_judges.errors import ConfigError
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeOptions, cached_answers

@@ -7,7 +7,7 @@ import logging
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.config import BOXED, Config, option
+from medal_judges.config import BOXED, TOKEN_BUDGET, Config, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.inference.judge_choice import JudgeOptions
 from medal_judges.inference.scoring import ScoreOptions
@@ -30,9 +30,7 @@ class ServeOptions(Config):
         help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN.",
     )
     port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one.")
-    token_budget: int | None = option(
-        None, ge=1, help="Maximum number of padded tokens per batch."
-    )
+    token_budget: int | None = TOKEN_BUDGET
     unknown_language: UnknownLanguage = option(
         "warn",
         help="What to do with dialogues in languages that the judge does not support.",

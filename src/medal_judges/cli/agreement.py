@@ -24,11 +24,7 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.stats.intervals import METHOD, WHOM
 
     source, out = options.source, options.out
-    if out is None:
-        skipped = None
-    else:
-        skipped = out / "skipped.jsonl"
-    reading = reading_report(options.reading, skipped, [source])
+    reading = reading_report(options.reading, out)
     offline = options.offline or None
     rows = load_spec(source, offline=offline, reading=reading, options=options.reading)
     reading.require_rest()

@@ -24,7 +24,7 @@ def align(options: AlignOptions) -> None:
     from medal_judges.report.console import print_tables
 
     out, labels = options.out, options.labels
-    reading = reading_report(options.reading, out / "skipped.jsonl", [labels])
+    reading = reading_report(options.reading, out)
     rows = load_spec(labels, reading=reading, options=options.reading)
     if reading.count:
         raise ConfigError(

@@ -23,16 +23,12 @@ def compare(options: CompareOptions) -> None:
     With --human, human labels of some dialogues correct a judge that favours one system.
     --fail-if-worse is a gate with the exit codes of medal report. With
     --out: compare.html, compare.json, tables/, figures/."""
-    out = options.out
-    skipped = None
-    if out is not None:
-        skipped = out / "skipped.jsonl"
-    reading = reading_report(options.reading, skipped)
+    reading = reading_report(options.reading, options.out)
     reading.copied = [options.by or ""]
     with ProgressBar("judging") as bar:
         comparison = compared(options, reading=reading, progress=bar.advance)
     reading.show()
-    publish(comparison_page(comparison), out)
+    publish(comparison_page(comparison), options.out)
     if options.fail_if_worse is None:
         return
     gates = check_worse(comparison, options.fail_if_worse, options.min_coverage)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from itertools import chain
-
 import typer
 
 from medal_judges.cli.options import from_options, writes
 from medal_judges.data_prep.curation import report
 from medal_judges.data_prep.curation.pool import CurateOptions
-from medal_judges.data_prep.sources.registry import files_of
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.storage.files import require_other_file
@@ -27,14 +24,13 @@ def curate(options: CurateOptions) -> None:
     curation.html.
     """
     out = options.out
-    inputs = [*chain.from_iterable(map(files_of, options.files))]
     for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):
-        require_other_file(out / name, inputs, option=f"--out: its {name}")
+        require_other_file(out / name, option=f"--out: its {name}")
     if (out / SELECTION).exists() and not options.overwrite:
         raise ConfigError(
             f"{out / SELECTION} exists already", hint="--overwrite, or another --out"
         )
-    reading = reading_report(options.reading, out / "skipped.jsonl")
+    reading = reading_report(options.reading, out)
     try:
         curation = report.curate(options, reading)
     except MedalError:

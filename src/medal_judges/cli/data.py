@@ -313,11 +313,10 @@ def plant(options: PlantOptions) -> None:
         InjectionCounts,
         injected_set,
     )
-    from medal_judges.data_prep.sources.registry import files_of, load_spec
+    from medal_judges.data_prep.sources.registry import load_spec
 
     out = options.out
-    inputs = files_of(options.source)
-    reading = reading_report(options.reading, None, inputs, beside=out)
+    reading = reading_report(options.reading, beside=out)
     counts = InjectionCounts()
     rows = injected_set(
         filter(
@@ -349,9 +348,7 @@ def stats(options: StatsOptions) -> None:
     from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
 
-    reading = reading_report(
-        options.reading, options.out / "skipped.jsonl", options.sources
-    )
+    reading = reading_report(options.reading, options.out)
     for text in options.sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
 

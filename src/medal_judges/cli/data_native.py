@@ -89,7 +89,7 @@ def translate(options: TranslateOptions) -> None:
     )
     runner = JsonRunner(config, max_cost=options.max_cost)
     skipped_of = None if options.dry_run else out
-    reading = reading_report(options.reading, None, [options.source], beside=skipped_of)
+    reading = reading_report(options.reading, beside=skipped_of)
     check = None
     if config.check_language and not options.dry_run:
         try:
@@ -141,14 +141,15 @@ def compare_native(options: CompareOptions) -> None:
     )
 
     out = options.out / "verdicts.jsonl"
-    inputs = [options.native, options.translated]
-    require_other_file(out, inputs, option="OUT/verdicts.jsonl:")
+    require_other_file(out, option="OUT/verdicts.jsonl:")
     config = load_config(
         CompareConfig, options.config, options.overrides, folder="native"
     )
-    reading = reading_report(options.reading, options.out / "skipped.jsonl", inputs)
+    reading = reading_report(options.reading, options.out)
+    native, translated = options.native, options.translated
     pairs, *alone = paired(
-        *(labelled_of(path, options.reading, reading) for path in inputs)
+        labelled_of(native, options.reading, reading),
+        labelled_of(translated, options.reading, reading),
     )
     reading.show()
     runner, questions = comparison(config, pairs, max_cost=options.max_cost)
@@ -168,8 +169,8 @@ def compare_native(options: CompareOptions) -> None:
         str(pair.translated.extra.get("translated_by", "not stated")) for pair in pairs
     }
     facts = {
-        "Native": options.native.name,
-        "Translated": options.translated.name,
+        "Native": native.name,
+        "Translated": translated.name,
         "Pairs": f"{len(pairs)} in all languages",
         "Without a partner": f"{alone[0]} native, {alone[1]} translated",
         "Judge": runner.by,

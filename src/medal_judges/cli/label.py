@@ -133,17 +133,15 @@ def label(options: LabelOptions) -> None:
 def _check_input(options: LabelOptions) -> None:
     """Raises ConfigError for an output that would replace the input, and the errors of rows that
     cannot be labelled."""
-    skipped = None
+    folder = None
     if options.out is not None:
         for name in _WRITTEN:
-            require_other_file(
-                options.out / name, [options.file], option=f"--out: its {name}"
-            )
-        if not options.dry_run:
-            skipped = options.out / "skipped.jsonl"
-    elif not options.dry_run:
-        raise ConfigError("no folder to write to", hint="--out runs/labelled")
-    reading = reading_report(options.reading, skipped, [options.file])
+            require_other_file(options.out / name, option=f"--out: its {name}")
+    if not options.dry_run:
+        folder = options.out
+        if folder is None:
+            raise ConfigError("no folder to write to", hint="--out runs/labelled")
+    reading = reading_report(options.reading, folder)
     require_labellable(
         labelled_of(options.file, options.reading, reading),
         replace_labels=options.replace_labels or options.users_only,

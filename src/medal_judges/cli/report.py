@@ -25,11 +25,7 @@ def report(options: ReportOptions) -> None:
     With --human, human labels on a random sample of the chats correct the figures of the labelled
     dimensions for the judge's errors (prediction-powered inference), also for the gates.
     """
-    out = options.out
-    skipped = None
-    if out is not None:
-        skipped = out / "skipped.jsonl"
-    reading = reading_report(options.reading, skipped)
+    reading = reading_report(options.reading, options.out)
     reading.copied = options.by
     with ProgressBar("reading", unit="rows") as bar:
         report_values = make_report(options, reading, bar)

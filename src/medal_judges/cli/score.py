@@ -83,7 +83,7 @@ def score(options: ScoreCommand) -> None:
     # Before anything is loaded or removed, in this process alone.
     lock = nullcontext() if out_file is None else only_run(out_file)
     with lock, opened(choice, workers, options.judge.device, address) as judge:
-        reading = reading_report(options.reading, None, [file], beside=out_file)
+        reading = reading_report(options.reading, beside=out_file)
         reading.copied = options.scoring.keep
         dialogues = dialogues_of(file, options.reading, reading)
         if options.dry_run:

@@ -72,10 +72,7 @@ def trial(options: TrialOptions) -> None:
                 f"{first_name} and {name} are the same judge",
                 hint="give both the setting to compare, such as fence=true and fence=false",
             )
-    inputs = []
-    if data is not None:
-        inputs.append(data)
-    reading = reading_report(options.reading, out / "skipped.jsonl", inputs)
+    reading = reading_report(options.reading, out)
     config = load_config(TrialConfig, options.config, settings, folder="trial")
     with ProgressBar("on trial") as bar:
         trial_result = run_trial(

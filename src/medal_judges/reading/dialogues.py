@@ -328,22 +328,24 @@ def _listing(counts: Counts) -> str:
 
 def reading_report(
     options: ReadOptions,
-    problem_file: Path | None = None,
-    inputs: Iterable[str | Path] = (),
+    folder: Path | None = None,
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns the report of a command, which lists bad rows in ``problem_file`` or beside an
-    output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
+    """Returns the report of a command, which lists bad rows in ``folder``/skipped.jsonl or beside
+    an output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
 
-    The list of an earlier run is removed. Raises ConfigError if it is one of ``inputs``.
+    The list of an earlier run is removed. Raises ConfigError if the command reads it.
     """
+    problem_file = None
+    if folder is not None:
+        problem_file = folder / "skipped.jsonl"
     if beside is not None:
         stem = re.sub(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z", "", Path(beside).name)
         problem_file = Path(beside).with_name(f"{stem}.skipped.jsonl")
     if problem_file is None or options.strict:
         return ReadingReport(keep=None, strict=options.strict)
-    require_other_file(problem_file, inputs, option="the list of bad rows")
+    require_other_file(problem_file, option="the list of bad rows")
     problem_file.unlink(missing_ok=True)
     return ReadingReport(problem_file)
 

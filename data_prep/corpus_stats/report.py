@@ -21,7 +21,7 @@ from medal_judges.data_prep.corpus_stats.statistics import (
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
 from medal_judges.data_prep.share_bars import share_bars
-from medal_judges.report import console
+from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import (
     Block,
@@ -503,4 +503,8 @@ def print_report(stats: CorpusStatistics) -> None:
         tables.append(text_table(stats, "Chatbot", stats.chatbots))
         tables += label_tables(stats, "Chatbot", stats.chatbots, graded)
     notes = [tokens_note(stats), "" if stats.labels else "No row has a label."]
-    console.print_tables(tables, notes, piped=_PIPED, brief_from=_BRIEF)
+    printed = []
+    for table in tables:
+        intervals = () if len(table.columns) >= _BRIEF else None
+        printed.append(rich_table(table, intervals=intervals))
+    Printout(printed, notes, piped=_PIPED).show()

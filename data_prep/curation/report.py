@@ -26,7 +26,7 @@ from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
-from medal_judges.report.console import print_tables
+from medal_judges.report.console import Printout
 from medal_judges.report.page import Section, facts_section, write_page
 from medal_judges.report.table import Cell, Heat, Row, Table
 from medal_judges.storage.files import write_json
@@ -233,9 +233,8 @@ def print_report(curation: Curation) -> None:
         if short:
             notes.append(f"{lang}: short of an even share: {', '.join(short)}")
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
-    print_tables(
-        [Table("Dialogues", columns, rows), _evenness(curation.balances)], notes
-    )
+    tables = [Table("Dialogues", columns, rows), _evenness(curation.balances)]
+    Printout(tables, notes).show()
 
 
 def _evenness(balances: Sequence[dict[str, Any]]) -> Table:

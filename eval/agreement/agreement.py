@@ -27,7 +27,7 @@ from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.page import Block, Page, Section, counted, facts_section
 from medal_judges.report.table import Cell, Figured, Row, Table, slug
 from medal_judges.stats.alpha import alpha_statistic, no_interval
-from medal_judges.stats.correlation import MIN_ROWS, Floats, ratio, weighted_spearman
+from medal_judges.stats.correlation import MIN_ROWS, Floats, mean_spearman, ratio
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import (
@@ -235,17 +235,12 @@ def _figures(
     annotator_pairs = _annotator_pairs(people)
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        figures = {
-            key: ratio(weights @ count, weights @ pairs) for key, count in close.items()
-        }
-        total, size = np.zeros(len(weights)), np.zeros(len(weights))
-        for shared_rows, first, second in annotator_pairs:
-            part = weights[:, shared_rows]
-            rho = weighted_spearman(first, second, part)  # NaN if a side is constant
-            weight = np.where(np.isfinite(rho), part.sum(axis=1), 0.0)
-            total += np.nan_to_num(rho) * weight
-            size += weight
-        return figures | {"alpha": alpha_of(weights), "spearman": ratio(total, size)}
+        figures = {}
+        for key, count in close.items():
+            figures[key] = ratio(weights @ count, weights @ pairs)
+        figures["alpha"] = alpha_of(weights)
+        figures["spearman"] = mean_spearman(annotator_pairs, weights, MIN_ROWS)
+        return figures
 
     undefined_reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
     estimates = estimated(statistic, clusters, undefined_reason)
@@ -324,7 +319,7 @@ def agreement_page(
             "agreement": [asdict(part) for part in agreements],
         },
         printout=Printout(
-            tables=[rich_table(figures, _PRINTED, ("α",)), *map(rich_table, ceilings)],
+            tables=[rich_table(figures, _PRINTED, ("α",)), *ceilings],
             notes=_notes(agreements),
         ),
     )

@@ -131,12 +131,12 @@ def run_benchmark(
 
     def progress(judge: str, set_name: str, count: int) -> None:
         if bar is not None:
-            bar.advance(count, what=f"{judge} on {set_name}")
+            bar.advance(count, label=f"{judge} on {set_name}")
 
     with only_run(config.output_dir, folder=True):
         if bar is not None:
             row_count = sum(len(data.rows) for data in all_sets.values())
-            bar.advance(done=0, total=row_count * len(config.judges))
+            bar.advance(finished=0, total=row_count * len(config.judges))
         judge_all(run, options, progress)
     results = compute(run, _command(options, overrides))
     results.write(config.output_dir / "results.json")

@@ -16,7 +16,7 @@ from medal_judges.eval.comparison.results import (
     spoken,
 )
 from medal_judges.eval.scores.trust import trust_section
-from medal_judges.report.console import Printout, rich_table
+from medal_judges.report.console import Printout
 from medal_judges.report.figure import Figure, padded
 from medal_judges.report.page import (
     Block,
@@ -85,7 +85,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
         figures=figures,
         record=comparison.to_record(),
         printout=Printout(
-            tables=[rich_table(table) for table in printed],
+            tables=printed,
             notes=comparison.notes,
             foot=[(f"Judge: {comparison.judge}", "dim"), *verdicts],
             piped=150,

@@ -4,7 +4,8 @@ them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from itertools import product
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -15,6 +16,7 @@ from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
 from medal_judges.eval.scores.times import Unit, period_starts
+from medal_judges.report.table import interval
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, holm_corrected
@@ -24,6 +26,7 @@ from medal_judges.stats.intervals import Student, wilson
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,
+    cluster_count,
     difference_of,
     mean_of,
     share_of,
@@ -47,32 +50,35 @@ Mask = npt.NDArray[np.bool_]
 Verdict = Literal["passed", "failed", "undecided"]
 
 
-def _first(corrected: Estimate | None, by_judge: Estimate) -> Estimate:
-    """Returns the corrected figure if it has a value, or else the judge's."""
-    if corrected is None or corrected.value is None:
-        return by_judge
-    return corrected
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Figures of some rows by dimension: the mean of a graded dimension, or the share of rows with
+    an issue. ``overall``: by the judge; ``corrected``: those that human labels correct."""
+
+    overall: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate]
+
+    def is_corrected(self, name: str) -> bool:
+        return name in self.corrected and self.corrected[name].value is not None
+
+    def lead(self, name: str) -> Estimate:
+        """The corrected figure if it has a value, or else the judge's."""
+        if self.is_corrected(name):
+            return self.corrected[name]
+        return self.overall[name]
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFigures:
-    """The rows with one value of a column: ``figures`` by dimension, and ``differences`` from all
-    other rows.
+class GroupFigures(Figures):
+    """The ``rows`` with one value of a column, and their ``differences`` from all other rows.
 
     Intervals and p-values of differences are corrected by Holm over all values and dimensions of
-    the column. With human labels, ``corrected`` has the figures corrected by these, and so are the
-    differences.
+    the column. With human labels, the differences are corrected by these.
     """
 
     name: str
     rows: int
-    figures: Mapping[str, Estimate]
     differences: Mapping[str, Estimate]
-    corrected: Mapping[str, Estimate] = field(default_factory=dict)
-
-    def lead(self, name: str) -> Estimate:
-        """The corrected figure if it has a value, or else the judge's."""
-        return _first(self.corrected.get(name), self.figures[name])
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,23 +93,13 @@ class Timeline:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportFigures:
-    """All figures of a report. ``overall``: the mean of a graded dimension, or the share of rows
-    with an issue; ``counts``: the number of scored rows. ``groups``: the values of each column, the
-    largest first. ``corrected``: ``overall`` corrected by human labels."""
+class ReportFigures(Figures):
+    """All figures of a report. ``counts``: the number of scored rows of each dimension. ``groups``:
+    the values of each column, the largest first."""
 
-    overall: Mapping[str, Estimate]
     counts: Mapping[str, int]
-    groups: Mapping[str, Sequence[GroupFigures]] = field(default_factory=dict)
-    timeline: Timeline | None = None
-    corrected: Mapping[str, Estimate] = field(default_factory=dict)
-
-    def lead(self, name: str) -> Estimate:
-        """The corrected figure if it has a value, or else the judge's."""
-        return _first(self.corrected.get(name), self.overall[name])
-
-    def is_corrected(self, name: str) -> bool:
-        return name in self.corrected and self.corrected[name].value is not None
+    groups: Mapping[str, Sequence[GroupFigures]]
+    timeline: Timeline | None
 
 
 def compute_figures(
@@ -123,16 +119,19 @@ def compute_figures(
         progress("over time")
         timeline = _timeline(scores, scores.times, options.period[1])
     every_row = np.ones(scores.rows, dtype=bool)
-    return ReportFigures(
-        {name: figure(scores, name, every_row) for name in scores.dimensions},
-        {
-            name: int(np.isfinite(column).sum())
-            for name, column in scores.scores.items()
-        },
-        groups,
-        timeline,
-        {name: corrected_figure(scores, name, every_row) for name in scores.people},
-    )
+    counts = {}
+    for name, column in scores.scores.items():
+        counts[name] = int(np.isfinite(column).sum())
+    return ReportFigures(*_figures(scores, every_row), counts, groups, timeline)
+
+
+def _figures(
+    scores: Scores, rows: Mask
+) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
+    """Returns the figure of each dimension over the ``rows``, and those that labels correct."""
+    figures = {name: figure(scores, name, rows) for name in scores.dimensions}
+    corrected = {name: corrected_figure(scores, name, rows) for name in scores.people}
+    return figures, corrected
 
 
 def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
@@ -148,13 +147,11 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
         return share_of(sample)
     if not sample.values.constant:
         return mean_of(sample, _span(scores, name))
-    # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
-    count = len(np.unique(clusters))
-    value = float(values[0])
+    value, count = float(values[0]), cluster_count(sample)
     if count < MIN_FOR_MEAN:
-        return Estimate(
-            value, reason=f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
-        )
+        reason = f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
+        return Estimate(value, reason=reason)
+    # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
     dimension = scores.dimensions[name]
     share = min(max(dimension.to_unit(value), 0.0), 1.0)
     low, high = wilson(share * count, count)
@@ -164,9 +161,10 @@ def figure(scores: Scores, name: str, rows: Mask | Codes) -> Estimate:
 def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
     """Returns the estimated human mean of the ``rows``, or the estimated share of them with an
     issue."""
-    sample = _labelled_sample(scores, name, rows)
-    if sample is None:
+    rows = rows & np.isfinite(scores.scores[name])
+    if not rows.any():
         return _NOTHING
+    sample = _labelled_sample(scores, name, rows)
     if scores.is_issue(name):
         return corrected_share(sample).estimate
     return corrected_mean(sample, _span(scores, name)).estimate
@@ -184,52 +182,39 @@ def _comparable(scores: Scores, name: str, values: Floats) -> Values:
     return Values(values, tolerance)
 
 
-def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample | None:
-    """Returns the scored rows with their labels; an issue counts by its probability, not its
-    verdict."""
-    values = scores.scores[name]
-    scored = np.isfinite(values) & rows
-    if not scored.any():
-        return None
+def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
+    """Returns ``rows``, which all have a score, with their labels; an issue counts by its
+    probability, not its verdict."""
     weights = scores.people_weights
     if weights is not None:
-        weights = weights[scored]
-    numbers = Values(values[scored], scores.dimensions[name].tolerance)
-    sample = Sample(numbers, scores.clusters[scored])
-    return LabelledSample(sample, scores.people[name][scored], weights)
+        weights = weights[rows]
+    values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
+    sample = Sample(values, scores.clusters[rows])
+    return LabelledSample(sample, scores.people[name][rows], weights)
 
 
 def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     """Returns the figures of each value of a column, the most frequent first."""
     members = _members(column)
-    differences: dict[tuple[str, str], Difference] = {}
-    for group, rows in members.items():
-        for name in scores.dimensions:
-            differences[group, name] = _difference(
-                scores, name, rows, column.codes >= 0
-            )
-    tested = list(differences)
+    tested = list(members)
     if len(members) == 2:
         # One question: each group is the rest of the other.
-        tested = tested[: len(scores.dimensions)]
-    corrected = holm_corrected([differences[key] for key in tested])
-    differences |= dict(zip(tested, corrected, strict=True))
-    for group, name in differences.keys() - set(tested):
-        mirrored = differences[next(iter(members)), name]
-        differences[group, name] = differences[group, name].corrected(
-            mirrored.comparisons
-        )
+        tested = tested[:1]
+    differences = []
+    for group, name in product(tested, scores.dimensions):
+        rows, has_value = members[group], column.codes >= 0
+        differences.append(_difference(scores, name, rows, has_value))
+    corrected = iter(holm_corrected(differences))
+    estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
+    for group, name in product(tested, scores.dimensions):
+        difference = next(corrected)
+        estimates[group][name] = difference.estimate
+        if len(members) == 2:
+            estimates[list(members)[1]][name] = (-difference).estimate
     groups = []
     for group, rows in members.items():
-        groups.append(
-            GroupFigures(
-                group,
-                int(rows.sum()),
-                {name: figure(scores, name, rows) for name in scores.dimensions},
-                {name: differences[group, name].estimate for name in scores.dimensions},
-                {name: corrected_figure(scores, name, rows) for name in scores.people},
-            )
-        )
+        figures, size = _figures(scores, rows), int(rows.sum())
+        groups.append(GroupFigures(*figures, group, size, estimates[group]))
     return groups
 
 
@@ -259,11 +244,13 @@ def _difference(scores: Scores, name: str, rows: Mask, has_value: Mask) -> Diffe
     if not outside.any():
         return Difference(None, reason="no other group")
     if name in scores.people:
-        first_sample = _labelled_sample(scores, name, inside)
-        second_sample = _labelled_sample(scores, name, outside)
-        if first_sample is None or second_sample is None:
+        if not inside.any():
             return Difference(None, reason=_NOTHING.reason)
-        return corrected_difference(first_sample, second_sample, _span(scores, name))
+        return corrected_difference(
+            _labelled_sample(scores, name, inside),
+            _labelled_sample(scores, name, outside),
+            _span(scores, name),
+        )
     first = _comparable(scores, name, values[inside])
     second = _comparable(scores, name, values[outside])
     is_one_row_a_cluster = scores.cluster_name == scores.unit == "conversation"
@@ -278,10 +265,9 @@ def _difference(scores: Scores, name: str, rows: Mask, has_value: Mask) -> Diffe
 
     test = ttest_ind(first.numbers, second.numbers, equal_var=False)
     difference = float(first.numbers.mean() - second.numbers.mean())
+    student = Student(float(test.df))
     error = float(np.hypot(sem(first.numbers), sem(second.numbers)))
-    return Difference(
-        difference, error, Student(float(test.df)), tolerance=first.tolerance
-    )
+    return Difference(difference, error, student, tolerance=first.tolerance)
 
 
 def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
@@ -300,11 +286,9 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
     for name in scores.dimensions:
         figures[name] = [figure(scores, name, rows) for rows in rows_by_period]
         values = scores.values(name)
-        rows = np.flatnonzero((periods >= 0) & np.isfinite(values))
-        _, clusters = np.unique(scores.clusters[rows], return_inverse=True)
-        changes[name] = change(
-            _comparable(scores, name, values[rows]), periods[rows], clusters
-        )
+        rows = (periods >= 0) & np.isfinite(values)
+        comparable = _comparable(scores, name, values[rows])
+        changes[name] = change(comparable, periods[rows], scores.clusters[rows])
     corrected = holm_corrected([step.difference for step in changes.values()])
     for name, difference in zip(changes, corrected, strict=True):
         changes[name] = replace(changes[name], difference=difference)
@@ -371,18 +355,18 @@ def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
         )
     form = "{:.2%}" if scores.is_issue(gate.dimension) else "{:.2f}"
     at, tolerance = form.format(limit), dimension.tolerance
-    is_below, is_above = high < limit - tolerance, low > limit + tolerance
-    is_at_least, is_at_most = low >= limit - tolerance, high <= limit + tolerance
     if gate.side == "under":
-        is_failed, is_passed, bound = is_below, is_at_least, "at least"
+        is_failed = high < limit - tolerance
+        is_passed, bound = low >= limit - tolerance, "at least"
     else:
-        is_failed, is_passed, bound = is_above, is_at_most, "at most"
+        is_failed = low > limit + tolerance
+        is_passed, bound = high <= limit + tolerance, "at most"
     verdict: Verdict = "undecided"
     reason = f"{at} is inside the interval, so more chats are needed"
     if is_failed:
         verdict, reason = "failed", f"the whole interval is {gate.side} {at}"
     elif is_passed:
         verdict, reason = "passed", f"the whole interval is {bound} {at}"
-    figure = f"{form.format(value)} [{form.format(low)}, {form.format(high)}]"
+    figure = f"{form.format(value)} {interval(estimate, form.format)}"
     text = f"{gate.dimension} {figure}: {verdict}; {reason}"
     return GateResult(gate, estimate, verdict, text)

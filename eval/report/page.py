@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -58,6 +58,7 @@ from medal_judges.report.table import (
     unique_slugs,
 )
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.intervals import LEVEL
 
 _PACKAGE = "medal_judges.eval.report"
 _IN_SIGHT = 20  # groups; the rest of a long table is folded
@@ -84,36 +85,35 @@ def report_page(
 ) -> Page:
     """Returns report.html with its tables and figures."""
     summary = summary_table(scores, figures)
-    drawn = {
-        "distribution": _distributions(scores),
-        "time": _over_time(scores, figures),
-    }
-    by_column, group_sections = _by_column(scores, figures)
-    drawn |= by_column
+    over_time: list[Block] = []
+    drawn, group_sections = _by_column(scores, figures)
+    if timeline := figures.timeline:
+        if len(timeline.periods) > 1:
+            drawn["time"] = _over_time(scores, timeline, ordered(scores, figures))
+            over_time.append(drawn["time"])
+        over_time.append(change_table(scores, timeline))
+    distribution: list[Block] = []
+    if scores.dimensions:
+        drawn["distribution"] = _distributions(scores)
+        distribution.append(drawn["distribution"])
     for name, dimensions in (("graded", scores.graded), ("issues", scores.issues)):
         rows = [row for row in summary.rows if row[0] in dimensions]
         if rows:
             drawn[name] = Figure(title, [Table(summary.title, summary.columns, rows)])
-    changes: list[Block] = []
-    if figures.timeline is not None:
-        changes.append(change_table(scores, figures.timeline))
+    chats = list(_conversations(scores, conversations))
     sections = [
         Section("summary", "In short", _summary(scores, figures, gates, summary)),
-        Section("time", "Over time", [*_present(drawn["time"]), *changes]),
+        Section("time", "Over time", over_time),
         trust or Section("trust", "", []),
         *group_sections,
-        Section(
-            "conversations",
-            "Conversations",
-            list(_conversations(scores, conversations)),
-        ),
-        Section("distribution", "Distribution", _present(drawn["distribution"])),
+        Section("conversations", "Conversations", chats),
+        Section("distribution", "Distribution", distribution),
         facts_section(facts),
     ]
     line = Markup("<p><code>{}</code> <span class='ci'>{:,} {}s</span></p>")
-    signatures = [
-        line.format(text, n, scores.unit) for text, n in scores.signatures.items()
-    ]
+    signatures = []
+    for text, count in scores.signatures.items():
+        signatures.append(line.format(text, count, scores.unit))
     return Page(
         name="report",
         title=title,
@@ -125,10 +125,6 @@ def report_page(
         tables=sheets(scores, figures),
         figures=drawn,
     )
-
-
-def _present(figure: Figure | None) -> list[Block]:
-    return [] if figure is None else [figure]
 
 
 def _subtitle(scores: Scores) -> str:
@@ -210,9 +206,9 @@ def _conversations(
 
 def _by_column(
     scores: Scores, figures: ReportFigures
-) -> tuple[dict[str, Figure | None], list[Section]]:
+) -> tuple[dict[str, Figure], list[Section]]:
     """Returns the figures and the sections of the columns that rows are grouped by."""
-    drawn: dict[str, Figure | None] = {}
+    drawn: dict[str, Figure] = {}
     sections = []
     slugs = unique_slugs(list(figures.groups))
     for slug, (column, groups) in zip(slugs, figures.groups.items(), strict=True):
@@ -244,11 +240,9 @@ def _group_blocks(
     return blocks
 
 
-def _distributions(scores: Scores) -> Figure | None:
-    names = [*scores.graded, *scores.issues]
-    if not names:
-        return None
+def _distributions(scores: Scores) -> Figure:
     heading = f"Share of {scores.unit}s by score"
+    names = [*scores.graded, *scores.issues]
     return Figure(heading, [_distribution(scores, name) for name in names], heading)
 
 
@@ -256,65 +250,59 @@ def _distribution(scores: Scores, name: str) -> Bars:
     """Returns a bar chart of the share of rows by score."""
     values = scores.scores[name]
     values = values[np.isfinite(values)]
-    is_issue = scores.is_issue(name)
     noun, title = "a score", name
-    if is_issue:
+    if scores.is_issue(name):
         noun, title = "a probability", f"{name} (probability)"
     bars: list[Bar] = []
     texts: list[str] = []
-    counts = _counts_by_score(scores, name, values)
-    for bin_name, count in counts.items():
+    end = 0.01
+    for bin_name, count in _counts_by_score(scores, name, values).items():
         share = count / len(values)
+        end = max(end, share)
         text = percent(share)
         texts.append(f"{text} have {noun} of {bin_name}")
-        counted = f"{count:,} of {len(values):,}"
-        tooltip = f"{text} of {scores.unit}s have {noun} of {bin_name}: {counted}"
+        of_all = f"{count:,} of {len(values):,}"
+        tooltip = f"{text} of {scores.unit}s have {noun} of {bin_name}: {of_all}"
         bars.append(Bar(bin_name, [BarSegment(share, 0)], text=text, tooltip=tooltip))
-    end = max(max(counts.values()) / len(values), 0.01)
-    return Bars(
-        title, bars, end, f"{name}, share of {scores.unit}s: {', '.join(texts)}"
-    )
+    description = f"{name}, share of {scores.unit}s: {', '.join(texts)}"
+    return Bars(title, bars, end, description)
 
 
 def _counts_by_score(scores: Scores, name: str, values: Floats) -> dict[str, int]:
     """Returns the number of rows of each level, or of each bin of equal width."""
     dimension = scores.dimensions[name]
+    counts: dict[str, int] = {}
     if not scores.is_issue(name) and 2 < len(dimension.levels) <= _LEVELS:
         rounded = np.round(values)
-        return {
-            f"{level:g}": int((rounded == level).sum()) for level in dimension.levels
-        }
+        for level in dimension.levels:
+            counts[f"{level:g}"] = int((rounded == level).sum())
+        return counts
     bins = _ISSUE_BINS if scores.is_issue(name) else _BINS
-    edges = np.linspace(dimension.low, dimension.high, bins + 1)
-    # A score outside the scale is in the bin at that end.
-    bin_of_row = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, bins - 1)
-    span, digits = dimension.high - dimension.low, 2
+    span = dimension.high - dimension.low
+    digits = 2
     if span > 2:
         digits = 0 if span >= 50 else 1
-    counts = np.bincount(bin_of_row, minlength=bins).tolist()
-    names = [f"{low:.{digits}f} to {high:.{digits}f}" for low, high in pairwise(edges)]
-    return dict(zip(names, counts, strict=True))
+    # A score outside the scale is in the bin at that end.
+    inside = np.clip(values, dimension.low, dimension.high)
+    sizes, edges = np.histogram(inside, bins, (dimension.low, dimension.high))
+    for size, (low, high) in zip(sizes.tolist(), pairwise(edges), strict=True):
+        counts[f"{low:.{digits}f} to {high:.{digits}f}"] = size
+    return counts
 
 
-def _over_time(scores: Scores, figures: ReportFigures) -> Figure | None:
-    timeline = figures.timeline
-    if timeline is None or len(timeline.periods) < 2:
-        return None
+def _over_time(scores: Scores, timeline: Timeline, names: Sequence[str]) -> Figure:
     heading = f"By {timeline.unit}"
-    panels = [
-        _timeline_plot(scores, timeline, name) for name in ordered(scores, figures)
-    ]
+    panels = [_timeline_plot(scores, timeline, name) for name in names]
     return Figure(heading, panels, heading)
 
 
 def _timeline_plot(scores: Scores, timeline: Timeline, name: str) -> Plot:
     """Returns a plot of a dimension by period: whiskers, dots and a line through them."""
-    is_issue, estimates, periods = (
-        scores.is_issue(name),
-        timeline.figures[name],
-        timeline.periods,
-    )
-    factor, text = (100.0, percent) if is_issue else (1.0, number)
+    estimates, periods = timeline.figures[name], timeline.periods
+    factor = 1.0
+    text: Callable[[float], str] = number
+    if scores.is_issue(name):
+        factor, text = 100.0, percent
     whiskers: list[Line] = []
     dots: list[Dot] = []
     curve: list[tuple[float, float | None]] = []
@@ -335,24 +323,21 @@ def _timeline_plot(scores: Scores, timeline: Timeline, name: str) -> Plot:
     marks: list[Line | list[Dot]] = [*whiskers, Line(curve, "trend"), dots]
     change = timeline.changes[name]
     p_value = change.difference.p_value
-    if (
-        change.searched
-        and change.start is not None
-        and p_value is not None
-        and p_value < 0.05
-    ):
+    is_significant = p_value is not None and p_value < LEVEL
+    if change.searched and change.start is not None and is_significant:
+        x = change.start - 0.5
         low, high = y_axis.span
-        marks.append(
-            Line([(change.start - 0.5, low), (change.start - 0.5, high)], "ideal")
-        )
-    few = _few_rows(timeline)
+        marks.append(Line([(x, low), (x, high)], "ideal"))
+    gaps = []
+    if few := _few_rows(timeline):
+        gaps.append((f"fewer than {_FEW} {scores.unit}s", OTHER_INDEX, few))
     return Plot(
         title=name,
         x=Axis(timeline.unit, (-0.5, len(periods) - 0.5), _dates(timeline)),
         y=y_axis,
         marks=marks,
         description=f"{name} by {timeline.unit}, {len(periods)} {timeline.unit}s",
-        gaps=[(f"fewer than {_FEW} {scores.unit}s", OTHER_INDEX, few)] if few else [],
+        gaps=gaps,
         missing="" if dots else "nothing scored",
     )
 

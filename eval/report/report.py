@@ -25,7 +25,7 @@ from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.eval.scores.trust import skipped_lines, trust_section
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.report.console import Printout, ProgressBar, rich_table
+from medal_judges.report.console import Printout, ProgressBar
 from medal_judges.report.junit import write_junit
 from medal_judges.report.table import Table
 from medal_judges.stats.equal import EQUAL_FACT
@@ -145,7 +145,7 @@ def print_report(report: Report) -> None:
     if report.page is not None:
         foot.append(str(report.page))
     Printout(
-        tables=[rich_table(table) for table in tables],
+        tables=tables,
         head=[(head, ""), *((signature, "dim") for signature in scores.signatures)],
         foot=[(line, "") for line in foot],
     ).show()

@@ -28,9 +28,9 @@ from medal_judges.report.table import (
     percent,
 )
 from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import LEVEL
 
 Tone = Literal["worse", "better", "note"]
-_SIGNIFICANT = 0.05
 _FIELDS = ("value", "low", "high", "p_value", "reason")  # of an estimate in a CSV file
 _MOST_GROUPS = 6  # sentences about groups
 _NAMES = {"lang": "Language", "chatbot": "Chatbot"}
@@ -72,7 +72,7 @@ def _cell(
 def _is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
     """Says whether a significant difference is for the worse; None if it is not significant."""
     value, p_value = difference.value, difference.p_value
-    if not value or p_value is None or p_value >= _SIGNIFICANT:
+    if not value or p_value is None or p_value >= LEVEL:
         return None
     return (value < 0) == (scores.dimensions[name].good == "high")
 
@@ -89,27 +89,23 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     for name in ordered(scores, figures):
         dimension, estimate = scores.dimensions[name], figures.lead(name)
         if scores.is_issue(name):
-            scale = "fewer is better" if dimension.good == "low" else "more is better"
+            better = {"low": "fewer", "high": "more"}[dimension.good]
+            scale = f"{better} is better"
             span = 0.0, largest_share
         else:
-            better = "higher" if dimension.good == "high" else "lower"
+            better = {"low": "lower", "high": "higher"}[dimension.good]
             scale = f"{dimension.low:g} to {dimension.high:g}, {better} is better"
             span = dimension.low, dimension.high
-        cells: list[Cell] = [
-            name,
-            _cell(scores, name, estimate),
-            IntervalBar(estimate, span),
-        ]
+        bar = IntervalBar(estimate, span)
+        cells: list[Cell] = [name, _cell(scores, name, estimate), bar]
         if is_corrected:
             basis = "people and judge" if figures.is_corrected(name) else "judge alone"
             cells += [basis, _cell(scores, name, figures.overall[name])]
         rows.append([*cells, scale, figures.counts[name]])
     headings = {}
     if scores.graded and scores.issues:
-        headings = {
-            0: "Graded: mean",
-            len(scores.graded): f"Issues: share of {scores.unit}s",
-        }
+        headings[0] = "Graded: mean"
+        headings[len(scores.graded)] = f"Issues: share of {scores.unit}s"
     title = "Corrected by human labels" if is_corrected else "Every dimension"
     basis_columns = ["By", "As judged"] * is_corrected
     columns = ["Dimension", "Figure", "95%", *basis_columns, "Scale", "Scored"]
@@ -133,25 +129,23 @@ def group_table(
     rows: list[Row] = []
     for group in groups:
         estimate, difference = group.lead(headline), group.differences[headline]
-        cells: list[Cell] = [group.name, group.rows, _cell(scores, headline, estimate)]
-        cells += [
+        cells: list[Cell] = [
+            group.name,
+            group.rows,
+            _cell(scores, headline, estimate),
             IntervalBar(estimate, span),
             _cell(scores, headline, difference, signed=True),
+            _p_cell(difference),
         ]
-        cells.append(_p_cell(difference))
         if by_people:
-            cells.append(_cell(scores, headline, group.figures[headline]))
+            cells.append(_cell(scores, headline, group.overall[headline]))
         rows.append(cells)
-    columns = [
-        name,
-        "Rows",
-        headline,
-        "95%",
-        "From the others",
-        "p",
-        *["As judged"] * by_people,
-    ]
-    return Table(title, columns, rows, _BY_PEOPLE if by_people else "")
+    columns = [name, "Rows", headline, "95%", "From the others", "p"]
+    note = ""
+    if by_people:
+        columns.append("As judged")
+        note = _BY_PEOPLE
+    return Table(title, columns, rows, note)
 
 
 def change_table(scores: Scores, timeline: Timeline) -> Table:
@@ -198,11 +192,9 @@ def _changes(scores: Scores, figures: ReportFigures) -> Iterator[tuple[Tone, str
         if is_worse is None or change.start is None or difference.p_value is None:
             continue
         since = timeline.periods[change.start]
-        when = (
-            f"since {since}"
-            if change.searched
-            else f"in the later half (from {since} on)"
-        )
+        when = f"in the later half (from {since} on)"
+        if change.searched:
+            when = f"since {since}"
         before = cell_text(_cell(scores, name, Estimate(change.before)))
         after = cell_text(_cell(scores, name, Estimate(change.after)))
         gap = cell_text(_cell(scores, name, difference, signed=True))
@@ -224,21 +216,16 @@ def _worse_groups(
             if group.name.endswith(f" {OTHERS}"):
                 continue
             for name, difference in group.differences.items():
-                figure, gap, p_value = (
-                    group.lead(name).value,
-                    difference.value,
-                    difference.p_value,
-                )
+                figure, gap = group.lead(name).value, difference.value
+                p_value = difference.p_value
                 if figure is None or gap is None or p_value is None:
                     continue
                 if not _is_worse(scores, name, difference):
                     continue
                 text, distance = number(figure), number(abs(gap))
                 if scores.is_issue(name):
-                    text, distance = (
-                        f"in {percent(figure)}",
-                        f"{number(100 * abs(gap), 1)} points",
-                    )
+                    text = f"in {percent(figure)}"
+                    distance = f"{number(100 * abs(gap), 1)} points"
                 side = "below" if gap < 0 else "above"
                 dimension = scores.dimensions[name]
                 size = abs(gap) / (dimension.high - dimension.low)
@@ -273,10 +260,8 @@ def sheets(scores: Scores, figures: ReportFigures) -> dict[str, Sheet]:
     groups: list[Row] = []
     for column, members in figures.groups.items():
         for group in members:
-            for quantity, estimates in (
-                ("figure", group.figures),
-                ("difference", group.differences),
-            ):
+            quantities = {"figure": group.overall, "difference": group.differences}
+            for quantity, estimates in quantities.items():
                 for name, estimate in estimates.items():
                     about = (column, group.name, group.rows, quantity, name)
                     groups.append([*about, *_fields(estimate)])

@@ -47,7 +47,7 @@ from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadO
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
-from medal_judges.report.console import print_tables
+from medal_judges.report.console import Printout
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, Range, padded
 from medal_judges.report.page import (
     Block,
@@ -316,7 +316,7 @@ def _worst_folds(trial: Trial) -> list[Block]:
 
 def print_trial(trial: Trial) -> None:
     """Prints the overview, the checks, and notes on missing data."""
-    print_tables(_overview(trial.results), trial.results[0].notes)
+    Printout(_overview(trial.results), trial.results[0].notes).show()
 
 
 def _overview(results: Sequence[TrialResult]) -> list[Table]:

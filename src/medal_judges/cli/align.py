@@ -21,7 +21,7 @@ def align(options: AlignOptions) -> None:
     from medal_judges.eval.align.run import RECORD_NAME
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.report.console import print_tables
+    from medal_judges.report.console import Printout
 
     out, labels = options.out, options.labels
     reading = reading_report(options.reading, out)
@@ -53,7 +53,8 @@ def align(options: AlignOptions) -> None:
         typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
     else:
         lines = [*result.sentences(), str(result.facts.get("notes", ""))]
-        print_tables([proof_table(result, name) for name in result.proofs], lines)
+        tables = [proof_table(result, name) for name in result.proofs]
+        Printout(tables, lines).show()
         typer.echo(str(out / PAGE_NAME))
         if result.judge is not None:
             typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")

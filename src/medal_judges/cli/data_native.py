@@ -113,7 +113,7 @@ def translate(options: TranslateOptions) -> None:
             translations,
             out,
             overwrite=options.overwrite,
-            progress=lambda count: bar.advance(done=count),
+            progress=lambda count: bar.advance(finished=count),
         )
     reading.show()
     earlier = f", {runner.earlier} of them resumed" if runner.earlier else ""
@@ -162,7 +162,7 @@ def compare_native(options: CompareOptions) -> None:
             questions,
             out,
             overwrite=options.overwrite,
-            progress=lambda count: bar.advance(done=count),
+            progress=lambda count: bar.advance(finished=count),
         )
     typer.echo(runner.spending, err=True)
     by = {

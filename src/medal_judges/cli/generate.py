@@ -71,7 +71,7 @@ def generate(options: GenerateOptions) -> None:
                     f"accepted {turns['accepted']}, rejected {turns['rejected']}, "
                     f"ended {counts.ended['user']}, active {len(run.active)}"
                 )
-                bar.advance(done=counts.finished, total=left, note=note)
+                bar.advance(finished=counts.finished, total=left, note=note)
 
             advance()
             run.run(advance)

@@ -7,7 +7,7 @@ import json
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.report.console import print_tables
+from medal_judges.report.console import Printout
 from medal_judges.training.options import TrainOptions
 
 
@@ -27,5 +27,5 @@ def train(options: TrainOptions) -> None:
 
     table = summary_table(folder)
     if table is not None:
-        print_tables([table], [table.note])
+        Printout([table], [table.note]).show()
     typer.echo(f"judge saved and checked in a fresh process: {folder}")

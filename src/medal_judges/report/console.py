@@ -13,8 +13,15 @@ from typing import Any
 
 from markupsafe import Markup
 from rich import box
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.console import Console, JustifyMethod
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    Task,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -69,7 +76,7 @@ class Printout:
     """What a command prints: lines, tables, dim notes, and lines. A line is a text with its style
     (empty for none), and is not wrapped."""
 
-    tables: Sequence[RichTable]
+    tables: Sequence[Table | RichTable]
     notes: Iterable[str] = ()
     head: Sequence[tuple[str, str]] = ()
     foot: Sequence[tuple[str, str]] = ()
@@ -81,6 +88,8 @@ class Printout:
         for text, style in self.head:
             console.print(text, style=style, highlight=False, soft_wrap=True)
         for table in self.tables:
+            if isinstance(table, Table):
+                table = rich_table(table)
             console.print(table)
         for note in filter(None, self.notes):
             console.print(note, style="dim", highlight=False)
@@ -88,39 +97,26 @@ class Printout:
             console.print(text, style=style, highlight=False, soft_wrap=True)
 
 
-def print_tables(
-    tables: Iterable[Table],
-    notes: Iterable[str] = (),
-    *,
-    piped: int = PIPED,
-    brief_from: int = 99,
-) -> None:
-    """Prints tables, then notes. Tables of ``brief_from`` columns or more leave out intervals."""
-    printed = []
-    for table in tables:
-        intervals = () if len(table.columns) >= brief_from else None
-        printed.append(rich_table(table, intervals=intervals))
-    Printout(printed, notes, piped=piped).show()
-
-
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
     """Returns the table as a table of rich, without bars. ``columns`` selects columns (default:
     all); ``intervals`` names the columns that show intervals (default: all)."""
-    kinds = table.column_kinds()
     is_brief: dict[int, bool] = {}  # the columns to print
     printed = RichTable(
         title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False
     )
-    for i, name in enumerate(table.columns):
-        if kinds[i] == "bar" or (columns and name not in columns):
+    for i, (name, kind) in enumerate(
+        zip(table.columns, table.column_kinds(), strict=True)
+    ):
+        if kind == "bar" or (columns and name not in columns):
             continue
         is_brief[i] = intervals is not None and name not in intervals
+        justify: JustifyMethod = "right" if kind == "number" else "left"
         has_chosen_interval = bool(intervals) and not is_brief[i]
         printed.add_column(
             name,
-            justify="right" if kinds[i] == "number" else "left",
+            justify=justify,
             overflow="fold",
             no_wrap=i == 0 or has_chosen_interval,
         )
@@ -129,9 +125,8 @@ def rich_table(
             printed.add_section()
             printed.add_row(heading)
         for row, _ in rows:
-            printed.add_row(
-                *(cell_text(row[i], brief) for i, brief in is_brief.items())
-            )
+            texts = [cell_text(row[i], brief) for i, brief in is_brief.items()]
+            printed.add_row(*texts)
     return printed
 
 
@@ -143,8 +138,8 @@ def cell_text(cell: object, brief: bool = False) -> str:
         cell = cell.estimate
     if cell is None or isinstance(cell, IntervalBar):
         return DASH
-    if isinstance(cell, str):
-        return visible(cell.striptags() if isinstance(cell, Markup) else cell)
+    if isinstance(cell, Markup):
+        cell = cell.striptags()
     if isinstance(cell, Share):
         return _share_text(cell, brief)
     if isinstance(cell, Estimate):
@@ -172,17 +167,21 @@ def _share_text(share: Share, brief: bool) -> str:
     value = share.estimate.value
     if value is None:
         return DASH
-    text = points(value) if share.signed else percent(value)
-    ends = percent_interval(share.estimate)
-    return text if brief or not ends else f"{text} {ends}"
+    text = percent(value)
+    if share.signed:
+        text = points(value)
+    if brief:
+        return text
+    return f"{text} {percent_interval(share.estimate)}".rstrip()
 
 
 def _estimate_text(estimate: Estimate, brief: bool) -> str:
     if estimate.value is None:
         return DASH
     text = _fixed(estimate.value)
-    ends = interval(estimate, _fixed)
-    return text if brief or not ends else f"{text} {ends}"
+    if brief:
+        return text
+    return f"{text} {interval(estimate, _fixed)}".rstrip()
 
 
 def _fixed(value: float) -> str:
@@ -201,35 +200,26 @@ class ProgressBar:
 
     def __init__(
         self,
-        what: str,
+        label: str,
         total: int | None = None,
         *,
         unit: str = "dialogues",
-        done: int = 0,
         every: float = 60.0,
         visible: bool = True,
     ) -> None:
-        self.what, self.total, self.unit, self.done, self.note = (
-            what,
-            total,
-            unit,
-            done,
-            "",
-        )
-        self._every, self._printed_at = every, time.monotonic()
-        self._start = self._printed_at, done
+        self._unit, self._every = unit, every
+        self._started_at = self._printed_at = time.monotonic()
         self.console = PlainConsole(stderr=True, quiet=not visible)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
-            TextColumn("{task.completed:,}{task.fields[of]}"),
+            MofNCompleteColumn(),
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
             console=self.console,
             disable=not (visible and self.console.is_terminal),
         )
-        self._task = self._bar.add_task(what, note="", of="")
-        self._update_bar()
+        self._bar.add_task(label, total=total, note="")
 
     def __enter__(self) -> ProgressBar:
         self._bar.start()
@@ -242,44 +232,36 @@ class ProgressBar:
         self,
         count: int = 1,
         *,
-        done: int | None = None,
+        finished: int | None = None,
         total: int | None = None,
-        what: str | None = None,
+        label: str | None = None,
         note: str | None = None,
     ) -> None:
-        """Adds ``count`` to the number of finished items, or sets it to ``done``. Other arguments
-        of None change nothing."""
-        self.done = self.done + count if done is None else done
-        self.what = what or self.what
-        if total is not None:
-            self.total = total
-        if note is not None:
-            self.note = note
-        if not self._bar.disable:
-            self._update_bar()
-        elif time.monotonic() - self._printed_at >= self._every:
-            self._print_line()
-
-    def _update_bar(self) -> None:
+        """Adds ``count`` to the number of finished items, or sets it to ``finished``. Other
+        arguments of None change nothing."""
+        (task,) = self._bar.tasks
+        if finished is None:
+            finished = int(task.completed) + count
+        if note is None:
+            note = task.fields["note"]
         self._bar.update(
-            self._task,
-            completed=self.done,
-            total=self.total,
-            description=self.what,
-            note=self.note,
-            of="" if self.total is None else f"/{self.total:,}",
+            task.id, completed=finished, total=total, description=label, note=note
         )
+        now = time.monotonic()
+        if self._bar.disable and now - self._printed_at >= self._every:
+            self._printed_at = now
+            self._print_line(task)
 
-    def _print_line(self) -> None:
-        self._printed_at = time.monotonic()
-        of = "" if self.total is None else f" of {self.total}"
-        text = f"{self.done}{of} {self.unit}"
-        if self.note:
-            text += f"; {self.note}"
-        began, finished_before = self._start
-        if self.total and self.done > finished_before:
-            seconds_each = (self._printed_at - began) / (self.done - finished_before)
-            left = seconds_each * (self.total - self.done)
+    def _print_line(self, task: Task) -> None:
+        finished, total = task.completed, task.total
+        text = f"{finished} {self._unit}"
+        if total is not None:
+            text = f"{finished} of {total} {self._unit}"
+        if note := task.fields["note"]:
+            text += f"; {note}"
+        if total and finished:
+            seconds_each = (self._printed_at - self._started_at) / finished
+            left = seconds_each * (total - finished)
             text += f"; {timedelta(seconds=round(left))} left"
         self.console.print(text, soft_wrap=True, highlight=False)
 

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -100,8 +100,8 @@ class Page:
 
     ``leads`` is the package whose templates/leads.html has the text below the headings. ``scripts``
     are names of further scripts of this folder. ``tables``: also tables/KEY.csv, and KEY.tex for a
-    Table. ``figures``: also figures/KEY.png, .pdf and .svg; those of None are left out. ``record``:
-    what NAME.json holds; None for no such file.
+    Table. ``figures``: also figures/KEY.png, .pdf and .svg. ``record``: what NAME.json holds; None
+    for no such file.
     """
 
     name: str
@@ -111,8 +111,8 @@ class Page:
     foot: Section | None = None
     leads: str = ""
     scripts: Sequence[str] = ()
-    tables: Mapping[str, Table | Sheet] | None = None
-    figures: Mapping[str, Figure | None] | None = None
+    tables: Mapping[str, Table | Sheet] = field(default_factory=dict)
+    figures: Mapping[str, Figure] = field(default_factory=dict)
     record: object = None
     printout: Printout | None = None
 
@@ -122,16 +122,14 @@ class Page:
         path = atomic_write(folder / f"{self.name}.html", self._html())
         if self.record is not None:
             write_json(path.with_suffix(".json"), self.record)
-        for name, table in (self.tables or {}).items():
+        for name, table in self.tables.items():
             file = folder / "tables" / f"{name}.csv"
             if isinstance(table, Table):
                 write_csv(file, table.columns, table.rows)
                 atomic_write(file.with_suffix(".tex"), _latex(table))
             else:
                 write_csv(file, *table)
-        figures = self.figures or {}
-        drawn = {name: figure for name, figure in figures.items() if figure is not None}
-        write_figures(drawn, folder / "figures")
+        write_figures(self.figures, folder / "figures")
         return path
 
     def _html(self) -> str:
@@ -140,17 +138,11 @@ class Page:
         leads: dict[str, object] = {}
         if self.leads:
             leads = vars(environment(self.leads).get_template("leads.html").module)
-        foot = self.foot
-        if foot is not None and not foot.blocks:
-            foot = None
         text = fragment(
             _PACKAGE,
             "page.html",
-            title=self.title,
-            subtitle=self.subtitle,
+            page=self,
             leads=leads,
-            sections=[section for section in self.sections if section.blocks],
-            foot=foot,
             style=Markup(_asset("style.css")),
             script=Markup(script),
             digest=base64.b64encode(digest).decode(),

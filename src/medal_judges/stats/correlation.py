@@ -6,7 +6,7 @@ of rows at once. Values that are closer than their tolerance are equal (equal.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -117,16 +117,7 @@ def within_system_statistic(
     """
     names = np.array([bot or "" for bot in chatbots])
     parts = [np.flatnonzero(names == name) for name in sorted(set(names) - {""})]
-
-    def within(weights: Floats) -> Floats:
-        total, size = np.zeros(len(weights)), np.zeros(len(weights))
-        for rows in parts:
-            drawn = weights[:, rows]
-            rho = weighted_spearman(human[rows], score[rows], drawn)
-            counts = np.isfinite(rho) & ((drawn > 0).sum(axis=1) >= MIN_WITHIN)
-            total += np.where(counts, rho * drawn.sum(axis=1), 0.0)
-            size += np.where(counts, drawn.sum(axis=1), 0.0)
-        return ratio(total, size, size > 0)
+    sides_by_chatbot = [(rows, human[rows], score[rows]) for rows in parts]
 
     def centred(weights: Floats) -> Floats:
         if not parts:
@@ -145,7 +136,7 @@ def within_system_statistic(
         return weighted_pearson(sides[0], sides[1], weights)
 
     return lambda weights: {
-        "within_system": within(weights),
+        "within_system": mean_spearman(sides_by_chatbot, weights, MIN_WITHIN),
         "centred": centred(weights),
     }
 
@@ -153,6 +144,22 @@ def within_system_statistic(
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
     """Returns Spearman's correlation of each weighted sample, shape (samples,)."""
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
+
+
+def mean_spearman(
+    parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
+) -> Floats:
+    """Returns the mean of Spearman's correlation of each weighted sample, shape (samples,), over
+    parts with ``minimum`` rows on which neither side is constant, weighted by these rows. A part
+    has its rows and their values on both sides."""
+    total, size = np.zeros(len(weights)), np.zeros(len(weights))
+    for rows, x, y in parts:
+        drawn = weights[:, rows]
+        rho = weighted_spearman(x, y, drawn)
+        counts = np.isfinite(rho) & ((drawn > 0).sum(axis=1) >= minimum)
+        total += np.where(counts, rho * drawn.sum(axis=1), 0.0)
+        size += np.where(counts, drawn.sum(axis=1), 0.0)
+    return ratio(total, size)
 
 
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:

@@ -43,6 +43,9 @@ _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
 _COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
+# Kinds of columns, in the order of a table: ``own`` ones are fields of Judgement.
+_KINDS = ("key", "scores", "uncertainty", "interval", "own", "usage", "meta")
+_KEY = ("id", "turn", "judge")
 # Columns that are left out of a table if they are empty in all rows.
 _OPTIONAL = (
     "explanation",
@@ -52,19 +55,9 @@ _OPTIONAL = (
     *_COUNTS,
     "chat",
 )
-_OWN = ("id", "turn", "judge", "failure", *_OPTIONAL)
-_DERIVED = ("uncertainty", "low", "high")
-_OBJECTS = ("own", "meta")  # kinds of columns that hold more than numbers
-# Kinds of columns in the order of a table, and the names if only some of the kind come there.
-_ORDER = (
-    (("own",), ("id", "turn", "judge")),
-    (("scores",), ()),
-    (("uncertainty",), ()),
-    (("low", "high"), ()),
-    (("own",), ("failure", *_OPTIONAL)),
-    (("usage",), ()),
-    (("meta",), ()),
-)
+_OWN = ("failure", *_OPTIONAL)
+_DERIVED = (".uncertainty", ".low", ".high")
+_NUMBERS = ("scores", "uncertainty", "interval", "usage")
 
 
 def holds_judgements(path: str | Path) -> bool:
@@ -259,62 +252,64 @@ def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
     return frame
 
 
-class _Columns:
-    """The values of a table's columns by (kind, name), while its rows are added. A column starts at
-    the first row that has a value."""
+def _cells(judgement: Judgement) -> Iterator[tuple[str, str, Any]]:
+    """Yields kind, name and value of the columns that have a value in the row of a judgement."""
+    for kind, names in (("key", _KEY), ("own", _OWN)):
+        for name in names:
+            yield kind, name, getattr(judgement, name)
+    for name, score in judgement.scores.items():
+        yield "scores", name, math.nan if score is None else score
+        spread = judgement.uncertainty(name)
+        if spread is not None:
+            yield "uncertainty", name, spread
+        if interval := judgement.details.get(name, {}).get("interval"):
+            yield "interval", f"{name}.low", interval[0]
+            yield "interval", f"{name}.high", interval[1]
+    for name, amount in judgement.usage.items():
+        yield "usage", name, amount
+    for name, value in judgement.meta.items():
+        yield "meta", name, value
 
-    def __init__(self) -> None:
-        self.rows = 0
-        self._values: dict[tuple[str, str], Any] = {("own", name): [] for name in _OWN}
 
-    def add(self, judgement: Judgement) -> None:
-        """Adds the row of a judgement."""
-        for name in _OWN:
-            self._put("own", name, getattr(judgement, name))
-        for name, score in judgement.scores.items():
-            figures = {"scores": math.nan if score is None else score}
-            spread = judgement.uncertainty(name)
-            if spread is not None:
-                figures["uncertainty"] = spread
-            if interval := judgement.details.get(name, {}).get("interval"):
-                figures["low"], figures["high"] = interval
-            for kind, figure in figures.items():
-                self._put(kind, name, figure)
-        for name, amount in judgement.usage.items():
-            self._put("usage", name, amount)
-        for name, value in judgement.meta.items():
-            self._put("meta", name, value)
-        self.rows += 1
+def _columns(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Any]:
+    """Returns the values of all rows by kind and name of the column."""
+    columns: dict[tuple[str, str], Any] = {}
+    for name in _KEY:
+        columns["key", name] = []
+    for name in _OWN:
+        columns["own", name] = []
+    rows = 0
+    for judgement in judgements:
+        for kind, name, value in _cells(judgement):
+            if (kind, name) not in columns:
+                columns[kind, name] = array("d") if kind in _NUMBERS else []
+            if isinstance(value, str) and (kind == "meta" or name == "judge"):
+                value = intern(value)  # one object for all rows with an equal text
+            column = columns[kind, name]
+            _fill(column, rows)
+            column.append(value)
+        rows += 1
+    for column in columns.values():
+        _fill(column, rows)
+    return columns
 
-    def _put(
-        self,
-        kind: str,
-        name: str,
-        value: Any,
-    ) -> None:
-        """Adds a value to a column; rows before it without a value get a missing one."""
-        if isinstance(value, str) and (kind == "meta" or name == "judge"):
-            value = intern(value)  # one object for all rows with an equal text
-        column = self._values.get((kind, name))
-        if column is None:
-            column = array("d")
-            if kind in _OBJECTS:
-                column = []
-            self._values[kind, name] = column
-        self._fill(kind, column)
-        column.append(value)
 
-    def _fill(self, kind: str, column: Any) -> None:
-        missing = None if kind in _OBJECTS else math.nan
-        column.extend([missing] * (self.rows - len(column)))
+def _noted(
+    judgements: Iterable[Judgement], rubrics: list[tuple[str, Sequence[Dimension]]]
+) -> Iterator[Judgement]:
+    """Yields the judgements; adds to ``rubrics`` the dimensions that differ from those before, with
+    the row that states them."""
+    for judgement in judgements:
+        dimensions = judgement.dimensions
+        if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
+            rubrics.append((f"the row of {judgement.id!r}", dimensions))
+        yield judgement
 
-    def of(self, *kinds: str) -> Iterator[tuple[str, str, Any]]:
-        """Yields kind, name and values of the columns of some kinds, in the order in which they
-        began."""
-        for (kind, name), column in self._values.items():
-            if kind in kinds:
-                self._fill(kind, column)
-                yield kind, name, column
+
+def _fill(column: Any, rows: int) -> None:
+    """Adds a missing value for each row, up to ``rows``, that has none."""
+    missing = math.nan if isinstance(column, array) else None
+    column.extend([missing] * (rows - len(column)))
 
 
 def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
@@ -333,24 +328,17 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """
     import pandas
 
-    columns = _Columns()
     rubrics: list[tuple[str, Sequence[Dimension]]] = []
-    for judgement in judgements:
-        if judgement.dimensions and (
-            not rubrics or judgement.dimensions != rubrics[-1][1]
-        ):
-            rubrics.append((f"the row of {judgement.id!r}", judgement.dimensions))
-        columns.add(judgement)
+    columns = _columns(_noted(judgements, rubrics))
     table: dict[str, Any] = {}
-    heads: dict[str, dict[str, str]] = {"scores": {}, "meta": {}}
-    for kinds, names in _ORDER:
-        for kind, name, column in columns.of(*kinds):
-            is_empty = kind == "own" and name in _OPTIONAL and not any(column)
-            if (names and name not in names) or is_empty:
-                continue
-            head = _head(kind, name, table)
-            table[head] = _typed(kind, name, column)
-            heads.setdefault(kind, {})[name] = head
+    heads: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
+    for kind, name in sorted(columns, key=lambda column: _KINDS.index(column[0])):
+        column = columns[kind, name]
+        if kind == "own" and name in _OPTIONAL and not any(column):
+            continue
+        head = _head(kind, name, table)
+        table[head] = _typed(kind, name, column)
+        heads[kind][name] = head
     frame = pandas.DataFrame(table)
     rubric = [dimension.to_record() for dimension in merge_dimensions(rubrics).values()]
     frame.attrs = {
@@ -365,7 +353,7 @@ def _typed(kind: str, name: str, column: Any) -> Any:
     """A column of whole numbers as Int64, which may lack values; others as they are."""
     import pandas
 
-    is_integer = kind == "own" and name in ("turn", *_COUNTS)
+    is_integer = kind in ("key", "own") and name in ("turn", *_COUNTS)
     if kind == "meta":
         is_integer = all(
             value is None or (type(value) is int and abs(value) < 1 << 63)
@@ -378,15 +366,14 @@ def _typed(kind: str, name: str, column: Any) -> Any:
 
 def _head(kind: str, name: str, table: Container[str]) -> str:
     """The name of a new column of ``table``."""
-    if kind == "own":
+    if kind in ("key", "own"):
         return name
-    head = f"{name}.{kind}"
-    if kind == "usage":
-        head = f"usage.{name}"
-    elif kind == "meta":
-        head = name
-    elif kind == "scores":  # a dimension "risk.low" is no end of an interval
-        head = f"scores.{name}" if name.rpartition(".")[2] in _DERIVED else name
+    head = name
+    if kind == "uncertainty":
+        head = f"{name}.uncertainty"
+    elif kind == "usage" or (kind == "scores" and name.endswith(_DERIVED)):
+        # A dimension "risk.low" is no end of an interval.
+        head = f"{kind}.{name}"
     while head in table or head in (*_OWN, _LINE):  # a dimension called "failure"
         head = f"{kind}.{head}"
     return head

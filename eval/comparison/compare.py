@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import combinations, product
+from itertools import chain, combinations, product
 from pathlib import Path
 
 import numpy as np
@@ -215,8 +215,7 @@ def _differing(
     import pandas
 
     names, ids = systems.row("system"), systems.row("id")
-    pairs_by_dimension: dict[str, list[list[int]]] = {}
-    shown_rows: list[int] = []
+    shown: list[tuple[str, list[int]]] = []
     for dimension, scores in scored.items():
         is_scored = np.isfinite(scores)
         by_context = pandas.Series(scores)[is_scored].groupby(contexts[is_scored])
@@ -225,19 +224,17 @@ def _differing(
         gaps[names[high].to_numpy() == names[low].to_numpy()] = 0
         largest = np.argsort(-gaps, kind="stable")[: max(1, _DIFFERING // len(scored))]
         largest = largest[gaps[largest] > scales[dimension].tolerance]
-        ends = np.stack([high[largest], low[largest]], axis=1)
-        pairs_by_dimension[dimension] = ends.tolist()
-        shown_rows += ends.ravel().tolist()
-    turns = turns_of(systems, options, shown_rows)
+        for pair in np.stack([high[largest], low[largest]], axis=1).tolist():
+            shown.append((dimension, pair))
+    rows = chain.from_iterable(pair for _, pair in shown)
+    turns = turns_of(systems, options, list(rows))
     differing: list[Differing] = []
-    for dimension, pairs in pairs_by_dimension.items():
-        scores = scored[dimension]
-        for pair in pairs:
-            sides = []
-            for row in pair:
-                score = float(scores[row])
-                sides.append((names[row], ids[row], score, turns.get(row, ())))
-            differing.append((dimension, tuple(sides)))
+    for dimension, pair in shown:
+        sides = []
+        for row in pair:
+            score = float(scored[dimension][row])
+            sides.append((names[row], ids[row], score, turns.get(row, ())))
+        differing.append((dimension, tuple(sides)))
     return differing
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, repeat
 from pathlib import Path
 
 from medal_judges import __version__
@@ -27,6 +26,7 @@ from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.report.console import Printout, ProgressBar
 from medal_judges.report.junit import write_junit
+from medal_judges.report.page import Page
 from medal_judges.report.table import Table
 from medal_judges.stats.equal import EQUAL_FACT
 from medal_judges.storage.jsonl import STDIN
@@ -59,56 +59,61 @@ def make_report(
             "medal report reads its files more than once, so standard input does not work",
             hint="write it to a file first",
         )
-    # Bad rows are counted in the first pass over the chats only.
-    passes = chain(
-        [reading], repeat(ReadingReport(keep=0, strict=options.reading.strict))
-    )
-
-    def dialogues() -> Iterable[Dialogue] | None:
-        if options.chats is None:
-            return None
-        return dialogues_of(options.chats, options.reading, next(passes))
-
     files = score_files(options.scores)
-    scores = load_scores(frame_of(files), options, dialogues(), bar.advance)
+    dialogues = _dialogues(options, reading)
+    scores = load_scores(frame_of(files), options, dialogues, bar.advance)
     scores.skipped = sum(map(skipped_lines, files))
     if options.human is not None and scores.rows:
         labels = labelled_of(options.human, options.reading, reading)
         add_labels(scores, options.human, labels)
     figures = compute_figures(scores, options, lambda step: bar.advance(0, note=step))
-    undecided: Exception | None = None
+    leads = {name: figures.lead(name) for name in figures.overall}
     gates: Sequence[GateResult] = ()
-    try:
-        leads = {name: figures.lead(name) for name in figures.overall}
-        gates = check_gates(options.gates, scores, leads, options.min_coverage)
-    except Exception as error:
-        undecided = error
     page = None
-    if options.out is not None:
-        bar.advance(0, note="conversations")
-        rows = select(scores, options.conversations)
-        conversations = collect(rows, judgements_of(files), dialogues(), bar.advance)
-        bar.advance(0, note="page")
-        source = files[0].name if len(files) == 1 else f"{len(files)} files"
-        title = options.title or f"Scored chats: {source}"
-        trust = trust_section(
-            scores.signatures, scores.dimensions.values(), scores.skipped
-        )
-        facts = _facts(scores, (*files, options.chats, options.human))
-        content = report_page(
-            title, scores, figures, conversations, gates, facts, trust
-        )
-        page = content.write(options.out)
-    if undecided is not None:
-        raise undecided
+    try:
+        gates = check_gates(options.gates, scores, leads, options.min_coverage)
+    finally:
+        if options.out is not None:
+            content = _page(options, files, scores, figures, gates, bar)
+            page = content.write(options.out)
     if not scores.rows:
         raise CoverageError(
             "no judgement was read", hint="score the chats first: medal score"
         )
     if options.junit is not None:
-        cases = ((result.gate.name, result.verdict, result.text) for result in gates)
+        cases = [(result.gate.name, result.verdict, result.text) for result in gates]
         write_junit(options.junit, "medal report", cases)
     return Report(scores, figures, gates, page)
+
+
+def _dialogues(
+    options: ReportOptions, reading: ReadingReport
+) -> Iterable[Dialogue] | None:
+    if options.chats is None:
+        return None
+    return dialogues_of(options.chats, options.reading, reading)
+
+
+def _page(
+    options: ReportOptions,
+    files: Sequence[Path],
+    scores: Scores,
+    figures: ReportFigures,
+    gates: Sequence[GateResult],
+    bar: ProgressBar,
+) -> Page:
+    bar.advance(0, note="conversations")
+    # Bad rows were counted in the first pass over the chats.
+    uncounted = ReadingReport(keep=0, strict=options.reading.strict)
+    dialogues = _dialogues(options, uncounted)
+    rows = select(scores, options.conversations)
+    conversations = collect(rows, judgements_of(files), dialogues, bar.advance)
+    bar.advance(0, note="page")
+    source = files[0].name if len(files) == 1 else f"{len(files)} files"
+    title = options.title or f"Scored chats: {source}"
+    trust = trust_section(scores.signatures, scores.dimensions.values(), scores.skipped)
+    facts = _facts(scores, (*files, options.chats, options.human))
+    return report_page(title, scores, figures, conversations, gates, facts, trust)
 
 
 def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str, str]]:

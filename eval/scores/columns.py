@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from sys import intern
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -87,37 +88,34 @@ def _add_dialogues(
     """Fills rows without a value from their dialogues, and sets ``has_chat``."""
     import pandas
 
-    id_of_row, ids = frame["id"].factorize()
-    keys = {
-        key.id: (i, key) for i, key in enumerate(row_keys(frame.drop_duplicates("id")))
-    }
+    number_of_row, ids = frame["id"].factorize()
+    numbers = {id: number for number, id in enumerate(ids)}
+    keys = row_keys(frame.drop_duplicates("id"))
     has_chat = np.zeros(len(ids), dtype=bool)
     names = list(columns.values)
-    values_by_id = {name: np.full(len(ids), None, dtype=object) for name in names}
+    of_dialogues = np.full((len(ids), len(names)), None, dtype=object)
     every_name = dict.fromkeys(columns.names)
-    texts: dict[str, str] = {}  # one object for all rows of an equal text
     for count, dialogue in enumerate(dialogues):
         every_name |= dict.fromkeys(dialogue.meta)
         if count % 1000 == 0:
             progress(1000)
-        i, key = keys.get(dialogue.id, (0, None))
-        if key is None or not key.is_of(dialogue):
+        number = numbers.get(dialogue.id)
+        if number is None or not keys[number].is_of(dialogue):
             continue
-        has_chat[i] = True
-        for name, value in metadata_of(dialogue, names).items():
+        has_chat[number] = True
+        for i, value in enumerate(metadata_of(dialogue, names).values()):
             if isinstance(value, str):
-                value = texts.setdefault(value, value)
-            values_by_id[name][i] = value
+                value = intern(value)  # one object for all rows of an equal text
+            of_dialogues[number, i] = value
     if len(frame) and not has_chat.any():
         hint = "--chats is the file that was scored"
         raise ConfigError(
             "no chat of the scores is among the chats, by id and text", hint=hint
         )
-    for name, column in columns.values.items():
-        of_dialogues = pandas.Series(values_by_id[name][id_of_row])
-        columns.values[name] = column.where(column.notna(), of_dialogues)
+    for name, values in zip(names, of_dialogues[number_of_row].T, strict=True):
+        columns.values[name] = columns.values[name].fillna(pandas.Series(values))
     columns.names = list(every_name)
-    columns.has_chat = has_chat[id_of_row]
+    columns.has_chat = has_chat[number_of_row]
 
 
 def row_keys(frame: DataFrame, extra: Sequence[str] = ()) -> list[ScoreKey]:
@@ -125,4 +123,4 @@ def row_keys(frame: DataFrame, extra: Sequence[str] = ()) -> list[ScoreKey]:
     order of ScoreKey's fields."""
     columns = frame.reindex(columns=["id", "turn", "chat", *extra]).astype(object)
     columns = columns.where(columns.notna(), None)
-    return list(map(ScoreKey, *(columns[name] for name in columns)))
+    return [ScoreKey(*values) for values in columns.to_numpy()]

@@ -135,32 +135,29 @@ def load_scores(
     """
     _refuse_several_judges(frame)
     scores_of_all = _judged_columns(frame, options.dimensions)
-    scores = {
-        name: column
-        for name, column in scores_of_all.items()
-        if np.isfinite(column).any()
-    }
+    scores = {}
+    is_scored = np.full(len(frame), bool(scores_of_all))
+    for name, column in scores_of_all.items():
+        is_scored &= np.isfinite(column)
+        if np.isfinite(column).any():
+            scores[name] = column
     by_file = [(", ".join(options.scores), stated_dimensions(frame))]
     dimensions = checked_dimensions(scores, by_file, options.rubric)
-    time_column = None
+    groups = [*ALWAYS, *options.group_columns]
+    time_columns = []
     if options.period is not None:
-        time_column = options.period[0]
-    names = {*ALWAYS, *options.group_columns}
-    if time_column is not None:
-        names.add(time_column)
+        time_columns.append(options.period[0])
+    names = dict.fromkeys((*groups, *time_columns))
     columns = read_columns(frame, names, dialogues, progress)
-    categories = _categories(columns, [*ALWAYS, *options.group_columns])
+    categories = _categories(columns, groups)
     # An unreadable time is the clearer error, so it comes before that of a missing column.
     times = None
-    if time_column is not None:
-        times = _read_times(columns.values[time_column], time_column)
+    for name in time_columns:
+        times = _read_times(columns.values[name], name)
     if len(frame):
-        _require_values(columns, categories, options.group_columns, time_column)
+        _require_values(columns, [*options.group_columns, *time_columns])
     clusters, cluster_name = _clusters(frame, categories, options.cluster)
     binary = [scores[name] for name, d in dimensions.items() if d.kind == "binary"]
-    is_scored = np.full(len(frame), bool(scores_of_all))
-    for column in scores_of_all.values():
-        is_scored &= np.isfinite(column)
     return Scores(
         frame=frame,
         dimensions=dimensions,
@@ -225,19 +222,15 @@ def _read_times(values: Series, name: str) -> Floats:
     return times
 
 
-def _require_values(
-    columns: RowColumns,
-    categories: Mapping[str, Categorical],
-    group_columns: Iterable[str],
-    time_column: str | None,
-) -> None:
-    """Raises ConfigError for a column of which no row has a value."""
-    missing = [name for name in group_columns if name not in categories]
-    if time_column is not None and columns.values[time_column].isna().all():
-        missing.append(time_column)
-    for name in missing:
-        names = list(dict.fromkeys((*categories, *columns.names)))
-        names = [column for column in names if column != name]
+def _require_values(columns: RowColumns, required: Iterable[str]) -> None:
+    """Raises ConfigError for a required column of which no row has a value."""
+    values = columns.values
+    filled = [name for name in values if values[name].notna().any()]
+    for name in required:
+        if name in filled:
+            continue
+        names = dict.fromkeys((*filled, *columns.names))
+        names.pop(name, None)
         available = "there are none"
         if names:
             available = f"there are: {', '.join(names)}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations
+from itertools import combinations, compress
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +130,9 @@ def agreements(
 
     Raises MedalError for a dimension that no row has, and if rows state different scales for one.
     """
-    labelled = dict.fromkeys(name for row in rows for name in row.labels)
+    labelled: dict[str, None] = {}
+    for row in rows:
+        labelled |= dict.fromkeys(row.labels)
     names = sorted(labelled, key=lambda name: name == "overall")
     langs = sorted({row.dialogue.lang for row in rows})
     if len(langs) > 1:
@@ -142,23 +144,21 @@ def agreements(
             raise MedalError(f"no row has the dimension {name!r}", hint=hint)
         scale = _common_scale(rows, name)
         kind = kind_of(rows, name)
+        answered = [row for row in rows if row.has_label(name)]
         for lang in langs:
-            of_lang = [row for row in rows if lang in (ALL, row.dialogue.lang)]
-            answered = [row for row in of_lang if row.has_label(name)]
-            measured.append(_agreement(answered, name, kind, lang, scale, lead))
+            of_lang = [row for row in answered if lang in (ALL, row.dialogue.lang)]
+            measured.append(_agreement(of_lang, name, kind, lang, scale, lead))
     return measured
 
 
 def _common_scale(rows: Sequence[LabelledDialogue], dimension: str) -> Scale | None:
     """Returns the scale that rows state, if any. Raises MedalError if they state several."""
-    scales: set[Scale] = set()
-    for row in rows:
-        if (scale := row.scales.get(dimension)) is not None:
-            scales.add(scale)
+    scales = {row.scales.get(dimension) for row in rows} - {None}
     if len(scales) > 1:
-        texts = [f"{low:g} to {high:g}" for low, high in sorted(scales)]
+        (low, high), (other_low, other_high) = sorted(filter(None, scales))[:2]
         raise MedalError(
-            f"answers to {dimension!r} are on several scales: {' and '.join(texts[:2])}",
+            f"answers to {dimension!r} are on several scales: {low:g} to {high:g} and "
+            f"{other_low:g} to {other_high:g}",
             hint="convert them to one scale, or split the file by scale",
         )
     return next(iter(scales), None)
@@ -177,21 +177,23 @@ def _agreement(
     by_person, is_named, annotators = answers_by_annotator(rows, dimension, answers)
     counts = np.isfinite(answers).sum(axis=1)
     ceiling: dict[str, Estimate] = {}
-    is_aggregated = any(row.aggregated for row in rows)
-    if is_aggregated or not (counts > 1).any():
-        reason = "no row has answers of two annotators"
-        if is_aggregated:
-            reason = "released as means or votes, without single answers"
-        names = ["exact", "alpha", "spearman"]
-        if kind == "ordinal":
-            names.insert(1, "adjacent")
+    names = ["exact", "alpha", "spearman"]
+    if kind == "ordinal":
+        names.insert(1, "adjacent")
+    if any(row.aggregated for row in rows):
+        reason = "released as means or votes, without single answers"
         figures = undefined(names, reason)
+    elif not (counts > 1).any():
+        figures = undefined(names, "no row has answers of two annotators")
     else:
         tolerance = tolerance_of(scale, answers)
         people = Values(by_person, tolerance)
         figures, ceiling = _figures(
             rows, kind, Values(answers, tolerance), people, lead
         )
+    mean = None
+    if counts.any():
+        mean = float(np.nanmean(answers))
     return Agreement(
         dimension=dimension,
         kind=kind,
@@ -201,7 +203,7 @@ def _agreement(
         pairs=int((counts * (counts - 1) // 2).sum()),
         annotators=annotators,
         columns=PEOPLE if is_named else POSITIONS,
-        mean=float(answers[np.isfinite(answers)].mean()) if counts.any() else None,
+        mean=mean,
         measurement=MEASUREMENT[kind],
         figures=figures,
         ceiling=ceiling,
@@ -226,9 +228,8 @@ def _figures(
     the rows that both answered."""
     is_shared = np.isfinite(answers.numbers).sum(axis=1) > 1
     # A row with one answer takes no part, so it must not count towards an interval either.
-    rows = [row for row, shared in zip(rows, is_shared, strict=True) if shared]
+    clusters = _clusters(list(compress(rows, is_shared)), lead)
     answers, people = answers[is_shared], people[is_shared]
-    clusters = _clusters(rows, lead)
     measurement = MEASUREMENT[kind]
     alpha_of = alpha_statistic(answers.numbers, measurement)
     pairs, close = _close_pairs(answers, kind)
@@ -261,17 +262,16 @@ def _figures(
 def _close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
     """Returns for each row the number of pairs of answers, and of those that are equal and (graded
     dimensions only) at most 1 apart."""
+    first, second = np.triu_indices(answers.numbers.shape[1], 1)
+    # NaN if one of the two gave no answer.
+    gaps = np.abs(answers.numbers[:, first] - answers.numbers[:, second])
     distances = {"exact": 0.0}
     if kind == "ordinal":
         distances["adjacent"] = 1.0
-    pairs = np.zeros(len(answers))
-    close = {key: np.zeros(len(answers)) for key in distances}
-    for first, second in combinations(answers.numbers.T, 2):
-        gap = np.abs(first - second)  # NaN if one of them gave no answer
-        pairs += np.isfinite(gap)
-        for key, distance in distances.items():
-            close[key] += gap <= distance + answers.tolerance
-    return pairs, close
+    close: dict[str, Floats] = {}
+    for key, distance in distances.items():
+        close[key] = (gaps <= distance + answers.tolerance).sum(axis=1) * 1.0
+    return np.isfinite(gaps).sum(axis=1) * 1.0, close
 
 
 def _annotator_pairs(people: Values) -> list[tuple[Numbers, Values, Values]]:
@@ -337,15 +337,15 @@ def _notes(agreements: Sequence[Agreement]) -> list[str]:
         if reason := agreement.figures["alpha"].reason:
             name = f"{agreement.dimension} ({agreement.lang})"
             names_by_reason.setdefault(reason, []).append(name)
-    return notes + [
-        f"α: {reason}: {', '.join(names)}" for reason, names in names_by_reason.items()
-    ]
+    for reason, names in names_by_reason.items():
+        notes.append(f"α: {reason}: {', '.join(names)}")
+    return notes
 
 
 def _grid(agreements: Sequence[Agreement], metric: str, heading: str) -> Table:
     """Returns the table of languages by dimensions of one metric."""
     columns: dict[str, str] = {}
-    cells: dict[str, dict[str, Estimate]] = {}
+    rows: dict[str, list[Cell]] = {}  # agreements have all dimensions of each language
     for agreement in agreements:
         name, key = agreement.dimension.replace("_", " "), metric
         if metric == "percent":
@@ -353,13 +353,10 @@ def _grid(agreements: Sequence[Agreement], metric: str, heading: str) -> Table:
         if key == "adjacent":
             name += " ±1"
         columns[agreement.dimension] = name
-        cells.setdefault(agreement.lang, {})[agreement.dimension] = agreement.figures[
-            key
-        ]
-    rows: list[Row] = [
-        [lang, *(figures[name] for name in columns)] for lang, figures in cells.items()
-    ]
-    return Table(f"{heading} by language", ("Language", *columns.values()), rows)
+        row = rows.setdefault(agreement.lang, [agreement.lang])
+        row.append(agreement.figures[key])
+    columns_with_language = ("Language", *columns.values())
+    return Table(f"{heading} by language", columns_with_language, list(rows.values()))
 
 
 def _figure_table(agreements: Sequence[Agreement]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, Literal
 
 from pydantic import SkipValidation
@@ -62,7 +62,7 @@ class Contributions:
         return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
 
     def to_record(self) -> dict[str, Any]:
-        return {"baseline": self.baseline, "unit": self.unit, "turns": list(self.turns)}
+        return {"baseline": self.baseline, "unit": self.unit, "turns": self.turns}
 
 
 @dataclass(frozen=True)
@@ -183,13 +183,13 @@ class Judgement:
             )
 
     def __repr__(self) -> str:
-        names = [
-            f.name
-            for f in fields(self)
-            if f.name not in ("chat", "input", "dimensions")
-        ]
-        values = [(name, getattr(self, name)) for name in names]
-        return f"Judgement({', '.join(f'{n}={v!r}' for n, v in values if v not in ({}, None, 0))})"
+        texts = []
+        for name in (detail.name for detail in fields(self)):
+            value = getattr(self, name)
+            hidden = name in ("chat", "input", "dimensions")
+            if not hidden and value not in ({}, None, 0):
+                texts.append(f"{name}={value!r}")
+        return f"Judgement({', '.join(texts)})"
 
     @property
     def scored(self) -> bool:
@@ -222,7 +222,7 @@ class Judgement:
             "turn": self.turn,
             "judge": self.judge,
             "scores": dict(self.scores),
-            "distributions": {k: list(v) for k, v in self.distributions.items()},
+            "distributions": dict(self.distributions),
             "explanation": self.explanation,
             "failure": self.failure,
             "truncated_turns": self.truncated_turns,
@@ -230,17 +230,13 @@ class Judgement:
         }
         optional: dict[str, Any] = {
             "contributions": {k: v.to_record() for k, v in self.contributions.items()},
-            "details": {
-                name: dict(values) for name, values in self.details.items() if values
-            },
+            "details": {k: v for k, v in self.details.items() if v},
         }
         optional |= {name: getattr(self, name) for name in _OPTIONAL}
         optional["meta"] = dict(self.meta)
         record |= {k: v for k, v in optional.items() if v or isinstance(v, str)}
         if self.dimensions is not before and self.dimensions != before:
-            record["dimensions"] = [
-                dimension.to_record() for dimension in self.dimensions
-            ]
+            record["dimensions"] = list(map(asdict, self.dimensions))
         return record
 
 
@@ -257,7 +253,7 @@ def unscored(
     return Judgement(
         dialogue.id,
         judge,
-        {dimension.name: None for dimension in dimensions},
+        dict.fromkeys(dimension.name for dimension in dimensions),
         turn=turn,
         failure=reason,
         chat=dialogue.chat_hash,

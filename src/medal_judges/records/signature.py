@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from medal_judges.errors import MedalError
@@ -33,17 +33,19 @@ class Signature:
     version: str | None = None
 
     def __post_init__(self) -> None:
-        for f in fields(self):
-            value = str(getattr(self, f.name))
-            if "|" in value or "\n" in value:
+        for name, value in asdict(self).items():
+            if "|" in str(value) or "\n" in str(value):
                 raise MedalError(
-                    f"signature: {f.name} {value!r} contains '|' or a line break"
+                    f"signature: {name} {str(value)!r} contains '|' or a line break"
                 )
 
     def __str__(self) -> str:
         """Returns ``judge:NAME|revision:...`` without the keys that are None."""
-        pairs = ((f.name, getattr(self, f.name)) for f in fields(self))
-        return "|".join(f"{name}:{value}" for name, value in pairs if value is not None)
+        pairs = []
+        for name, value in asdict(self).items():
+            if value is not None:
+                pairs.append(f"{name}:{value}")
+        return "|".join(pairs)
 
     @classmethod
     def parse(cls, text: str) -> Signature:

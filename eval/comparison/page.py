@@ -31,10 +31,11 @@ from medal_judges.report.page import (
 from medal_judges.report.table import (
     Cell,
     IntervalBar,
-    PValue,
     Row,
     Table,
+    ends_of,
     number,
+    p_cell,
     slug,
 )
 
@@ -154,11 +155,7 @@ def systems_table(result: ComparedOn) -> Table:
     is_corrected = result.basis == "people"
     has_labels = any(system.labelled for system in result.systems)
     has_gaps = any(system.unscored for system in result.systems)
-    ends: list[float] = []
-    for system in result.systems:
-        best = system.best
-        ends += [end for end in (best.value, best.low, best.high) if end is not None]
-    span = padded(ends) if ends else (0.0, 1.0)
+    span = padded(ends_of(system.best for system in result.systems) or [0.0, 1.0])
     columns = ["System", "Mean", "", "Rank · group"]
     columns += ["Judge alone"] * is_corrected
     columns += ["People, labelled ones", "Labelled"] * has_labels
@@ -192,9 +189,8 @@ def pairs_table(comparison: SystemComparison, result: ComparedOn) -> Table:
     is_corrected = any(pair.difference.corrected is not None for pair in result.pairs)
     rows: list[Row] = []
     for pair in result.pairs:
-        p_value = pair.estimate.p_value
         cells: list[Cell] = [pair.first, pair.second, pair.estimate]
-        cells.append(None if p_value is None else PValue(p_value))
+        cells.append(p_cell(pair.estimate))
         if is_corrected:
             cells.append(pair.difference.judge.estimate)
         rows.append([*cells, _wins(pair), _how_compared(pair), pair.tested.smallest])

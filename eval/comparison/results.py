@@ -116,21 +116,20 @@ class ComparedOn:
 
     def words(self) -> tuple[str, str]:
         """Returns the result in a few words, and by how much (not of more than two systems)."""
-        first, *rivals = [result.system for result in self.systems]
+        first = self.systems[0].system
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
-        if len(rivals) == 1:
+        if len(self.pairs) == 1:
             return pair_words(self.pairs[0], self.good)
-        worse: set[str] = set()
+        peers = [result.system for result in self.systems]
         for pair in self.pairs:
             if pair.apart and first in (pair.first, pair.second):
-                worse |= {pair.first, pair.second}
-        peers = [system for system in rivals if system not in worse]
-        if not peers:
+                peers.remove(pair.second if pair.first == first else pair.first)
+        if len(peers) == 1:
             return f"{first} is better than every other system", ""
-        if len(peers) == len(rivals):
+        if len(peers) == len(self.systems):
             return f"{first} cannot be told apart from any other system", ""
-        return f"the best cannot be told apart: {', '.join((first, *peers))}", ""
+        return f"the best cannot be told apart: {', '.join(peers)}", ""
 
     def verdict(self) -> str:
         """Returns the result as a sentence."""
@@ -148,32 +147,30 @@ def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
     estimate, first, second = pair.estimate, pair.first, pair.second
     if estimate.value is None:
         return f"{first} and {second} cannot be compared", f": {estimate.reason}"
-    distance = number(abs(estimate.value))
-    if estimate.low is None or estimate.high is None:
+    both = f"{first} and {second}"
+    if estimate.low is None:
         if pair.tested.equal:
-            return f"the scores of {first} and {second} do not differ", ""
-        return (
-            f"{first} and {second} differ by {distance}",
-            f", which may be chance: {estimate.reason}",
-        )
-    p_value = (
-        "" if estimate.p_value is None else f", p {p_value_text(estimate.p_value)}"
-    )
+            return f"the scores of {both} do not differ", ""
+        distance = number(abs(estimate.value))
+        reason = f", which may be chance: {estimate.reason}"
+        return f"{both} differ by {distance}", reason
     if not pair.apart:
-        how = f"{number(estimate.value)} {interval(estimate)}{p_value}"
+        how = f": {first} minus {second} is {_in_words(estimate)}"
         if pair.tested.smallest is not None:
             how += f"; these dialogues can show {number(pair.tested.smallest)} or more"
-        return (
-            f"{first} and {second} cannot be told apart",
-            f": {first} minus {second} is {how}",
-        )
+        return f"{both} cannot be told apart", how
     if (estimate.value > 0) != (good == "high"):
         first, second = second, first
-    ends = estimate.low, estimate.high
     if estimate.value < 0:
-        ends = -estimate.high, -estimate.low
-    how = f"{distance} {interval(Estimate(0.0, *ends))}{p_value}"
-    return f"{first} is better than {second}", f" by {how}"
+        estimate = (-pair.tested).estimate
+    return f"{first} is better than {second}", f" by {_in_words(estimate)}"
+
+
+def _in_words(estimate: Estimate) -> str:
+    text = f"{number(estimate.value or 0.0)} {interval(estimate)}"
+    if estimate.p_value is None:
+        return text
+    return f"{text}, p {p_value_text(estimate.p_value)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from medal_judges.eval.report.figures import (
 from medal_judges.eval.report.tables import (
     change_table,
     column_name,
-    ends_of,
     findings,
     group_table,
     ordered,
@@ -51,6 +50,7 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.table import (
     Table,
+    ends_of,
     interval,
     number,
     percent,

@@ -3,7 +3,7 @@ sentences on what stands out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from medal_judges.eval.report.figures import (
@@ -19,11 +19,12 @@ from medal_judges.report.page import Sheet
 from medal_judges.report.table import (
     Cell,
     IntervalBar,
-    PValue,
     Row,
     Share,
     Table,
+    ends_of,
     number,
+    p_cell,
     p_value_text,
     percent,
 )
@@ -51,15 +52,6 @@ def ordered(scores: Scores, figures: ReportFigures) -> list[str]:
     return [*scores.graded, *issues]
 
 
-def ends_of(estimates: Iterable[Estimate]) -> list[float]:
-    """Returns all values and ends of intervals that there are."""
-    ends: list[float] = []
-    for estimate in estimates:
-        numbers = estimate.low, estimate.value, estimate.high
-        ends += [end for end in numbers if end is not None]
-    return ends
-
-
 def _cell(
     scores: Scores, name: str, estimate: Estimate | None, signed: bool = False
 ) -> Cell:
@@ -75,10 +67,6 @@ def _is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
     if not value or p_value is None or p_value >= LEVEL:
         return None
     return (value < 0) == (scores.dimensions[name].good == "high")
-
-
-def _p_cell(estimate: Estimate) -> PValue | None:
-    return None if estimate.p_value is None else PValue(estimate.p_value)
 
 
 def summary_table(scores: Scores, figures: ReportFigures) -> Table:
@@ -135,7 +123,7 @@ def group_table(
             _cell(scores, headline, estimate),
             IntervalBar(estimate, span),
             _cell(scores, headline, difference, signed=True),
-            _p_cell(difference),
+            p_cell(difference),
         ]
         if by_people:
             cells.append(_cell(scores, headline, group.overall[headline]))
@@ -161,7 +149,7 @@ def change_table(scores: Scores, timeline: Timeline) -> Table:
             cells.append(None if mean is None else _cell(scores, name, Estimate(mean)))
         difference = change.difference.estimate
         cells.append(_cell(scores, name, difference, signed=True))
-        rows.append([*cells, _p_cell(difference), since])
+        rows.append([*cells, p_cell(difference), since])
     columns = ["Dimension", "Before", "From then on", "Change", "p", "Since"]
     return Table("Change over time", columns, rows)
 

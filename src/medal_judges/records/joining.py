@@ -58,11 +58,13 @@ class JoinedLabels:
         fitting: list[int] = []
         for row in candidates:
             has_both_chats = scores[row].chat is not None and label.dialogue.turns
-            if has_both_chats and scores[row].is_of(label.dialogue):
+            if has_both_chats:
+                is_fitting = scores[row].is_of(label.dialogue)
+            else:
+                is_fitting = not is_repeated
+                self.by_id += is_fitting
+            if is_fitting:
                 fitting.append(row)
-            elif not has_both_chats and not is_repeated:
-                fitting.append(row)
-                self.by_id += 1
         return fitting
 
     def notes(self, name: str) -> list[str]:
@@ -102,9 +104,8 @@ def join_labels(
     decides which score belongs to which label, never their order. If one side has no hash, a
     repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
-    first_ids = _first_ids(
-        {label.id for label in labels} | {score.id for score in scores}
-    )
+    ids = {label.id for label in labels} | {score.id for score in scores}
+    first_ids = _first_ids(ids)
     repeated = {first for id, first in first_ids.items() if first != id}
     by_id: dict[str, list[int]] = {}
     for row, score in enumerate(scores):
@@ -117,9 +118,8 @@ def join_labels(
         fitting = joined.fitting_rows(
             label, candidates, scores, is_repeated=id in repeated
         )
-        chosen = _nearest_ids(
-            label.id, [row for row in fitting if row not in labelled], scores
-        )
+        unlabelled = [row for row in fitting if row not in labelled]
+        chosen = _nearest_ids(label.id, unlabelled, scores)
         if not candidates:
             joined.absent.append(label)
         elif not fitting:
@@ -135,11 +135,8 @@ def _nearest_ids(id: str, rows: Sequence[int], scores: Sequence[ScoreKey]) -> li
     """Returns the rows with exactly the ``id``, or if there are none, those with the first row's
     id.
     """
-    ids = [scores[row].id for row in rows]
-    chosen_id = next(iter(ids), None)
-    if id in ids:
-        chosen_id = id
-    return [row for row in rows if scores[row].id == chosen_id]
+    exact = [row for row in rows if scores[row].id == id]
+    return exact or [row for row in rows if scores[row].id == scores[rows[0]].id]
 
 
 def _first_ids(ids: Set[str]) -> dict[str, str]:

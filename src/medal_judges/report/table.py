@@ -206,6 +206,21 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
     return slugs
 
 
+def p_cell(estimate: Estimate) -> PValue | None:
+    """The p-value of an estimate as a cell."""
+    if estimate.p_value is None:
+        return None
+    return PValue(estimate.p_value)
+
+
+def ends_of(estimates: Iterable[Estimate]) -> list[float]:
+    """All values and ends of intervals that there are."""
+    ends: list[float | None] = []
+    for estimate in estimates:
+        ends += [estimate.low, estimate.value, estimate.high]
+    return [end for end in ends if end is not None]
+
+
 DASH = "–"
 
 

@@ -247,10 +247,18 @@ class LanguageModel(ABC):
         is sent."""
         total = likelihoods or Usage()
         for request in requests:
-            total += Usage(
-                self.count_tokens(request.messages), output=request.max_tokens
-            )
-        return CostEstimate(len(requests), input=total.input, output=total.output)
+            total += self.highest(request)
+        return CostEstimate(
+            requests=len(requests),
+            input=total.input,
+            output=total.output,
+            money=self.cost(total),
+        )
+
+    def highest(self, request: ChatRequest) -> Usage:
+        """The most tokens that a request can take."""
+        prompt = self.count_tokens(request.messages)
+        return Usage(input=prompt, output=request.max_tokens)
 
     def answer_counts(self) -> Counter[str]:
         """The number of answers so far from the cache (``kept``) and from the model (``asked``)."""
@@ -300,6 +308,9 @@ class Wrapper(LanguageModel):
     ) -> CostEstimate:
         return self.inner.estimate(requests, likelihoods)
 
+    def highest(self, request: ChatRequest) -> Usage:
+        return self.inner.highest(request)
+
     def served_identity(self) -> str | None:
         return self.inner.served_identity()
 
@@ -315,12 +326,10 @@ def collect(
     requests: Sequence[ChatRequest],
 ) -> list[Completion]:
     """Returns the answers of ``chat_each`` in order; a missing answer is a failure."""
-    answers: dict[int, Completion] = {}
+    missing = failed("the backend reported no answer", transient=True)
+    answers = [missing] * len(requests)
     chat_each(requests, answers.__setitem__)
-    return [
-        answers.get(index) or failed("the backend reported no answer", transient=True)
-        for index in range(len(requests))
-    ]
+    return answers
 
 
 def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -> Usage:
@@ -335,9 +344,8 @@ def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
     """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
-    return Usage(
-        input=prompt + sum(len(likelihood.logprobs) for likelihood in likelihoods)
-    )
+    scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
+    return Usage(input=prompt + scored)
 
 
 def scored_by_owner(
@@ -349,13 +357,17 @@ def scored_by_owner(
 ) -> list[list[Likelihood]]:
     """Returns the likelihoods of each of ``groups``. The groups of one owner (their dialogue) are
     one group of the model, which reads shared beginnings once."""
+    if not groups:
+        return []
     by_owner: dict[object, list[Continuation]] = {}
     for group, owner in zip(groups, owners, strict=True):
         by_owner.setdefault(owner, []).extend(group)
-    scored = llm.loglikelihood(list(by_owner.values()), joint=joint) if by_owner else []
-    unread = {owner: iter(row) for owner, row in zip(by_owner, scored, strict=True)}
-    pairs = zip(groups, owners, strict=True)
-    return [list(islice(unread[owner], len(group))) for group, owner in pairs]
+    scored = llm.loglikelihood(list(by_owner.values()), joint=joint)
+    unread = dict(zip(by_owner, map(iter, scored), strict=True))
+    likelihoods = []
+    for group, owner in zip(groups, owners, strict=True):
+        likelihoods.append(list(islice(unread[owner], len(group))))
+    return likelihoods
 
 
 # Tokens of roles and separators that a chat template adds to a message, and to the prompt.
@@ -419,8 +431,10 @@ def tokens_above(text: str) -> int:
             total += len(token.encode("utf-8", "surrogatepass"))
         elif not word.isalpha():
             total += len(token)
+        elif _VOWEL.search(word):
+            total += (len(word) + 1) // 2
         else:
-            total += (len(word) + 1) // 2 if _VOWEL.search(word) else len(word)
+            total += len(word)
     return total
 
 

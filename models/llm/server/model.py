@@ -19,7 +19,6 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.cost import (
     BudgetExceeded,
-    CostEstimate,
     CostLimiter,
     Usage,
     load_prices,
@@ -39,6 +38,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.server.access import ServerAccess
 from medal_judges.models.llm.server.wire import (
+    ModelListing,
     RequestError,
     ServerError,
     chat_body,
@@ -50,7 +50,6 @@ from medal_judges.models.llm.server.wire import (
     stop_error,
 )
 from medal_judges.models.llm.settings import OpenAILLM
-from medal_judges.records.signature import content_hash
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -63,12 +62,6 @@ REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
 PATIENCE = 5.0  # seconds for a server to list its models
 # With a limit this small the judge reads the first tokens only and expects a truncated answer.
 SHORT = 32
-# Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
-# llama.cpp size and vocabulary, others a digest. (vLLM's ``created`` is the time of the request.)
-IDENTITY = (
-    *("root", "parent", "meta", "digest", "sha", "model_sha", "sha256"),
-    *("revision", "version", "weight_version", "quantization"),
-)
 
 
 class RemoteModel(LanguageModel):
@@ -79,11 +72,12 @@ class RemoteModel(LanguageModel):
     """
 
     def __init__(self, config: OpenAILLM) -> None:
-        base, model = config.base_url or os.environ.get("OPENAI_BASE_URL"), config.model
+        base = config.base_url or os.environ.get("OPENAI_BASE_URL")
         self.config = config.model_copy(update={"base_url": base})
-        self.name = (
-            f"openai/{Path(model).name if model.startswith(('/', '.')) else model}"
-        )
+        model = name = config.model
+        if model.startswith(("/", ".")):
+            name = Path(model).name
+        self.name = f"openai/{name}"
         self.context = config.context
         self.api, self.private = True, self.config.private
         self.price = load_prices(config.prices or "prices").find(model, base)
@@ -93,17 +87,15 @@ class RemoteModel(LanguageModel):
                 hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
             )
         self._limiter = CostLimiter(config.max_cost)
-        self.template = (
-            load_chat_template(config.tokenizer) if config.tokenizer else None
-        )
+        self.template = None
+        if config.tokenizer:
+            self.template = load_chat_template(config.tokenizer)
         self.access = ServerAccess.of(base, config.api_key_env)
-        self.dropped: frozenset[str] = (
-            frozenset()
-        )  # fields that the server refused so far
+        # Fields that the server refused so far.
+        self.dropped: frozenset[str] = frozenset()
         self._answered = False  # whether the server did once
-        self._opens = (
-            0.0  # monotonic time before which nothing is sent, after a Retry-After
-        )
+        # Monotonic time before which nothing is sent, after a Retry-After.
+        self._opens = 0.0
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without the API key; another process reads it from its own environment."""
@@ -117,28 +109,31 @@ class RemoteModel(LanguageModel):
         fingerprint = {"backend": "openai", "reasoning": str(self.config.thinks)}
         if self.config.reasoning_effort is not None:
             fingerprint["reasoning_effort"] = self.config.reasoning_effort
-        if (
-            self.template is None
-        ):  # no likelihoods; the word is part of the keys of old answers
+        if self.template is None:
+            # No likelihoods; the word is part of the keys of old answers.
             return fingerprint | {"likelihood": "transcript"}
         return fingerprint | {"likelihood": "template", **self.template.fingerprint()}
 
     def served_identity(self) -> str | None:
         """See LanguageModel. A provider is not asked: its models' names include their version."""
-        return None if self.config.base_url is None else run(self._identity())
+        if self.config.base_url is None:
+            return None
+        return run(self._identity())
 
     async def _identity(self) -> str | None:
-        async def list_models() -> Any:
+        async def list_models() -> tuple[str | None, Usage]:
             listing_call = client.models.with_raw_response.list()
             raw = await asyncio.wait_for(listing_call, PATIENCE)
             try:
-                return raw.http_response.json()
+                listing = ModelListing.model_validate(raw.http_response.json())
             except ValueError:
-                return None  # it has no such list
+                return None, Usage()  # it has no such list
+            return listing.identity(self.config.model), Usage()
 
         async with self.open() as client:
             try:
-                listing, _ = await self._call(list_models, Usage(), lambda _: Usage())
+                identity, _ = await self._call(list_models, Usage())
+                return identity
             except RequestError as failure:
                 if failure.action not in ("retry", "connect", "wait"):
                     return None  # the first request reports a wrong key
@@ -147,14 +142,6 @@ class RemoteModel(LanguageModel):
                     hint="cached answers are found by that list: run the same command again "
                     "later, or with --no-cache",
                 ) from None
-        entries = listing.get("data") if isinstance(listing, dict) else None
-        for entry in entries if isinstance(entries, list) else ():
-            if isinstance(entry, dict) and entry.get("id") == self.config.model:
-                facts = {
-                    key: entry[key] for key in IDENTITY if entry.get(key) is not None
-                }
-                return content_hash(facts) if facts else None
-        return None
 
     # -- limits and money ---------------------------------------------------------------------
 
@@ -176,20 +163,10 @@ class RemoteModel(LanguageModel):
 
     def highest(self, request: ChatRequest) -> Usage:
         """The most tokens that a request can take; a reasoning model's thinking is output."""
-        tokens = request.max_tokens
-        tokens = max(tokens, REASONING_TOKENS) if self.config.thinks else tokens
-        return Usage(input=self.count_tokens(request.messages), output=tokens)
-
-    def estimate(
-        self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
-    ) -> CostEstimate:
-        total = likelihoods or Usage(money=None)
-        for request in requests:
-            total += self.highest(request)
-        money = self.cost(total)
-        return CostEstimate(
-            len(requests), input=total.input, output=total.output, money=money
-        )
+        usage = super().highest(request)
+        if self.config.thinks:
+            return replace(usage, output=max(usage.output, REASONING_TOKENS))
+        return usage
 
     # -- requests -----------------------------------------------------------------------------
 
@@ -224,9 +201,8 @@ class RemoteModel(LanguageModel):
                     try:
                         answer = await ask(client, item)
                     except (BudgetExceeded, MedalError) as error:
-                        stopped.append(
-                            error
-                        )  # the others' running requests are paid: finish them
+                        # The others' running requests are paid: finish them.
+                        stopped.append(error)
                         return
                     on_answer(i, answer)
                     answered += 1
@@ -246,17 +222,16 @@ class RemoteModel(LanguageModel):
 
     async def _call(
         self,
-        send: Callable[[], Awaitable[T]],
+        send: Callable[[], Awaitable[tuple[T, Usage]]],
         highest: Usage,
-        used: Callable[[T], Usage],
         request: ChatRequest | None = None,
     ) -> tuple[T, float]:
-        """``send()`` with retries: exponential back-off with jitter, never sooner than the server's
-        Retry-After.
+        """Returns the answer of ``send()``, which returns it with its usage, and what tries before
+        it may have cost. Tries again with exponential back-off and jitter, never sooner than the
+        server's Retry-After.
 
         Each try is limited in time and reserves the price of ``highest``. It then pays for its
-        ``used`` tokens, or the highest price if an answer may have been written but did not arrive.
-        Returns the answer and what tries before it may have cost.
+        usage, or the highest price if an answer may have been written but did not arrive.
         Raises the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
         """
         reserved = self.cost(highest) or 0.0
@@ -269,8 +244,8 @@ class RemoteModel(LanguageModel):
             try:
                 if request is not None and self.on_send is not None and reserved:
                     self.on_send(request, lost + reserved)
-                answer = await asyncio.wait_for(send(), self.config.timeout)
-                price = used(answer).money
+                answer, usage = await asyncio.wait_for(send(), self.config.timeout)
+                price = usage.money
                 return answer, lost
             except Exception as error:
                 failure = map_error(error, self.access.address)
@@ -279,21 +254,18 @@ class RemoteModel(LanguageModel):
                     price = reserved * failure.billed
                     lost += price
                     failure.lost = lost
-                last = tried + 1 == self.config.attempts
-                if (
-                    last
-                    or not isinstance(failure, RequestError)
-                    or not failure.transient
-                ):
-                    raise failure from None  # its cause may quote the request's headers
+                # Without its cause, which may quote the request's headers.
+                if not isinstance(failure, RequestError) or not failure.transient:
+                    raise failure from None
+                if tried + 1 == self.config.attempts:
+                    raise failure from None
             finally:
                 self._limiter.pay(reserved, price)
             logger.debug("try %d failed: %s", tried + 1, failure)
             if failure.after is not None:  # a rate limit holds for all requests
                 self._opens = max(self._opens, time.monotonic() + failure.after)
-            await asyncio.sleep(
-                random.random() * min(self.config.longest_wait, 2.0 ** (tried - 1))
-            )
+            wait = min(self.config.longest_wait, 2.0 ** (tried - 1))
+            await asyncio.sleep(random.random() * wait)
         raise AssertionError("the last try returns or raises")
 
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
@@ -305,20 +277,19 @@ class RemoteModel(LanguageModel):
             dropped = self.dropped
             body = chat_body(self.config, request, highest.output, dropped)
 
-            async def send(body: dict[str, Any] = body) -> Completion:
+            async def send(body: dict[str, Any] = body) -> tuple[Completion, Usage]:
                 raw = await client.chat.completions.with_raw_response.create(**body)
-                return read_answer(
+                answer = read_answer(
                     raw.http_response.json(),
                     request,
                     enforced="response_format" in body,
                     highest=highest,
                     price=self.cost,
                 )
+                return answer, answer.usage
 
             try:
-                completion, lost_now = await self._call(
-                    send, highest, lambda answer: answer.usage, request
-                )
+                completion, lost_now = await self._call(send, highest, request)
                 completion = completion.costing(lost + lost_now)
                 self._answered = True
                 break
@@ -379,7 +350,7 @@ class RemoteModel(LanguageModel):
         likelihoods: dict[int, Likelihood] = {}
         score = partial(self._likelihood, joint=joint)
         run(self._all(sequences, score, likelihoods.__setitem__))
-        in_order = (likelihoods[index] for index in range(len(sequences)))
+        in_order = map(likelihoods.__getitem__, range(len(sequences)))
         return [list(islice(in_order, len(group))) for group in groups]
 
     def _no_likelihoods(self, reason: str) -> ConfigError:
@@ -406,15 +377,14 @@ class RemoteModel(LanguageModel):
             return logprobs, priced(reported, highest, self.cost)
 
         try:
-            (logprobs, _), _ = await self._call(send, highest, lambda read: read[1])
+            logprobs, _ = await self._call(send, highest)
         except RequestError as error:
             if error.transient:
                 hint = "run the same command again to resume"
                 raise ServerError(f"{self.name}: {error}", hint=hint) from None
             stopped = None
-            if (
-                error.action != "model"
-            ):  # 404: no such endpoint; the server may know the model
+            if error.action != "model":
+                # 404 is no such endpoint; the server may know the model.
                 stopped = self._stop_error(error)
             raise stopped or self._no_likelihoods(str(error)) from None
         first = sequence.start - 1  # the first token has no log-probability

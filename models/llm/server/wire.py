@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from functools import cache
@@ -28,6 +29,7 @@ from medal_judges.models.llm.protocol import (
     failed,
 )
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.records.signature import content_hash
 from medal_judges.secrets import without_secrets
 
 if TYPE_CHECKING:
@@ -35,6 +37,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
+# llama.cpp size and vocabulary, others a digest. (vLLM's ``created`` is the time of the request.)
+IDENTITY = (
+    *("root", "parent", "meta", "digest", "sha", "model_sha", "sha256"),
+    *("revision", "version", "weight_version", "quantization"),
+)
 SHOWN = 300  # characters of a server's message in a failure
 LONGEST = 300.0  # seconds; a server that asks for a longer wait ends the run
 
@@ -125,11 +133,8 @@ class RequestError(Exception):
     ) -> None:
         super().__init__(reason)
         self.action, self.billed, self.status = action, billed, status
-        self.field, self.after, self.transient = (
-            field,
-            after,
-            action in ("retry", "connect"),
-        )
+        self.field, self.after = field, after
+        self.transient = action in ("retry", "connect")
 
 
 def words(text: object) -> str:
@@ -169,7 +174,10 @@ def _status_error(error: APIStatusError) -> RequestError:
     body = error.body if isinstance(error.body, dict) else {}
     status, headers, after = error.status_code, error.response.headers, None
     reason = f"HTTP {status}: {words(body.get('message') or error.message)}"
-    action = ACTIONS.get(status, "retry" if status >= 500 else "refuse")
+    usual: Action = "refuse"
+    if status >= 500:
+        usual = "retry"
+    action = ACTIONS.get(status, usual)
     if 300 <= status < 400:
         action = "redirect"
         target, _, _ = words(headers.get("location", "?")).partition("?")
@@ -197,7 +205,9 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
             seconds = parsedate_to_datetime(text).timestamp() - time.time()
         except (TypeError, ValueError, OverflowError):
             return None
-    return min(max(0.0, seconds), 365 * 86400.0) if seconds == seconds else None  # NaN
+    if math.isnan(seconds):
+        return None
+    return min(max(0.0, seconds), 365 * 86400.0)
 
 
 def stop_error(
@@ -206,12 +216,12 @@ def stop_error(
     """The error that ends the run; None if ``failure`` is about one request only."""
     if failure.action not in STOPS:
         return None
-    until = time.strftime(
-        "%Y-%m-%d %H:%M UTC", time.gmtime(time.time() + (failure.after or 0))
-    )
+    end = time.gmtime(time.time() + (failure.after or 0))
+    until = time.strftime("%Y-%m-%d %H:%M UTC", end)
     facts = {"address": address, "variable": variable, "until": until}
-    problem, hint = (text.format(**facts) for text in STOPS[failure.action])
-    return ServerStopError(f"{name}: {problem}: {failure}", hint=hint)
+    problem, hint = STOPS[failure.action]
+    reason = f"{name}: {problem.format(**facts)}: {failure}"
+    return ServerStopError(reason, hint=hint.format(**facts))
 
 
 # -- requests -------------------------------------------------------------------------------------
@@ -268,26 +278,46 @@ def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | No
     """The field of ``body`` that a refusal complains about and that can be left out."""
     if failure.status not in (400, 422):
         return None
-    reason, blamed = (
-        str(failure).partition(": ")[2],
-        re.split(r"[.\[]", failure.field or "")[0],
-    )
-    if "logprobs" in body and re.search(r"\b(top_)?logprobs\b", f"{blamed} {reason}"):
-        return "logprobs"
     fields = [name for name in (*_LIMITS, *_OPTIONAL) if name in body]
-    if blamed not in fields and _UNKNOWN.search(reason):
-        if "json_schema" in reason and "response_format" in body:
-            return "response_format"
-        blamed = next(
-            (name for name in fields if re.search(rf"\b{name}\b", reason)), ""
-        )
+    reason = str(failure).partition(": ")[2]
+    blamed = re.split(r"[.\[]", failure.field or "")[0]
+    field = _blamed_field(blamed, reason, fields)
     # A limit of tokens that is only too high stays: it bounds the cost.
-    if blamed not in fields or (blamed in _LIMITS and _TOO_MUCH.search(reason)):
+    if field in _LIMITS and _TOO_MUCH.search(reason):
         return None
-    return blamed
+    return field
+
+
+def _blamed_field(blamed: str, reason: str, fields: Sequence[str]) -> str | None:
+    """The one of ``fields`` that a server blames by its name ``blamed`` or in its ``reason``."""
+    if "logprobs" in fields and re.search(r"\b(top_)?logprobs\b", f"{blamed} {reason}"):
+        return "logprobs"
+    if blamed in fields:
+        return blamed
+    if not _UNKNOWN.search(reason):
+        return None
+    if "json_schema" in reason and "response_format" in fields:
+        return "response_format"
+    names = re.findall(r"\w+", reason)
+    return next((field for field in fields if field in names), None)
 
 
 # -- answers --------------------------------------------------------------------------------------
+
+
+class ModelListing(BaseModel):
+    """The models that a server lists."""
+
+    data: list[dict[str, Any]]
+
+    def identity(self, model: str) -> str | None:
+        """A hash of what the list says about the weights of ``model``; None if it says nothing."""
+        for entry in self.data:
+            if entry.get("id") == model:
+                facts = {key: entry.get(key) for key in IDENTITY}
+                facts = {key: fact for key, fact in facts.items() if fact is not None}
+                return content_hash(facts) if facts else None
+        return None
 
 
 def _or_none(value: object, handler: Callable[[object], Any]) -> Any:
@@ -373,43 +403,54 @@ def read_answer(
 
     Raises RequestError if the body is not a chat completion: servers under load send such bodies.
     """
-    if isinstance(answer, dict) and (
-        problem := answer.get("error")
-    ):  # some gateways answer 200
-        if isinstance(problem, dict):
-            problem = problem.get("message") or problem
-        raise RequestError(f"an error instead of an answer: {words(problem)}", "retry")
-    try:
-        read = _Answer.model_validate(answer)
-    except (ValidationError, RecursionError):
-        reason = "the answer's body is not a chat completion"
-        raise RequestError(reason, "retry", billed=True) from None
-    choice = read.choices[0]
+    checked = _checked(answer)
+    choice = checked.choices[0]
     text = choice.message.content or ""
-    usage = priced(read.usage, highest, price, wrote=bool(text.strip()))
-    if choice.message.refusal:
-        return failed(f"the model refused: {words(choice.message.refusal)}", usage)
-    if without_secrets(text) != text:
-        return failed(
-            "the answer contains the key or the password of the server", usage
-        )
-    if choice.finish_reason == "content_filter":
-        return failed("the server's content filter stopped the answer", usage)
-    finish: Finish = "length" if choice.finish_reason == "length" else "stop"
-    if finish == "stop" and not text.strip() and not request.accept_truncated:
-        return failed("an empty answer", usage)
+    usage = priced(checked.usage, highest, price, wrote=bool(text.strip()))
+    if reason := _no_answer(choice, text, request):
+        return failed(reason, usage)
+    finish: Finish = "stop"
+    if choice.finish_reason == "length":
+        finish = "length"
     tokens: tuple[TokenChoice, ...] = ()
     if request.top_logprobs and choice.logprobs:
         tokens = tuple(map(_token_choice, choice.logprobs.content or ()))
     return Completion(text, finish, enforced=enforced, tokens=tokens, usage=usage)
 
 
+def _checked(answer: object) -> _Answer:
+    """The fields of a chat completion. Raises RequestError for another body."""
+    # Some gateways answer 200 with an error.
+    if isinstance(answer, dict) and (problem := answer.get("error")):
+        if isinstance(problem, dict):
+            problem = problem.get("message") or problem
+        raise RequestError(f"an error instead of an answer: {words(problem)}", "retry")
+    try:
+        return _Answer.model_validate(answer)
+    except (ValidationError, RecursionError):
+        reason = "the answer's body is not a chat completion"
+        raise RequestError(reason, "retry", billed=True) from None
+
+
+def _no_answer(choice: _Choice, text: str, request: ChatRequest) -> str | None:
+    """The reason why ``text`` is no answer to ``request``; None if it is one."""
+    if choice.message.refusal:
+        return f"the model refused: {words(choice.message.refusal)}"
+    if without_secrets(text) != text:
+        return "the answer contains the key or the password of the server"
+    if choice.finish_reason == "content_filter":
+        return "the server's content filter stopped the answer"
+    may_be_empty = request.accept_truncated or choice.finish_reason == "length"
+    if not text.strip() and not may_be_empty:
+        return "an empty answer"
+    return None
+
+
 def _token_choice(token: _Token) -> TokenChoice:
     alternatives = {a.token: min(a.logprob, 0.0) for a in token.top_logprobs or ()}
     alternatives[token.token] = logprob = min(token.logprob, 0.0)
-    if (
-        len(alternatives) == 1
-    ):  # a token that is its own only alternative would pass for certain
+    if len(alternatives) == 1:
+        # A token that is its own only alternative would pass for certain.
         alternatives = {}
     return TokenChoice(token.token, logprob, alternatives)
 
@@ -439,10 +480,10 @@ def priced(
     (no output tokens, although the server ``wrote`` an answer): no tokens, at the price of
     ``highest``."""
     if reported is not None:
-        cached = (reported.prompt_tokens_details or _Details()).cached_tokens or 0
-        reasoning = (
-            reported.completion_tokens_details or _Details()
-        ).reasoning_tokens or 0
+        prompt_details = reported.prompt_tokens_details or _Details()
+        answer_details = reported.completion_tokens_details or _Details()
+        cached = prompt_details.cached_tokens or 0
+        reasoning = answer_details.reasoning_tokens or 0
         # Some servers count the reasoning in the total only; it is billed as output.
         beyond_prompt = (reported.total_tokens or 0) - reported.prompt_tokens
         output = max(reported.completion_tokens, beyond_prompt, reasoning)
@@ -450,7 +491,9 @@ def priced(
             usage = Usage(reported.prompt_tokens, cached, output, reasoning)
             return replace(usage, money=price(usage))
     money = price(highest)
-    consequence = "" if money is None else ": answers count at their highest price"
+    consequence = ""
+    if money is not None:
+        consequence = ": answers count at their highest price"
     _warn_once(consequence)
     return Usage(money=money)
 

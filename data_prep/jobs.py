@@ -105,7 +105,7 @@ class Agents:
                 )
         limiter = CostLimiter(max_cost)
         for model in models:
-            model.spend_from(limiter)
+            model.limiter = limiter
 
 
 J = TypeVar(

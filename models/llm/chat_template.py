@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from medal_judges.errors import ConfigError
 from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.llm.protocol import (
@@ -62,17 +64,19 @@ class ChatTemplate:
         self.source: str | None = tokenizer.chat_template
         if isinstance(self.source, dict):  # several named templates
             self.source = tokenizer.get_chat_template()
-        self.system, self.alternates, bos = "transcript", False, tokenizer.bos_token_id
+        self.system, self.alternates = "transcript", False
         firsts = [tokenizer("a").input_ids[:1]]
         if self.source is not None:
+            self.system = "folded"
             system = self._rendered([Message("system", _MARK), Message("user", "a")])
-            self.system = (
-                "native" if system is not None and _MARK in system else "folded"
-            )
+            if system is not None and _MARK in system:
+                self.system = "native"
             neighbours = [Message("user", "a"), Message("user", "b")]
             self.alternates = self._rendered(neighbours) is None
-            firsts.append(self._tokens(self._apply([Message("user", "a")]))[:1])
-        self._bos = int(bos) if [bos] in firsts else None
+            firsts.append(self.tokens(self._apply([Message("user", "a")]))[:1])
+        self._bos: int | None = None
+        if [tokenizer.bos_token_id] in firsts:
+            self._bos = tokenizer.bos_token_id
         self._around = lru_cache(maxsize=4096)(self._around_uncached)
         self._head = lru_cache(maxsize=4096)(self._encode)
         self._parted = lru_cache(maxsize=4096)(self._parted_uncached)
@@ -125,19 +129,20 @@ class ChatTemplate:
         before, tail = self._parted(head)
 
         def joined(text: str) -> list[int]:
-            return [*before, *self._tokens(text)] if before else self._encode(text)
+            if not before:
+                return self._encode(text)
+            return before + self.tokens(text)
 
         text = tail + gap + self.marks.broken_up(c.text.strip())
         ids = joined(text)
         start = _common(self._head(head), ids)
         if c.score_eos:
-            with_end, special = (
-                joined(text + after),
-                set(self.tokenizer.all_special_ids),
-            )
-            length = _common(ids, with_end)
-            ends = (i for i in range(length, len(with_end)) if with_end[i] in special)
-            ids = with_end[: next(ends, length) + 1]
+            with_end = joined(text + after)
+            special = np.isin(with_end, self.tokenizer.all_special_ids)
+            end = length = _common(ids, with_end)
+            if special[length:].any():
+                end += int(special[length:].argmax())
+            ids = with_end[: end + 1]
         return TokenSequence(tuple(ids), max(1, start))
 
     # -- rendering ------------------------------------------------------------------------------
@@ -174,10 +179,8 @@ class ChatTemplate:
         joined: list[Message] = []
         for message in fitted:
             if joined and joined[-1].role == message.role:
-                before = joined.pop()
-                message = replace(
-                    before, content=f"{before.content}\n{message.content}"
-                )
+                text = f"{joined.pop().content}\n{message.content}"
+                message = replace(message, content=text)
             joined.append(message)
         spoken = [i for i, message in enumerate(joined) if message.role != "system"]
         if spoken and joined[spoken[0]].role == "assistant":
@@ -196,11 +199,12 @@ class ChatTemplate:
         chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
-    def _tokens(self, text: str) -> list[int]:
+    def tokens(self, text: str) -> list[int]:
+        """The ids of ``text`` alone."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def _encode(self, text: str) -> list[int]:
-        ids = self._tokens(text)
+        ids = self.tokens(text)
         if self._bos is None:
             return ids
         while ids[:1] == [self._bos]:
@@ -210,11 +214,10 @@ class ChatTemplate:
     def _parted_uncached(self, head: str) -> tuple[list[int], str]:
         """(ids up to the last special token of ``head``, the rest of its text): tokenizers split a
         text there, so later text does not change the ids before."""
-        at = max(
-            (head.rfind(token) for token in self.tokenizer.all_special_tokens),
-            default=0,
-        )
-        return ([], head) if at <= 0 else (self._encode(head[:at]), head[at:])
+        at = max(map(head.rfind, self.tokenizer.all_special_tokens), default=0)
+        if at <= 0:
+            return [], head
+        return self._encode(head[:at]), head[at:]
 
 
 def _with_folded_system(messages: Sequence[Message]) -> list[Message]:
@@ -230,8 +233,11 @@ def _with_folded_system(messages: Sequence[Message]) -> list[Message]:
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
     """The number of ids that both begin with."""
-    pairs = zip(a, b, strict=False)
-    return next((i for i, (x, y) in enumerate(pairs) if x != y), min(len(a), len(b)))
+    length = min(len(a), len(b))
+    differ = np.not_equal(a[:length], b[:length])
+    if differ.any():
+        return int(differ.argmax())
+    return length
 
 
 # -- thinking -------------------------------------------------------------------------------------
@@ -239,9 +245,8 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
 # to its own budget; then, after the end of the block, the answer. So a schema applies to the answer
 # alone, and a truncated thought still gets an answer.
 
-BUDGET = (
-    4096  # tokens to think for a model that always thinks, unless llm.thinking is set
-)
+# Tokens to think for a model that always thinks, unless llm.thinking is set.
+BUDGET = 4096
 
 
 class Block(NamedTuple):
@@ -303,24 +308,11 @@ class Thinking:
         self, prompt: Sequence[int], ids: Sequence[int], prefill: str
     ) -> list[int]:
         """``prompt``, the thinking ``ids``, the end of the block and the prefill."""
-        closed = self.block.stop in self.template.tokenizer.decode(list(ids)[-16:])
-        stop = [] if closed else self.tokens(self.block.stop)
-        return [
-            *prompt,
-            *ids,
-            *stop,
-            *self.tokens(self.block.after),
-            *self.tokens(prefill.strip()),
-        ]
-
-    def tokens(self, text: str) -> list[int]:
-        """The ids of ``text`` alone."""
-        ids: Any = (
-            self.template.tokenizer(text, add_special_tokens=False).input_ids
-            if text
-            else ()
-        )
-        return list(ids)
+        tokens = self.template.tokens
+        thought = [*prompt, *ids]
+        if self.block.stop not in self.template.tokenizer.decode(list(ids)[-16:]):
+            thought += tokens(self.block.stop)
+        return thought + tokens(self.block.after) + tokens(prefill.strip())
 
 
 class TokenModel(LanguageModel):
@@ -354,12 +346,10 @@ class TokenModel(LanguageModel):
         alternatives = {}
         # Ascending: if two tokens are spelled alike, the likelier one stays.
         for alternative in sorted(logprobs, key=logprobs.__getitem__):
-            alternatives[str(self.tokenizer.decode([alternative]))] = logprobs[
-                alternative
-            ]
-        return TokenChoice(
-            str(self.tokenizer.decode([token_id])), logprobs[token_id], alternatives
-        )
+            text = str(self.tokenizer.decode([alternative]))
+            alternatives[text] = logprobs[alternative]
+        text = str(self.tokenizer.decode([token_id]))
+        return TokenChoice(text, logprobs[token_id], alternatives)
 
     @abstractmethod
     def _complete(
@@ -386,65 +376,70 @@ class TokenModel(LanguageModel):
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         start = time.perf_counter()
         with self.computing:
-            thoughts = self._thoughts(requests)
-            fits = self._fitting([ids for ids, _ in thoughts], requests)
+            prompts, thoughts = self._thoughts(requests)
+            fits = self._fitting(prompts, requests)
             completions = self._complete(
-                [thoughts[i][0] for i in fits], [requests[i] for i in fits]
+                [prompts[i] for i in fits], [requests[i] for i in fits]
             )
         seconds = (time.perf_counter() - start) / max(1, len(fits))
-        answers = [
-            failed(
-                f"a prompt of {len(ids)} tokens and an answer of {request.max_tokens} "
-                f"do not fit the {self.window} tokens of {self.name}"
+        answers = []
+        for prompt, request in zip(prompts, requests, strict=True):
+            answers.append(
+                failed(
+                    f"a prompt of {len(prompt)} tokens and an answer of "
+                    f"{request.max_tokens} do not fit the {self.window} tokens of "
+                    f"{self.name}"
+                )
             )
-            for (ids, _), request in zip(thoughts, requests, strict=True)
-        ]
         for i, completion in zip(fits, completions, strict=True):
-            usage, thought = completion.usage, thoughts[i][1]
             answers[i] = completion.with_usage(
-                input=usage.input - thought,
-                output=usage.output + thought,
-                reasoning=thought,
+                input=completion.usage.input - thoughts[i],
+                output=completion.usage.output + thoughts[i],
+                reasoning=thoughts[i],
                 seconds=seconds,
             )
         return answers
 
-    def _thoughts(self, requests: Sequence[ChatRequest]) -> list[tuple[list[int], int]]:
-        """For each request (the prompt of its answer, thinking included; the number of tokens of
-        the thinking)."""
+    def _thoughts(
+        self, requests: Sequence[ChatRequest]
+    ) -> tuple[list[list[int]], list[int]]:
+        """(the prompt of each request's answer, thinking included; the number of tokens of each
+        thinking)."""
         thinking, template = self.thinking, self.template
+        prompts = []
         if not thinking.budget:
-            return [
-                (template.prefix(r.messages, "assistant", r.prefill), 0)
-                for r in requests
-            ]
-        prompts = [thinking.prompt(request.messages) for request in requests]
-        closing = len(
-            thinking.tokens(thinking.block.stop) + thinking.tokens(thinking.block.after)
-        )
+            for request in requests:
+                prompts.append(
+                    template.prefix(request.messages, "assistant", request.prefill)
+                )
+            return prompts, [0] * len(requests)
+        closing = len(template.tokens(thinking.block.stop))
+        closing += len(template.tokens(thinking.block.after))
         thinking_requests = []  # for the budget, or the rest of the window
-        for request, prompt in zip(requests, prompts, strict=True):
+        for request in requests:
+            prompt = thinking.prompt(request.messages)
             room = self.window - len(prompt) - request.max_tokens - closing
             tokens = max(1, min(thinking.budget, room))
             sampling = (request.temperature, request.top_p, request.seed)
             thinking_requests.append(ChatRequest(request.messages, tokens, *sampling))
+            prompts.append(prompt)
         fits = self._fitting(prompts, thinking_requests)
         written = self._write_until(
             [prompts[i] for i in fits],
             [thinking_requests[i] for i in fits],
             thinking.block.stop,
         )
-        ids_by_index = dict(zip(fits, written, strict=True))
-        thoughts = []
+        ids: list[Sequence[int]] = [()] * len(requests)
+        for i, row in zip(fits, written, strict=True):
+            ids[i] = row
         for i, request in enumerate(requests):
-            ids = ids_by_index.get(i, ())
-            thoughts.append(
-                (thinking.thought(prompts[i], ids, request.prefill), len(ids))
-            )
-        return thoughts
+            prompts[i] = thinking.thought(prompts[i], ids[i], request.prefill)
+        return prompts, list(map(len, ids))
 
     def _fitting(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[int]:
-        pairs = zip(prompts, requests, strict=True)
-        return [
-            i for i, (p, r) in enumerate(pairs) if len(p) + r.max_tokens <= self.window
-        ]
+        """Returns the indices of the requests that fit the window with their prompt."""
+        indices = []
+        for index, request in enumerate(requests):
+            if len(prompts[index]) + request.max_tokens <= self.window:
+                indices.append(index)
+        return indices

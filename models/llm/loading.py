@@ -19,6 +19,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
+from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -61,24 +62,19 @@ from medal_judges.storage.jsonl import Journal
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)
 AMOUNT = TypeAdapter[float](Amount)
-_BROKEN = (
-    ValueError,
-    KeyError,
-    TypeError,
-    RecursionError,
-)  # what reading a wrong line raises
+# What reading a wrong line raises.
+_BROKEN = (ValueError, KeyError, TypeError, RecursionError)
 
 
 def chat_key(model: str, request: ChatRequest) -> str:
     """Returns the cache key of an answer: ``model`` (see ``model_key``) and each field of the
     request."""
-    later = {
-        "frequency_penalty",
-        "unlimited",
-    }  # answers cached before these fields stay valid
-    return _hash(
-        "chat", model, {k: v for k, v in asdict(request).items() if v or k not in later}
-    )
+    fields = asdict(request)
+    # Answers cached before these fields stay valid.
+    for later in ("frequency_penalty", "unlimited"):
+        if not fields[later]:
+            del fields[later]
+    return _hash("chat", model, fields)
 
 
 def model_key(model: LanguageModel) -> str:
@@ -115,9 +111,7 @@ class AnswerStore:
         try:
             with self._lock:
                 self._read_new_lines()
-                return self._read_answers(
-                    [key for key in dict.fromkeys(keys) if key in self._places]
-                )
+                return self._read_answers(dict.fromkeys(keys))
         except OSError as error:
             raise SourceError(
                 f"{self.path}: cached answers cannot be read: {error}"
@@ -140,8 +134,9 @@ class AnswerStore:
             except _BROKEN:
                 logger.warning("%s: a line is not a cached answer", self.path)
 
-    def _read_answers(self, keys: Sequence[str]) -> dict[str, Completion]:
+    def _read_answers(self, keys: Iterable[str]) -> dict[str, Completion]:
         answers: dict[str, Completion] = {}
+        keys = [key for key in keys if key in self._places]
         if not keys:
             return answers
         with self.path.open("rb") as stream:
@@ -211,24 +206,18 @@ class CachedModel(Wrapper):
         key = model_key(inner)
         label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
         folder = folder or cache_folder() / "answers"
-        self.store, self.counts = (
-            AnswerStore(folder / f"{label}-{key[:12]}.jsonl"),
-            Counter[str](),
-        )
+        self.store = AnswerStore(folder / f"{label}-{key[:12]}.jsonl")
+        self.counts: Counter[str] = Counter()
         self._lock = ProcessLock()
-        self._own_key, self._served_key = key, ""
 
-    @property
+    @cached_property
     def key(self) -> str:
         """The model's key, with the identity that its server reports (requested once). Raises
         MedalError if the server is down: under another key, answers would be paid again."""
-        with self._lock:
-            if not self._served_key:
-                identity = self.inner.served_identity()
-                self._served_key = (
-                    _hash(self._own_key, identity) if identity else self._own_key
-                )
-            return self._served_key
+        key, identity = model_key(self.inner), self.inner.served_identity()
+        if identity is None:
+            return key
+        return _hash(key, identity)
 
     def answer_counts(self) -> Counter[str]:
         return self.counts
@@ -239,7 +228,7 @@ class CachedModel(Wrapper):
             _ = self.key
         except MedalError as error:
             logger.warning("%s; cached answers may not be found", error.message)
-            self._served_key = self._own_key
+            self.key = model_key(self.inner)
         key = chat_key(self.key, request)
         answer = self.store.find([key]).get(key)
         return None if answer is None else answer.with_usage(from_cache=True)
@@ -297,11 +286,9 @@ class CountingModel(Wrapper):
         """Reports cached answers, and failures for the other requests."""
         for index, request in enumerate(requests):
             key = chat_key(self.key, request)
-            cached = (
-                self.inner.cached(request)
-                if isinstance(self.inner, CachedModel)
-                else None
-            )
+            cached = None
+            if isinstance(self.inner, CachedModel):
+                cached = self.inner.cached(request)
             if cached is not None:
                 self.cached_keys.add(key)
             else:
@@ -315,20 +302,20 @@ class CountingModel(Wrapper):
         if not self.likelihoods:
             raise ConfigError(f"{self.name} does not return log-probabilities")
         for continuation in chain.from_iterable(groups):
-            turn = Message(
-                continuation.role, f"{continuation.prefill} {continuation.text}"
-            )
+            text = f"{continuation.prefill} {continuation.text}"
+            messages = [*continuation.messages, Message(continuation.role, text)]
             self.continuations += 1
-            self.continuation_tokens += self.inner.count_tokens(
-                [*continuation.messages, turn]
-            )
-        placeholder = Likelihood((-1.0,), -1.0 if joint else None)
+            self.continuation_tokens += self.inner.count_tokens(messages)
+        placeholder = Likelihood((-1.0,))
+        if joint:
+            placeholder = replace(placeholder, prefix_logprob=-1.0)
         return [[placeholder] * len(group) for group in groups]
 
     def counted(self) -> CostEstimate:
         """Returns the estimate for all counted requests, including likelihoods."""
-        written = self.continuations if self.api else 0  # a server writes one token
-        likelihoods = Usage(input=self.continuation_tokens, output=written)
+        likelihoods = Usage(input=self.continuation_tokens)
+        if self.api:  # a server writes one token
+            likelihoods = replace(likelihoods, output=self.continuations)
         total = self.inner.estimate(list(self.asked.values()), likelihoods)
         requests = total.requests + self.continuations
         return replace(total, requests=requests, kept=len(self.cached_keys))
@@ -343,10 +330,9 @@ def counting_model(setting: object, *, likelihoods: bool = True) -> CountingMode
             return CountingModel(load_llm(config), likelihoods=likelihoods)
     from medal_judges.models.llm.server.model import RemoteModel
 
-    bound = RemoteModel(
-        config if isinstance(config, OpenAILLM) else OpenAILLM(model=config.model)
-    )
-    return CountingModel(bound, likelihoods=likelihoods)
+    if not isinstance(config, OpenAILLM):
+        config = OpenAILLM(model=config.model)
+    return CountingModel(RemoteModel(config), likelihoods=likelihoods)
 
 
 # -- loading ---------------------------------------------------------------------------------------
@@ -401,4 +387,6 @@ def _cached(
 ) -> LanguageModel:
     if cache is False:
         return model
-    return CachedModel(model, Path(cache) if isinstance(cache, str) else folder)
+    if isinstance(cache, str):
+        folder = Path(cache)
+    return CachedModel(model, folder)

@@ -172,7 +172,8 @@ class LanguageModel(ABC):
     runs the model; its requests run side by side and may cost money. ``private``: on this machine
     or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
     arrive one by one; a kill loses at most these. ``on_send``: called before each request of a
-    known price.
+    known price. ``limiter`` is the limit of cost, which several models may share; None for a model
+    that costs nothing.
     """
 
     name: str
@@ -181,6 +182,7 @@ class LanguageModel(ABC):
     private: bool = True
     chunk: int = 32
     on_send: OnSend | None = None
+    limiter: CostLimiter | None = None
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
@@ -227,14 +229,6 @@ class LanguageModel(ABC):
         """A hash of what a server reports about the weights behind the model's name, None if it
         reports nothing. It goes into cache keys. Raises MedalError if the server is down."""
         return None
-
-    @property
-    def limiter(self) -> CostLimiter | None:
-        """The limit of cost; None for a model that costs nothing."""
-        return None
-
-    def spend_from(self, limiter: CostLimiter) -> None:  # noqa: B027 - most cost nothing
-        """Count the model's requests under ``limiter``, which several models may share."""
 
     def cost(self, usage: Usage) -> float | None:
         """US dollars for ``usage``, None if no price is known."""
@@ -297,8 +291,9 @@ class Wrapper(LanguageModel):
     def limiter(self) -> CostLimiter | None:
         return self.inner.limiter
 
-    def spend_from(self, limiter: CostLimiter) -> None:
-        self.inner.spend_from(limiter)
+    @limiter.setter
+    def limiter(self, limiter: CostLimiter | None) -> None:
+        self.inner.limiter = limiter
 
     def cost(self, usage: Usage) -> float | None:
         return self.inner.cost(usage)

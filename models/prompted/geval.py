@@ -248,24 +248,21 @@ class GEvalJudge(BasePromptedJudge):
 
 
 class GPTScoreConfig(BasePromptedConfig):
-    """``affirmative`` and ``negative``: the two answers, in the prompt's language (quoted in YAML).
-    ``against_negative``: the score is the affirmative answer's likelihood minus the negative one's;
-    the paper has the first alone. ``max_tokens``: as in G-Eval."""
+    """``affirmative``: the answer, in the prompt's language (quoted in YAML). ``max_tokens``: as in
+    G-Eval."""
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
     prompt: str = "prompts/gptscore"
     affirmative: str = "Yes"
-    negative: str = "No"
-    against_negative: bool = False
     max_tokens: int = Field(default=4096, ge=64)
 
 
 class GPTScoreJudge(BasePromptedJudge):
     """Likelihood of "Yes" as the answer to a question about each dimension.
 
-    ``details`` has the raw value in nats per token: l(Yes), or l(Yes) - l(No). The score is
-    low + (high - low) p with p = exp(raw), or 1 / (1 + exp(-raw)): same ranks as raw.
+    ``details`` has the raw value in nats per token. The score is low + (high - low) exp(raw), so
+    its ranks are those of raw.
     """
 
     family = "gptscore"
@@ -287,28 +284,19 @@ class GPTScoreJudge(BasePromptedJudge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        texts = [self.config.affirmative]
-        if self.config.against_negative:
-            texts.append(self.config.negative)
-        answers = dict.fromkeys(dimensions, texts)
+        answers = dict.fromkeys(dimensions, (self.config.affirmative,))
         eos = dict.fromkeys(dimensions, False)
         judgements = []
-        for likelihoods_by_name in self.answer_likelihoods(
-            requests, dimensions, answers, eos
-        ):
+        for row in self.answer_likelihoods(requests, dimensions, answers, eos):
             results = {}
-            for name, (likelihoods, _) in likelihoods_by_name.items():
-                raw = likelihoods[0].mean
+            for name, (likelihoods, _) in row.items():
+                dimension, raw = self.dimension(name), likelihoods[0].mean
                 chance = math.exp(raw)
-                if self.config.against_negative:
-                    raw -= likelihoods[1].mean
-                    chance = (1 + math.tanh(raw / 2)) / 2
-                dimension = self.dimension(name)
-                distribution = (
-                    [1 - chance, chance] if dimension.kind == "binary" else ()
-                )
+                distribution = []
+                if dimension.kind == "binary":
+                    distribution = [1 - chance, chance]
                 score = dimension.from_unit(chance)
                 results[name] = DimensionScore(score, distribution, {"raw": raw})
-            usage = spent(usage for _, usage in likelihoods_by_name.values())
+            usage = spent(usage for _, usage in row.values())
             judgements.append(judgement_of(results, usage=usage))
         return judgements

@@ -388,10 +388,9 @@ def tells_likelihoods(llm: LanguageModel) -> bool:
     server without ``llm.tokenizer`` (its fingerprint says so) does not."""
     if llm.fingerprint().get("likelihood") == "transcript":
         return False
+    hello = Continuation((Message("user", "Hello"),), "Hello", score_eos=False)
     try:
-        llm.loglikelihood(
-            [[Continuation((Message("user", "Hello"),), "Hello", score_eos=False)]]
-        )
+        llm.loglikelihood([[hello]])
     except ServerStopError:
         raise
     except ConfigError:

@@ -53,19 +53,6 @@ def test_likelihood_of_yes_equals_a_plain_pass(tiny_lm: LocalModel) -> None:
     assert chances == pytest.approx([1 - chance, chance], abs=1e-9)
 
 
-def test_against_no(tiny_lm: LocalModel) -> None:
-    judge = load(tiny_lm, against_negative=True)
-    (judged,) = judge.score([talk(*TALK)], level="last")
-    (item,) = requests_at(talk(*TALK), "last")
-    prompt = told(judge, item, "overall")[0].content
-    assert "last answer" in prompt
-    yes, no = (by_hand(tiny_lm, prompt, answer) for answer in ("Yes", "No"))
-    assert judged.details["overall"]["raw"] == pytest.approx(yes - no, abs=1e-3)
-    share = math.exp(yes) / (math.exp(yes) + math.exp(no))
-    assert judged.scores["overall"] == pytest.approx(1 + 4 * share, abs=1e-3)
-    assert judge.signature().revision != load(tiny_lm).signature().revision
-
-
 def test_turns_of_a_dialogue_equal_single_ones(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm, dimensions=["overall"])
     for judged in judge.score([talk(*TALK)], level="turn"):

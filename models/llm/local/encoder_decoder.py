@@ -94,21 +94,19 @@ class EncoderDecoderModel(LanguageModel):
         answers = []
         with self.computing, torch.inference_mode():
             for group in groups:
-                read: dict[tuple[Message, ...], tuple[list[int], Any]] = {}
+                read: dict[tuple[Message, ...], tuple[int, Any]] = {}
                 likelihoods = []
                 for continuation in group:
-                    messages = tuple(continuation.messages)
+                    messages = continuation.messages
                     if messages not in read:
                         ids = self._read(messages)
                         self.require_room(len(ids))
                         encoded = torch.tensor([ids], device=self.model.device)
-                        read[messages] = (
-                            ids,
-                            self.model.get_encoder()(input_ids=encoded),
-                        )
-                    ids, states = read[messages]
+                        states = self.model.get_encoder()(input_ids=encoded)
+                        read[messages] = (len(ids), states)
+                    length, states = read[messages]
                     logprobs = self._scored(states, continuation)
-                    likelihoods.append(Likelihood(tuple(logprobs), None, len(ids)))
+                    likelihoods.append(Likelihood(tuple(logprobs), None, length))
                 answers.append(likelihoods)
         return answers
 
@@ -117,19 +115,15 @@ class EncoderDecoderModel(LanguageModel):
         text, prefill = continuation.text.strip(), continuation.prefill.strip()
         if not text:
             raise ConfigError("a continuation without text has no likelihood")
-        special = set(self.tokenizer.all_special_ids)
-        ids = list(
-            self.tokenizer(
-                text_target=f"{prefill} {text}" if prefill else text
-            ).input_ids
-        )
+        special = self.tokenizer.all_special_ids
+        turn = f"{prefill} {text}".lstrip()
+        ids = list(self.tokenizer(text_target=turn).input_ids)
         start = 0
         while ids[start] in special:  # BART's decoder begins with such a token
             start += 1
         if prefill:
-            start += len(
-                self.tokenizer(text_target=prefill, add_special_tokens=False).input_ids
-            )
+            tokens = self.tokenizer(text_target=prefill, add_special_tokens=False)
+            start += len(tokens.input_ids)
         while not continuation.score_eos and ids[-1] in special:
             ids.pop()
         return ids, start

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -20,6 +21,7 @@ from transformers import (
 )
 
 from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.models.batching import pad_rows
 from medal_judges.models.llm.chat_template import Prompts
 from medal_judges.models.llm.local.likelihood import cache_name, takes
 from medal_judges.models.llm.protocol import (
@@ -85,29 +87,26 @@ def write(
     stop: str = "",
 ) -> list[Row]:
     """Generates the rows of one batch; with ``stop`` a row also ends after that text."""
-    pad = (
-        tokenizer.eos_token_id
-        if tokenizer.pad_token_id is None
-        else tokenizer.pad_token_id
-    )
-    inputs = read_inputs(model, prompts, int(pad or 0), shared=shared)
+    pad = tokenizer.pad_token_id
+    if pad is None:
+        pad = tokenizer.eos_token_id or 0
+    inputs = read_inputs(model, prompts, pad, shared=shared)
     shaped = _processors(tokenizer, requests, inputs.ids.shape[1], stop)
-    tokens, top = max(r.max_tokens for r in requests), requests[0].top_logprobs
+    limits = [request.max_tokens for request in requests]
+    top = requests[0].top_logprobs
     written, recorder = greedy(
-        model, inputs, pad=int(pad or 0), shaped=shaped, tokens=tokens, top=top
+        model, inputs, pad=pad, shaped=shaped, tokens=max(limits), top=top
     )
-    logprobs = recorder.rows() if top else [[]] * len(prompts)
+    logprobs: list[Any] = [[]] * len(prompts)
+    if top:
+        logprobs = recorder.rows()
     ends = {tokenizer.eos_token_id, *end_ids(model)}
     rows = []
-    for index, (ids, request) in enumerate(
-        zip(written.tolist(), requests, strict=True)
-    ):
-        limit = min(len(ids), request.max_tokens)
+    for index, ids in enumerate(written.tolist()):
+        limit = min(len(ids), limits[index])
         length = next((k for k in range(limit) if ids[k] in ends), limit)
-        row = Row(
-            ids[:length], length < limit, logprobs[index][:length], inputs.cached[index]
-        )
-        rows.append(row)
+        steps = logprobs[index][:length]
+        rows.append(Row(ids[:length], length < limit, steps, inputs.cached[index]))
     return rows
 
 
@@ -125,19 +124,17 @@ def _processors(
 ) -> LogitsProcessorList:
     """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
     shaped = LogitsProcessorList()
-    if any(request.schema is not None for request in requests):
-        shaped.append(GrammarMask(tokenizer, [request.schema for request in requests]))
-    if any(
-        request.presence_penalty or request.frequency_penalty for request in requests
-    ):
+    schemas = [request.schema for request in requests]
+    if any(schema is not None for schema in schemas):
+        shaped.append(GrammarMask(tokenizer, schemas))
+    if any(r.presence_penalty or r.frequency_penalty for r in requests):
         shaped.append(Penalties(requests, begin))
-    if any(request.temperature > 0 for request in requests):
+    if any(r.temperature > 0 for r in requests):
         shaped.append(SeededSampling(requests))
     if stop:
         shaped.append(StopAfter(stop, begin, tokenizer))
-    shaped.append(
-        MaxTokens([r.max_tokens for r in requests], begin, tokenizer.eos_token_id)
-    )
+    limits = [request.max_tokens for request in requests]
+    shaped.append(MaxTokens(limits, begin, tokenizer.eos_token_id))
     return shaped
 
 
@@ -195,9 +192,8 @@ class LogprobRecorder(StoppingCriteria):
         self.count = count
         self._logprobs = torch.empty(0)  # of the newest step, [rows, words]
         self._written: list[torch.Tensor] = []  # [rows] a step
-        self._top: list[
-            tuple[torch.Tensor, torch.Tensor]
-        ] = []  # each [rows, count] a step
+        # Ids and log-probabilities, both [rows, count] a step.
+        self._top: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def read(self, _: nn.Module, __: object, output: Any) -> None:
         self._logprobs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
@@ -218,11 +214,12 @@ class LogprobRecorder(StoppingCriteria):
 
     def rows(self) -> list[list[tuple[float, list[int], list[float]]]]:
         """The steps of each row."""
-        ids, logprobs = (
-            torch.stack(steps, dim=1) for steps in zip(*self._top, strict=True)
-        )
-        columns = (self.written().tolist(), ids.tolist(), logprobs.tolist())
-        return [list(zip(*row, strict=True)) for row in zip(*columns, strict=True)]
+        ids = torch.stack([ids for ids, _ in self._top], dim=1).tolist()
+        logprobs = torch.stack([values for _, values in self._top], dim=1).tolist()
+        rows = []
+        for row in zip(self.written().tolist(), ids, logprobs, strict=True):
+            rows.append(list(zip(*row, strict=True)))
+        return rows
 
 
 # -- shared beginnings -----------------------------------------------------------------------------
@@ -249,29 +246,27 @@ def read_inputs(
     """``prompts`` padded at the left. With ``shared`` every beginning of at least ``shortest``
     tokens that several prompts share is read once: the columns are then the left-padded beginnings,
     which are in the cache, and the left-padded rests."""
-    groups = _alike(prompts, range(len(prompts)), shortest) if shared else []
-    if all(len(group) == 1 for group in groups):
+    groups = [[index] for index in range(len(prompts))]
+    if shared:
+        groups = _alike(prompts, range(len(prompts)), shortest)
+    if len(groups) == len(prompts):
         ids, mask = _padded(model, prompts, pad)
         return Inputs(ids, mask, None, [0] * len(prompts))
-    lengths = [common_length([prompts[i] for i in group]) for group in groups]
-    longest_tail = 0  # of the prompts that share a beginning
-    for group, length in zip(groups, lengths, strict=True):
-        if len(group) > 1:
-            longest_tail = max(longest_tail, *(len(prompts[i]) - length for i in group))
-    heads, cached = [0] * len(prompts), [0] * len(prompts)
-    rows, begun = [0] * len(prompts), []
-    for row, (group, length) in enumerate(zip(groups, lengths, strict=True)):
-        first = group[0]
-        if len(group) == 1:  # only its end has to go through the pass of all
-            length = max(1, len(prompts[first]) - longest_tail)
-        begun.append(prompts[first][:length])
-        for i in group:
-            rows[i], heads[i], cached[i] = row, length, length
-        cached[first] = 0
-    ids, mask = _padded(model, begun, pad)
-    extra: dict[str, Any] = (
-        {"logits_to_keep": 1} if takes(model, "logits_to_keep") else {}
-    )
+    lengths = np.array([len(prompt) for prompt in prompts])
+    rows = np.zeros_like(lengths)  # of each prompt, that of its beginning
+    heads = np.zeros_like(lengths)  # tokens of the beginning
+    for row, group in enumerate(groups):
+        rows[group] = row
+        heads[group] = common_length([prompts[index] for index in group])
+    # Of a prompt that shares nothing only its end has to go through the pass of all.
+    alone = np.bincount(rows)[rows] == 1
+    longest_tail = (lengths - heads)[~alone].max()
+    heads[alone] = np.maximum(1, lengths[alone] - longest_tail)
+    firsts = [group[0] for group in groups]
+    ids, mask = _padded(model, [prompts[i][: heads[i]] for i in firsts], pad)
+    extra: dict[str, Any] = {}
+    if takes(model, "logits_to_keep"):
+        extra["logits_to_keep"] = 1
     if takes(model, "position_ids"):
         extra["position_ids"] = (mask.cumsum(1) - 1).clamp_min(0)
     with torch.inference_mode():
@@ -281,8 +276,13 @@ def read_inputs(
         cache.batch_select_indices(chosen)
     tails = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
     tail_ids, tail_mask = _padded(model, tails, pad)
-    ids = torch.cat([ids[chosen], tail_ids], 1)
-    return Inputs(ids, torch.cat([mask[chosen], tail_mask], 1), cache, cached)
+    heads[firsts] = 0  # these were read, the others copied
+    return Inputs(
+        torch.cat([ids[chosen], tail_ids], 1),
+        torch.cat([mask[chosen], tail_mask], 1),
+        cache,
+        heads.tolist(),
+    )
 
 
 def _alike(
@@ -291,34 +291,33 @@ def _alike(
     """Groups ``indices`` of prompts. In the order of their tokens, two neighbours are in one group
     if they share at least half of the shorter prompt as their beginning."""
     groups: list[list[int]] = []
-    for i in sorted(indices, key=lambda i: tuple(prompts[i])):
-        before = prompts[groups[-1][-1]] if groups else ()
-        enough = max(shortest, min(len(before), len(prompts[i])) // 2)
-        if groups and common_length([before, prompts[i]]) >= enough:
-            groups[-1].append(i)
+    before: Sequence[int] = ()
+    for index in sorted(indices, key=lambda index: tuple(prompts[index])):
+        prompt = prompts[index]
+        enough = max(shortest, min(len(before), len(prompt)) // 2)
+        if common_length([before, prompt]) >= enough:
+            groups[-1].append(index)
         else:
-            groups.append([i])
+            groups.append([index])
+        before = prompt
     return groups
 
 
 def common_length(prompts: Prompts) -> int:
     """The number of tokens that all prompts begin with; at most one less than the shortest has."""
-    shortest, first = min(map(len, prompts)), prompts[0]
-    differ = (k for k in range(shortest - 1) if any(p[k] != first[k] for p in prompts))
-    return next(differ, shortest - 1)
+    shortest = min(map(len, prompts))
+    for position, tokens in enumerate(zip(*prompts, strict=False)):
+        if position >= shortest - 1 or len(set(tokens)) > 1:
+            return position
+    return 0
 
 
 def _padded(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and mask [rows, longest], padded at the left."""
-    longest = max(map(len, prompts))
-    gaps = [longest - len(prompt) for prompt in prompts]
-    ids = [[*[pad] * gap, *prompt] for gap, prompt in zip(gaps, prompts, strict=True)]
-    mask = [[0] * gap + [1] * (longest - gap) for gap in gaps]
-    return torch.tensor(ids, device=model.device), torch.tensor(
-        mask, device=model.device
-    )
+    ids, mask = pad_rows([prompt[::-1] for prompt in prompts], pad)
+    return ids.flip(1).to(model.device), mask.flip(1).to(model.device)
 
 
 # -- logits processors: each shapes a row by its own request, whatever its batch -------------------
@@ -344,9 +343,8 @@ class SeededSampling(LogitsProcessor):
         drawn = scores.clone()
         for row, request in enumerate(self.requests):
             if request.temperature > 0:
-                logits = _nucleus(
-                    scores[row].float() / request.temperature, request.top_p
-                )
+                tempered = scores[row].float() / request.temperature
+                logits = _nucleus(tempered, request.top_p)
                 uniform = torch.rand(logits.shape[-1], generator=self.generators[row])
                 exponential = -torch.log(uniform.to(logits.device).clamp_min(1e-20))
                 drawn[row] = logits - torch.log(exponential.clamp_min(1e-20))
@@ -384,12 +382,10 @@ class Penalties(LogitsProcessor):
         lowered = scores.clone()
         for row, (presence, frequency) in enumerate(self.penalties):
             if presence or frequency:
-                counts = torch.bincount(
-                    input_ids[row, self.prompt :], minlength=scores.shape[1]
-                )
-                lowered[row] -= (presence * (counts > 0) + frequency * counts).to(
-                    scores.dtype
-                )
+                answer = input_ids[row, self.prompt :]
+                counts = torch.bincount(answer, minlength=scores.shape[1])
+                penalty = presence * (counts > 0) + frequency * counts
+                lowered[row] -= penalty.to(scores.dtype)
         return lowered
 
 
@@ -419,9 +415,8 @@ class StopAfter(LogitsProcessor):
         self.reach = len(stop.encode()) + 2
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        for row, ids in enumerate(
-            input_ids[:, self.prompt :][:, -self.reach :].tolist()
-        ):
+        newest = input_ids[:, self.prompt :][:, -self.reach :]
+        for row, ids in enumerate(newest.tolist()):
             if self.stop in self.tokenizer.decode(ids):
                 scores[row] = float("-inf")
                 scores[row, self.tokenizer.eos_token_id] = 0
@@ -444,58 +439,62 @@ class GrammarMask(LogitsProcessor):
             raise MissingExtraError(
                 "llguidance", "llm", "holding a local model to a JSON schema"
             )
-        from llguidance import LLMatcher
-
-        texts = [
-            None if schema is None else json.dumps(dict(schema)) for schema in schemas
-        ]
-        grammars: dict[str, str] = {}  # rows mostly share a few schemas
-        for text in filter(None, dict.fromkeys(texts)):
-            try:
-                grammars[text] = LLMatcher.grammar_from_json_schema(
-                    text, defaults=JSON_LAYOUT
-                )
-                problem = LLMatcher.validate_grammar(grammars[text])
-            except ValueError as error:
-                problem = str(error)
-            if problem:
-                raise ConfigError(f"no grammar can be made of the schema: {problem}")
         self.tokenizer = tokenizer
-        self.grammars = [None if text is None else grammars[text] for text in texts]
+        self.grammars: list[str | None] = []
+        for schema in schemas:
+            grammar = None
+            if schema is not None:
+                grammar = _grammar(json.dumps(dict(schema)))
+            self.grammars.append(grammar)
         self.matchers: list[Any] = []  # one per row from the first call on
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        from llguidance import LLMatcher
-
-        words, end = scores.shape[1], self.tokenizer.eos_token_id
-        for index, (token, matcher) in enumerate(
-            zip(input_ids[:, -1].tolist(), self.matchers, strict=False)
-        ):
-            if matcher is None or matcher.is_stopped():
-                continue  # the object is complete; the end and padding follow
-            if token == end:
-                self.matchers[index] = None  # cut at its token limit; padding follows
-            elif not matcher.consume_token(token):
-                problem = matcher.get_error()
-                raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
-        if not self.matchers:
-            view = self._wrapped(words)
-            first = {g: LLMatcher(view, g) for g in {*self.grammars} if g is not None}
-            self.matchers = [
-                None if g is None else first[g].deep_copy() for g in self.grammars
-            ]
+        words = scores.shape[1]
+        if self.matchers:
+            self._advance(input_ids[:, -1].tolist())
+        else:
+            self.matchers = self._first_matchers(words)
         allowed = np.zeros((len(self.matchers), words), dtype=bool)
         for row, matcher in zip(allowed, self.matchers, strict=True):
             if matcher is None:
                 row[:] = True
             elif matcher.is_stopped():
-                row[end] = True  # only the end follows the JSON
+                row[self.tokenizer.eos_token_id] = True  # only the end follows the JSON
             else:
                 bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
                 next_words = np.unpackbits(bits, bitorder="little")[:words]
                 row[: len(next_words)] = next_words
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
+
+    def _advance(self, tokens: Sequence[int]) -> None:
+        """Tells the matcher of each row the token that was written."""
+        for index, (token, matcher) in enumerate(
+            zip(tokens, self.matchers, strict=True)
+        ):
+            if matcher is None or matcher.is_stopped():
+                continue  # the object is complete; the end and padding follow
+            if token == self.tokenizer.eos_token_id:
+                self.matchers[index] = None  # cut at its token limit; padding follows
+            elif not matcher.consume_token(token):
+                problem = matcher.get_error()
+                raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
+
+    def _first_matchers(self, words: int) -> list[Any]:
+        """Returns a matcher for each row; rows mostly share a few grammars."""
+        from llguidance import LLMatcher
+
+        view = self._wrapped(words)
+        compiled: dict[str, Any] = {}
+        matchers = []
+        for grammar in self.grammars:
+            matcher = None
+            if grammar is not None:
+                if grammar not in compiled:
+                    compiled[grammar] = LLMatcher(view, grammar)
+                matcher = compiled[grammar].deep_copy()
+            matchers.append(matcher)
+        return matchers
 
     def _wrapped(self, words: int) -> Any:
         """Returns llguidance's view of the tokenizer for a network with ``words`` logits."""
@@ -514,3 +513,18 @@ class GrammarMask(LogitsProcessor):
                     "judge's file, model.head: scoring in a LoRA training",
                 ) from error
         return by_size[words]
+
+
+@lru_cache(maxsize=64)
+def _grammar(schema: str) -> str:
+    """Returns llguidance's grammar of a JSON schema. Raises ConfigError."""
+    from llguidance import LLMatcher
+
+    try:
+        grammar: str = LLMatcher.grammar_from_json_schema(schema, defaults=JSON_LAYOUT)
+        problem = LLMatcher.validate_grammar(grammar)
+    except ValueError as error:
+        problem = str(error)
+    if problem:
+        raise ConfigError(f"no grammar can be made of the schema: {problem}")
+    return grammar

@@ -24,6 +24,7 @@ from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
     Continuation,
+    Finish,
     LanguageModel,
     Likelihood,
 )
@@ -53,8 +54,10 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     )
 
     device = torch_device(config.device)
-    dtype = config.dtype or ("fp32" if device.type == "cpu" else "bf16")
-    if dtype == "auto":
+    dtype = config.dtype
+    if dtype is None:
+        dtype = "fp32" if device.type == "cpu" else "bf16"
+    elif dtype == "auto":
         dtype = "bf16" if has_bf16(device) else "fp32"
     path = model_path(config.model)
     # Without trust_remote_code=False transformers prompts at the terminal to run a model's code.
@@ -63,7 +66,9 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
         # A decoder of an encoder-decoder would load as a causal model, and be wrong.
         is_seq2seq = AutoConfig.from_pretrained(path, **options).is_encoder_decoder
-        kind: Any = AutoModelForSeq2SeqLM if is_seq2seq else AutoModelForCausalLM
+        kind: Any = AutoModelForCausalLM
+        if is_seq2seq:
+            kind = AutoModelForSeq2SeqLM
         network, loaded = kind.from_pretrained(
             path,
             dtype=torch_dtype(dtype, device),
@@ -71,7 +76,9 @@ def load_local(config: TransformersLLM) -> LanguageModel:
             output_loading_info=True,
             **options,
         )
-        patterns = (*MODEL_FILES, "*.bin") if config.bin_weights else MODEL_FILES
+        patterns = [*MODEL_FILES]
+        if config.bin_weights:
+            patterns.append("*.bin")
         weights = files_hash(weights_folder(path, config.revision), patterns)
     except (OSError, ValueError, RuntimeError, UnpicklingError) as error:
         raise NotAvailableError(
@@ -159,23 +166,26 @@ class LocalModel(TokenModel):
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
+        completions = []
         rows = self._rows(prompts, requests)
-        return [
-            self._to_completion(row, request, len(prompt))
-            for row, request, prompt in zip(rows, requests, prompts, strict=True)
-        ]
+        for row, request, prompt in zip(rows, requests, prompts, strict=True):
+            completions.append(self._to_completion(row, request, len(prompt)))
+        return completions
 
     def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
         """Returns the answer in ``row`` to a prompt of ``prompt`` tokens."""
         tokens = []
-        for token_id, (logprob, ids, logprobs) in zip(
-            row.ids, row.logprobs, strict=False
-        ):
+        # Without ``top_logprobs`` a row has none.
+        for token_id, step in zip(row.ids, row.logprobs, strict=False):
+            logprob, ids, logprobs = step
             choices = dict(zip(ids, logprobs, strict=True)) | {token_id: logprob}
             tokens.append(self.token_choice(token_id, choices))
+        finish: Finish = "length"
+        if row.ended:
+            finish = "stop"
         return Completion(
             str(self.tokenizer.decode(row.ids, skip_special_tokens=True)),
-            finish="stop" if row.ended else "length",
+            finish=finish,
             enforced=request.schema is not None,
             tokens=tuple(tokens),
             usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
@@ -211,21 +221,20 @@ class LocalModel(TokenModel):
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
         # Likelihoods come from a tree of shared prefixes if it is right for the model.
-        shared = self.paths.tree is None if self._shared is None else self._shared
+        shared = self._shared
+        if shared is None:
+            shared = self.paths.tree is None
         score = tree_logprobs if shared else plain_logprobs
         answers: list[list[Likelihood]] = []
         with self.computing:
             for group in groups:
+                answers.append([])
+                if not group:
+                    continue
                 sequences = [self.sequence(continuation) for continuation in group]
-                scored, prefix = (
-                    score(self.model, sequences, joint=joint) if group else ([], [])
-                )
-                answers.append(
-                    [
-                        Likelihood(tuple(map(float, values)), before, s.start - 1)
-                        for values, before, s in zip(
-                            scored, prefix, sequences, strict=True
-                        )
-                    ]
-                )
+                scored, prefix = score(self.model, sequences, joint=joint)
+                for index, sequence in enumerate(sequences):
+                    logprobs = tuple(scored[index].tolist())
+                    tokens = sequence.start - 1
+                    answers[-1].append(Likelihood(logprobs, prefix[index], tokens))
         return answers

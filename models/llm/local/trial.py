@@ -70,7 +70,9 @@ class Paths:
         """The quickest way to batch prompts that is right."""
         if self.left:
             return "alone"
-        return "left" if self.shared else "shared"
+        if self.shared:
+            return "left"
+        return "shared"
 
 
 _KNOWN: dict[str, Paths] = {}
@@ -82,20 +84,16 @@ def quick_paths(model: PreTrainedModel) -> Paths:
     config = model.config.to_dict()
     for name in ("_name_or_path", "transformers_version"):
         config.pop(name, None)
-    how = [type(model).__name__, str(model.dtype), model.device.type]
-    how += [str(getattr(model.config, "_attn_implementation", None))]
+    attention = str(getattr(model.config, "_attn_implementation", None))
+    how = [type(model).__name__, str(model.dtype), model.device.type, attention]
     versions = [version("torch"), version("transformers"), FORMAT]
     key = content_hash([json.dumps(config, sort_keys=True, default=str), how, versions])
     if key not in _KNOWN:
         file = cache_folder() / "doctor" / f"{key}.json"
         try:
             _KNOWN[key] = Paths(**json.loads(file.read_text(encoding="utf-8")))
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            RecursionError,
-        ):  # not tried yet, or half written
+        except (OSError, ValueError, TypeError, RecursionError):
+            # Not tried yet, or half written.
             _KNOWN[key] = paths = try_paths(model)
             wrong = {name: reason for name, reason in asdict(paths).items() if reason}
             logger.info("%s does without: %s", type(model).__name__, wrong)
@@ -107,9 +105,9 @@ def try_paths(model: PreTrainedModel) -> Paths:
     """As ``quick_paths``, without the cache."""
     config, training = model.config, model.training
     window, _ = likelihood.layer_windows(config)
-    common = (
-        COMMON if window is None or window > WINDOW_TRIED else max(COMMON, window + 16)
-    )
+    common = COMMON
+    if window is not None and window <= WINDOW_TRIED:
+        common = max(COMMON, window + 16)
     longest = max(OWN) + STEPS
     model.train(False)
     try:
@@ -117,27 +115,32 @@ def try_paths(model: PreTrainedModel) -> Paths:
             room = (likelihood.context_of(config) or common + longest) - longest
             trial = Trial(model, common=min(common, room))
             _, windows = likelihood.layer_windows(config)
-            rope = (
-                getattr(config.get_text_config(decoder=True), "rope_parameters", None)
-                or {}
-            )
-            ropes = [
-                rope,
-                *(value for value in rope.values() if isinstance(value, dict)),
-            ]
-            tree, shared = "a layer sees in a way that no mask expresses", None
-            if windows is None or {*windows.values()} != {None}:
-                shared = "not every layer sees all tokens before"
-            if any(rope.get("rope_type") in ("dynamic", "longrope") for rope in ropes):
-                shared = "its positions depend on the length of the whole text"
+            tree: str | None = "a layer sees in a way that no mask expresses"
+            if windows:
+                tree = trial.tree()
             return Paths(
-                tree=trial.tree() if windows else tree,
+                tree=tree,
                 alone=trial.answers([2]),
                 left=trial.answers(range(4)),
-                shared=shared or trial.answers(range(5), shared=True),
+                shared=_unshareable(config) or trial.answers(range(5), shared=True),
             )
     finally:
         model.train(training)
+
+
+def _unshareable(config: PreTrainedConfig) -> str | None:
+    """The reason why the model cannot read a beginning that prompts share once, by its config."""
+    decoder = config.get_text_config(decoder=True)
+    rope = getattr(decoder, "rope_parameters", None) or {}
+    # One mapping for the model, or one for each kind of layer.
+    for parameters in (rope, *rope.values()):
+        kind = parameters.get("rope_type") if isinstance(parameters, dict) else None
+        if kind in ("dynamic", "longrope"):
+            return "its positions depend on the length of the whole text"
+    _, windows = likelihood.layer_windows(config)
+    if windows is None or any(window is not None for window in windows.values()):
+        return "not every layer sees all tokens before"
+    return None
 
 
 @contextmanager
@@ -165,36 +168,34 @@ class Trial:
         self.model = model
         rng = np.random.default_rng(seed)
         config = model.config.get_text_config(decoder=True)
-        special = {*end_ids(model)}
-        special |= {
-            getattr(config, f"{name}_token_id", None) for name in ("pad", "bos", "eos")
-        }
-        first = min(
-            1000, config.vocab_size // 10
-        )  # the low ids are marks and single bytes
-        words = np.array(
-            [i for i in range(first, config.vocab_size) if i not in special]
+        marks = end_ids(model)
+        for name in ("pad", "bos", "eos"):
+            marks = [*marks, getattr(config, f"{name}_token_id", None)]
+        first = min(1000, config.vocab_size // 10)  # low ids are marks and single bytes
+        words = np.setdiff1d(
+            np.arange(first, config.vocab_size),
+            [mark for mark in marks if mark is not None],
         )
-        start = rng.choice(words, common)
-        prompts = [(*start, *rng.choice(words, n)) for n in OWN] + [
-            rng.choice(words, OTHER)
-        ]
-        self.prompts = [tuple(map(int, prompt)) for prompt in prompts]
-        self.texts = [tuple(map(int, rng.choice(words, STEPS))) for _ in prompts]
-        pairs = zip(self.prompts, self.texts, strict=True)
-        self.sequences = [TokenSequence((*p, *text), len(p)) for p, text in pairs]
+        beginning = rng.choice(words, common)
+        prompts = []
+        for length in OWN:
+            prompts.append([*beginning.tolist(), *rng.choice(words, length).tolist()])
+        prompts.append(rng.choice(words, OTHER).tolist())
+        self.prompts = [tuple(prompt) for prompt in prompts]
+        self.texts = [tuple(rng.choice(words, STEPS).tolist()) for _ in prompts]
+        self.sequences = []
+        for prompt, text in zip(self.prompts, self.texts, strict=True):
+            self.sequences.append(TokenSequence(prompt + text, len(prompt)))
         self.wanted, _ = plain_logprobs(model, self.sequences)
         # Layers in 4 or 8 bits compute in bf16, also between layers in fp32.
         quantized = getattr(model, "is_quantized", False)
         self.half = quantized or "float32" not in str(model.dtype)
         # Weights that give nearly the same score to each word would hide a fault: scale by them.
-        scale = min(1.0, float(np.std(np.concatenate(self.wanted))))
+        scale = min(1.0, float(np.std(self.wanted)))
         self.allowed = ALLOWED * scale
         if self.half:
-            rows = self._written([0, 0, 0])
-            noise = float(
-                np.mean([np.abs(row - self.wanted[0]).mean() for row in rows])
-            )
+            deviations = np.abs(np.array(self._written([0, 0, 0])) - self.wanted[0])
+            noise = float(deviations.mean())
             self.allowed = max(ALLOWED_HALF * scale, TIMES_NOISE * noise)
 
     def tree(self) -> str | None:
@@ -217,11 +218,14 @@ class Trial:
             raise
         except Exception as error:  # a model's own code raises anything
             return f"raises {type(error).__name__}: {str(error).strip()[:120]}"
-        pairs = zip(values, rows, strict=True)
-        apart = np.concatenate([np.abs(v - self.wanted[row]) for v, row in pairs])
-        deviation = float(apart.mean() if self.half else apart.max())
-        # Negated, so that NaN is wrong.
-        return f"{deviation:.2g} nats off" if not deviation <= self.allowed else None
+        wanted = [self.wanted[row] for row in rows]
+        apart = np.abs(np.array(values) - np.array(wanted))
+        deviation = float(apart.max())
+        if self.half:
+            deviation = float(apart.mean())
+        if deviation <= self.allowed:
+            return None
+        return f"{deviation:.2g} nats off"  # or NaN
 
     def _written(
         self, rows: Sequence[int], *, shared: bool = False

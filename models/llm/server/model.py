@@ -86,7 +86,7 @@ class RemoteModel(LanguageModel):
                 f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
                 hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
             )
-        self._limiter = CostLimiter(config.max_cost)
+        self.limiter: CostLimiter = CostLimiter(config.max_cost)
         self.template = None
         if config.tokenizer:
             self.template = load_chat_template(config.tokenizer)
@@ -99,7 +99,7 @@ class RemoteModel(LanguageModel):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickles without the API key; another process reads it from its own environment."""
-        return type(self), (self.config,), {"_limiter": self._limiter}
+        return type(self), (self.config,), {"limiter": self.limiter}
 
     def open(self) -> AsyncOpenAI:
         """A client, for the caller to close. Raises NotAvailableError if there is no API key."""
@@ -144,13 +144,6 @@ class RemoteModel(LanguageModel):
                 ) from None
 
     # -- limits and money ---------------------------------------------------------------------
-
-    @property
-    def limiter(self) -> CostLimiter:
-        return self._limiter
-
-    def spend_from(self, limiter: CostLimiter) -> None:
-        self._limiter = limiter
 
     def cost(self, usage: Usage) -> float | None:
         return None if self.price is None else self.price.of(usage)
@@ -239,7 +232,7 @@ class RemoteModel(LanguageModel):
         for tried in range(self.config.attempts):
             while (left := self._opens - time.monotonic()) > 0:
                 await asyncio.sleep(left)
-            await self._limiter.take(reserved)
+            await self.limiter.take(reserved)
             price: float | None = reserved  # until the real one is known
             try:
                 if request is not None and self.on_send is not None and reserved:
@@ -260,7 +253,7 @@ class RemoteModel(LanguageModel):
                 if tried + 1 == self.config.attempts:
                     raise failure from None
             finally:
-                self._limiter.pay(reserved, price)
+                self.limiter.pay(reserved, price)
             logger.debug("try %d failed: %s", tried + 1, failure)
             if failure.after is not None:  # a rate limit holds for all requests
                 self._opens = max(self._opens, time.monotonic() + failure.after)

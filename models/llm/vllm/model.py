@@ -11,6 +11,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -199,9 +200,8 @@ class VllmModel(TokenModel):
 
             width = engine.model_config.get_hidden_size()
             shapes = _adapter_shapes(config.adapter).values()
-            if not any(
-                width in shape for shape in shapes
-            ):  # vLLM would fill up with zeros
+            if not any(width in shape for shape in shapes):
+                # vLLM would fill up with zeros.
                 raise ValueError(
                     f"the adapter {config.adapter} is for a model of another width"
                 )
@@ -230,9 +230,7 @@ class VllmModel(TokenModel):
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        outputs = self._generate(
-            prompts, [sampling_params(request) for request in requests]
-        )
+        outputs = self._generate(prompts, list(map(sampling_params, requests)))
         before_grammar = self._logprobs_before_grammar(outputs, requests)
         completions = []
         for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
@@ -286,9 +284,7 @@ class VllmModel(TokenModel):
         tokens = []
         # vLLM reports the token that ends an answer too, which is not in its text.
         for token_id, entry in zip(ids, logprobs, strict=False):
-            choices = {
-                choice_id: float(choice.logprob) for choice_id, choice in entry.items()
-            }
+            choices = {choice: float(entry[choice].logprob) for choice in entry}
             tokens.append(self.token_choice(token_id, choices))
         return Completion(
             answer.text,
@@ -302,9 +298,8 @@ class VllmModel(TokenModel):
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
     ) -> list[Sequence[int]]:
         params = [sampling_params(request, stop) for request in requests]
-        return [
-            output.outputs[0].token_ids for output in self._generate(prompts, params)
-        ]
+        outputs = self._generate(prompts, params)
+        return [output.outputs[0].token_ids for output in outputs]
 
     def _generate(
         self, prompts: Prompts, params: Sequence[Any], cache: str | None = None
@@ -315,11 +310,10 @@ class VllmModel(TokenModel):
         inputs = []
         for prompt in prompts:
             inputs.append({"prompt_token_ids": list(prompt), "cache_salt": cache})
-        return list(
-            self.engine.generate(
-                inputs, list(params), use_tqdm=False, lora_request=self.lora
-            )
+        outputs = self.engine.generate(
+            inputs, list(params), use_tqdm=False, lora_request=self.lora
         )
+        return list(outputs)
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
@@ -331,7 +325,7 @@ class VllmModel(TokenModel):
         own tokens are in the cache gets no log-probabilities for them, and is scored once more
         without the cache. The likelihood of a prefix (``joint``) is asked for once.
         """
-        sequences = [self.sequence(c) for group in groups for c in group]
+        sequences = list(map(self.sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
         for index, sequence in enumerate(sequences):
             first_with_prefix.setdefault(sequence.ids[: sequence.start], index)
@@ -341,17 +335,14 @@ class VllmModel(TokenModel):
             likelihoods |= self._scored(
                 sequences, unscored, read_cache=read_cache, joint=joint
             )
-            unscored = [
-                index for index in range(len(sequences)) if index not in likelihoods
-            ]
-        if joint:
-            for index, sequence in enumerate(sequences):
-                writer = likelihoods[first_with_prefix[sequence.ids[: sequence.start]]]
-                likelihoods[index] = replace(
-                    likelihoods[index], prefix_logprob=writer.prefix_logprob
-                )
-        indices = iter(range(len(sequences)))
-        return [[likelihoods[next(indices)] for _ in group] for group in groups]
+            unscored = [i for i in range(len(sequences)) if i not in likelihoods]
+        in_order = []
+        for index, sequence in enumerate(sequences):
+            writer = likelihoods[first_with_prefix[sequence.ids[: sequence.start]]]
+            prefix_logprob = writer.prefix_logprob
+            in_order.append(replace(likelihoods[index], prefix_logprob=prefix_logprob))
+        unread = iter(in_order)
+        return [list(islice(unread, len(group))) for group in groups]
 
     def _scored(
         self,
@@ -390,15 +381,18 @@ def to_likelihood(
 
     Log-probabilities are read from the end, since cached tokens may be left out.
     """
-    first_scored = 1 if joint else sequence.start
+    first_scored = sequence.start
+    if joint:
+        first_scored = 1
     if (output.num_cached_tokens or 0) >= first_scored:
         return None
     token_ids = sequence.ids[first_scored:]
     logprobs = []
-    for entry, token_id in zip(
-        output.prompt_logprobs[-len(token_ids) :], token_ids, strict=True
-    ):
+    entries = output.prompt_logprobs[-len(token_ids) :]
+    for entry, token_id in zip(entries, token_ids, strict=True):
         logprobs.append(float(entry[token_id].logprob))
     scored = len(sequence.ids) - sequence.start
-    prefix_logprob = sum(logprobs[:-scored]) if joint else None
+    prefix_logprob = None
+    if joint:
+        prefix_logprob = sum(logprobs[:-scored])
     return Likelihood(tuple(logprobs[-scored:]), prefix_logprob, sequence.start - 1)

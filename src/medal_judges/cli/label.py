@@ -198,5 +198,5 @@ def _loaded(
         limiters = [model.limiter for model in models if model.limiter is not None]
         for model in models:
             if limiters:
-                model.spend_from(limiters[0])
+                model.limiter = limiters[0]
     return judges

@@ -84,7 +84,8 @@ def test_a_schema_holds_the_answer_and_not_the_thinking() -> None:
 
 def test_thinking_is_closed_once_and_what_follows_is_the_answer() -> None:
     llm = thinker(ALWAYS, 60)
-    for ids, _ in llm._thoughts([asked(s) for s in range(6)]):
+    prompts, _ = llm._thoughts([asked(s) for s in range(6)])
+    for ids in prompts:
         text = llm.tokenizer.decode(ids)
         assert text.endswith("</think>\n\n") and text.count("</think>") == 1
         assert text.startswith(

@@ -42,10 +42,8 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
-OVERALL, FIVE_LEVELS = (
-    "overall",
-    (1, 5),
-)  # the dimension that prompts explain by its levels
+# The dimension that prompts explain by its levels.
+OVERALL, FIVE_LEVELS = "overall", (1, 5)
 PREFILL = "prefill"  # the part that an answer begins with
 # Further values for a dimension's placeholders, which override the builder's own.
 DimensionValues = Callable[[Dimension, Aspect], Mapping[str, str | None]]
@@ -109,12 +107,8 @@ class PromptBuilder:
         values: DimensionValues | None = None,
         fence: str | None = None,
     ) -> None:
-        self.resolved, self.role, self.fence, self.more_values = (
-            resolved,
-            role,
-            fence,
-            values,
-        )
+        self.resolved, self.role = resolved, role
+        self.fence, self.more_values = fence, values
         self.examples, self.excerpt, self.seed = tuple(examples), excerpt, seed
         self.names = {"user": resolved.user, "assistant": resolved.assistant}
         # Whether a judged turn has a placeholder of its own; else it ends the dialogue.
@@ -124,11 +118,10 @@ class PromptBuilder:
             raise ConfigError(
                 f"the prompt has no role {role!r}", hint=f"it has: {roles}"
             )
-        fields = [self._field(dimension) for dimension in dimensions]
-        pairs = zip(dimensions, fields, strict=True)
-        self.questions = tuple(PromptQuestion((d,), (field,)) for d, field in pairs)
+        groups: list[tuple[Dimension, ...]] = [(dimension,) for dimension in dimensions]
         if resolved.layout.ask == "together":
-            self.questions = (PromptQuestion(tuple(dimensions), tuple(fields)),)
+            groups = [tuple(dimensions)]
+        self.questions = tuple(map(self._question, groups))
         self.values = {question: self._values(question) for question in self.questions}
         blank = dict.fromkeys(("dialogue", "response", "examples", "language"), "-")
         for values_of_question in self.values.values():
@@ -136,13 +129,19 @@ class PromptBuilder:
             for names in (resolved.layout.dialogue, resolved.layout.turn, (PREFILL,)):
                 resolved.text(names, values_of_question | blank)
 
-    def _field(self, dimension: Dimension) -> AnswerField:
-        aspect = self.aspect(dimension)
-        name, scale = dimension.name, self.scale(dimension)
-        label = aspect.label or name.replace("_", " ")
-        return AnswerField(
-            name, aspect.key or name, label, scale, dimension.kind == "binary"
-        )
+    def _question(self, dimensions: tuple[Dimension, ...]) -> PromptQuestion:
+        fields = []
+        for dimension in dimensions:
+            aspect, name = self.aspect(dimension), dimension.name
+            field = AnswerField(
+                name=name,
+                key=aspect.key or name,
+                label=aspect.label or name.replace("_", " "),
+                scale=self.scale(dimension),
+                binary=dimension.kind == "binary",
+            )
+            fields.append(field)
+        return PromptQuestion(dimensions, tuple(fields))
 
     def aspect(self, dimension: Dimension) -> Aspect:
         """Returns the prompt's texts about ``dimension``."""
@@ -174,9 +173,10 @@ class PromptBuilder:
         """Returns the messages of a request with the view's turns from ``start`` on."""
         layout = self.resolved.layout
         is_turn = view.last_judged or view.response is not None
-        names = layout.turn if is_turn else layout.dialogue
+        level, names = "dialogue", layout.dialogue
+        if is_turn:
+            level, names = "turn", layout.turn
         if not names:
-            level = "turn" if is_turn else "dialogue"
             raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -184,20 +184,17 @@ class PromptBuilder:
         values = self.values[question] | {
             "dialogue": dialogue,
             "response": "",
-            "examples": "",
+            "examples": self._examples(question, view.id),
             "language": language_name(view.lang),
         }
         if view.response:
-            values["response"] = _response_text(
-                view.response, fence=self.fence is not None
-            )
-        if self.resolved.examples and self.examples:
-            values["examples"] = self._examples(question, view.id)
-        user = Message(
-            "user", self.resolved.text(self._part_names(question, names), values)
-        )
-        system = self.resolved.text(layout.system, values)
-        return (Message("system", system), user) if system else (user,)
+            is_fenced = self.fence is not None
+            values["response"] = _response_text(view.response, fence=is_fenced)
+        text = self.resolved.text(self._part_names(question, names), values)
+        messages = (Message("user", text),)
+        if system := self.resolved.text(layout.system, values):
+            return (Message("system", system), *messages)
+        return messages
 
     def _part_names(
         self, question: PromptQuestion, names: Sequence[str]
@@ -206,17 +203,17 @@ class PromptBuilder:
         if len(question.dimensions) > 1:
             return names
         dimension = question.dimensions[0]
-        endings = []
-        if dimension.kind == "binary":
-            endings.append("_binary")
-        if not self.aspect(dimension).criteria:
-            endings.append("_other")
-        parts = self.resolved.parts
-        for ending in endings:
-            names = [
-                name + ending if name + ending in parts else name for name in names
-            ]
-        return names
+        endings = {
+            "_binary": dimension.kind == "binary",
+            "_other": not self.aspect(dimension).criteria,
+        }
+        chosen = []
+        for name in names:
+            for ending, applies in endings.items():
+                if applies and name + ending in self.resolved.parts:
+                    name += ending
+            chosen.append(name)
+        return chosen
 
     def prefill(self, question: PromptQuestion) -> str:
         """The beginning of the answer."""
@@ -230,37 +227,30 @@ class PromptBuilder:
     def _values(self, question: PromptQuestion) -> dict[str, str | None]:
         """The values of the placeholders that do not depend on the dialogue."""
         lines: list[str] = []
-        lines_by_kind: dict[str, list[str]] = {
-            "issues": [],
-            "qualities": [],
-            "scales": [],
-        }
         overall = None
-        by_dimension = [
-            self._dimension_values(dimension) for dimension in question.dimensions
-        ]
+        issues, qualities, scales = list[str](), list[str](), list[str]()
+        by_dimension = list(map(self._dimension_values, question.dimensions))
         for dimension, values in zip(question.dimensions, by_dimension, strict=True):
             line = fill(self.resolved.parts.get("aspect", ""), values)
             lines.append(line)
-            if dimension.kind == "binary":
-                lines_by_kind[
-                    "issues" if dimension.good == "low" else "qualities"
-                ].append(line)
+            if dimension.kind == "binary" and dimension.good == "low":
+                issues.append(line)
+            elif dimension.kind == "binary":
+                qualities.append(line)
             elif dimension.name == OVERALL and self.scale(dimension) == FIVE_LEVELS:
                 overall = values["key"]
             else:
-                lines_by_kind["scales"].append(line)
+                scales.append(line)
         values = by_dimension[0]
         if len(by_dimension) > 1:
             values = {"role": values["role"]}
-        for kind, texts in lines_by_kind.items():
-            values[kind] = (
-                "\n".join(texts) or None
-            )  # the part about an absent kind is left out
-        aspects = "\n".join(lines)
         return values | {
+            # The part about an absent kind is left out.
+            "issues": "\n".join(issues) or None,
+            "qualities": "\n".join(qualities) or None,
+            "scales": "\n".join(scales) or None,
             "overall": overall,
-            "aspects": aspects,
+            "aspects": "\n".join(lines),
             "form": self._form(question),
         }
 
@@ -296,7 +286,9 @@ class PromptBuilder:
             if self.is_whole(dimension):
                 end = math.floor(end + 1e-9)
                 next_start = end + 1
-            span = f"{start:g}" if start == end else f"{start:g}-{end:g}"
+            span = f"{start:g}"
+            if start != end:
+                span += f"-{end:g}"
             lines.append(f"- {span}: {band}")
             start = next_start
         return "\n".join(lines)
@@ -307,24 +299,24 @@ class PromptBuilder:
         forms = []
         for field in question.fields:
             low, high = field.scale
-            form = "<0 or 1>" if field.binary else f"<{low:g} to {high:g}>"
+            form = f"<{low:g} to {high:g}>"
+            if field.binary:
+                form = "<0 or 1>"
             if answer.comment is not None:
                 form = f'{{"{answer.score}": {form}, "{answer.comment}": "..."}}'
+            if self.resolved.layout.ask == "together":
+                form = f'  "{field.key}": {form}'
+            elif answer.comment is None:
+                form = f'{{"{answer.score}": {form}}}'
             forms.append(form)
         if self.resolved.layout.ask == "together":
-            pairs = zip(question.fields, forms, strict=True)
-            return (
-                "{\n"
-                + ",\n".join(f'  "{field.key}": {form}' for field, form in pairs)
-                + "\n}"
-            )
-        return (
-            forms[0]
-            if answer.comment is not None
-            else f'{{"{answer.score}": {forms[0]}}}'
-        )
+            return "{\n" + ",\n".join(forms) + "\n}"
+        return forms[0]
 
     def _examples(self, question: PromptQuestion, judged_id: str | None) -> str:
+        """The scored examples of the prompt, without the dialogue ``judged_id``."""
+        if not self.resolved.examples or not self.examples:
+            return ""
         dimension, count = question.dimensions[0], self.resolved.examples
         low, high = self.scale(dimension)
         texts = []
@@ -388,8 +380,9 @@ class ScoredExample(Config):
     @field_validator("scores")
     @classmethod
     def _on_unit(cls, value: Mapping[str, float]) -> Mapping[str, float]:
-        if bad := [f"{k}: {v}" for k, v in value.items() if not 0 <= v <= 1]:
-            raise ValueError(f"scores lie in [0, 1], not {bad[0]}")
+        for name, score in value.items():
+            if not 0 <= score <= 1:
+                raise ValueError(f"scores lie in [0, 1], not {name}: {score}")
         return value
 
 
@@ -422,18 +415,20 @@ def chosen_examples(
             hint="examples=FILE with more dialogues, or variant=zero_shot",
         )
     generator = np.random.default_rng(seed)
-    targets = [float(np.median([e.scores[dimension] for e in scored]))]
+    scores = np.array([example.scores[dimension] for example in scored])
+    median = float(np.median(scores))
+    targets = [median]
     if count > 1:
         # The ends choose first; a median at an end chooses last of all.
-        targets = sorted(
-            [0.0, targets[0], 1.0], key=lambda target: target == targets[0]
-        )
-    chosen: list[ScoredExample] = []
+        targets = sorted([0.0, median, 1.0], key=lambda target: target == median)
+    chosen: list[int] = []
     for target in targets:
-        gaps = [abs(e.scores[dimension] - target) for e in scored]
-        nearest = np.flatnonzero(np.array(gaps) == min(gaps))
-        chosen.append(scored.pop(int(nearest[generator.integers(len(nearest))])))
-    return sorted(chosen, key=lambda e: e.scores[dimension])
+        gaps = np.abs(scores - target)
+        gaps[chosen] = np.inf
+        nearest = np.flatnonzero(gaps == gaps.min())
+        chosen.append(int(nearest[generator.integers(len(nearest))]))
+    chosen.sort(key=lambda index: scores[index])
+    return [scored[index] for index in chosen]
 
 
 # -- the part of a dialogue that a prompt shows (ORALIS, section 4.2) ------------------------------
@@ -468,27 +463,24 @@ def view_of(
 def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
     """Returns the indices of the turns that ``context`` shows. If they would include no turn of the
     assistant, the shown part grows towards the middle until it does."""
-    indices = range(len(turns))
+    count = len(turns)
     if context not in _SHARES:
-        return list(indices)
-    first, last = (math.ceil(share * len(turns)) for share in _SHARES[context])
-    begin = max(first, len(turns) - last)
-    assistant = [i for i in indices if turns[i].role == "assistant"]
-    hidden = [i for i in assistant if first <= i < begin]
-    if hidden and len(hidden) == len(assistant):
+        return list(range(count))
+    first, last = (math.ceil(share * count) for share in _SHARES[context])
+    begin = max(first, count - last)
+    assistant = [i for i, turn in enumerate(turns) if turn.role == "assistant"]
+    if assistant and first <= assistant[0] and assistant[-1] < begin:
         if last:
-            begin = hidden[-1]
+            begin = assistant[-1]
         else:
-            first = hidden[0] + 1
-    return [i for i in indices if i < first or i >= begin]
+            first = assistant[0] + 1
+    return [*range(first), *range(begin, count)]
 
 
 def _response_text(response: Turn, *, fence: bool) -> str:
-    return (
-        fenced("response", response.content)
-        if fence
-        else " ".join(response.content.split())
-    )
+    if fence:
+        return fenced("response", response.content)
+    return " ".join(response.content.split())
 
 
 def shorten(
@@ -505,23 +497,18 @@ def shorten(
     ``dialogue`` words (ORALIS: 200 and 3,000), by the model's summaries of as many words as
     ``context`` says."""
     summary_words = int(context.removeprefix("summary_"))
-    summaries: list[tuple[PromptView, int, ChatRequest]] = []
+    places, requests = [], []
     for view in views:
-        counts = [len(words(turn.content)) if turn else 0 for turn in view.turns]
-        if sum(counts) <= dialogue:
-            continue
-        for index, (turn, count) in enumerate(zip(view.turns, counts, strict=True)):
-            if turn is None or turn.role != "assistant" or count <= longest:
-                continue
-            values = {
-                "words": str(summary_words),
-                "response": _response_text(turn, fence=fence),
-            }
+        for index, turn in _long_turns(view, longest, dialogue):
+            response = _response_text(turn, fence=fence)
+            values = {"words": str(summary_words), "response": response}
             message = Message("user", prompt.text(prompt.layout.dialogue, values))
-            request = ChatRequest((message,), max_tokens=6 * summary_words)
-            summaries.append((view, index, request))
-    answers = llm.chat([request for _, _, request in summaries]) if summaries else []
-    for (view, index, request), answer in zip(summaries, answers, strict=True):
+            requests.append(ChatRequest((message,), max_tokens=6 * summary_words))
+            places.append((view, index))
+    if not requests:
+        return
+    answers = llm.chat(requests)
+    for (view, index), request, answer in zip(places, requests, answers, strict=True):
         usage = spent([usage_of(llm, request, answer)])
         view.usage = total_usage([view.usage, usage])
         view.shortened += 1
@@ -531,3 +518,20 @@ def shorten(
             reason = answer.failure or f"an answer that ended by {answer.finish!r}"
             view.failure = f"a turn could not be shortened: {reason}"
             view.transient = view.transient or answer.transient
+
+
+def _long_turns(
+    view: PromptView, longest: int, dialogue: int
+) -> list[tuple[int, Turn]]:
+    """Returns the turns to shorten with their indices; see ``shorten``."""
+    total = 0
+    long_turns = []
+    for index, turn in enumerate(view.turns):
+        if turn is not None:
+            count = len(words(turn.content))
+            total += count
+            if turn.role == "assistant" and count > longest:
+                long_turns.append((index, turn))
+    if total <= dialogue:
+        return []
+    return long_turns

@@ -93,6 +93,10 @@ class Layout(Config):
     dialogue: tuple[str, ...] = ()
     turn: tuple[str, ...] = ()
 
+    @property
+    def part_names(self) -> tuple[str, ...]:
+        return self.system + self.dialogue + self.turn
+
 
 class Texts(Config):
     """The texts that a variant or a language replaces; ``aspects`` are replaced field by field."""
@@ -142,10 +146,10 @@ class Prompt(Config):
             raise ValueError(
                 f"no variant {self.variant!r} among {', '.join(self.variants)}"
             )
-        for name, layout in (
-            self.layouts.items() if "layouts" in self.model_fields_set else ()
-        ):
-            for part in (*layout.system, *layout.dialogue, *layout.turn):
+        if "layouts" not in self.model_fields_set:
+            return self
+        for name, layout in self.layouts.items():
+            for part in layout.part_names:
                 if part not in self.parts and part != ANSWER:
                     raise ValueError(f"layout {name!r}: no part {part!r}")
         return self
@@ -160,9 +164,9 @@ class Prompt(Config):
         has the values of each earlier attempt; an empty value counts as None."""
 
         def filled(part: str, attempt: Mapping[str, str | None]) -> str:
-            merged = {
-                name: value or None for name, value in {**values, **attempt}.items()
-            }
+            merged = {**values, **attempt}
+            for name in merged:
+                merged[name] = merged[name] or None
             return fill(self.parts.get(part, ""), merged)
 
         texts = [filled("user", {})]
@@ -190,32 +194,24 @@ class ResolvedPrompt(Config):
     @property
     def hash(self) -> str:
         """12 hex digits over all texts that can be sent."""
-        used = {
-            *self.layout.system,
-            *self.layout.dialogue,
-            *self.layout.turn,
-            "aspect",
-            AGAIN,
-        }
-        parts = {
-            k: v
-            for k, v in self.parts.items()
-            if k in used or k.startswith(f"{ANSWER}_")
-        }
+        used = {*self.layout.part_names, "aspect", AGAIN}
+        parts = {}
+        for name, text in self.parts.items():
+            if name in used or name.startswith(f"{ANSWER}_"):
+                parts[name] = text
         return content_hash([self.model_dump(exclude={"parts"}), parts])
 
     def template(self, names: Sequence[str], absent: Collection[str] = ()) -> str:
         """The parts ``names`` as one text, without empty ones and those that contain one of the
         placeholders ``absent``."""
-        chosen = [
-            f"{ANSWER}_{self.answer.format}" if name == ANSWER else name
-            for name in names
-        ]
-        texts = filter(None, (self.parts.get(name, "").strip() for name in chosen))
-        absent = set(absent)
-        return "\n\n".join(
-            t for t in texts if absent.isdisjoint(_PLACEHOLDER.findall(t))
-        )
+        texts = []
+        for name in names:
+            if name == ANSWER:
+                name = f"{ANSWER}_{self.answer.format}"
+            text = self.parts.get(name, "").strip()
+            if text and set(absent).isdisjoint(_PLACEHOLDER.findall(text)):
+                texts.append(text)
+        return "\n\n".join(texts)
 
     def text(self, names: Sequence[str], values: Mapping[str, str | None]) -> str:
         """The parts ``names`` filled, without those that contain a placeholder with value None."""
@@ -233,8 +229,9 @@ def load_prompt(
     if isinstance(prompt, Prompt):
         where = f"prompt {prompt.name}"
     else:
-        is_path = prompt.endswith((".yaml", ".yml")) or prompt.startswith("prompts/")
-        where = prompt if is_path else f"prompts/{prompt}"
+        where = prompt
+        if not where.endswith((".yaml", ".yml")) and not where.startswith("prompts/"):
+            where = f"prompts/{prompt}"
         prompt = build_config(Prompt, read_yaml(where), where=where)
     if missing := sorted(set(parts) - set(prompt.parts)):
         raise ConfigError(f"{where}: no part {missing[0]!r}")
@@ -267,10 +264,12 @@ def resolve(
 
     def named(kind: str, choices: Mapping[str, Any], name: str) -> Any:
         if name not in choices:
-            names = ["en", *choices] if kind == "language" else choices
-            hint = f"it has: {', '.join(names) or 'none'}"
+            names = list(choices)
+            if kind == "language":
+                names.insert(0, "en")
             raise ConfigError(
-                f"the prompt {prompt.name!r} has no {kind} {name!r}", hint=hint
+                f"the prompt {prompt.name!r} has no {kind} {name!r}",
+                hint=f"it has: {', '.join(names) or 'none'}",
             )
         return choices[name]
 
@@ -283,17 +282,18 @@ def resolve(
         layers.append(named("language", prompt.languages, language))
         if language in style.languages:
             layers.append(style.languages[language])
-    parts, roles = dict[str, str](), dict[str, str]()
-    user = assistant = ""
-    texts: list[Prompt | Texts] = [prompt, *layers]
-    for layer in texts:
+    parts, roles = dict(prompt.parts), dict(prompt.roles)
+    user, assistant = prompt.user, prompt.assistant
+    for layer in layers:
         parts |= layer.parts
         roles |= layer.roles
         user = layer.user or user
         assistant = layer.assistant or assistant
+    layout = layout or next(iter(prompt.layouts))
+    answer = answer or prompt.answer.format
     return ResolvedPrompt(
-        layout=named("layout", prompt.layouts, layout or next(iter(prompt.layouts))),
-        answer=prompt.answer.model_copy(update={"format": answer} if answer else {}),
+        layout=named("layout", prompt.layouts, layout),
+        answer=prompt.answer.model_copy(update={"format": answer}),
         parts=parts,
         roles=roles,
         aspects=_resolved_aspects(prompt, style, layers),
@@ -308,15 +308,13 @@ def _resolved_aspects(
     prompt: Prompt, style: Variant, layers: Sequence[Texts]
 ) -> dict[str, Aspect]:
     """Returns the prompt's aspects with the fields that ``layers`` and the variant replace."""
-    overrides = {"scale": style.scale, "whole": style.whole}
+    overrides = style.model_dump(include={"scale", "whole"}, exclude_none=True)
     aspects = {}
     for name in sorted({*prompt.aspects}.union(*(layer.aspects for layer in layers))):
         fields = prompt.aspects.get(name, Aspect()).model_dump()
         for layer in layers:
             fields |= layer.aspects.get(name, {})
-        fields |= {
-            field: value for field, value in overrides.items() if value is not None
-        }
+        fields |= overrides
         aspects[name] = build_config(
             Aspect, fields, where=f"prompt {prompt.name}, aspect {name}"
         )
@@ -384,13 +382,15 @@ def fenced(mark: str, text: str) -> str:
 
 def fenced_dialogue(turns: Iterable[Turn | None], *, gap: str) -> str:
     """One turn per line, each between the marks of its role; None is a gap."""
-    lines = [gap if turn is None else fenced(turn.role, turn.content) for turn in turns]
-    return "\n".join(["<dialogue>", *lines, "</dialogue>"])
+    lines = ["<dialogue>"]
+    for turn in turns:
+        lines.append(gap if turn is None else fenced(turn.role, turn.content))
+    return "\n".join([*lines, "</dialogue>"])
 
 
 @cache
 def fence_note(language: str) -> str:
     """The sentence about the marks in ``language``, in English if it has no translation."""
     prompt = load_prompt("fence", parts=(FENCE_NOTE,))
-    texts = prompt.languages.get(language)
-    return (texts.parts if texts else prompt.parts)[FENCE_NOTE].strip()
+    texts = prompt.languages.get(language, prompt)
+    return texts.parts[FENCE_NOTE].strip()

@@ -51,6 +51,9 @@ UnknownLanguage = Literal["warn", "refuse", "allow"]
 POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
 NO_ASSISTANT_TURN = "no assistant turn to judge"
 GPU_WINDOW = 1024  # dialogues: some seconds of an encoder on a GPU
+# A judged answer has no contributions beyond as many turns: one number per turn for each answer
+# would let the file grow with the square of a dialogue's length.
+EXPLAINED_TURNS = 100
 logger = logging.getLogger(__name__)
 
 
@@ -61,7 +64,7 @@ class ScoreRequest:
     ``row`` is the dialogue's place in its window. A family's ``_prepare`` sets ``tokens``, the
     length by which requests are batched, and ``payload``, the request in the family's own form.
     It counts the turns that do not fit in ``truncated_turns``, and the turns of which only a part
-    fits in ``cut_turns``.
+    fits in ``cut_turns``. ``chat`` is the dialogue's chat_hash, if it is known.
     """
 
     dialogue: Dialogue
@@ -71,6 +74,12 @@ class ScoreRequest:
     payload: Any = None
     truncated_turns: int = 0
     cut_turns: int = 0
+    chat: str | None = None
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the judgement has contributions."""
+        return self.turn is None or self.turn < EXPLAINED_TURNS
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,7 +300,9 @@ class Judge(ABC):
             ]
             reasons = []  # why a request is not scored
             for request, language in zip(requests, unknown, strict=True):
-                reason = None if request.dialogue.assistant_turns else NO_ASSISTANT_TURN
+                reason = None
+                if request.turn is None and not request.dialogue.assistant_turns:
+                    reason = NO_ASSISTANT_TURN
                 if policy == "refuse" and language is not None:
                     reason = f"{_refusal(language)}{', '.join(self.languages or ())}"
                 reasons.append(reason)
@@ -464,9 +475,13 @@ def _completed(
         },
         failure="; ".join(filter(None, failures)) or None,
         usage={name: amount for name, amount in usage.items() if math.isfinite(amount)},
-        contributions={name: c for name, c in answer.contributions.items() if c.finite},
+        contributions={
+            name: contributions
+            for name, contributions in answer.contributions.items()
+            if contributions.finite and request.is_explained
+        },
         details=details,
-        chat=request.dialogue.chat_hash,
+        chat=request.chat or request.dialogue.chat_hash,
         dimensions=dimensions,
     )
 
@@ -520,8 +535,13 @@ def requests_at(
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]
-    chosen = turns if level == "turn" else turns[-1:]
-    return [ScoreRequest(dialogue.upto(turn), turn, row) for turn in chosen]
+    if level == "last":
+        return [ScoreRequest(dialogue.upto(turns[-1]), turns[-1], row)]
+    hashes = dialogue.chat_hashes()
+    return [
+        ScoreRequest(dialogue.upto(turn), turn, row, chat=hashes[turn + 1])
+        for turn in turns
+    ]
 
 
 # -- languages -----------------------------------------------------------------------------------

@@ -258,7 +258,7 @@ class LinearJudge(LearnedJudge):
         dialogues = [request.dialogue for request in requests]
         readings = self.reader.read(dialogues, self.token_budget)
         for request, reading in zip(requests, readings, strict=True):
-            request.payload, request.tokens = reading, reading.tokens
+            request.payload, request.tokens = reading, int(reading.turn_tokens.sum())
             request.truncated_turns, request.cut_turns = reading.dropped, reading.cut
 
     def _score_batch(
@@ -268,7 +268,7 @@ class LinearJudge(LearnedJudge):
 
     def _judgement(self, request: ScoreRequest, dimensions: Sequence[str]) -> Judgement:
         reading: TurnReading = request.payload
-        rows = self.reader.rows(reading)
+        rows = self._rows(reading)
         scores: dict[str, float | None] = {}
         distributions: dict[str, list[float]] = {}
         contributions: dict[str, Contributions] = {}
@@ -290,7 +290,8 @@ class LinearJudge(LearnedJudge):
             chances = self._distribution(dimension, columns, fitted.chance(unit))
             if chances:
                 distributions[name] = chances
-            if head.is_linear and self.config.reading != "dialogue":
+            is_sum = head.is_linear and self.config.reading != "dialogue"
+            if is_sum and request.is_explained:
                 contributions[name] = self._contributions(
                     dimension, request, weights, rows, float(head.raw(columns)[0, 0])
                 )
@@ -300,6 +301,16 @@ class LinearJudge(LearnedJudge):
             contributions=contributions,
             details=details,
         )
+
+    def _rows(self, reading: TurnReading) -> Floats:
+        """Returns the columns of each turn. No row depends on later turns, so those of the
+        dialogue's beginnings are rows of the whole."""
+        whole = reading.whole
+        if whole is None:
+            return self.reader.rows(reading)
+        if whole.columns is None:
+            whole.columns = self.reader.rows(whole)
+        return whole.columns[: len(reading.roles)]
 
     def units(self, name: str, columns: Floats) -> Floats:
         """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,8 +39,9 @@ class TurnReading:
     dialogue``).
 
     ``skipped`` counts the oldest turns that are not in these arrays, ``dropped`` those that do not
-    count, and ``cut`` the turns of which a part does not fit. ``tokens`` counts the tokens of all
-    turns.
+    count, and ``cut`` the turns of which a part does not fit. ``turn_tokens`` [T] counts the tokens
+    of each turn. ``whole`` is the reading of a longer dialogue, of which this is the beginning;
+    ``columns`` caches the rows of that one.
     """
 
     roles: npt.NDArray[np.int64]
@@ -49,10 +50,12 @@ class TurnReading:
     vectors: Vectors
     weights: Floats
     text_vector: Vectors
+    turn_tokens: npt.NDArray[np.int64]
     skipped: int = 0
     dropped: int = 0
     cut: int = 0
-    tokens: int = 0
+    whole: TurnReading | None = None
+    columns: Floats | None = None
 
     def read_turns(self) -> TurnReading:
         """Returns the reading with only those turns that have a weight."""
@@ -64,6 +67,19 @@ class TurnReading:
             self.vectors[rows],
             self.weights[rows],
             self.text_vector,
+            self.turn_tokens[rows],
+        )
+
+    def beginning(self, count: int) -> TurnReading:
+        """Returns the reading of the dialogue that ends after ``count`` of these turns."""
+        return replace(
+            self,
+            roles=self.roles[:count],
+            measures=self.measures[:count],
+            texts=self.texts[:count],
+            vectors=self.vectors[:count],
+            turn_tokens=self.turn_tokens[:count],
+            whole=self,
         )
 
 
@@ -160,9 +176,14 @@ class DialogueReader:
         """Returns the reading of each dialogue. Each distinct text is encoded once; ``budget`` is
         the maximum number of padded tokens in a batch."""
         skipped = [self._skipped(dialogue) for dialogue in dialogues]
-        contents: list[str] = []
-        for dialogue, start in zip(dialogues, skipped, strict=True):
-            contents += [turn.content for turn in dialogue.turns[start:]]
+        wholes = _longest(dialogues, skipped)
+        if any(name.startswith("centred_") for name in self.config.measures):
+            wholes = list(dialogues)  # a turn is compared with the mean of all
+        spans = {
+            id(whole): whole.turns[start:]
+            for whole, start in zip(wholes, skipped, strict=True)
+        }
+        contents = [turn.content for turns in spans.values() for turn in turns]
         pieces = self._pieces(contents)
         vectors: dict[str, Vectors] = {}
         if self.config.compares_turns:
@@ -175,15 +196,29 @@ class DialogueReader:
         states: list[TurnStates] = []
         if self.config.reading == "answers" and self.has_vectors:
             states = self._states(dialogues, skipped, pieces)
+        surfaces: dict[int, Vectors] = {}
+        whole_readings: dict[int, TurnReading] = {}
         readings = []
+        everything = _longest(dialogues, [0] * len(dialogues))
         for number, dialogue in enumerate(dialogues):
-            reading = self._reading(dialogue, skipped[number], vectors)
-            if self.encoder is not None:
-                turns = dialogue.turns[reading.skipped :]
-                reading.tokens = sum(_tokens(pieces[turn.content]) for turn in turns)
+            whole, longest = wholes[number], everything[number]
+            start, end = skipped[number], len(dialogue.turns)
+            if id(longest) not in surfaces:
+                surfaces[id(longest)] = turn_features(longest)
+            if id(whole) not in whole_readings:
+                surface = surfaces[id(longest)][start : len(whole.turns)]
+                whole_readings[id(whole)] = self._reading(
+                    whole.turns[start:], start, surface, vectors, pieces
+                )
+            reading = whole_readings[id(whole)]
+            if dialogue is whole:
+                reading = replace(reading)
+            else:
+                reading = reading.beginning(end - start)
             if whole_texts:
                 reading.text_vector = whole_vectors[whole_texts[number]]
             if states:
+                reading.whole = None  # its states are read in its own window
                 reading.vectors = states[number].states
                 reading.dropped += states[number].dropped
                 reading.cut = states[number].cut
@@ -199,10 +234,15 @@ class DialogueReader:
         return max(0, min(len(dialogue.turns) - self.config.max_turns, last))
 
     def _reading(
-        self, dialogue: Dialogue, skipped: int, vectors: Mapping[str, Vectors]
+        self,
+        turns: Sequence[Turn],
+        skipped: int,
+        surface: Vectors,
+        vectors: Mapping[str, Vectors],
+        pieces: Mapping[str, Pieces],
     ) -> TurnReading:
-        """Returns the features and text vectors of the turns after the first ``skipped``."""
-        turns = dialogue.turns[skipped:]
+        """Returns the features and text vectors of ``turns``, which follow ``skipped`` others and
+        have the ``surface`` features."""
         roles = np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64)
         similarities = np.zeros((len(turns), len(SIMILARITY_NAMES)), dtype=np.float32)
         texts = np.zeros((len(turns), 0), dtype=np.float32)
@@ -213,7 +253,9 @@ class DialogueReader:
             batch = torch.from_numpy(texts)[None], torch.from_numpy(roles)[None]
             mask = torch.ones(1, len(turns), dtype=torch.bool)
             similarities = turn_similarities(*batch, mask)[0].numpy()
-        surface = turn_features(dialogue)[skipped:]
+        turn_tokens = np.ones(len(turns), dtype=np.int64)
+        if self.encoder is not None:
+            turn_tokens[:] = [_tokens(pieces[turn.content]) for turn in turns]
         measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
         columns = texts
         if self.config.reading != "turns" or not self.has_vectors:
@@ -225,9 +267,9 @@ class DialogueReader:
             columns,
             weights=np.zeros(len(turns)),
             text_vector=np.zeros(0, dtype=np.float32),
+            turn_tokens=turn_tokens,
             skipped=skipped,
             dropped=skipped,
-            tokens=len(turns),
         )
 
     def _weights(self, reading: TurnReading) -> Floats:
@@ -383,6 +425,23 @@ class DialogueReader:
             of_side = reading.roles == side
             parts.append(weights[of_side] @ rows[of_side])
         return np.concatenate(parts).astype(np.float64)
+
+
+def _longest(dialogues: Sequence[Dialogue], keys: Sequence[int]) -> list[Dialogue]:
+    """Returns for each dialogue the longest one with its key that begins with all its turns: at
+    level turn, the dialogues are beginnings of a few."""
+    longest: dict[tuple[int, int], Dialogue] = {}
+    for dialogue, key in zip(dialogues, keys, strict=True):
+        group = id(dialogue.turns[0]), key
+        before = longest.setdefault(group, dialogue)
+        if len(dialogue.turns) > len(before.turns):
+            longest[group] = dialogue
+    wholes = []
+    for dialogue, key in zip(dialogues, keys, strict=True):
+        whole = longest[id(dialogue.turns[0]), key]
+        is_beginning = whole.turns[: len(dialogue.turns)] == dialogue.turns
+        wholes.append(whole if is_beginning else dialogue)
+    return wholes
 
 
 def _tokens(pieces: Pieces) -> int:

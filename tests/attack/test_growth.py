@@ -8,6 +8,7 @@ hanging, not a measurement; benchmarks/reading.py measures.
 from __future__ import annotations
 
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 from medal_judges.data_prep.followups import parse_list
 from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
 from medal_judges.data_prep.native import _LETTER
+from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.wire import retry_after
 from medal_judges.models.prompted.answers import (
@@ -27,6 +29,10 @@ from medal_judges.models.prompted.answers import (
     read_answers,
 )
 from medal_judges.models.trained_metrics.turn_metric import sentences
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.storage.jsonl import to_line
+
+from ..talks import spoken
 
 ONE = [AnswerField("overall", "overall", "overall", (1, 5))]
 SEVERAL = [
@@ -177,3 +183,30 @@ def test_an_answer_that_is_too_long_is_not_read() -> None:
         "overall"
     ]
     assert parsed.value is None and "characters" in (parsed.reason or "")
+
+
+def _calls(turns: int) -> int:
+    """Returns the number of calls that scoring each answer of a dialogue takes."""
+    judge = Judge.from_pretrained("repetition")
+    dialogue = Dialogue(
+        "a", spoken(*(f"turn {number} of it" for number in range(turns)))
+    )
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        lines = [
+            to_line(judgement) for judgement in judge.score([dialogue], level="turn")
+        ]
+    finally:
+        sys.setprofile(None)
+    assert len(lines) == turns // 2
+    return calls + sum(map(len, lines))
+
+
+def test_scoring_each_answer_takes_twice_as_much_for_twice_the_turns() -> None:
+    assert _calls(500) < 2.2 * _calls(250)

@@ -9,8 +9,6 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
-from itertools import groupby
-from operator import attrgetter
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -162,13 +160,25 @@ class Dialogue:
         It ignores what differs between file formats: white space, composed letters, empty turns,
         and how the words of one speaker are divided into turns.
         """
-        digest = hashlib.sha256()
-        spoken = [turn for turn in self.turns if turn.content.strip()]
-        for role, turns in groupby(spoken, attrgetter("role")):
-            words = " ".join(turn.content for turn in turns).split()
-            line = unicodedata.normalize("NFC", f"{role}: {' '.join(words)}\n")
-            digest.update(line.encode("utf-8", "surrogatepass"))
-        return digest.hexdigest()[:12]
+        return self.chat_hashes()[-1]
+
+    def chat_hashes(self) -> list[str]:
+        """Returns the chat_hash of the dialogue up to each turn, after that of no turns."""
+        before = hashlib.sha256()  # of the speakers before the one who speaks
+        hashes = [before.hexdigest()[:12]]
+        role, words, line = "", list[str](), b""
+        for turn in self.turns:
+            spoken = turn.content.split()
+            if spoken and turn.role != role:
+                before.update(line)
+                role, words = turn.role, []
+            words += spoken
+            text = unicodedata.normalize("NFC", f"{role}: {' '.join(words)}\n")
+            line = text.encode("utf-8", "surrogatepass") if words else b""
+            digest = before.copy()
+            digest.update(line)
+            hashes.append(digest.hexdigest()[:12])
+        return hashes
 
     @property
     def text_hash(self) -> str:

@@ -305,12 +305,12 @@ class LinearJudge(LearnedJudge):
     def _rows(self, reading: TurnReading) -> Floats:
         """Returns the columns of each turn. No row depends on later turns, so those of the
         dialogue's beginnings are rows of the whole."""
-        whole = reading.whole
-        if whole is None:
+        full = reading.full
+        if full is None:
             return self.reader.rows(reading)
-        if whole.columns is None:
-            whole.columns = self.reader.rows(whole)
-        return whole.columns[: len(reading.roles)]
+        if full.columns is None:
+            full.columns = self.reader.rows(full)
+        return full.columns[: len(reading.roles)]
 
     def units(self, name: str, columns: Floats) -> Floats:
         """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""

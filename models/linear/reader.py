@@ -40,7 +40,7 @@ class TurnReading:
 
     ``skipped`` counts the oldest turns that are not in these arrays, ``dropped`` those that do not
     count, and ``cut`` the turns of which a part does not fit. ``turn_tokens`` [T] counts the tokens
-    of each turn. ``whole`` is the reading of a longer dialogue, of which this is the beginning;
+    of each turn. ``full`` is the reading of a longer dialogue, of which this is the beginning;
     ``columns`` caches the rows of that one.
     """
 
@@ -54,7 +54,7 @@ class TurnReading:
     skipped: int = 0
     dropped: int = 0
     cut: int = 0
-    whole: TurnReading | None = None
+    full: TurnReading | None = None
     columns: Floats | None = None
 
     def read_turns(self) -> TurnReading:
@@ -79,7 +79,7 @@ class TurnReading:
             texts=self.texts[:count],
             vectors=self.vectors[:count],
             turn_tokens=self.turn_tokens[:count],
-            whole=self,
+            full=self,
         )
 
 
@@ -180,8 +180,8 @@ class DialogueReader:
         if any(name.startswith("centred_") for name in self.config.measures):
             wholes = list(dialogues)  # a turn is compared with the mean of all
         spans = {
-            id(whole): whole.turns[start:]
-            for whole, start in zip(wholes, skipped, strict=True)
+            id(full): full.turns[start:]
+            for full, start in zip(wholes, skipped, strict=True)
         }
         contents = [turn.content for turns in spans.values() for turn in turns]
         pieces = self._pieces(contents)
@@ -201,24 +201,24 @@ class DialogueReader:
         readings = []
         everything = _longest(dialogues, [0] * len(dialogues))
         for number, dialogue in enumerate(dialogues):
-            whole, longest = wholes[number], everything[number]
+            full, longest = wholes[number], everything[number]
             start, end = skipped[number], len(dialogue.turns)
             if id(longest) not in surfaces:
                 surfaces[id(longest)] = turn_features(longest)
-            if id(whole) not in whole_readings:
-                surface = surfaces[id(longest)][start : len(whole.turns)]
-                whole_readings[id(whole)] = self._reading(
-                    whole.turns[start:], start, surface, vectors, pieces
+            if id(full) not in whole_readings:
+                surface = surfaces[id(longest)][start : len(full.turns)]
+                whole_readings[id(full)] = self._reading(
+                    full.turns[start:], start, surface, vectors, pieces
                 )
-            reading = whole_readings[id(whole)]
-            if dialogue is whole:
+            reading = whole_readings[id(full)]
+            if dialogue is full:
                 reading = replace(reading)
             else:
                 reading = reading.beginning(end - start)
             if whole_texts:
                 reading.text_vector = whole_vectors[whole_texts[number]]
             if states:
-                reading.whole = None  # its states are read in its own window
+                reading.full = None  # its states are read in its own window
                 reading.vectors = states[number].states
                 reading.dropped += states[number].dropped
                 reading.cut = states[number].cut
@@ -438,9 +438,9 @@ def _longest(dialogues: Sequence[Dialogue], keys: Sequence[int]) -> list[Dialogu
             longest[group] = dialogue
     wholes = []
     for dialogue, key in zip(dialogues, keys, strict=True):
-        whole = longest[id(dialogue.turns[0]), key]
-        is_beginning = whole.turns[: len(dialogue.turns)] == dialogue.turns
-        wholes.append(whole if is_beginning else dialogue)
+        full = longest[id(dialogue.turns[0]), key]
+        is_beginning = full.turns[: len(dialogue.turns)] == dialogue.turns
+        wholes.append(full if is_beginning else dialogue)
     return wholes
 
 

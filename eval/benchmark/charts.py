@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from medal_judges.eval.benchmark.results import FOLLOW_UPS
-from medal_judges.eval.benchmark.view import View, human_ceiling, shown
+from medal_judges.eval.benchmark.view import View, human_ceiling, shown, slice_names
 from medal_judges.eval.metaeval.alignment import METRICS, label
 from medal_judges.eval.metaeval.metaeval import Point, ResultRow
 from medal_judges.records.dimension import EQUAL
@@ -28,7 +29,7 @@ from medal_judges.report.figure import (
     thinned,
 )
 from medal_judges.report.page import Block, Fold, Section, Strip
-from medal_judges.report.table import IntervalBar, Row, Table, checked, number, slug
+from medal_judges.report.table import IntervalBar, Row, Table, number, slug
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.equal import tolerance_of
 
@@ -51,15 +52,17 @@ def scatter(view: View, figures: Figures) -> Section:
         rows = [row for row in view.rows(name, dimension) if row.points]
         if not rows:
             continue
-        colours = _colours_of_chatbots(rows)
-        legend = [
-            (chatbot, index)
-            for chatbot, index in colours.items()
-            if index < OTHER_INDEX
-        ]
+        counts = Counter[str]()
+        labels: list[float] = []
+        for row in rows:
+            counts.update(point.chatbot or UNKNOWN for point in row.points)
+            labels += [point.human for point in row.points]
+        # The chatbots with the fewest rows share the last colour.
+        chatbots = sorted(counts, key=lambda chatbot: (-counts[chatbot], chatbot))
+        legend = [(chatbot, i) for i, chatbot in enumerate(chatbots[:OTHER_INDEX])]
+        colours = dict.fromkeys(chatbots, OTHER_INDEX) | dict(legend)
         if len(legend) < len(colours):
             legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
-        labels = [point.human for row in rows for point in row.points]
         plots = [_scatter_plot(row, colours, padded(labels)) for row in rows]
         title = f"{name}: {dimension}"
         figure = Figure(title, plots, title, legend, "Chatbots")
@@ -67,13 +70,6 @@ def scatter(view: View, figures: Figures) -> Section:
         if dimension == view.headlines[name]:
             blocks.append(figure)
     return Section("scatter", "Judge against labels", blocks, link="Scatter")
-
-
-def _colours_of_chatbots(rows: Sequence[ResultRow]) -> dict[str, int]:
-    """Returns the colour of each chatbot; those with the fewest rows share the last one."""
-    counts = Counter(point.chatbot or UNKNOWN for row in rows for point in row.points)
-    by_count = sorted(counts, key=lambda chatbot: (-counts[chatbot], chatbot))
-    return {chatbot: min(index, OTHER_INDEX) for index, chatbot in enumerate(by_count)}
 
 
 def _scatter_plot(
@@ -124,23 +120,19 @@ def _columns(row: ResultRow) -> tuple[Floats, Floats]:
 def calibration(view: View, figures: Figures) -> Section:
     """For each set a calibration plot of every dimension, the first set unfolded: the mean label by
     the mean score of each bin, one line for each judge."""
-    colours = {
-        judge: min(index, OTHER_INDEX) for index, judge in enumerate(view.judges)
-    }
-    legend = list(colours.items())
+    legend = [(judge, min(i, OTHER_INDEX)) for i, judge in enumerate(view.judges)]
     folds: list[Block] = []
     for name in view.sets:
         plots = []
         for dimension in view.dimensions(name):
             rows = [row for row in view.rows(name, dimension) if row.points]
             if rows:
-                plots.append(_calibration_plot(f"{name}: {dimension}", rows, colours))
+                title = f"{name}: {dimension}"
+                plots.append(_calibration_plot(title, rows, dict(legend)))
         if plots:
-            title = f"{name}: calibration"
-            figures[f"calibration-{view.sets[name]}"] = Figure(
-                title, plots, legend=legend
-            )
-            folds.append(Fold(name, [Figure(title, plots)], is_open=not folds))
+            figure = Figure(f"{name}: calibration", plots)
+            figures[f"calibration-{view.sets[name]}"] = replace(figure, legend=legend)
+            folds.append(Fold(name, [figure], is_open=not folds))
     blocks: list[Block] = []
     if folds:
         blocks.append(Strip(legend, "Judges", folds))
@@ -150,33 +142,29 @@ def calibration(view: View, figures: Figures) -> Section:
 def _calibration_plot(
     title: str, rows: Sequence[ResultRow], colours: Mapping[str, int]
 ) -> Plot:
-    bins_by_judge = {row.judge: bins(row) for row in rows}
-    span = (-0.04, 1.04)
-    if rows[0].kind != "binary":
-        means = []
-        for judge_bins in bins_by_judge.values():
-            for score, label_mean, _ in judge_bins:
-                means += [score, label_mean]
-        span = padded(means or [0.0])
-    marks: list[Line | list[Dot]] = [
-        Line([(span[0], span[0]), (span[1], span[1])], "ideal")
-    ]
+    marks: list[Line | list[Dot]] = []
     gaps = []
+    means: list[float] = []
     for row in rows:
-        judge_bins, colour = bins_by_judge[row.judge], colours[row.judge]
+        judge_bins, colour = bins(row), colours[row.judge]
+        gaps.append((row.judge, colour, _gap_text(row, judge_bins)))
         if judge_bins:
             points = [(score, label_mean) for score, label_mean, _ in judge_bins]
             marks.append(Line(points, colour=colour))
             marks.append(_bin_dots(row.judge, judge_bins, colour))
-        gaps.append((row.judge, colour, _gap_text(row, judge_bins)))
+            for point in points:
+                means += point
     missing = ""
-    if not any(bins_by_judge.values()):
+    if not means:
         missing = "No judge answers on this scale."
+    low, high = (-0.04, 1.04)
+    if rows[0].kind != "binary":
+        low, high = padded(means or [0.0])
     return Plot(
         title=title,
-        x=Axis("mean score of the judge", span),
-        y=Axis("mean label", span),
-        marks=marks,
+        x=Axis("mean score of the judge", (low, high)),
+        y=Axis("mean label", (low, high)),
+        marks=[Line([(low, low), (high, high)], "ideal"), *marks],
         description=f"Calibration on {title}",
         gaps=gaps,
         missing=missing,
@@ -195,15 +183,15 @@ def _bin_dots(judge: str, judge_bins: Sequence[Bin], colour: int) -> list[Dot]:
 
 def _gap_text(row: ResultRow, judge_bins: Sequence[Bin]) -> str:
     text = off_scale(row) or number(gap(judge_bins))
-    scale = row.judge_scale
-    if (
-        judge_bins
-        and row.kind != "binary"
-        and scale is not None
-        and scale != row.human_scale
-    ):
-        text += f" (from {scale[0]:g}–{scale[1]:g})"
+    if judge_bins and row.judge_scale and _is_rescaled(row):
+        low, high = row.judge_scale
+        text += f" (from {low:g}–{high:g})"
     return text
+
+
+def _is_rescaled(row: ResultRow) -> bool:
+    """Returns whether the scores are graded, on another scale than the labels."""
+    return row.kind != "binary" and row.judge_scale != row.human_scale
 
 
 def bins(row: ResultRow) -> list[Bin]:
@@ -215,28 +203,17 @@ def bins(row: ResultRow) -> list[Bin]:
     if row.kind == "binary":
         bin_of_row = np.clip((scores * _BINARY_BINS).astype(int), 0, _BINARY_BINS - 1)
     else:
-        judge_scale, label_scale = row.judge_scale, row.human_scale
-        if (
-            judge_scale is not None
-            and label_scale is not None
-            and judge_scale != label_scale
-        ):
-            scores = np.array(
-                [rescale(score, judge_scale, label_scale) for score in scores]
-            )
+        if row.judge_scale and row.human_scale and _is_rescaled(row):
+            scales = row.judge_scale, row.human_scale
+            scores = np.array([rescale(score, *scales) for score in scores])
         order = np.argsort(scores, kind="stable")
         scores, labels = scores[order], labels[order]
-        bin_of_row = _graded_bins(scores, tolerance_of(label_scale, scores))
+        bin_of_row = _graded_bins(scores, tolerance_of(row.human_scale, scores))
     judge_bins = []
     for index in np.unique(bin_of_row):
         in_bin = bin_of_row == index
-        judge_bins.append(
-            (
-                float(scores[in_bin].mean()),
-                float(labels[in_bin].mean()),
-                int(in_bin.sum()),
-            )
-        )
+        score, label_mean = scores[in_bin].mean(), labels[in_bin].mean()
+        judge_bins.append((float(score), float(label_mean), int(in_bin.sum())))
     return judge_bins
 
 
@@ -258,17 +235,16 @@ def _graded_bins(scores: Floats, tolerance: float) -> Floats:
 def gap(judge_bins: Sequence[Bin]) -> float:
     """Returns the mean distance between score and label, weighted by the rows of each bin
     (expected calibration error)."""
-    distance = sum(
-        count * abs(score - label_mean) for score, label_mean, count in judge_bins
-    )
-    return distance / sum(count for *_, count in judge_bins)
+    scores, label_means, counts = np.array(judge_bins).T
+    return float(np.average(np.abs(scores - label_means), weights=counts))
 
 
 def off_scale(row: ResultRow) -> str | None:
     """Returns why the scores cannot be compared with the labels, or None. They can if both
     scales are stated and 95% of the scores are on the judge's scale, with 10% leeway."""
+    scores = _columns(row)[1]
     if row.kind == "binary":
-        if all(-EQUAL <= point.score <= 1 + EQUAL for point in row.points):
+        if ((scores >= -EQUAL) & (scores <= 1 + EQUAL)).all():
             return None
         return "its scores are not probabilities"
     if row.human_scale is None:
@@ -276,8 +252,7 @@ def off_scale(row: ResultRow) -> str | None:
     if row.judge_scale is None:
         return "its scale is not stated"
     low, high = padded(row.judge_scale, 0.1)
-    inside_count = sum(low <= point.score <= high for point in row.points)
-    if inside_count >= 0.95 * len(row.points):
+    if ((scores >= low) & (scores <= high)).sum() >= 0.95 * len(scores):
         return None
     return "its scores leave its own scale"
 
@@ -290,21 +265,12 @@ def papers_figures(view: View, tables: Sequence[Table]) -> Figures:
     11 and 14); F1+, F1-, precision, recall and accuracy of each issue (5, 12, 13) and the rows with
     it (13); and the follow-ups that were chosen (DIET, 3)."""
     figures: Figures = {}
-    for name, set_slug in view.sets.items():
+    for name in view.sets:
         for dimension in view.dimensions(name):
             figures |= _charts_by_language(view, name, dimension)
         issues = view.dimensions(name, binary=True)
         if issues:
-            counts = [_issue_counts(view.rows(name, issue), issue) for issue in issues]
-            figures[f"rows-{set_slug}"] = Figure(f"{name}: rows with the issue", counts)
-            for metric in METRICS:
-                panels = [
-                    _panel(view.rows(name, issue), metric, "", issue)
-                    for issue in issues
-                ]
-                figures[f"{metric}-{set_slug}"] = Figure(
-                    f"{name}: {label(metric)}", panels
-                )
+            figures |= _charts_by_issue(view, name, issues)
     for table in tables:
         if table.title == FOLLOW_UPS:
             figures |= _follow_up_charts(view, table)
@@ -313,9 +279,7 @@ def papers_figures(view: View, tables: Sequence[Table]) -> Figures:
 
 def _charts_by_language(view: View, name: str, dimension: str) -> Figures:
     rows = view.rows(name, dimension)
-    languages = sorted(
-        {part for row in rows for part in row.slices if part.startswith("lang:")}
-    )
+    languages = slice_names(rows, "lang")
     if len(languages) < 2:
         return {}
     metrics = ["spearman", "pearson"]
@@ -323,56 +287,72 @@ def _charts_by_language(view: View, name: str, dimension: str) -> Figures:
         metrics = ["f1_present"]
     figures: Figures = {}
     for metric in metrics:
-        panels = [_panel(rows, metric, part) for part in (*languages, "")]
+        panels = [_panel("all", rows, metric)]
+        for part in reversed(languages):
+            title = part.removeprefix("lang:")
+            panels.insert(0, _panel(title, rows, metric, part))
         chart_name = f"{metric}-{view.sets[name]}-{view.slugs[dimension]}"
         figures[chart_name] = Figure(f"{name}: {dimension} by language", panels)
+    return figures
+
+
+def _charts_by_issue(view: View, name: str, issues: Sequence[str]) -> Figures:
+    """Returns a chart of the rows with each issue, and one of each metric of verdicts."""
+    counts: list[Bars] = []
+    panels: dict[str, list[Table]] = {metric: [] for metric in METRICS}
+    for issue in issues:
+        rows = view.rows(name, issue)
+        counts.append(_issue_counts(rows, issue))
+        for metric in METRICS:
+            panels[metric].append(_panel(issue, rows, metric))
+    set_slug = view.sets[name]
+    figures = {f"rows-{set_slug}": Figure(f"{name}: rows with the issue", counts)}
+    for metric in METRICS:
+        title = f"{name}: {label(metric)}"
+        figures[f"{metric}-{set_slug}"] = Figure(title, panels[metric])
     return figures
 
 
 def _issue_counts(rows: Sequence[ResultRow], issue: str) -> Bars:
     """Rows with the issue by each judge, and by people: the mean over annotators."""
     counts = {row.judge: float(row.counts.get("judge_present", 0)) for row in rows}
-    counts["labels"] = sum(point.human for point in rows[0].points)
-    bars = []
-    for judge, count in counts.items():
-        bars.append(Bar(judge, [BarSegment(count, 0)], text=f"{count:g}"))
+    counts["labels"] = float(_columns(rows[0])[0].sum())
+    bars = [_plain_bar(judge, count, f"{count:g}") for judge, count in counts.items()]
     return Bars(issue, bars, max(counts.values()) or 1, issue)
+
+
+def _plain_bar(name: str, length: float, text: str) -> Bar:
+    return Bar(name, [BarSegment(length, 0)], text=text)
 
 
 def _follow_up_charts(view: View, table: Table) -> Figures:
     """Returns a chart of each set, with a panel for each judge and dimension."""
     bars_by_set: dict[str, dict[str, list[Bar]]] = {}
+    longest: dict[str, float] = {}
     for set_name, judge, dimension, text, *_, share in table.rows:
         if isinstance(share, float):
-            bar = Bar(str(text), [BarSegment(share, 0)], text=number(share, 1))
-            bars_by_panel = bars_by_set.setdefault(str(set_name), {})
-            bars_by_panel.setdefault(f"{judge}: {dimension}", []).append(bar)
+            name = str(set_name)
+            longest[name] = max(share, longest.get(name, 0))
+            bars_by_panel = bars_by_set.setdefault(name, {})
+            bars = bars_by_panel.setdefault(f"{judge}: {dimension}", [])
+            bars.append(_plain_bar(str(text), share, number(share, 1)))
     figures: Figures = {}
-    for set_name, bars_by_panel in bars_by_set.items():
-        longest = max(
-            bar.segments[0].length for bars in bars_by_panel.values() for bar in bars
-        )
+    for name, bars_by_panel in bars_by_set.items():
         panels = []
         for panel, bars in bars_by_panel.items():
-            panels.append(Bars(panel, bars, longest, panel, wide=True))
-        set_slug = view.sets.get(set_name, slug(set_name))
-        title = f"{set_name}: follow-ups, % of choices"
+            panels.append(Bars(panel, bars, longest[name], panel, wide=True))
+        set_slug = view.sets.get(name, slug(name))
+        title = f"{name}: follow-ups, % of choices"
         figures[f"follow-ups-{set_slug}"] = Figure(title, panels)
     return figures
 
 
-def _panel(rows: Sequence[ResultRow], metric: str, part: str, title: str = "") -> Table:
+def _panel(title: str, rows: Sequence[ResultRow], metric: str, part: str = "") -> Table:
     """Returns the metric of all judges on a set, or on a slice such as ``lang:de``, and the
     ceiling."""
     ceiling = human_ceiling(rows, metric, part).value
-    cells: list[Row] = []
+    lines: list[Row] = []
     for row in rows:
-        estimate = shown(row, metric)
-        if part and not row.under_floor:
-            estimate = checked(row.slices.get(part, {}).get(metric))
-        cells.append((row.judge, estimate, IntervalBar(estimate, (0.0, 1.0), ceiling)))
-    return Table(
-        title or part.removeprefix("lang:") or "all",
-        ("Judge", label(metric), ""),
-        cells,
-    )
+        estimate = shown(row, metric, part=part)
+        lines.append((row.judge, estimate, IntervalBar(estimate, (0.0, 1.0), ceiling)))
+    return Table(title, ("Judge", label(metric), ""), lines)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import own_judgements
 from medal_judges.records.dimension import EQUAL
@@ -15,7 +16,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.equal import Values, present, signs
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.estimate import Estimate, undefined
 from medal_judges.stats.intervals import Clusters, estimated, too_few, wilson
 
 # Kind of a row in the file -> its name in tables.
@@ -40,17 +41,9 @@ Statistic = Callable[[Floats, Values, Floats], Floats]
 Result = tuple[dict[str, Estimate], Counter[str], Counter[str]]
 
 
-@dataclass(frozen=True, slots=True)
-class ScoredRow:
-    """A row with the judge's score of an issue. ``pair`` is equal for an injected row and its
-    control. ``hit`` and ``chance``: see ``localisation``; None without contributions."""
-
-    kind: str
-    pair: object
-    group: str
-    score: float
-    hit: float | None = None
-    chance: float | None = None
+# Columns of the rows with a score of an issue. ``pair`` is equal for an injected row and its
+# control; ``hit`` and ``chance``: see ``localisation``, None without contributions.
+_FIELDS = ("kind", "pair", "group", "score", "hit", "chance")
 
 
 def injected_results(
@@ -65,47 +58,36 @@ def injected_results(
     planted_rows = [row for row in rows if "planted" in row.extra]
     judgements_of_rows, _ = own_judgements(planted_rows, list(judgements))
     judgement_by_id = {j.id: j for j in judgements_of_rows if j.turn is None}
+    issues = dict.fromkeys(row.extra["planted"]["issue"] for row in planted_rows)
     results = {}
-    for issue in dict.fromkeys(row.extra["planted"]["issue"] for row in planted_rows):
-        if issue is None:  # the clean rows, which belong to every issue
-            continue
+    for issue in filter(None, issues):
         dimension = (names or {}).get(issue, issue)
-        issue_rows = [
-            row
-            for row in planted_rows
-            if row.extra["planted"]["issue"] in (issue, None)
-        ]
-        scored_rows = _scored_rows(issue_rows, judgement_by_id, dimension)
-        row_counts = Counter(row.extra["planted"]["kind"] for row in issue_rows)
-        scored_counts = Counter(row.kind for row in scored_rows)
-        results[issue] = _IssueMetrics(scored_rows).all(), row_counts, scored_counts
+        row_counts = Counter[str]()
+        scored_rows = []
+        for row in planted_rows:
+            # The clean rows have no issue: they belong to every one.
+            if row.extra["planted"]["issue"] in (issue, None):
+                row_counts[row.extra["planted"]["kind"]] += 1
+                judgement = judgement_by_id.get(row.id)
+                if judgement and judgement.scores.get(dimension) is not None:
+                    scored_rows.append(_scored_row(row, judgement, dimension))
+        table = pd.DataFrame(scored_rows, columns=_FIELDS)
+        results[issue] = _metrics(table), row_counts, Counter(table.kind)
     return results
-
-
-def _scored_rows(
-    rows: Iterable[LabelledDialogue],
-    judgement_by_id: Mapping[str, Judgement],
-    dimension: str,
-) -> list[ScoredRow]:
-    scored_rows = []
-    for row in rows:
-        judgement = judgement_by_id.get(row.id)
-        if judgement is not None and judgement.scores.get(dimension) is not None:
-            scored_rows.append(_scored_row(row, judgement, dimension))
-    return scored_rows
 
 
 def _scored_row(
     row: LabelledDialogue, judgement: Judgement, dimension: str
-) -> ScoredRow:
+) -> tuple[object, ...]:
+    """Returns a row of the table of _FIELDS."""
     planted = row.extra["planted"]
     hit, chance = None, None
     contributions = judgement.contributions.get(dimension)
     if planted["kind"] == "planted" and contributions:
         answers = row.dialogue.assistant_turns
         hit, chance = localisation(contributions.turns, answers, planted["turns"])
-    score = float(judgement.scores[dimension] or 0.0)
-    return ScoredRow(planted["kind"], planted["pair"], row.group, score, hit, chance)
+    score = judgement.scores[dimension]
+    return planted["kind"], planted["pair"], row.group, score, hit, chance
 
 
 def localisation(
@@ -121,75 +103,65 @@ def localisation(
     return hit, len(injected_turns) / len(assistant)
 
 
-class _IssueMetrics:
-    """The metrics of one issue, with the names of INJECTED_COLUMNS.
+def _metrics(rows: pd.DataFrame) -> dict[str, Estimate]:
+    """Returns the metrics of one issue, with the names of INJECTED_COLUMNS.
 
     ``f1_*`` and ``auc_*`` are of injected rows against clean ones or matched controls; ``win_rate``
     is the share of injected rows scored above their own control, ties half; ``recall`` and
     ``*_alarms`` are the shares at or above the threshold.
     """
-
-    def __init__(self, rows: Sequence[ScoredRow]) -> None:
-        self.rows_by_kind = {
-            kind: [row for row in rows if row.kind == kind] for kind in KINDS
-        }
-
-    def all(self) -> dict[str, Estimate]:
-        located = [row for row in self.rows_by_kind["planted"] if row.hit is not None]
-        hits = np.array([row.hit for row in located], dtype=float)
-        chances = np.array([row.chance for row in located], dtype=float)
-        return {
-            "recall": self._alarms("planted"),
-            "auc_clean": self._against("clean", weighted_auc),
-            "win_rate": self._win_rate(),
-            "f1_clean": self._against("clean", weighted_f1),
-            "f1_control": self._against("innocent", weighted_f1),
-            "auc_control": self._against("innocent", weighted_auc),
-            "false_alarms": self._alarms("clean"),
-            "control_alarms": self._alarms("innocent"),
-            "localisation": _mean(located, hits, _UNLOCATED),
-            "localisation_chance": _mean(located, chances, _UNLOCATED),
-        }
-
-    def _alarms(self, kind: str) -> Estimate:
-        rows = self.rows_by_kind[kind]
-        alarms = present(np.array([row.score for row in rows])).astype(float)
-        return _mean(rows, alarms, f"no scored {KINDS[kind]} rows")
-
-    def _win_rate(self) -> Estimate:
-        control_scores = {row.pair: row.score for row in self.rows_by_kind["innocent"]}
-        paired = [
-            row for row in self.rows_by_kind["planted"] if row.pair in control_scores
-        ]
-        gaps = np.array([row.score - control_scores[row.pair] for row in paired])
-        wins = 0.5 + 0.5 * signs(gaps, EQUAL)
-        return _mean(paired, wins, "no injected row scored together with its control")
-
-    def _against(self, kind: str, statistic: Statistic) -> Estimate:
-        for needed_kind in ("planted", kind):
-            if not self.rows_by_kind[needed_kind]:
-                return Estimate(None, reason=f"no scored {KINDS[needed_kind]} rows")
-        rows = self.rows_by_kind["planted"] + self.rows_by_kind[kind]
-        labels = np.array([row.kind == "planted" for row in rows], dtype=np.float64)
-        scores = Values(np.array([row.score for row in rows]), EQUAL)
-        return _estimate(rows, lambda weights: statistic(labels, scores, weights))
+    planted = rows[rows.kind == "planted"]
+    located = planted.dropna(subset="hit")
+    controls = rows[rows.kind == "innocent"][["pair", "score"]]
+    paired = planted.merge(controls, on="pair", suffixes=("", "_control"))
+    gaps = (paired.score - paired.score_control).to_numpy(float)
+    wins = 0.5 + 0.5 * signs(gaps, EQUAL)
+    no_pair = "no injected row scored together with its control"
+    return {
+        "recall": _alarms(rows, "planted"),
+        "auc_clean": _against(rows, "clean", weighted_auc),
+        "win_rate": _mean(paired, wins, no_pair),
+        "f1_clean": _against(rows, "clean", weighted_f1),
+        "f1_control": _against(rows, "innocent", weighted_f1),
+        "auc_control": _against(rows, "innocent", weighted_auc),
+        "false_alarms": _alarms(rows, "clean"),
+        "control_alarms": _alarms(rows, "innocent"),
+        "localisation": _mean(located, located.hit, _UNLOCATED),
+        "localisation_chance": _mean(located, located.chance, _UNLOCATED),
+    }
 
 
-def _mean(rows: Sequence[ScoredRow], values: Floats, reason: str) -> Estimate:
-    """Returns the mean of ``values``, one a row; None with the ``reason`` for no rows."""
-    if not rows:
+def _alarms(rows: pd.DataFrame, kind: str) -> Estimate:
+    rows = rows[rows.kind == kind]
+    alarms = present(rows.score.to_numpy(float))
+    return _mean(rows, alarms, f"no scored {KINDS[kind]} rows")
+
+
+def _against(rows: pd.DataFrame, kind: str, statistic: Statistic) -> Estimate:
+    """Returns a figure of the injected rows against the rows of ``kind``."""
+    for needed_kind in ("planted", kind):
+        if needed_kind not in rows.kind.array:
+            return Estimate(None, reason=f"no scored {KINDS[needed_kind]} rows")
+    rows = rows[rows.kind.isin(["planted", kind])]
+    labels = (rows.kind == "planted").to_numpy(float)
+    scores = Values(rows.score.to_numpy(float), EQUAL)
+    return _estimate(rows, lambda weights: statistic(labels, scores, weights))
+
+
+def _mean(rows: pd.DataFrame, row_values: npt.ArrayLike, reason: str) -> Estimate:
+    """Returns the mean of ``row_values`` [n]; None with the ``reason`` for no rows."""
+    if rows.empty:
         return Estimate(None, reason=reason)
-    groups = Clusters("conversation", tuple(row.group for row in rows))
+    values = np.asarray(row_values, dtype=float)
+    groups = Clusters("conversation", tuple(rows.group))
     share = float(values.mean())
     if share in (0, 1) and not too_few(groups):
         return Estimate(share, *wilson(share * groups.count, groups.count))
     return _estimate(rows, lambda weights: weights @ values / weights.sum(axis=1))
 
 
-def _estimate(
-    rows: Iterable[ScoredRow], statistic: Callable[[Floats], Floats]
-) -> Estimate:
-    groups = Clusters("conversation", tuple(row.group for row in rows))
+def _estimate(rows: pd.DataFrame, statistic: Callable[[Floats], Floats]) -> Estimate:
+    groups = Clusters("conversation", tuple(rows.group))
     estimates = estimated(
         lambda weights: {"share": statistic(weights)}, groups, "undefined"
     )
@@ -207,11 +179,9 @@ def injected_cells(result: Result, min_coverage: float) -> list[Cell]:
     which there are no metrics."""
     estimates, row_counts, scored_counts = result
     coverage = scored_counts.total() / row_counts.total()
-    if coverage >= min_coverage:
-        metrics = [estimates[name] for name in INJECTED_COLUMNS]
-    else:
-        reason = (
-            f"coverage {coverage:.1%} is below the minimum of {100 * min_coverage:g}%"
-        )
-        metrics = [Estimate(None, reason=reason)] * len(INJECTED_COLUMNS)
+    if coverage < min_coverage:
+        floor = f"{100 * min_coverage:g}%"
+        reason = f"coverage {coverage:.1%} is below the minimum of {floor}"
+        estimates = undefined(INJECTED_COLUMNS, reason)
+    metrics = [estimates[name] for name in INJECTED_COLUMNS]
     return [*metrics, row_counts["planted"], coverage]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from markupsafe import Markup
 
@@ -14,12 +13,27 @@ from medal_judges.eval.benchmark.charts import (
     papers_figures,
     scatter,
 )
-from medal_judges.eval.benchmark.results import LEFT_OUT, Benchmark
-from medal_judges.eval.benchmark.view import View, human_ceiling, ranking, shown
+from medal_judges.eval.benchmark.published import OURS, PUBLISHED
+from medal_judges.eval.benchmark.results import FOLLOW_UPS, LEFT_OUT, NOTE, Benchmark
+from medal_judges.eval.benchmark.view import (
+    View,
+    human_ceiling,
+    ranking,
+    shown,
+    slice_names,
+)
 from medal_judges.eval.metaeval.alignment import METRICS, label
+from medal_judges.eval.metaeval.comparison import (
+    ANNOTATORS,
+    GRADED,
+    ISSUES,
+    MCNEMAR,
+    MEANS,
+)
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
 from medal_judges.eval.scores.trust import trust_section
 from medal_judges.records.dimension import Dimension
+from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.drawing import rank_svg
 from medal_judges.report.figure import Figure
 from medal_judges.report.page import (
@@ -27,6 +41,7 @@ from medal_judges.report.page import (
     Block,
     Choice,
     Fold,
+    Page,
     Section,
     Sheet,
     account_of,
@@ -35,7 +50,6 @@ from medal_judges.report.page import (
     facts_section,
     folded,
     fragment,
-    write_page,
 )
 from medal_judges.report.table import (
     Cell,
@@ -54,7 +68,7 @@ from medal_judges.report.table import (
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import BESIDE, MIN_ROWS, WHOM, leading
 
-GRADED = ("spearman", "pairwise", "within_system", "pearson", "kendall")
+GRADED_METRICS = ("spearman", "pairwise", "within_system", "pearson", "kendall")
 _BRIEF = ("precision", "recall", "accuracy")  # their intervals are tooltips
 _LIKE_FOR_LIKE = (
     "○: like for like, the judge against the same annotators as the human ceiling, on the same "
@@ -64,21 +78,47 @@ _ORDERS = {
     "pairwise_accuracy": "Pairwise accuracy",
     "soft_pairwise_accuracy": "Soft pairwise accuracy",
 }
+_INJECTED = (
+    "Issue",
+    "Judge",
+    "F1+ vs clean",
+    "F1+ vs matched controls",
+    "AUC vs clean",
+    "AUC vs matched controls",
+    "False alarms, clean",
+)
+_WHO = ("Set", "Dimension", "Better", "Other")
+# Columns of further tables in the terminal; tables by language are on the page only.
+_PRINTED: dict[str, Sequence[str]] = {
+    MEANS: (),
+    FOLLOW_UPS: (),
+    PUBLISHED: (),
+    GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p", "n"),
+    ISSUES: (*_WHO, "Difference in F1+", "p", "n"),
+    MCNEMAR: (*_WHO, "Right alone: better", "Right alone: other", "p, Holm", "n"),
+    ANNOTATORS: (
+        *_WHO[:2],
+        "Judge",
+        "Annotator",
+        "F1+ judge",
+        "F1+ annotator",
+        "McNemar p, Holm",
+    ),
+}
+_LINES = 30  # of a long table; the page and the CSV files have all
 _ROW = ("judge", "set", "level", "dimension", "kind")
 _ESTIMATE = ("value", "low", "high", "p_value", "reason")  # fields of Estimate
 _BESIDE = ("beside_low", "beside_high")
 
 
-def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
-    """Writes report.html, tables/* and figures/* into ``output_dir``; returns the page's path.
+def benchmark_page(benchmark: Benchmark) -> Page:
+    """Returns report.html with its tables and figures, and what the terminal shows.
 
-    The same benchmark gives the same bytes. Raises MedalError if a table would mix rows of
-    different data or dimensions.
+    Raises MedalError if a table would mix rows of different data or dimensions.
     """
     view = View(benchmark.rows)
     figures: Figures = {}
     boards: dict[str, Table] = {}
-    cards = _disagreement_cards(view, benchmark.disagreements)
     sections = [leaderboard(view, boards)]
     if benchmark.rows:
         sections.append(_trust(benchmark))
@@ -92,38 +132,75 @@ def write_report(benchmark: Benchmark, output_dir: Path) -> Path:
         Section(
             "disagreements",
             "Where judge and labels differ most",
-            cards,
+            _disagreement_cards(view, benchmark.disagreements),
             link="Disagreements",
         ),
         facts_section(benchmark.facts),
     ]
     board_figures: Figures = {}
-    for name, table in boards.items():
-        if "bar" in table.column_kinds():
-            board_figures[name] = Figure(table.title, [table])
-    figures |= papers_figures(view, benchmark.tables)
-    signed_judges = list(
-        dict.fromkeys((row.judge, row.signature) for row in benchmark.rows)
-    )
-    signatures: list[Block] = []
-    if signed_judges:
-        signatures.append(
-            Fold(counted([(len(signed_judges), "signature")]), [signed_judges])
-        )
+    for name, board in boards.items():
+        if "bar" in board.column_kinds():
+            board_figures[name] = Figure(board.title, [board])
     tables = _sheets(benchmark.rows)
     slugs = unique_slugs([table.title for table in benchmark.tables])
     for name, table in zip(slugs, benchmark.tables, strict=True):
         tables[f"table-{name}"] = table
-    return write_page(
-        output_dir / "report.html",
-        benchmark.title,
-        counted([(len(view.judges), "judge"), (len(view.sets), "set")]),
-        sections,
-        foot=Section("signatures", "Signatures", signatures),
+    return Page(
+        name="report",
+        title=benchmark.title,
+        subtitle=counted([(len(view.judges), "judge"), (len(view.sets), "set")]),
+        sections=sections,
+        foot=Section("signatures", "Signatures", _signatures(benchmark.rows)),
         leads=__package__,
         tables=tables | boards,
-        figures=board_figures | figures,
+        figures=board_figures | figures | papers_figures(view, benchmark.tables),
+        printout=_printout(benchmark, view),
     )
+
+
+def _signatures(rows: Sequence[ResultRow]) -> list[Block]:
+    signatures = list(dict.fromkeys((row.judge, row.signature) for row in rows))
+    if not signatures:
+        return []
+    return [Fold(counted([(len(signatures), "signature")]), [signatures])]
+
+
+# -- in the terminal -------------------------------------------------------------------------------
+
+
+def _printout(benchmark: Benchmark, view: View) -> Printout:
+    """Returns the leaderboards of each set, further tables, then notes on what was skipped."""
+    printed = []
+    for name in view.sets:
+        for are_issues in (False, True):
+            dimensions = view.dimensions(name, binary=are_issues)
+            if dimensions:
+                table = dimension_table(view, name, dimensions)
+                hidden = {"minus ceiling", label("pairwise")} - {table.columns[1]}
+                columns = [column for column in table.columns if column not in hidden]
+                printed.append(rich_table(table, columns, intervals=columns[:2]))
+    for table in benchmark.tables:
+        columns_of_table = _PRINTED.get(table.title)
+        if table.columns[0] == "Issue":
+            columns_of_table = _INJECTED
+        if columns_of_table is not None:
+            table = _printed_lines(table)
+            if table.rows:
+                printed.append(rich_table(table, columns_of_table, intervals=()))
+    return Printout(printed, [text for name, text in benchmark.facts if name == NOTE])
+
+
+def _printed_lines(table: Table) -> Table:
+    """Returns the first lines of a table, of the published figures only those that this run also
+    measured."""
+    rows = table.rows
+    if table.title == PUBLISHED:
+        column = table.columns.index(OURS)
+        rows = [row for row in rows if row[column] is not None]
+    if len(rows) <= _LINES:
+        return replace(table, rows=rows)
+    title = f"{table.title} (the first {_LINES} of {len(rows)} lines)"
+    return replace(table, title=title, rows=rows[:_LINES])
 
 
 # -- cards, trust, signatures and CSV files --------------------------------------------------------
@@ -133,18 +210,18 @@ def _disagreement_cards(
     view: View, disagreements: Sequence[Disagreement]
 ) -> list[Block]:
     """Returns a fold of dialogues for each judge, the first one open."""
-    if not disagreements:
-        return []
-    cards: list[Block] = [TURN_KEY]
-    for judge in dict.fromkeys([*view.judges, *(item.judge for item in disagreements)]):
-        of_judge = [_card(item) for item in disagreements if item.judge == judge]
-        if of_judge:
-            body = Markup('<div class="cards">{}</div>').format(
-                Markup("").join(of_judge)
-            )
-            summary = f"{judge}: {len(of_judge)} dialogues"
-            cards.append(Fold(summary, [body], is_open=len(cards) == 1))
-    return cards
+    cards_by_judge: dict[str, list[Markup]] = {judge: [] for judge in view.judges}
+    for item in disagreements:
+        cards_by_judge.setdefault(item.judge, []).append(_card(item))
+    folds: list[Block] = []
+    for judge, cards in cards_by_judge.items():
+        if cards:
+            body = Markup('<div class="cards">{}</div>').format(Markup("").join(cards))
+            summary = f"{judge}: {len(cards)} dialogues"
+            folds.append(Fold(summary, [body], is_open=not folds))
+    if folds:
+        folds.insert(0, TURN_KEY)
+    return folds
 
 
 def _card(item: Disagreement) -> Markup:
@@ -172,18 +249,15 @@ def _trust(benchmark: Benchmark) -> Section:
     """Returns what judges do not see, what the middle of the scale means, and which rows are
     missing."""
     scales: list[Dimension] = []
+    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
+    unscored: dict[str, str] = {}
     for row in benchmark.rows:
         if row.kind != "binary" and row.judge_scale and not scales:
             scales.append(Dimension(row.dimension, "continuous", *row.judge_scale))
-    missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
-    unscored = {}
-    for row in benchmark.rows:
         if row.scored < row.n:
-            judge_on_set = f"{row.judge} on {row.set_name}"
-            unscored[judge_on_set] = (
-                f"{judge_on_set}: {row.n - row.scored:,} of {row.n:,} unscored"
-            )
-    missing += unscored.values()
+            count = f"{row.n - row.scored:,} of {row.n:,} unscored"
+            unscored[f"{row.judge} on {row.set_name}"] = count
+    missing += [f"{name}: {count}" for name, count in unscored.items()]
     text = "No row is left out."
     if missing:
         text = f"Rows that no figure counts: {'; '.join(missing)}."
@@ -225,7 +299,8 @@ def _fields(estimate: Estimate) -> list[object]:
 
 
 def _best(estimates: Iterable[Estimate]) -> float | None:
-    return max((e.value for e in estimates if e.value is not None), default=None)
+    values = [estimate.value for estimate in estimates]
+    return max((value for value in values if value is not None), default=None)
 
 
 def _marked(estimate: Estimate, best: float | None) -> Figured:
@@ -303,102 +378,94 @@ def in_use(view: View, dimension_by_set: Mapping[str, str]) -> list[Block]:
 
 def _matrix(view: View, dimension_by_set: Mapping[str, str]) -> Table:
     """The headline metric of every judge on a dimension of each set, the best worst set first."""
-    columns = list(dimension_by_set.items())
-    metric = view.rows(*columns[0])[0].headline
-    large_columns = []
-    for column in columns:
-        if any(row.scored >= MIN_ROWS for row in view.rows(*column)):
-            large_columns.append(column)
-    ranks = {
-        judge: {p: ranking(view.row(judge, *p), metric) for p in columns}
-        for judge in view.judges
-    }
-    worst = {judge: _worst_set(ranks[judge], large_columns) for judge in view.judges}
-    best_by_column = {
-        p: _best(ranks[judge][p] for judge in view.judges) for p in columns
-    }
-    best_worst = _best(worst.values())
-    rows: list[Row] = []
-    for judge in sorted(view.judges, key=lambda judge: _order(worst[judge])):
-        cells = []
-        for column in columns:
-            cells.append(
-                _marked(shown(view.row(judge, *column), metric), best_by_column[column])
-            )
-        rows.append((judge, _marked(worst[judge], best_worst), *cells))
-    ceilings = [human_ceiling(view.rows(*column), metric) for column in columns]
+    metric = view.rows(*next(iter(dimension_by_set.items())))[0].headline
+    large_sets = []
+    best_by_set = {}
+    ceilings = []
+    clusters = []
+    for name, dimension in dimension_by_set.items():
+        rows = view.rows(name, dimension)
+        if max(row.scored for row in rows) >= MIN_ROWS:
+            large_sets.append(name)
+        best_by_set[name] = _best(ranking(row, metric) for row in rows)
+        ceilings.append(human_ceiling(rows, metric))
+        clusters += [row.clusters for row in rows]
+    worst_by_judge = {}
+    for judge in view.judges:
+        ranks = {}
+        for name in large_sets:
+            row = view.row(judge, name, dimension_by_set[name])
+            ranks[name] = ranking(row, metric)
+        worst_by_judge[judge] = _worst_set(ranks)
+    best_worst = _best(worst_by_judge.values())
+    lines: list[Row] = []
+    for judge in sorted(view.judges, key=lambda judge: _order(worst_by_judge[judge])):
+        cells = [_marked(worst_by_judge[judge], best_worst)]
+        for name, dimension in dimension_by_set.items():
+            estimate = shown(view.row(judge, name, dimension), metric)
+            cells.append(_marked(estimate, best_by_set[name]))
+        lines.append((judge, *cells))
     no_worst = Estimate(None, reason="a ceiling belongs to one set")
-    rows.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
-    clusters = [row.clusters for column in columns for row in view.rows(*column)]
+    lines.append(("human ceiling (beside ○ below)", no_worst, *ceilings))
+    columns = [f"{name}: {dimension}" for name, dimension in dimension_by_set.items()]
     return Table(
         f"{label(metric)} with the labels on every set, best worst set first",
-        (
-            "Judge",
-            "Worst set",
-            *(f"{name}: {dimension}" for name, dimension in columns),
-        ),
-        rows,
+        ("Judge", "Worst set", *columns),
+        lines,
         f"95% intervals are for {WHOM[leading(clusters)]}.",
         pinned={-1: "ceiling"},
     )
 
 
-def _worst_set(
-    ranks: Mapping[tuple[str, str], Estimate], large_columns: Sequence[tuple[str, str]]
-) -> Estimate:
-    """Returns a judge's smallest number on sets that are large enough; None if one lacks a
-    number."""
-    if not large_columns:
+def _worst_set(ranks: Mapping[str, Estimate]) -> Estimate:
+    """Returns a judge's smallest number on the sets that are large enough, ``ranks``; None if one
+    lacks a number."""
+    if not ranks:
         return Estimate(None, reason=f"every set has fewer than {MIN_ROWS} rows")
-    missing = [column[0] for column in large_columns if ranks[column].value is None]
+    missing = [name for name, rank in ranks.items() if rank.value is None]
     if missing:
         return Estimate(None, reason=f"no number on {', '.join(missing)}")
-    return min(
-        (ranks[column] for column in large_columns), key=lambda e: e.value or 0.0
-    )
+    return min(ranks.values(), key=lambda rank: rank.value or 0.0)
 
 
 def dimension_table(view: View, name: str, dimensions: Sequence[str]) -> Table:
     """The judges on dimensions of one set, either all graded or all issues: a group of rows for
     each dimension, with the headline metric as text and as a bar."""
-    all_rows = [row for dimension in dimensions for row in view.rows(name, dimension)]
-    are_issues = all_rows[0].kind == "binary"
+    all_rows: list[ResultRow] = []
+    for dimension in dimensions:
+        all_rows += view.rows(name, dimension)
     headline = all_rows[0].headline
+    title = name
     metrics = METRICS
-    if not are_issues:
-        metrics = (headline, *(metric for metric in GRADED if metric != headline))
+    if all_rows[0].kind != "binary":
+        metrics = tuple(dict.fromkeys((headline, *GRADED_METRICS)))
+    elif len(dimensions) > 1:
+        title = f"{name}: issues"
+    if len(dimensions) == 1:
+        title = f"{name}: {dimensions[0]}"
     lead = leading(row.clusters for row in all_rows)
     has_beside = any(shown(row, headline).beside for row in all_rows)
-    beside_columns = []
-    if has_beside:
-        beside_columns.append(BESIDE[lead])
-    rows: list[Row] = []
+    lines: list[Row] = []
     headings: dict[int, str] = {}
     pinned: dict[int, Pin] = {}
     for dimension in dimensions:
         if len(dimensions) > 1:
-            headings[len(rows)] = dimension
-        rows += _dimension_rows(view.rows(name, dimension), metrics, has_beside)
-        pinned[len(rows) - 1] = "ceiling"
-    names = [label(metric) for metric in metrics]
-    columns = (
-        "Judge",
-        names[0],
-        *beside_columns,
-        "",
-        "Like for like",
-        "minus ceiling",
-        *names[1:],
-        "n",
-        "Coverage",
-    )
-    title = name
-    if len(dimensions) == 1:
-        title = f"{name}: {dimensions[0]}"
-    elif are_issues:
-        title = f"{name}: issues"
+            headings[len(lines)] = dimension
+        lines += _dimension_rows(view.rows(name, dimension), metrics, has_beside)
+        pinned[len(lines) - 1] = "ceiling"
+    columns = ["Judge", label(headline)]
+    if has_beside:
+        columns.append(BESIDE[lead])
+    columns += ["", "Like for like", "minus ceiling", *map(label, metrics[1:])]
     note = f"95% intervals are for {WHOM[lead]}."
-    return Table(title, columns, rows, note, headings=headings, pinned=pinned)
+    return Table(
+        title,
+        [*columns, "n", "Coverage"],
+        lines,
+        note,
+        headings=headings,
+        pinned=pinned,
+    )
 
 
 def _dimension_rows(
@@ -406,44 +473,33 @@ def _dimension_rows(
 ) -> list[Row]:
     """Returns a row for each judge, the best first, and that of the human ceiling."""
     headline, *further_metrics = metrics
-    ceilings = [human_ceiling(rows, metric) for metric in metrics]
     best = _best(ranking(row, headline) for row in rows)
+    ceiling = human_ceiling(rows, headline)
     span = (_lowest(rows, headline), 1.0)
-    cells: list[Row] = []
+    lines: list[Row] = []
     for row in sorted(rows, key=lambda row: _order(ranking(row, headline))):
         estimate, like = shown(row, headline), shown(row, headline, "like_for_like")
-        beside: list[Cell] = []
+        cells: list[Cell] = [row.judge, _marked(estimate, best)]
         if has_beside:
-            beside.append(Figured(estimate.beside, bare=True))
+            cells.append(Figured(estimate.beside, bare=True))
+        cells += [IntervalBar(estimate, span, ceiling.value, like.value), like]
         like_minus_ceiling = row.ceiling_difference
         if like.value is None:
             like_minus_ceiling = like
-        further: list[Cell] = []
+        cells.append(Figured(like_minus_ceiling))
         for metric in further_metrics:
-            further.append(Figured(shown(row, metric), brief=metric in _BRIEF))
-        cells.append(
-            (
-                row.judge,
-                _marked(estimate, best),
-                *beside,
-                IntervalBar(estimate, span, ceilings[0].value, like.value),
-                like,
-                Figured(like_minus_ceiling),
-                *further,
-                row.n,
-                _coverage(row),
-            )
-        )
+            cells.append(Figured(shown(row, metric), brief=metric in _BRIEF))
+        lines.append([*cells, row.n, _coverage(row)])
     # The ceiling's headline metric is in the column of the judges like for like.
-    bar = IntervalBar(Estimate(None), span, ceilings[0].value)
+    cells = ["human ceiling", *[""] * (1 + has_beside)]
+    cells.append(IntervalBar(Estimate(None), span, ceiling.value))
     are_issues = rows[0].kind == "binary"
-    styled = [Figured(ceiling, brief=are_issues) for ceiling in ceilings]
-    blank = [""] * (1 + has_beside)
-    answered = max(row.ceiling_rows for row in rows) or ""
-    cells.append(
-        ("human ceiling", *blank, bar, styled[0], "", *styled[1:], answered, "")
-    )
-    return cells
+    cells += [Figured(ceiling, brief=are_issues), ""]
+    for metric in further_metrics:
+        cells.append(Figured(human_ceiling(rows, metric), brief=are_issues))
+    answered = max(row.ceiling_rows for row in rows)
+    lines.append([*cells, answered or "", ""])
+    return lines
 
 
 def _lowest(rows: Sequence[ResultRow], metric: str) -> float:
@@ -478,9 +534,7 @@ def slices(view: View, part: str, title: str) -> Section:
         tables = []
         for dimension in view.dimensions(name):
             rows = view.rows(name, dimension)
-            parts = sorted(
-                {p for row in rows for p in row.slices if p.startswith(f"{part}:")}
-            )
+            parts = slice_names(rows, part)
             if len(parts) > 1:  # a table of one part would only repeat the leaderboard
                 tables.append(_slice_table(f"{name}: {dimension}", rows, parts, title))
         blocks += tables[:1]
@@ -495,37 +549,31 @@ def _slice_table(
 ) -> Table:
     """Returns a row for each part (``lang:de``), and at the end one for the whole set."""
     metric = rows[0].headline
+    sizes: dict[str, int] = {}
+    for row in reversed(rows):
+        sizes |= row.slice_sizes
     lines: list[Row] = []
     for part in parts:
-        ceiling = human_ceiling(rows, metric, part)
-        cells = []
-        for row in rows:
-            like = row.slice_like_for_like.get(part, {}).get(metric)
-            cells.append(
-                _slice_cell(row, row.slices.get(part, {}).get(metric), like, ceiling)
-            )
-        sizes = [row.slice_sizes[part] for row in rows if part in row.slice_sizes]
-        size = next(iter(sizes), None)
-        lines.append((part.split(":", 1)[1], size, *cells, ceiling))
-    ceiling = human_ceiling(rows, metric)
-    cells = []
-    for row in rows:
-        like = row.like_for_like.get(metric)
-        cells.append(_slice_cell(row, row.metrics.get(metric), like, ceiling))
-    lines.append(("all", rows[0].n, *cells, ceiling))
+        part_name = part.partition(":")[2]
+        lines.append((part_name, sizes.get(part), *_slice_cells(rows, metric, part)))
+    lines.append(("all", rows[0].n, *_slice_cells(rows, metric, "")))
     columns = (title, "n", *(row.judge for row in rows), "human ceiling")
     heading = f"{table_name}, {label(metric)} by {title.lower()}"
     return Table(heading, columns, lines, _LIKE_FOR_LIKE, pinned={-1: "total"})
 
 
-def _slice_cell(
-    row: ResultRow, estimate: Estimate | None, like: Estimate | None, ceiling: Estimate
-) -> Figured:
-    if row.under_floor:
-        return Figured(shown(row, row.headline))
-    if ceiling.value is None or like is None or like.value is None:
-        return Figured(estimate)  # nothing to compare with
-    return Figured(estimate, like=like)
+def _slice_cells(rows: Sequence[ResultRow], metric: str, part: str) -> list[Cell]:
+    """Returns the metric of each judge on a part, with that like for like if there is a ceiling to
+    compare it with, and the ceiling."""
+    ceiling = human_ceiling(rows, metric, part)
+    cells: list[Cell] = []
+    for row in rows:
+        figure = Figured(shown(row, metric, part=part))
+        like = shown(row, metric, "like_for_like", part)
+        if ceiling.value is not None and like.value is not None:
+            figure = replace(figure, like=like)
+        cells.append(figure)
+    return [*cells, ceiling]
 
 
 def systems(agreements: Sequence[SystemAgreement]) -> Section:
@@ -533,21 +581,18 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
     the split half of people at the end."""
     groups: dict[tuple[str, str], list[SystemAgreement]] = {}
     for agreement in agreements:
-        groups.setdefault((agreement.set_name, agreement.dimension), []).append(
-            agreement
-        )
+        key = (agreement.set_name, agreement.dimension)
+        groups.setdefault(key, []).append(agreement)
     tables = []
     for (set_name, dimension), group in groups.items():
         group.sort(
-            key=lambda agreement: (
-                -(agreement.figures["soft_pairwise_accuracy"].value or 0)
-            )
+            key=lambda item: -(item.figures["soft_pairwise_accuracy"].value or 0)
         )
         rows: list[Row] = []
         for agreement in group:
-            orders = [agreement.figures[metric] for metric in _ORDERS]
+            orders = map(agreement.figures.get, _ORDERS)
             rows.append((agreement.judge, *orders, agreement.systems, agreement.rows))
-        split_half = [group[0].split_half.get(metric) for metric in _ORDERS]
+        split_half = map(group[0].split_half.get, _ORDERS)
         rows.append(("labels, split half", *split_half, None, None))
         columns = ("Judge", *_ORDERS.values(), "Chatbots", "Rows")
         title = f"{set_name}: {dimension}, order of chatbots"

@@ -39,7 +39,7 @@ from medal_judges.stats.intervals import METHOD, WHOM
 from medal_judges.storage.files import write_json
 
 FOLLOW_UPS = "Follow-ups that were chosen"
-LEFT_OUT = "Rows left out"
+LEFT_OUT, NOTE = "Rows left out", "Note"  # names of facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ def _facts(
         for answers in run.answers[name]:
             signature = _signature_on(answers, data, "injected issues")
             facts.append((f"Signature, {name}", signature))
-    facts += [("Note", note) for note in run.notes]
+    facts += [(NOTE, note) for note in run.notes]
     return facts
 
 

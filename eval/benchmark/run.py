@@ -30,10 +30,8 @@ from medal_judges.eval.benchmark.config import (
     JudgeConfig,
     PredictionConfig,
 )
-from medal_judges.eval.benchmark.page import dimension_table, write_report
-from medal_judges.eval.benchmark.published import OURS, PUBLISHED
+from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import (
-    FOLLOW_UPS,
     Answers,
     Benchmark,
     BenchmarkRun,
@@ -41,51 +39,14 @@ from medal_judges.eval.benchmark.results import (
     compute,
 )
 from medal_judges.eval.benchmark.sets import prepare
-from medal_judges.eval.benchmark.view import View
-from medal_judges.eval.metaeval.alignment import label, own_judgements
-from medal_judges.eval.metaeval.comparison import (
-    ANNOTATORS,
-    GRADED,
-    ISSUES,
-    MCNEMAR,
-    MEANS,
-)
+from medal_judges.eval.metaeval.alignment import own_judgements
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.models.base.judge import ScoreLevel
 from medal_judges.records.dimension import known_dimensions
-from medal_judges.report.console import ProgressBar, rich_table, wide_console
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import read_judgements
-
-_INJECTED = (
-    "Issue",
-    "Judge",
-    "F1+ vs clean",
-    "F1+ vs matched controls",
-    "AUC vs clean",
-    "AUC vs matched controls",
-    "False alarms, clean",
-)
-_WHO = ("Set", "Dimension", "Better", "Other")
-# Columns of further tables in the terminal; tables by language are on the page only.
-_PRINTED: dict[str, Sequence[str]] = {
-    MEANS: (),
-    FOLLOW_UPS: (),
-    PUBLISHED: (),
-    GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p", "n"),
-    ISSUES: (*_WHO, "Difference in F1+", "p", "n"),
-    MCNEMAR: (*_WHO, "Right alone: better", "Right alone: other", "p, Holm", "n"),
-    ANNOTATORS: (
-        *_WHO[:2],
-        "Judge",
-        "Annotator",
-        "F1+ judge",
-        "F1+ annotator",
-        "McNemar p, Holm",
-    ),
-}
-_LINES = 30  # of a long table; the page and the CSV files have all
 
 
 def benchmark(
@@ -111,13 +72,16 @@ def benchmark(
     [('length', 'overall', 12)]
     """
     options |= {"config": config, "overrides": tuple(overrides), "judge": tuple(judges)}
-    return run_benchmark(BenchmarkOptions(**options))[1]
+    results, folder = run_benchmark(BenchmarkOptions(**options))
+    benchmark_page(results).write(folder)
+    return results
 
 
 def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
-) -> tuple[BenchmarkRun, Benchmark]:
-    """Runs a benchmark; returns the run with its notes, and the results."""
+) -> tuple[Benchmark, Path]:
+    """Runs a benchmark and writes predictions and results.json; returns the results and the
+    folder."""
     overrides = _overrides(options)
     config = _config(options, overrides)
     run = prepare(config, offline=options.offline or None)
@@ -140,8 +104,7 @@ def run_benchmark(
         judge_all(run, options, progress)
     results = compute(run, _command(options, overrides))
     results.write(config.output_dir / "results.json")
-    write_report(results, config.output_dir)
-    return run, results
+    return results, config.output_dir
 
 
 def _overrides(options: BenchmarkOptions) -> list[str]:
@@ -203,38 +166,6 @@ def _command(options: BenchmarkOptions, overrides: Sequence[str]) -> str:
         words.append(f"--judge {name}")
     words += [override for override in overrides if "/" not in override]
     return " ".join(words)
-
-
-def print_benchmark(benchmark: Benchmark, notes: Sequence[str]) -> None:
-    """Prints the leaderboards of each set, further tables, then notes on what was skipped."""
-    console = wide_console()
-    view = View(benchmark.rows)
-    for name in view.sets:
-        for are_issues in (False, True):
-            dimensions = view.dimensions(name, binary=are_issues)
-            if dimensions:
-                table = dimension_table(view, name, dimensions)
-                hidden = {"minus ceiling", label("pairwise")} - {table.columns[1]}
-                columns = [column for column in table.columns if column not in hidden]
-                console.print(rich_table(table, columns, intervals=columns[:2]))
-    for table in benchmark.tables:
-        columns_of_table = _PRINTED.get(table.title)
-        if table.columns[0] == "Issue":
-            columns_of_table = _INJECTED
-        if table.title == PUBLISHED:
-            # The page also has the lines that this run did not measure.
-            column = table.columns.index(OURS)
-            table = replace(
-                table, rows=[row for row in table.rows if row[column] is not None]
-            )
-        if columns_of_table is None or not table.rows:
-            continue
-        if len(table.rows) > _LINES:
-            title = f"{table.title} (the first {_LINES} of {len(table.rows)} lines)"
-            table = replace(table, title=title, rows=table.rows[:_LINES])
-        console.print(rich_table(table, columns_of_table, intervals=()))
-    for note in notes:
-        console.print(note, style="dim", highlight=False)
 
 
 # -- judging ---------------------------------------------------------------------------------------

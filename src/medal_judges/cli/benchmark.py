@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 from medal_judges.cli import options as opt
 from medal_judges.errors import CoverageError
 from medal_judges.eval.benchmark.config import BenchmarkOptions
@@ -15,15 +13,16 @@ def benchmark(options: BenchmarkOptions) -> None:
     """Run judges over sets, compare them with people, write the page. Reuses the judgements of an
     earlier run for the same judge and data, and retries rows that failed because of a server or a
     limit. If a judge left too many rows unscored, writes everything and exits with status 3."""
-    from medal_judges.eval.benchmark.run import print_benchmark, run_benchmark
+    from medal_judges.eval.benchmark.page import benchmark_page
+    from medal_judges.eval.benchmark.run import run_benchmark
+    from medal_judges.report.page import publish
 
     with ProgressBar("judging") as bar:
-        run, figures = run_benchmark(options, bar)
-    print_benchmark(figures, run.notes)
-    typer.echo(str(run.config.output_dir / "report.html"))
+        results, folder = run_benchmark(options, bar)
+    publish(benchmark_page(results), folder)
     under = [
         f"{row.judge} on {row.set_name}, {row.dimension}: {row.coverage:.1%}"
-        for row in figures.rows
+        for row in results.rows
         if row.under_floor
     ]
     if under:

@@ -154,11 +154,14 @@ class Page:
 
 def publish(page: Page, folder: Path | None) -> None:
     """Prints the page's tables and, if there is a folder, writes the page there and prints its
-    path."""
+    path. The page is written first: a closed pipe loses nothing."""
+    path = None
+    if folder is not None:
+        path = page.write(folder)
     if page.printout is not None:
         page.printout.show()
-    if folder is not None:
-        typer.echo(page.write(folder))
+    if path is not None:
+        typer.echo(path)
 
 
 def write_page(

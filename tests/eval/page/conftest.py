@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import Benchmark
 from medal_judges.eval.metaeval.metaeval import Disagreement, Point, ResultRow
 from medal_judges.records.judgement import Contributions
@@ -236,5 +236,5 @@ def report(
 ) -> Path:
     """Folder of a written report."""
     folder = tmp_path_factory.mktemp("report")
-    write_report(benchmark_record, folder)
+    benchmark_page(benchmark_record).write(folder)
     return folder

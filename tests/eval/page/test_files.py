@@ -10,7 +10,7 @@ import pytest
 from tests.pages import page_text
 
 from medal_judges.eval.benchmark.charts import bins, gap, off_scale, papers_figures
-from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import FOLLOW_UPS, Benchmark
 from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.alignment import METRICS
@@ -185,5 +185,5 @@ def test_a_judge_from_1_to_5_is_put_on_peoples_1_to_10_before_its_gap_is_taken()
     # what is 0.2 of a step too high from 1 to 5 is 9/4 of that from 1 to 10
     high = _row([(h, s + 0.2) for h, s in same], people=(1, 10))
     assert gap(bins(high)) == pytest.approx(0.2 * 9 / 4)
-    page = page_text(lambda out: write_report(Benchmark("t", [high]), out))
+    page = page_text(lambda out: benchmark_page(Benchmark("t", [high])).write(out))
     assert "0.45 (from 1–5)" in page

@@ -8,7 +8,7 @@ import pytest
 from tests.pages import Tree, page_text
 
 from medal_judges.errors import MedalError
-from medal_judges.eval.benchmark.page import write_report
+from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import Benchmark
 from medal_judges.eval.benchmark.view import View
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow
@@ -28,7 +28,7 @@ LOADING = {
 
 
 def render(benchmark: Benchmark) -> str:
-    return page_text(lambda out: write_report(benchmark, out))
+    return page_text(lambda out: benchmark_page(benchmark).write(out))
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,9 @@ def test_half_surrogate_pairs_and_nul_are_written(
     benchmark_record: Benchmark, tmp_path: Path
 ):
     chat = replace(benchmark_record.disagreements[0], turns=[("user", "a\ud800b\x00c")])
-    write_report(replace(benchmark_record, rows=(), disagreements=[chat]), tmp_path)
+    benchmark_page(replace(benchmark_record, rows=(), disagreements=[chat])).write(
+        tmp_path
+    )
     assert "a\ufffdb\ufffdc" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
 
@@ -159,8 +161,10 @@ def test_a_card_says_what_contributions_add_up_to(benchmark_record: Benchmark) -
 
 
 def test_an_empty_benchmark_is_a_page(tmp_path: Path) -> None:
-    page = write_report(Benchmark("nothing yet", ()), tmp_path).read_text(
-        encoding="utf-8"
+    page = (
+        benchmark_page(Benchmark("nothing yet", ()))
+        .write(tmp_path)
+        .read_text(encoding="utf-8")
     )
     assert Tree(page).open == [] and "<section" not in page
 
@@ -170,7 +174,7 @@ def test_same_benchmark_same_bytes(
 ):
     few = replace(benchmark_record, rows=benchmark_record.rows[:8])
     for folder in ("a", "b"):
-        write_report(few, tmp_path / folder)
+        benchmark_page(few).write(tmp_path / folder)
     made = sorted(p.relative_to(tmp_path / "a") for p in (tmp_path / "a").rglob("*.*"))
     assert len(made) > 10
     for path in made:
@@ -197,7 +201,9 @@ def test_without_matplotlib_a_line_says_that_figure_files_are_skipped(
     monkeypatch.setitem(
         __import__("sys").modules, "matplotlib", None
     )  # import then fails
-    write_report(replace(benchmark_record, rows=benchmark_record.rows[:6]), tmp_path)
+    benchmark_page(replace(benchmark_record, rows=benchmark_record.rows[:6])).write(
+        tmp_path
+    )
     (line,) = caplog.messages
     assert line.startswith("skipped the figure files") and "'.[report]'" in line
     assert not (tmp_path / "figures").exists()

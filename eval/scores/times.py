@@ -76,8 +76,9 @@ def _texts_as_seconds(values: Series) -> Floats:
             errors="coerce",
         )
         moments = moments.fillna(dated)
-    since = (moments - pandas.Timestamp(0, tz="UTC")) / pandas.Timedelta(seconds=1)
-    return np.asarray(since.to_numpy())
+    # In microseconds the years 1 to 9999 fit; in nanoseconds they do not.
+    since = moments - pandas.Timestamp(0, tz="UTC").as_unit("us")
+    return np.asarray(since.dt.total_seconds())
 
 
 def period_starts(times: Floats, unit: Unit) -> tuple[npt.NDArray[np.int64], list[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copyreg
 import difflib
+import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ _UNSHOWN = (
 _CONTROLS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN
 }
+_BARE_RETURN = re.compile(r"\r(?!\n)")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so
 
 
@@ -37,9 +39,12 @@ def visible(text: str) -> str:
 
 
 def plain_cell(cell: object) -> object:
-    """Returns a text with an apostrophe before it if a spreadsheet would run it as a formula.
-    Numbers and all other values stay unchanged.
+    """Returns a text with an apostrophe before it if a spreadsheet would run it as a formula, and
+    with carriage returns spelled out: without quotes, as csv writes them, they end a row. Numbers
+    and all other values stay unchanged.
     """
+    if isinstance(cell, str):
+        cell = _BARE_RETURN.sub(r"\\x0d", cell)
     try:
         float(cell)  # type: ignore[arg-type]
     except (TypeError, ValueError):

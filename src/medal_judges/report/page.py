@@ -180,6 +180,8 @@ def _latex(table: Table) -> str:
         if isinstance(cell, Figured) and cell.best:
             value, bracket, ends = latex.partition(" [")
             latex = rf"\textbf{{{value}}}{bracket}{ends}"
+        if latex.startswith(("[", "*")):  # an argument of the line's end before it
+            latex = f"{{}}{latex}"
         return Markup(latex)
 
     kinds = table.column_kinds()

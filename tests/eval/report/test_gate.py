@@ -177,6 +177,23 @@ def test_what_is_no_time_is_nan(value: object) -> None:
     assert math.isnan(seconds(value))
 
 
+@pytest.mark.parametrize(
+    "edge",
+    [
+        "0001-01-01",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-12:00",
+        "31.12.9999",
+    ],
+)
+def test_a_time_of_the_calendars_edge_is_nan_and_spoils_no_other(edge: str) -> None:
+    times = seconds_of(
+        pandas.Series([edge, "2026-03-14", "1685-01-01", None], dtype=object)
+    )
+    assert math.isnan(times[0]) and times[1] == seconds("2026-03-14") > 0 > times[2]
+    assert period_starts(times, "month")[0].tolist() == [-1, 4094, 0, -1]
+
+
 def test_periods_have_no_gaps_and_weeks_begin_on_monday() -> None:
     times = np.array(
         [seconds(t) for t in ("2026-03-14", "2026-03-17", "nothing", "2026-03-14")]

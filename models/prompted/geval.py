@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Literal
 
 from pydantic import Field
@@ -102,101 +101,101 @@ class GEvalJudge(BasePromptedJudge):
     token_budget = 8192
 
     def __init__(self, config: GEvalConfig) -> None:
-        self.config = config
-        steps = load_steps(config.steps) if config.steps else None
-
-        def values(dimension: Dimension, aspect: Aspect) -> Mapping[str, str | None]:
-            """The prompt's placeholders; a part with the value None is left out."""
-            ratings, bands, numbered = Ratings.of(dimension, config.points), [], []
-            if steps:
-                texts = steps.steps.get(dimension.name, steps.other)
-                numbered = [
-                    f"{number}. {text}" for number, text in enumerate(texts, start=1)
-                ]
-            if len(aspect.bands) == len(
-                ratings.texts
-            ):  # else the requested scale has other levels
-                pairs = zip(ratings.texts, aspect.bands, strict=True)
-                bands = [f"- {text}: {band}" for text, band in pairs]
-            return {
-                "criteria": aspect.criteria
-                or aspect.definition
-                or dimension.definition,
-                "steps": "\n".join(numbered) or None,
-                "bands": "\n".join(bands) or None,
-                "low": ratings.texts[0],
-                "high": ratings.texts[-1],
-            }
-
+        self.config, self.steps = config, None
+        if config.steps:
+            self.steps = load_steps(config.steps)
         super().__init__(
             config,
             answer_tokens=ANSWER_TOKENS,
             prompt_tokens=config.max_tokens - ANSWER_TOKENS,
-            values=values,
+            values=self._placeholders,
         )
         self.ratings = {d.name: Ratings.of(d, config.points) for d in self.dimensions}
-        method = config.method
-        if method == "auto":
-            method = "likelihood" if tells_likelihoods(self.llm) else "top_logprobs"
-        self.method: Method = method
+        self.method: Method = "top_logprobs"
+        if config.method != "auto":
+            self.method = config.method
+        elif tells_likelihoods(self.llm):
+            self.method = "likelihood"
+
+    def _placeholders(
+        self, dimension: Dimension, aspect: Aspect
+    ) -> Mapping[str, str | None]:
+        """The values of G-Eval's placeholders; a part with the value None is left out."""
+        texts = Ratings.of(dimension, self.config.points).texts
+        steps, bands = [], []
+        if self.steps:
+            texts_of_steps = self.steps.steps.get(dimension.name, self.steps.other)
+            for number, step in enumerate(texts_of_steps, start=1):
+                steps.append(f"{number}. {step}")
+        if len(aspect.bands) == len(texts):  # else the requested scale has other levels
+            for text, band in zip(texts, aspect.bands, strict=True):
+                bands.append(f"- {text}: {band}")
+        return {
+            "criteria": aspect.criteria or aspect.definition or dimension.definition,
+            "steps": "\n".join(steps) or None,
+            "bands": "\n".join(bands) or None,
+            "low": texts[0],
+            "high": texts[-1],
+        }
 
     def signature(self) -> Signature:
         signed = super().signature()
-        seed = None if self.method == "likelihood" else self.config.seed
-        return replace(
-            signed, revision=content_hash([signed.revision, self.method]), seed=seed
-        )
+        signed = replace(signed, revision=content_hash([signed.revision, self.method]))
+        if self.method == "likelihood":  # nothing is drawn
+            return replace(signed, seed=None)
+        return signed
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        read = self._by_likelihood if self.method == "likelihood" else self._by_answers
+        if self.method == "likelihood":
+            readings = self._by_likelihood(requests, dimensions)
+        else:
+            readings = self._by_answers(requests, dimensions)
         scored = [self.dimension(name) for name in dimensions]
         judgements = []
-        for request, readings in zip(requests, read(requests, dimensions), strict=True):
-            answers = {
-                name: [reading.answer or Answer()] for name, reading in readings.items()
-            }
+        rows = windows(readings, len(dimensions))
+        for request, row in zip(requests, rows, strict=True):
+            answers: dict[str, list[Answer]] = {}
+            usages: list[Usage] = []
+            for name, reading in zip(dimensions, row, strict=True):
+                answers[name] = [reading.answer or Answer()]
+                usages += reading.usages
             builder = self.builder(request)
             judgement = to_judgement(
                 answers, scored, builder, self.ratings, score="expected"
             )
             for details in judgement.details.values():
                 details.pop("parsed", None)  # an answer is a rating or none
-            usage = spent(
-                chain.from_iterable(reading.usages for reading in readings.values())
-            )
-            transient = any(reading.transient for reading in readings.values())
-            judgements.append(replace(judgement, usage=usage, transient=transient))
+            transient = any(reading.transient for reading in row)
+            judgement = replace(judgement, usage=spent(usages), transient=transient)
+            judgements.append(judgement)
         return judgements
 
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, RatingReading]]:
+    ) -> list[RatingReading]:
+        """Returns a reading for each request and dimension, in order."""
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
-        rows = []
-        for likelihoods_by_name in self.answer_likelihoods(
-            requests, dimensions, texts, eos
-        ):
-            row = {}
-            for name, (likelihoods, usage) in likelihoods_by_name.items():
+        readings = []
+        for row in self.answer_likelihoods(requests, dimensions, texts, eos):
+            for likelihoods, usage in row.values():
                 totals = [likelihood.total for likelihood in likelihoods]
-                row[name] = RatingReading(from_logprobs(Answer(), totals), [usage])
-            rows.append(row)
-        return rows
+                answer = from_logprobs(Answer(), totals)
+                readings.append(RatingReading(answer, [usage]))
+        return readings
 
     def _by_answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[dict[str, RatingReading]]:
+    ) -> list[RatingReading]:
         """As ``_by_likelihood``, from the alternatives to the rating's token or from samples."""
         chats: list[ChatRequest] = []
         for request in requests:
             for question in self.questions(request, dimensions):
-                chats.append(
-                    ChatRequest(self.messages(request, question), ANSWER_TOKENS)
-                )
+                messages = self.messages(request, question)
+                chats.append(ChatRequest(messages, ANSWER_TOKENS))
         readings = [RatingReading() for _ in chats]
         ratings = [self.ratings[name] for name in dimensions] * len(requests)
         if self.method == "top_logprobs":
@@ -204,24 +203,20 @@ class GEvalJudge(BasePromptedJudge):
         # Without alternatives, or if the token of one rating (1) may begin another one's (10), the
         # answer is sampled.
         unread = [i for i, reading in enumerate(readings) if reading.answer is None]
-        first_seed, count = self.config.seed, self.config.samples
+        count = self.config.samples
         samples: list[ChatRequest] = []
         for i in unread:
             warm = replace(chats[i], temperature=self.config.temperature)
-            samples += [
-                replace(warm, seed=first_seed + number) for number in range(count)
-            ]
+            for number in range(count):
+                samples.append(replace(warm, seed=self.config.seed + number))
         for i, drawn in zip(unread, windows(self.chat(samples), count), strict=True):
+            reading = readings[i]
+            for completion, usage in drawn:
+                reading.usages.append(usage)
+                reading.transient |= completion.transient
             completions = [completion for completion, _ in drawn]
-            readings[i].answer = from_samples(completions, ratings[i])
-            readings[i].usages += [usage for _, usage in drawn]
-            readings[i].transient = any(
-                completion.transient for completion in completions
-            )
-        width = len(dimensions)
-        return [
-            dict(zip(dimensions, row, strict=True)) for row in windows(readings, width)
-        ]
+            reading.answer = from_samples(completions, ratings[i])
+        return readings
 
     def _read_tokens(
         self,
@@ -235,12 +230,11 @@ class GEvalJudge(BasePromptedJudge):
             readings, ratings, answers, strict=True
         ):
             reading.usages.append(usage)
+            has_alternatives = any(token.alternatives for token in completion.tokens)
             if completion.failed:
                 reading.answer = Answer(reason=completion.failure)
                 reading.transient = completion.transient
-            elif not scale.ambiguous and any(
-                token.alternatives for token in completion.tokens
-            ):
+            elif has_alternatives and not scale.ambiguous:
                 reading.answer = from_token(completion, scale)
 
 

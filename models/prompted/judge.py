@@ -145,6 +145,9 @@ class BasePromptedJudge(Judge):
                 language=language,
                 answer=answer,
             )
+            fence = None
+            if config.fence:
+                fence = fence_note(language)
             if resolved.examples and examples is None:
                 examples = load_examples(config.examples)
             self.builders[language] = PromptBuilder(
@@ -155,7 +158,7 @@ class BasePromptedJudge(Judge):
                 excerpt=config.excerpt_turns,
                 seed=config.seed,
                 values=values,
-                fence=fence_note(language) if config.fence else None,
+                fence=fence,
             )
         self.llm: LanguageModel = load_llm(config.llm)
         self.shortening, self.shortener = None, self.llm
@@ -184,23 +187,22 @@ class BasePromptedJudge(Judge):
         fingerprint = dict(self.llm.fingerprint())
         exclude = {"name", "llm", "summary_llm", "seed", *FILES}
         settings = self.base_config.model_dump(exclude=exclude)
-        if self.shortener is not self.llm:
-            settings["summary_llm"] = [
-                self.shortener.name,
-                dict(self.shortener.fingerprint()),
-            ]
-        texts = {
-            language: builder.resolved.hash
-            for language, builder in self.builders.items()
-        }
-        notes = [builder.fence for builder in self.builders.values()]
-        shortening = self.shortening.hash if self.shortening else None
+        shortener, shortening = self.shortener, None
+        if shortener is not self.llm:
+            settings["summary_llm"] = [shortener.name, dict(shortener.fingerprint())]
+        if self.shortening:
+            shortening = self.shortening.hash
+        texts, notes = {}, []
+        for language, builder in self.builders.items():
+            texts[language] = builder.resolved.hash
+            notes.append(builder.fence)
         first = self.builder(None)
         examples = [example.model_dump() for example in first.examples]
-        values: list[dict[str, str | None]] = []
+        values: list[Mapping[str, str | None]] = []
         for dimension in self.dimensions:
-            aspect = first.aspect(dimension)
-            values.append(dict(self.values(dimension, aspect)) if self.values else {})
+            values.append({})
+            if self.values:
+                values[-1] = self.values(dimension, first.aspect(dimension))
         return self.signed(
             revision=content_hash([settings, fingerprint]),
             base=self.llm.name,
@@ -213,11 +215,9 @@ class BasePromptedJudge(Judge):
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the builder for the dialogue's language, or the judge's first builder."""
         first = next(iter(self.builders.values()))
-        return (
-            first
-            if request is None
-            else self.builders.get(request.dialogue.lang, first)
-        )
+        if request is None:
+            return first
+        return self.builders.get(request.dialogue.lang, first)
 
     # -- what the prompt shows -------------------------------------------------------------------
 
@@ -263,9 +263,8 @@ class BasePromptedJudge(Judge):
                 f"a prompt of {request.tokens} tokens with the last turn alone; with an answer "
                 f"of {self.answer_tokens} tokens {budget + self.answer_tokens} fit"
             )
-        request.truncated_turns = sum(
-            turn is not None for turn in view.turns[: view.start]
-        )
+        dropped = view.turns[: view.start]
+        request.truncated_turns = len(dropped) - dropped.count(None)
         view.turns = view.turns[view.start :]
 
     def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
@@ -284,9 +283,7 @@ class BasePromptedJudge(Judge):
         builder = self.builder(request)
         if builder.resolved.layout.ask == "together":
             return list(builder.questions)
-        by_name = {
-            question.dimensions[0].name: question for question in builder.questions
-        }
+        by_name = {question.fields[0].name: question for question in builder.questions}
         return [by_name[name] for name in dimensions]
 
     def messages(
@@ -308,53 +305,51 @@ class BasePromptedJudge(Judge):
             prefill_of = self.builder(request).prefill
             for question in self.questions(request, dimensions):
                 name, messages = (
-                    question.dimensions[0].name,
+                    question.fields[0].name,
                     self.messages(request, question),
                 )
-                prefill, eos = prefill_of(question), score_eos[name]
-                groups.append(
-                    [
-                        Continuation(messages, t, "assistant", prefill, eos)
-                        for t in texts[name]
-                    ]
+                first = Continuation(
+                    messages,
+                    text="",
+                    prefill=prefill_of(question),
+                    score_eos=score_eos[name],
                 )
+                groups.append([replace(first, text=text) for text in texts[name]])
                 owners.append((request.dialogue.id, request.payload.start))
         answers = grouped_likelihoods(self.llm, groups, owners)
-        return [
-            dict(zip(dimensions, row, strict=True))
-            for row in windows(answers, len(dimensions))
-        ]
+        rows = windows(answers, len(dimensions))
+        return [dict(zip(dimensions, row, strict=True)) for row in rows]
 
     def chat(self, chats: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
-        completions = self.llm.chat(chats) if chats else []
-        pairs = zip(chats, completions, strict=True)
-        return [
-            (completion, usage_of(self.llm, chat, completion))
-            for chat, completion in pairs
-        ]
+        """Returns the answer to each of ``chats`` with its usage."""
+        answers: list[tuple[Completion, Usage]] = []
+        if chats:
+            for chat, answer in zip(chats, self.llm.chat(chats), strict=True):
+                answers.append((answer, usage_of(self.llm, chat, answer)))
+        return answers
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         fitting = [request for request in requests if request.payload.failure is None]
-        scored = iter(self._score_fitting(fitting, dimensions) if fitting else ())
+        scored = iter(self._score_fitting(fitting, dimensions))
         judgements = []
         for request in requests:
             view: PromptView = request.payload
-            judgement = Judgement(
-                scores=dict.fromkeys(dimensions), failure=view.failure
-            )
             if view.failure is None:
                 judgement = next(scored)
-            judgements.append(
-                replace(
-                    judgement,
-                    usage=total_usage([view.usage, judgement.usage]) or {"tokens": 0.0},
-                    transient=judgement.transient or view.transient,
-                    left_out_turns=view.left_out,
-                    shortened_turns=view.shortened,
+            else:
+                judgement = Judgement(
+                    scores=dict.fromkeys(dimensions), failure=view.failure
                 )
+            judgement = replace(
+                judgement,
+                usage=total_usage([view.usage, judgement.usage]) or {"tokens": 0.0},
+                transient=judgement.transient or view.transient,
+                left_out_turns=view.left_out,
+                shortened_turns=view.shortened,
             )
+            judgements.append(judgement)
         return judgements
 
     @abstractmethod
@@ -507,9 +502,8 @@ class PromptedJudge(BasePromptedJudge):
                 self.ratings,
                 score=self.config.score,
             )
-            judgements.append(
-                replace(judgement, usage=spent(usages), transient=transient)
-            )
+            judgement = replace(judgement, usage=spent(usages), transient=transient)
+            judgements.append(judgement)
         return judgements
 
     def _answers(
@@ -522,19 +516,20 @@ class PromptedJudge(BasePromptedJudge):
             builder = self.builder(request)
             has_schema = builder.resolved.answer.format == "json" and config.enforce
             for question in self.questions(request, dimensions):
+                schema, top_logprobs = None, 0
+                if has_schema:
+                    schema = builder.schema(question, config.comment_chars)
+                if config.expected == "alternatives":
+                    top_logprobs = ALTERNATIVES
                 chat = ChatRequest(
                     self.messages(request, question),
                     max_tokens=self.answer_tokens,
                     temperature=config.temperature,
                     top_p=config.top_p,
                     unlimited=config.max_tokens is None,
+                    schema=schema,
+                    top_logprobs=top_logprobs,
                 )
-                if has_schema:
-                    chat = replace(
-                        chat, schema=builder.schema(question, config.comment_chars)
-                    )
-                if config.expected == "alternatives":
-                    chat = replace(chat, top_logprobs=ALTERNATIVES)
                 for repeat in range(config.repeats):
                     repeated = replace(chat, seed=config.seed + repeat)
                     questions.append(_Asked(owner, question, repeated))
@@ -563,17 +558,10 @@ class PromptedJudge(BasePromptedJudge):
         """Asks once more about single dimensions whose answer has no readable number."""
         unread: list[_Asked] = []
         for question in questions:
-            has_number = any(
-                answer.value is not None for answer in question.answers.values()
-            )
             template = self.builder(requests[question.owner]).resolved.parts.get(AGAIN)
-            is_single = len(question.answers) == 1
-            if (
-                template
-                and is_single
-                and not has_number
-                and not question.completion.failed
-            ):
+            if not template or question.completion.failed or len(question.answers) > 1:
+                continue
+            if all(answer.value is None for answer in question.answers.values()):
                 question.chat = self._second_request(template, question)
                 unread.append(question)
         first_answers = [question.answers for question in unread]
@@ -633,11 +621,13 @@ class PromptedJudge(BasePromptedJudge):
         """Returns the answer up to its number for ``name``, continued by each rating."""
         ratings, text = self.ratings[name], question.completion.text
         start, end = question.answers[name].span or (0, 0)
-        tail = text[end : end + 1].strip() if ratings.ambiguous and end else ""
-        eos = ratings.ambiguous and not tail
-        return [
-            Continuation(
-                question.chat.messages, rating + tail, "assistant", text[:start], eos
-            )
-            for rating in ratings.texts
-        ]
+        tail = ""
+        if ratings.ambiguous and end:
+            tail = text[end : end + 1].strip()
+        first = Continuation(
+            question.chat.messages,
+            tail,
+            prefill=text[:start],
+            score_eos=ratings.ambiguous and not tail,
+        )
+        return [replace(first, text=rating + tail) for rating in ratings.texts]

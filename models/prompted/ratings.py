@@ -69,9 +69,8 @@ class Ratings:
     def ambiguous(self) -> bool:
         """Whether one rating begins another, as 1 does 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
-        return any(
-            longer.startswith(text) for text, longer in pairwise(sorted(self.texts))
-        )
+        neighbours = pairwise(sorted(self.texts))
+        return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, text: str) -> Answer:
         """The rating in ``text``: a line that is one of the ratings, alone or after ``Rating:``."""
@@ -81,17 +80,16 @@ class Ratings:
         answer = read_answers(Completion(text), [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
             return answer
-        return Answer(
-            reason=f"{answer.value:g} is none of the ratings in {shown(text)}"
-        )
+        reason = f"{answer.value:g} is none of the ratings in {shown(text)}"
+        return Answer(reason=reason)
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""
         pairs = list(zip(chances, self.values, strict=True))
         mean = sum(chance * value for chance, value in pairs)
-        square = sum(chance * (value - mean) ** 2 for chance, value in pairs)
+        variance = sum(chance * (value - mean) ** 2 for chance, value in pairs)
         # Rounding must not leave the scale.
-        return min(max(mean, self.values[0]), self.values[-1]), math.sqrt(square)
+        return min(max(mean, self.values[0]), self.values[-1]), math.sqrt(variance)
 
 
 # -- distributions ---------------------------------------------------------------------------------
@@ -113,11 +111,12 @@ def from_alternatives(
     reports them, one token is the whole number, and no rating begins another one (1 and 10)."""
     if answer.span is None or ratings.ambiguous:
         return answer
-    start, text = answer.span[0], completion.text[: answer.span[1]]
+    start, end = answer.span
     token, before = _token_at(completion, start)
-    if token is None or not "".join(t.text for t in completion.tokens).startswith(text):
+    written = "".join(token.text for token in completion.tokens)
+    if token is None or written[:end] != completion.text[:end]:
         return answer
-    if token.text[before:] != text[start:]:
+    if token.text[before:] != written[start:end]:
         return answer
     return _over_ratings(answer, token, token.text[:before].strip(), ratings)
 
@@ -127,15 +126,12 @@ def from_token(completion: Completion, ratings: Ratings) -> Answer | None:
     backend reports none. Without a rating that is one token there is a reason instead."""
     text = "".join(token.text for token in completion.tokens)
     answer = ratings.read(text)
-    token = None if answer.span is None else _token_at(completion, answer.span[0])[0]
-    if (
-        answer.value is None
-        or token is None
-        or token.text.strip() != f"{answer.value:g}"
-    ):
-        return Answer(reason=answer.reason or f"no rating in {shown(text)}")
-    answer = _over_ratings(Answer(), token, "", ratings)
-    return answer if answer.chances else None
+    if answer.value is not None and answer.span is not None:
+        token, _ = _token_at(completion, answer.span[0])
+        if token is not None and token.text.strip() == f"{answer.value:g}":
+            answer = _over_ratings(Answer(), token, "", ratings)
+            return answer if answer.chances else None
+    return Answer(reason=answer.reason or f"no rating in {shown(text)}")
 
 
 def _token_at(completion: Completion, position: int) -> tuple[TokenChoice | None, int]:
@@ -201,9 +197,7 @@ def to_judgement(
     for dimension in dimensions:
         name, repeats = dimension.name, answers[dimension.name]
         details = _details(repeats, dimension, builder)
-        chances = _mean_distribution(repeats)
-        if chances:
-            details |= _expectation(repeats, chances, ratings[name])
+        chances = _add_distribution(details, repeats, ratings[name])
         value = details["value"]
         if score == "expected":
             value = details.get("expected")
@@ -251,26 +245,20 @@ def _details(
     return details
 
 
-def _mean_distribution(repeats: Sequence[Answer]) -> tuple[float, ...]:
-    """Returns the mean distribution of those ``repeats`` that have one; empty if none has one."""
-    distributions = [answer.chances for answer in repeats if answer.chances is not None]
-    if not distributions:
-        return ()
-    return tuple(np.mean(distributions, axis=0).tolist())
-
-
-def _expectation(
-    repeats: Sequence[Answer], chances: Sequence[float], ratings: Ratings
-) -> dict[str, Any]:
-    """Returns the details about the mean distribution ``chances`` of ``repeats``."""
-    expected, spread = ratings.moments(chances)
+def _add_distribution(
+    details: dict[str, Any], repeats: Sequence[Answer], ratings: Ratings
+) -> tuple[float, ...]:
+    """Adds the expected rating under the mean distribution of those ``repeats`` that have one to
+    ``details``. Returns that distribution; empty if none has one."""
     weighed = [answer for answer in repeats if answer.chances is not None]
-    return {
-        "expected": expected,
-        "spread": spread,
-        "mass": sum(answer.mass for answer in weighed) / len(weighed),
-        "samples": sum(answer.samples for answer in weighed) or None,
-    }
+    if not weighed:
+        return ()
+    distributions: Any = [answer.chances for answer in weighed]
+    chances = tuple(np.mean(distributions, axis=0).tolist())
+    details["expected"], details["spread"] = ratings.moments(chances)
+    details["mass"] = sum(answer.mass for answer in weighed) / len(weighed)
+    details["samples"] = sum(answer.samples for answer in weighed) or None
+    return chances
 
 
 def self_agreement(values: Sequence[float | None]) -> dict[str, float]:

@@ -194,17 +194,17 @@ class AnswerStore:
 
 
 class CachedModel(Wrapper):
-    """``inner`` with its answers (no likelihoods) cached in ``folder`` (default: ``answers`` in
+    """A model with its answers (no likelihoods) cached in ``folder`` (default: ``answers`` in
     MEDAL_JUDGES_CACHE), one file per model and fingerprint.
 
     Cached answers have ``usage.from_cache``, and so has the second of two equal requests in one
     call, which is sent once. Any number of processes may share the folder.
     """
 
-    def __init__(self, inner: LanguageModel, folder: Path | None = None) -> None:
-        super().__init__(inner)
-        key = model_key(inner)
-        label = re.sub(r"[^A-Za-z0-9._-]+", "-", inner.name)[:80]
+    def __init__(self, model: LanguageModel, folder: Path | None = None) -> None:
+        super().__init__(model)
+        key = model_key(model)
+        label = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name)[:80]
         folder = folder or cache_folder() / "answers"
         self.store = AnswerStore(folder / f"{label}-{key[:12]}.jsonl")
         self.counts: Counter[str] = Counter()
@@ -269,15 +269,15 @@ class CachedModel(Wrapper):
 
 
 class CountingModel(Wrapper):
-    """Counts each distinct request to ``inner`` once and answers with a failure, for a dry run.
+    """Counts each distinct request to a model once and answers with a failure, for a dry run.
 
     Cached answers are returned, so that requests that depend on them are counted too.
     ``likelihoods`` says whether to assume that the server returns likelihoods.
     """
 
-    def __init__(self, inner: LanguageModel, *, likelihoods: bool = True) -> None:
-        super().__init__(inner)
-        self.likelihoods, self.key = likelihoods, model_key(inner)
+    def __init__(self, model: LanguageModel, *, likelihoods: bool = True) -> None:
+        super().__init__(model)
+        self.likelihoods, self.key = likelihoods, model_key(model)
         self.asked: dict[str, ChatRequest] = {}
         self.cached_keys: set[str] = set()
         self.continuations = self.continuation_tokens = 0

@@ -109,9 +109,11 @@ class Completion:
         """The same answer with some fields of its usage changed."""
         return replace(self, usage=replace(self.usage, **changes))
 
-    def costing(self, more: float) -> Completion:
-        """The same answer with ``more`` US dollars in its usage."""
-        return self.with_usage(money=(self.usage.money or 0.0) + more) if more else self
+    def costing(self, dollars: float) -> Completion:
+        """The same answer with more US ``dollars`` in its usage."""
+        if not dollars:
+            return self
+        return self.with_usage(money=(self.usage.money or 0.0) + dollars)
 
 
 def failed(
@@ -265,10 +267,10 @@ class LanguageModel(ABC):
 class Wrapper(LanguageModel):
     """A model in front of ``inner`` that behaves like it unless a subclass changes something."""
 
-    def __init__(self, inner: LanguageModel) -> None:
-        self.inner = inner
-        self.name, self.context = inner.name, inner.context
-        self.api, self.private, self.chunk = inner.api, inner.private, inner.chunk
+    def __init__(self, model: LanguageModel) -> None:
+        self.inner = model
+        self.name, self.context = model.name, model.context
+        self.api, self.private, self.chunk = model.api, model.private, model.chunk
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         return collect(self.chat_each, requests)

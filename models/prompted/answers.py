@@ -202,11 +202,8 @@ def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     return entries
 
 
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse)
+# int refuses NaN and Infinity, which are no numbers of JSON.
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=int)
 
 
 def _entries_at(text: str, start: int) -> Iterator[tuple[str, Any, int, int]]:
@@ -252,7 +249,8 @@ def _locate(json_answer: JsonAnswer, path: Sequence[str]) -> tuple[int, int]:
 
 def _skip(text: str, position: int) -> int:
     blank = _BLANK.match(text, position)
-    return blank.end() if blank else position
+    assert blank is not None  # it may be empty
+    return blank.end()
 
 
 def _score_path(
@@ -339,11 +337,13 @@ def _read_prose(
     comment = feedback
     if feedback is None and len(lines) > 1:
         comment = text.strip()
-    said = shown(completion[begin:])
+    quotation = shown(completion[begin:])
     answers: dict[str, Answer] = {}
     for field in fields:
         try:
-            match = _score_line(lines, said, field, shape, is_only=len(fields) == 1)
+            match = _score_line(
+                lines, quotation, field, shape, is_only=len(fields) == 1
+            )
         except UnreadError as error:
             answers[field.name] = Answer(reason=str(error), comment=feedback)
             continue
@@ -371,15 +371,15 @@ def _score_pattern(names: tuple[str, ...], is_label_optional: bool) -> re.Patter
 
 def _score_line(
     lines: Sequence[re.Match[str]],
-    said: str,
+    quotation: str,
     field: AnswerField,
     shape: AnswerShape,
     *,
     is_only: bool,
 ) -> re.Match[str]:
-    """Returns the match of the score line for ``field`` among ``lines``, which ``said`` shows in a
-    message. If it is the only dimension (``is_only``), the line has to be the one that ``shape``
-    names, and its label may be missing or one of LABELS. Raises UnreadError."""
+    """Returns the match of the score line for ``field`` among ``lines``, which ``quotation`` shows
+    in a message. If it is the only dimension (``is_only``), the line has to be the one that
+    ``shape`` names, and its label may be missing or one of LABELS. Raises UnreadError."""
     names = [name.replace("_", " ") for name in (field.key, field.label, field.name)]
     if is_only:
         names += LABELS
@@ -390,7 +390,7 @@ def _score_line(
         if match is not None:
             matches.append(match)
     if len({match["number"] for match in matches}) > 1:
-        raise UnreadError(f"several score lines that differ in {said}")
+        raise UnreadError(f"several score lines that differ in {quotation}")
     line_name = f"for {field.label!r}"
     if is_only:
         line_name = f"as {shape.line} line"
@@ -398,7 +398,7 @@ def _score_line(
         if shape.line != "any" and matches and matches[-1].span() != lines[-1].span():
             matches = []
     if not matches:
-        raise UnreadError(f"no score line {line_name} in the answer {said}")
+        raise UnreadError(f"no score line {line_name} in the answer {quotation}")
     match, top = matches[-1], matches[-1]["top"]
     if top and (field.binary or float(top) != field.scale[1]):
         raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
@@ -414,7 +414,9 @@ def _scored(
 ) -> Answer:
     """Returns ``value`` as an Answer, unscored if it is not on the scale."""
     low, high = field.scale
-    number = f"{value:g}" if abs(value) < 1e15 else "a huge number"
+    number = "a huge number"
+    if abs(value) < 1e15:
+        number = f"{value:g}"
     if field.binary and value not in (0, 1):
         return Answer(reason=f"{number} is neither 0 nor 1", comment=comment)
     if not low <= value <= high:
@@ -438,7 +440,9 @@ def _normal_words(text: str) -> str:
 def shown(text: str) -> str:
     """Returns ``text`` on one line, shortened for a message."""
     line = " ".join(text[:400].split())
-    return repr(line if len(line) <= 60 else line[:57] + "...")
+    if len(line) > 60:
+        line = line[:57] + "..."
+    return repr(line)
 
 
 # -- reasoning -------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ from medal_judges.models.prompted.ratings import (
     from_logprobs,
     from_samples,
     from_token,
-    to_judgement,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -152,7 +151,6 @@ class GEvalJudge(BasePromptedJudge):
             readings = self._by_likelihood(requests, dimensions)
         else:
             readings = self._by_answers(requests, dimensions)
-        scored = [self.dimension(name) for name in dimensions]
         judgements = []
         rows = windows(readings, len(dimensions))
         for request, row in zip(requests, rows, strict=True):
@@ -161,14 +159,12 @@ class GEvalJudge(BasePromptedJudge):
             for name, reading in zip(dimensions, row, strict=True):
                 answers[name] = [reading.answer or Answer()]
                 usages += reading.usages
-            builder = self.builder(request)
-            judgement = to_judgement(
-                answers, scored, builder, self.ratings, score="expected"
+            transient = any(reading.transient for reading in row)
+            judgement = self.judged(
+                request, answers, usages, "expected", transient=transient
             )
             for details in judgement.details.values():
                 details.pop("parsed", None)  # an answer is a rating or none
-            transient = any(reading.transient for reading in row)
-            judgement = replace(judgement, usage=spent(usages), transient=transient)
             judgements.append(judgement)
         return judgements
 

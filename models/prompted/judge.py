@@ -119,6 +119,7 @@ class BasePromptedJudge(Judge):
 
     config_class: ClassVar[type[BasePromptedConfig]]
     token_budget = 65536  # of one call; a local model divides it by its own memory
+    ratings: dict[str, Ratings]  # by dimension, for families that read ratings
     window = 16  # some seconds to a minute of work, which a kill can lose
 
     def __init__(
@@ -352,6 +353,22 @@ class BasePromptedJudge(Judge):
             judgements.append(judgement)
         return judgements
 
+    def judged(
+        self,
+        request: ScoreRequest,
+        answers: Mapping[str, Sequence[Answer]],
+        usages: Sequence[Usage],
+        score: Literal["said", "expected"],
+        *,
+        transient: bool,
+    ) -> Judgement:
+        """Returns the judgement from the answers by dimension; see ``to_judgement``."""
+        dimensions, builder = map(self.dimension, answers), self.builder(request)
+        judgement = to_judgement(
+            answers, dimensions, builder, self.ratings, score=score
+        )
+        return replace(judgement, usage=spent(usages), transient=transient)
+
     @abstractmethod
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -495,15 +512,11 @@ class PromptedJudge(BasePromptedJudge):
                         answer = from_alternatives(question.completion, answer, ratings)
                     if name in answers:
                         answers[name].append(answer)
-            judgement = to_judgement(
-                answers,
-                [self.dimension(name) for name in dimensions],
-                self.builder(request),
-                self.ratings,
-                score=self.config.score,
+            judgements.append(
+                self.judged(
+                    request, answers, usages, self.config.score, transient=transient
+                )
             )
-            judgement = replace(judgement, usage=spent(usages), transient=transient)
-            judgements.append(judgement)
         return judgements
 
     def _answers(

@@ -45,7 +45,7 @@ class Ratings:
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
-        fewest_steps = 2 if dimension.kind == "continuous" else 1
+        fewest_steps = 1 + (dimension.kind == "continuous")
         if ends_on_integers and fewest_steps <= high - low < MOST_LEVELS:
             integers = range(int(low), int(high) + 1)
             return cls(tuple(map(str, integers)), tuple(map(float, integers)))
@@ -183,7 +183,7 @@ def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
 
 def to_judgement(
     answers: Mapping[str, Sequence[Answer]],
-    dimensions: Sequence[Dimension],
+    dimensions: Iterable[Dimension],
     builder: PromptBuilder,
     ratings: Mapping[str, Ratings],
     *,

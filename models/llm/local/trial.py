@@ -218,8 +218,8 @@ class Trial:
             raise
         except Exception as error:  # a model's own code raises anything
             return f"raises {type(error).__name__}: {str(error).strip()[:120]}"
-        wanted = [self.wanted[row] for row in rows]
-        apart = np.abs(np.array(values) - np.array(wanted))
+        reference = np.array(self.wanted)[rows]
+        apart = np.abs(np.array(values) - reference)
         deviation = float(apart.max())
         if self.half:
             deviation = float(apart.mean())

@@ -65,14 +65,13 @@ class Figured:
 @dataclass(frozen=True, slots=True)
 class Heat:
     """A coloured cell with the text ``text``. ``pos`` is blue, ``neg`` orange; ``strength`` is
-    from 0 to 1. The interval of ``below`` is shown below the text. Files have ``value``."""
+    from 0 to 1. Files have ``value``."""
 
     text: str
     strength: float
     sign: Literal["pos", "neg"] = "pos"
     tooltip: str = ""
     value: float | int | None = None
-    below: Estimate | None = None
 
     @property
     def percent(self) -> int:

@@ -6,6 +6,7 @@ of rows at once. Values that are closer than their tolerance are equal (equal.py
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from typing import Any
@@ -34,9 +35,8 @@ MIN_ROWS = 3  # two rows always correlate at 1 or -1
 MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
 _PAIRS_HELD = 100_000  # at once: they stay in the processor's cache
 _PAIRS_FITTED = 2000  # rows whose pairs choose the distance of a tie
-_FLAT = (
-    1e-20  # a variance below this share of the square of the largest value is rounding
-)
+# A variance below this share of the square of the largest value is rounding.
+_FLAT = 1e-20
 
 
 def correlations(
@@ -122,18 +122,17 @@ def within_system_statistic(
     def centred(weights: Floats) -> Floats:
         if not parts:
             return np.full(len(weights), np.nan)
-        named = np.concatenate(parts)
-        weights = weights[:, named]
-        sides = [side[named].ranks(weights) for side in (human, score)]
-        start = 0
-        for rows in parts:
-            columns = slice(start, start + len(rows))
-            start += len(rows)
-            size = _not_zero(weights[:, columns].sum(axis=1))
-            for side in sides:
-                total = (side[:, columns] * weights[:, columns]).sum(axis=1)
-                side[:, columns] -= (total / size)[:, None]
-        return weighted_pearson(sides[0], sides[1], weights)
+        has_name = names != ""
+        weights = weights[:, has_name]
+        ranks = human[has_name].ranks(weights), score[has_name].ranks(weights)
+        for name in np.unique(names[has_name]):
+            columns = names[has_name] == name
+            of_chatbot = weights[:, columns]
+            size = _not_zero(of_chatbot.sum(axis=1, keepdims=True))
+            for side in ranks:
+                total = (side[:, columns] * of_chatbot).sum(axis=1, keepdims=True)
+                side[:, columns] -= total / size
+        return weighted_pearson(*ranks, weights)
 
     return lambda weights: {
         "within_system": mean_spearman(sides_by_chatbot, weights, MIN_WITHIN),
@@ -169,14 +168,16 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     rows have a weight above 0.
     """
     size = _not_zero(weights.sum(axis=1, keepdims=True))
-    dx, dy = (v - (v * weights).sum(axis=1, keepdims=True) / size for v in (x, y))
-    xx, yy, xy = ((weights * p).sum(axis=1) for p in (dx * dx, dy * dy, dx * dy))
-    flat_x, flat_y = (
-        _FLAT * size[:, 0] * float(np.max(v * v, initial=0.0)) for v in (x, y)
-    )
-    varies = (xx > flat_x) & (yy > flat_y)
-    enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-    return np.clip(ratio(xy, np.sqrt(xx * yy), varies & enough), -1.0, 1.0)
+    dx = x - (weights * x).sum(axis=1, keepdims=True) / size
+    dy = y - (weights * y).sum(axis=1, keepdims=True) / size
+    xx = (weights * dx**2).sum(axis=1)
+    yy = (weights * dy**2).sum(axis=1)
+    xy = (weights * dx * dy).sum(axis=1)
+    flat = _FLAT * size[:, 0]
+    is_defined = (weights > 0).sum(axis=1) >= MIN_ROWS
+    is_defined &= xx > flat * np.max(x**2, initial=0)
+    is_defined &= yy > flat * np.max(y**2, initial=0)
+    return np.clip(ratio(xy, np.sqrt(xx * yy), is_defined), -1.0, 1.0)
 
 
 def _not_zero(total: Floats) -> Floats:
@@ -206,10 +207,11 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
     def sums(rows: Rows, weights: Floats) -> Floats:
         """The weights of all ``pairs`` of each row, shape (2, rows)."""
-        count = -(-(len(rows) ** 2) // _PAIRS_HELD)
+        count = math.ceil(len(rows) ** 2 / _PAIRS_HELD)
         blocks = []
         for part in np.array_split(rows, count):
-            blocks.append([matrix @ weights for matrix in pairs(part, rows)])
+            order, right = pairs(part, rows)
+            blocks.append([order @ weights, right @ weights])
         return np.concatenate(blocks, axis=1)
 
     @cache
@@ -230,18 +232,18 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         agree, right = totals(weights)
-        everything, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
+        all_pairs, squares = weights.sum(axis=1) ** 2, (weights**2).sum(axis=1)
         untied = []  # the weight of all pairs that a side does not tie
         for side in (human, score):
             below, upto = side.ties(weights)
-            untied.append(everything - (weights * (upto - below)).sum(axis=1))
-        nx, ny = untied
-        enough = (weights > 0).sum(axis=1) >= MIN_ROWS
-        defined = (np.minimum(nx, ny) > 1e-12 * everything) & enough
+            untied.append(all_pairs - (weights * (upto - below)).sum(axis=1))
+        by_people, by_judge = untied
+        is_defined = (weights > 0).sum(axis=1) >= MIN_ROWS
+        is_defined &= np.minimum(by_people, by_judge) > 1e-12 * all_pairs
         return {
-            "kendall": ratio(agree, np.sqrt(nx * ny), defined),
-            "pairwise": ratio(right - squares, everything - squares, defined),
-            "preferred": (1 + ratio(agree, nx, defined)) / 2,
+            "kendall": ratio(agree, np.sqrt(by_people * by_judge), is_defined),
+            "pairwise": ratio(right - squares, all_pairs - squares, is_defined),
+            "preferred": (1 + ratio(agree, by_people, is_defined)) / 2,
         }
 
     return statistic
@@ -251,17 +253,16 @@ def tie_distance(human: Values, score: Values) -> float:
     """Returns the distance up to which two scores are a tie: the one with which most pairs of rows
     are ordered or tied as by ``human``; of many rows, the pairs of a random part of them."""
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
-    first, second = np.triu_indices(len(rows), 1)
-    people = signs(
-        human.numbers[rows[first]] - human.numbers[rows[second]], human.tolerance
-    )
-    differences = score.numbers[rows[first]] - score.numbers[rows[second]]
+    first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
+    people = signs(human.numbers[first] - human.numbers[second], human.tolerance)
+    differences = score.numbers[first] - score.numbers[second]
     judge = signs(differences, score.tolerance)
     # What a tie gains over the judge's order; scores that are equal are a tie anyway.
     gain = (people == 0).astype(int) - (people == judge)
     gain[judge == 0] = 0
-    order = np.argsort(np.abs(differences))
-    distance = np.abs(differences)[order]
+    distance = np.abs(differences)
+    order = np.argsort(distance)
+    distance = distance[order]
     # Pairs of one distance are ties together.
     end = np.searchsorted(distance, distance + score.tolerance, side="right")
     gained = np.cumsum(gain[order])[end - 1]

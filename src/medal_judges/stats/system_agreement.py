@@ -9,8 +9,10 @@ the t-test of means.py by context.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,12 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.equal import Values, signs
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import LOGIT, spanned, spread_of, variance, wilson
-from medal_judges.stats.means import Jackknifed, Sample, left_out_means
+from medal_judges.stats.means import (
+    ClusterNames,
+    Jackknifed,
+    Sample,
+    left_out_means,
+)
 
 MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
 MIN_SPREAD = 5  # of an interval; fewer systems left out in turn say next to nothing
@@ -39,7 +46,7 @@ class SystemMeans:
 
 
 def system_means(
-    values: Values, systems: npt.NDArray[np.intp], groups: Sequence[str]
+    values: Values, systems: npt.NDArray[np.intp], groups: ClusterNames
 ) -> SystemMeans:
     """Returns means and p-values of ``values``, shape (rows,). ``systems`` numbers the system of
     each row from 0, ``groups`` names its context."""
@@ -57,17 +64,14 @@ def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
 
     count = len(figures)
     better = np.full((count, count), 0.5)
-    for i in range(count):
-        for j in range(i):
-            difference = figures[i] - figures[j]
-            if difference.varies:
-                spread = float(np.sqrt(difference.variance))
-                better[i, j] = float(
-                    t.sf(difference.value / spread, difference.degrees)
-                )
-            elif abs(difference.value) > difference.finest:
-                better[i, j] = float(difference.value < 0)
-            better[j, i] = 1 - better[i, j]
+    for i, j in combinations(range(count), 2):
+        difference = figures[i] - figures[j]
+        if difference.varies:
+            error = math.sqrt(difference.variance)
+            better[i, j] = t.sf(difference.value / error, difference.degrees)
+        elif abs(difference.value) > difference.finest:
+            better[i, j] = difference.value < 0
+        better[j, i] = 1 - better[i, j]
     finest = max(figure.finest for figure in figures)
     return SystemMeans(np.array([figure.value for figure in figures]), better, finest)
 
@@ -75,11 +79,11 @@ def means_of_figures(figures: Sequence[Jackknifed]) -> SystemMeans:
 def pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
     """Returns 1 for pairs of systems that both sides order or tie alike, else 0; shape (systems,
     systems)."""
-
-    def order(side: SystemMeans) -> Floats:
-        return signs(side.means[:, None] - side.means, side.tolerance)
-
-    return np.asarray((order(people) == order(judge)).astype(np.float64))
+    by_people, by_judge = (
+        signs(side.means[:, None] - side.means, side.tolerance)
+        for side in (people, judge)
+    )
+    return np.asarray((by_people == by_judge).astype(np.float64))
 
 
 def soft_pair_accuracy(people: SystemMeans, judge: SystemMeans) -> Floats:
@@ -125,16 +129,15 @@ def split_half(
     names = np.asarray(groups)
     values_of: dict[str, list[float]] = {}
     for _ in range(SPLITS):
-        first = np.zeros(len(values), dtype=bool)
+        half = np.zeros(len(values), dtype=bool)
         for k in range(int(systems.max()) + 1):
             rows = rng.permutation(np.flatnonzero(systems == k))
-            first[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
-        halves = []
-        for half in (first, ~first):
-            halves.append(
-                system_means(values[half], systems[half], names[half].tolist())
-            )
-        for name, estimate in system_agreement(*halves).items():
+            half[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
+        agreement = system_agreement(
+            system_means(values[half], systems[half], names[half]),
+            system_means(values[~half], systems[~half], names[~half]),
+        )
+        for name, estimate in agreement.items():
             if estimate.value is not None:
                 values_of.setdefault(name, []).append(estimate.value)
     return {name: float(np.mean(figures)) for name, figures in values_of.items()}

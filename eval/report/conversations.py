@@ -100,11 +100,10 @@ class Conversation:
         """(Dimension, text) of the judge's explanations, and (``unscored``, reason) for an unscored
         row. An explanation of the whole judgement has an empty dimension."""
         judgement = self.judgement
-        reasons = [("", judgement.explanation)]
-        reasons += [
-            (name, detail.get("comment")) for name, detail in judgement.details.items()
-        ]
-        reasons.append(("unscored", judgement.failure))
+        texts = {"": judgement.explanation}
+        for name, detail in judgement.details.items():
+            texts[name] = detail.get("comment")
+        reasons = [*texts.items(), ("unscored", judgement.failure)]
         return [(name, text) for name, text in reasons if text]
 
 
@@ -117,10 +116,11 @@ def collect(
     """Returns the conversations of these rows, in their order, from a second pass over the
     judgements and the dialogues. Long texts are cut; the more rows there are, the shorter they
     become."""
-    conversations: dict[int, Conversation | None] = dict.fromkeys(rows.tolist())
+    shown = set(rows.tolist())
+    conversations: dict[int, Conversation] = {}
     by_id: dict[str, list[Conversation]] = {}
     for row, judgement in enumerate(judgements):
-        if row in conversations:
+        if row in shown:
             conversation = conversations[row] = Conversation(judgement)
             by_id.setdefault(judgement.id, []).append(conversation)
         if row % 1000 == 0:
@@ -134,13 +134,13 @@ def collect(
             judgement = conversation.judgement
             if ScoreKey(dialogue.id, judgement.turn, judgement.chat).is_of(dialogue):
                 conversation.turns, conversation.cut = turns, cut
-    return {row: part for row, part in conversations.items() if part is not None}
+    return {row: conversations[row] for row in rows.tolist()}
 
 
 def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
     """Returns two JSON data blocks of the page: an index, and gzipped parts of 50 conversations
     that the page unpacks when it needs them."""
-    details = [_details(conversation) for conversation in conversations.values()]
+    details = list(map(_details, conversations.values()))
     parts = []
     for start in range(0, len(details), _CHUNK):
         chunk = _json(details[start : start + _CHUNK]).encode()
@@ -192,35 +192,42 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
     dimensions = []
     for dimension in scores.dimensions.values():
         record = dimension.to_record()
-        dimensions.append(
-            {key: record[key] for key in ("name", "kind", "low", "high", "good")}
-        )
+        del record["definition"]
+        dimensions.append(record)
+    rounded = {}
+    for name, scores_of_rows in scores.scores.items():
+        rounded[name] = _rounded(scores_of_rows[rows])
     times = []
     if scores.times is not None:
-        times = [moment_text(time) for time in scores.times[rows]]
-    return {
+        times = list(map(moment_text, scores.times[rows]))
+    index: dict[str, Any] = {
         "chunk": _CHUNK,
         "unit": scores.unit,
         "headline": scores.headline,
         "dimensions": dimensions,
-        "id": [conversation.judgement.id for conversation in conversations.values()],
-        "turn": [
-            conversation.judgement.turn for conversation in conversations.values()
-        ],
+        "id": [],
+        "turn": [],
         "time": times,
-        "scores": {
-            name: _rounded(column[rows]) for name, column in scores.scores.items()
-        },
+        "scores": rounded,
         "uncertainty": _rounded(scores.uncertainty[rows]),
         "columns": columns,
-        "snippet": [conversation.snippet for conversation in conversations.values()],
-        "length": [len(conversation.turns) for conversation in conversations.values()],
+        "snippet": [],
+        "length": [],
     }
+    for conversation in conversations.values():
+        index["id"].append(conversation.judgement.id)
+        index["turn"].append(conversation.judgement.turn)
+        index["snippet"].append(conversation.snippet)
+        index["length"].append(len(conversation.turns))
+    return index
 
 
 def _rounded(column: Floats) -> list[float | None]:
     """Returns the numbers with three decimals, None for NaN: JSON has no NaN."""
-    return [None if math.isnan(value) else round(value, 3) for value in column.tolist()]
+    rounded: list[float | None] = []
+    for value in column.tolist():
+        rounded.append(None if math.isnan(value) else round(value, 3))
+    return rounded
 
 
 def _json(value: object) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,17 +32,17 @@ def score_files(paths: Iterable[str | Path]) -> list[Path]:
 
 
 def _files_in_folder(folder: Path) -> list[Path]:
-    # A CSV holds only a part of the judgements, and the lines are beside it.
-    present = {
-        path
-        for path in folder.iterdir()
-        if path.is_file() and not path.name.endswith(CSV)
-    }
-    # Beside a table (scores.jsonl.parquet) are the lines that it was made of.
-    sources = [
-        path for path in sorted(present) if path.with_name(path.stem) not in present
-    ]
-    files = [path for path in sources if holds_judgements(path)]
+    present = set()
+    for path in folder.iterdir():
+        # A CSV holds only a part of the judgements, and the lines are beside it.
+        if path.is_file() and not path.name.endswith(CSV):
+            present.add(path)
+    files = []
+    for path in sorted(present):
+        # Beside a table (scores.jsonl.parquet) are the lines that it was made of.
+        is_copy = path.with_name(path.stem) in present
+        if not is_copy and holds_judgements(path):
+            files.append(path)
     if not files:
         raise MedalError(
             f"{folder}: the folder has no file of scores", hint="medal score --out"
@@ -77,7 +76,4 @@ def frame_of(files: Sequence[Path]) -> DataFrame:
     """Returns the table of all files, without explanations and usage."""
     if len(files) == 1:
         return read_frame(files[0], brief=True)
-    judgements = judgements_of(files)
-    return to_frame(
-        replace(judgement, explanation=None, usage={}) for judgement in judgements
-    )
+    return to_frame(judgements_of(files), brief=True)

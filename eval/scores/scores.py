@@ -72,10 +72,8 @@ class Scores:
     @property
     def signatures(self) -> dict[str, int]:
         """Rows of each signature."""
-        return {
-            str(k): int(n)
-            for k, n in self.frame["judge"].value_counts(sort=False).items()
-        }
+        counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
+        return counts
 
     def failures(self) -> str:
         """The three most frequent reasons of unscored rows."""

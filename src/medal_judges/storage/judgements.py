@@ -218,10 +218,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
     """
     if is_table(path):
         return _read_parquet_frame(path, brief)
-    judgements = read_judgements(path)
-    if brief:
-        judgements = (replace(row, explanation=None, usage={}) for row in judgements)
-    return to_frame(judgements)
+    return to_frame(read_judgements(path), brief=brief)
 
 
 def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
@@ -312,11 +309,12 @@ def _fill(column: Any, rows: int) -> None:
     column.extend([missing] * (rows - len(column)))
 
 
-def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
+def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFrame:
     """Returns a table with one row for each judgement: id, turn, judge, each dimension's score,
     uncertainty and interval (``overall.uncertainty``, ``overall.low``, ``overall.high``), failure,
     usage and metadata.
 
+    With ``brief`` it lacks explanations and usage.
     ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column; ``attrs["rubric"]``
     lists name, kind, low, high, good and definition of each dimension. Columns without any value
     are left out. Raises MedalError for rows whose dimensions of one name differ.
@@ -328,6 +326,8 @@ def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """
     import pandas
 
+    if brief:
+        judgements = (replace(row, explanation=None, usage={}) for row in judgements)
     rubrics: list[tuple[str, Sequence[Dimension]]] = []
     columns = _columns(_noted(judgements, rubrics))
     table: dict[str, Any] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from medal_judges.models.device import (
     torch_dtype,
 )
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Contributions, Unit, known_details
+from medal_judges.records.judgement import known_details
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import ProcessLock
 
@@ -35,33 +34,6 @@ def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
         "calibration": {k: Calibration(**v) for k, v in saved["calibration"].items()},
         "facts": dict(saved["facts"]),
     }
-
-
-def unit_of(unit: Unit, *, mapped: bool) -> Unit:
-    """Returns ``unit``; with ``mapped`` (a calibration maps the score) its uncalibrated form."""
-    if not mapped:
-        return unit
-    uncalibrated: dict[Unit, Unit] = {
-        "score": "uncalibrated score",
-        "logit": "uncalibrated logit",
-    }
-    return uncalibrated.get(unit, unit)
-
-
-def centred(
-    evidence: Sequence[float],
-    weights: Sequence[float],
-    means: Sequence[float],
-    value: float,
-    unit: Unit,
-) -> Contributions:
-    """Returns contributions relative to average turns.
-
-    ``evidence`` [T]: the summand of each turn in ``value``. ``weights`` [T]: its pooling weight.
-    ``means`` [T]: the summand of an average turn of the same speaker with a weight of 1.
-    """
-    turns = tuple(e - w * m for e, w, m in zip(evidence, weights, means, strict=True))
-    return Contributions(turns, value - math.fsum(turns), unit)
 
 
 class LearnedJudge(Judge):

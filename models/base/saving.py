@@ -478,7 +478,7 @@ def read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def require_same_keys(
-    expected: Mapping[str, Tensor], state: Mapping[str, Tensor], path: Path
+    expected: Mapping[str, Any], state: Mapping[str, Tensor], path: Path
 ) -> None:
     """Raises JudgeLoadError that names the keys of ``state``, read from ``path``, that are missing
     compared with ``expected``, unexpected, or of another shape: a head with random weights would

@@ -152,10 +152,10 @@ class LinearConfig(TrainedConfig):
     fold_by: Literal["conversation", "chatbot"] = "conversation"
 
     @model_validator(mode="after")
-    def _settings_fit(self) -> LinearConfig:
+    def _features_fit(self) -> LinearConfig:
         names = ALL_FEATURES + (REACTION_NAMES if self.reply else ())
-        prior_features = list(chain.from_iterable(self.prior_weights.values()))
-        for feature in (*self.features, *prior_features):
+        prior_features = set(chain.from_iterable(self.prior_weights.values()))
+        for feature in (*self.features, *sorted(prior_features)):
             side, dot, name = feature.rpartition(".")
             if name not in names or (dot and side not in ROLE_INDEX):
                 raise ValueError(
@@ -166,10 +166,13 @@ class LinearConfig(TrainedConfig):
                 raise ValueError(
                     f"reading: answers has features of answers only, not {feature!r}"
                 )
-        if unread := set(prior_features) - set(self.columns):
-            raise ValueError(
-                f"prior_weights: {sorted(unread)[0]!r} is not one of the features"
-            )
+        unread = sorted(prior_features - set(self.columns))
+        if unread:
+            raise ValueError(f"prior_weights: {unread[0]!r} is not one of the features")
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit(self) -> LinearConfig:
         if self.prior_weights and not self.stretch:
             raise ValueError("prior_weights are for stretch: true")
         if self.reply and self.reading != "turns":
@@ -181,39 +184,34 @@ class LinearConfig(TrainedConfig):
         return self
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The features without their side, each once; the reactions come last."""
+    def measures(self) -> tuple[str, ...]:
+        """The features that need no reply model, without their side, each once."""
         names = dict.fromkeys(feature.rpartition(".")[2] for feature in self.features)
-        measures = [name for name in names if name not in REACTION_NAMES]
-        return (*measures, *(REACTION_NAMES if self.reply else ()))
+        return tuple(name for name in names if name not in REACTION_NAMES)
 
     @property
-    def measures(self) -> tuple[str, ...]:
-        """The features that need no reply model."""
-        return tuple(name for name in self.names if name not in REACTION_NAMES)
+    def names(self) -> tuple[str, ...]:
+        """``measures``, and the reactions if there is a reply model."""
+        return self.measures + (REACTION_NAMES if self.reply else ())
 
     @property
     def columns(self) -> dict[str, tuple[tuple[int, str], ...]]:
         """Maps each name of a feature that is read to its columns (side, feature)."""
-        read: dict[str, tuple[tuple[int, str], ...]] = {}
+        columns: dict[str, tuple[tuple[int, str], ...]] = {}
         for feature in self.features:
-            side, _, name = feature.rpartition(".")
-            sides = ROLE_INDEX if not side else (side,)
-            pairs = tuple((ROLE_INDEX[role], name) for role in sides)
-            read[feature] = pairs
-            for role in sides:
-                read[f"{role}.{name}"] = ((ROLE_INDEX[role], name),)
-        return read
+            role, _, name = feature.rpartition(".")
+            roles = (role,) if role else tuple(ROLE_INDEX)
+            columns[feature] = tuple((ROLE_INDEX[role], name) for role in roles)
+            for role in roles:
+                columns[f"{role}.{name}"] = ((ROLE_INDEX[role], name),)
+        return columns
 
     @property
     def compares_turns(self) -> bool:
         """Whether the vectors of the texts of turns are needed."""
-        read = self.vectors and self.reading == "turns"
-        return (
-            read
-            or self.reply is not None
-            or bool(set(self.measures) & set(SIMILARITY_NAMES))
-        )
+        reads_vectors = self.vectors and self.reading == "turns"
+        has_similarities = not set(self.measures).isdisjoint(SIMILARITY_NAMES)
+        return reads_vectors or has_similarities or self.reply is not None
 
     @property
     def reads_base(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -34,11 +35,10 @@ from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sum
 from medal_judges.models.llm.local.weights import model_path
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+    from transformers import PretrainedConfig, PreTrainedTokenizerBase
 
 Floats = npt.NDArray[np.float64]
 Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the window
-_UNUSED = "pooler."  # BERT's layer on the first token
 # Fields of sentence-transformers before version 6, which has pooling_mode: mean.
 _POOLING_FIELDS: dict[Pooling, str] = {
     "mean": "pooling_mode_mean_tokens",
@@ -52,13 +52,14 @@ class TextEncoder:
 
     def __init__(
         self,
-        body: PreTrainedModel,
+        body: Any,
         tokenizer: PreTrainedTokenizerBase,
         config: LinearConfig,
         pooling: Pooling,
     ) -> None:
-        self.body: Any = body  # a module with the attributes of its family
-        self.body.train(False)
+        self.body = body.train(False)  # a model of transformers
+        if getattr(body, "pooler", None) is not None:
+            body.pooler = None  # BERT's layer on the first token, which is not used
         self.tokenizer, self.pooling = tokenizer, pooling
         self.marks = SpecialTokens(tokenizer)
         settings: Any = body.config
@@ -69,12 +70,12 @@ class TextEncoder:
         # Ids that the tokenizer puts before and after a single sequence.
         letter = tokenizer("a", add_special_tokens=False)["input_ids"]
         full = tokenizer("a")["input_ids"]
-        starts = range(len(full) - len(letter) + 1)
-        start = next((i for i in starts if full[i : i + len(letter)] == letter), None)
-        self.prefix: list[int] = [] if start is None else list(full[:start])
-        self.suffix: list[int] = (
-            [] if start is None else list(full[start + len(letter) :])
-        )
+        self.prefix, self.suffix = list[int](), list[int]()
+        for start in range(len(full)):
+            end = start + len(letter)
+            if full[start:end] == letter:
+                self.prefix, self.suffix = full[:start], full[end:]
+                break
         self.limit = self.window - len(self.prefix) - len(self.suffix)
         final_norm: Any = getattr(body, "norm", None)
         if config.depth is not None and final_norm is not None:
@@ -93,11 +94,11 @@ class TextEncoder:
             AutoModel,
             path,
             config,
-            lambda settings: _check_base(config, settings),
+            partial(_check_base, config),
             dtype=torch.float32,
         )
         pooling = config.pooling or _pooling_of(path, config.base_revision)
-        return cls(_without_pooler(body), tokenizer, config, pooling)
+        return cls(body, tokenizer, config, pooling)
 
     @classmethod
     def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
@@ -108,9 +109,9 @@ class TextEncoder:
                 hint="copy or download the whole folder again",
             )
         settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        body = load_saved(AutoModel, folder, settings, unused=_UNUSED)
+        body = load_saved(AutoModel, folder, settings, unused="pooler.")
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-        return cls(_without_pooler(body), tokenizer, config, config.pooling or "mean")
+        return cls(body, tokenizer, config, config.pooling or "mean")
 
     def save(self, folder: Path) -> None:
         """Writes the base into ``folder``, as safetensors."""
@@ -160,29 +161,23 @@ class TextEncoder:
         number of padded tokens in a batch.
         """
         packing = self.pooling == "mean" and can_pack(self.body)
-        flat: list[tuple[int, list[int]]] = []
-        for row, pieces in enumerate(texts):
-            flat += [
-                (row, piece) for piece in pieces if piece
-            ]  # empty: no text, and no marks
-        sums = torch.zeros(len(texts), self.width)
-
-        def vectors(
-            batch: Sequence[tuple[int, list[int]]],
-        ) -> list[tuple[list[int], Tensor]]:
-            pieces = [piece for _, piece in batch]
-            totals = (
-                packed_sums(self.body, pieces) if packing else self._padded_sums(pieces)
-            )
-            return [([row for row, _ in batch], totals)]
-
+        pass_sums = partial(packed_sums, self.body) if packing else self._padded_sums
         if packing:
             budget = min(budget, PASS_TOKENS)
+        rows_and_ids: list[tuple[int, list[int]]] = []
+        for row, pieces in enumerate(texts):
+            # A piece without text and marks has no tokens.
+            rows_and_ids += [(row, ids) for ids in pieces if ids]
+
+        def token_sums(batch: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
+            return list(pass_sums([ids for _, ids in batch]))
+
+        sums = torch.zeros(len(texts), self.width)
         for batch in budget_batches(
-            flat, lambda entry: len(entry[1]), budget, tight=not packing
+            rows_and_ids, lambda entry: len(entry[1]), budget, tight=not packing
         ):
-            for rows, totals in retry_on_oom(vectors, batch):
-                sums.index_add_(0, torch.tensor(rows), totals)
+            rows = torch.tensor([row for row, _ in batch])
+            sums.index_add_(0, rows, torch.stack(retry_on_oom(token_sums, batch)))
         return functional.normalize(sums, dim=-1).numpy()
 
     def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:
@@ -280,10 +275,3 @@ def _pooling_of(path: str, revision: str | None) -> Pooling:
         f"{path} pools its token vectors in a way that is not supported",
         hint=f"set model.pooling to one of {', '.join(get_args(Pooling))}",
     )
-
-
-def _without_pooler(body: PreTrainedModel) -> PreTrainedModel:
-    """Returns the body without BERT's pooler, which is unused."""
-    if getattr(body, "pooler", None) is not None:
-        setattr(body, "pooler", None)  # noqa: B010  (mypy: a module's attributes are modules)
-    return body

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -13,6 +13,9 @@ from scipy.special import expit, softmax
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import on_scale
 from medal_judges.models.linear.config import HeadName
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Floats = npt.NDArray[np.float64]
 
@@ -114,16 +117,18 @@ class FittedHead:
         cls,
         name: str,
         record: Mapping[str, Any],
-        tensors: Mapping[str, Floats],
+        tensors: dict[str, Tensor],
         columns: int,
     ) -> FittedHead:
-        """Returns the head of a ``record`` and ``tensors``. Raises JudgeLoadError for shapes that
-        do not fit, and KeyError for a missing array."""
+        """Returns the head of a ``record``, whose arrays it takes out of ``tensors``. Raises
+        JudgeLoadError for shapes that do not fit, and KeyError for a missing array."""
         layers = []
         width = columns
         for number in range(record["layers"]):
-            weight = tensors[f"heads.{name}.{number}.weight"]
-            bias = tensors[f"heads.{name}.{number}.bias"]
+            weight, bias = (
+                tensors.pop(f"heads.{name}.{number}.{part}").double().numpy()
+                for part in ("weight", "bias")
+            )
             if weight.shape != (width, len(bias)):
                 raise JudgeLoadError(
                     f"weights of {name!r}: a layer is {weight.shape}, expected "

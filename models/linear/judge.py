@@ -6,28 +6,27 @@ and of the plain baselines that every trained judge must beat.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 import torch
+from torch import Tensor
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import Calibration, isotonic_map, normal_bins
-from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.learned import (
-    LearnedJudge,
-    centred,
-    learned_state,
-    unit_of,
-)
+from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
+from medal_judges.models.base.learned import LearnedJudge, learned_state
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_config,
     read_weights,
     require_no_differences,
+    require_same_keys,
     write_weights,
 )
 from medal_judges.models.device import torch_device
@@ -44,7 +43,11 @@ if TYPE_CHECKING:
 
 GRID_NAME = "grid.csv"
 ENCODER_FOLDER = "encoder"
-_UNITS: dict[str, Unit] = {"ridge": "score", "logistic": "logit"}
+# Of the contributions to a linear head's output: as it is, and before an isotonic map.
+_UNITS: dict[str, tuple[Unit, Unit]] = {
+    "ridge": ("score", "uncalibrated score"),
+    "logistic": ("logit", "uncalibrated logit"),
+}
 
 
 class LinearJudge(LearnedJudge):
@@ -198,36 +201,33 @@ class LinearJudge(LearnedJudge):
 
     def _load_weights(self, path: Path, records: Mapping[str, Any]) -> None:
         """Loads scale, reply models and heads. Raises JudgeLoadError if they do not fit."""
-        tensors = read_weights(path)
-        reactions = {k: tensors.pop(k) for k in list(tensors) if k.startswith("reply.")}
         reader = self.reader
+        # The first part of a name says whose tensor it is.
+        groups: dict[str, dict[str, Tensor]] = {"scale": {}, "reply": {}, "heads": {}}
+        for name, tensor in read_weights(path).items():
+            groups.setdefault(name.partition(".")[0], {})[name] = tensor
         if self.config.reply is not None and reader.encoder is not None:
             from medal_judges.models.linear.reply import Reactions
 
             sizes = reader.encoder.width, len(self.config.measures)
-            reader.reactions = Reactions.of(self.config.reply, *sizes, reactions, path)
-        arrays = {name: tensor.double().numpy() for name, tensor in tensors.items()}
-        shapes = {name: array.shape for name, array in reader.scale.tensors().items()}
-        for name, shape in shapes.items():
-            if name not in arrays:
-                require_no_differences(path, {"missing": [name]})
-            if arrays[name].shape != shape:
-                wrong = f"{name} {arrays[name].shape} instead of {shape}"
-                require_no_differences(path, {"of another shape": [wrong]})
-            setattr(reader.scale, name.removeprefix("scale."), arrays[name])
-        columns = len(reader.is_vector)
-        self.heads = {
-            name: FittedHead.of(name, record, arrays, columns)
-            for name, record in records.items()
-        }
+            reader.reactions = Reactions.of(
+                self.config.reply, *sizes, groups.pop("reply"), path
+            )
+        scale = groups.pop("scale")
+        require_same_keys(reader.scale.tensors(), scale, path)
+        for name, tensor in scale.items():
+            array = tensor.double().numpy()
+            setattr(reader.scale, name.removeprefix("scale."), array)
+        for name, record in records.items():
+            self.heads[name] = FittedHead.of(
+                name, record, groups["heads"], len(reader.is_vector)
+            )
         names = {dimension.name for dimension in self.dimensions}
-        expected = set(shapes)
-        for name, head in self.heads.items():
-            expected |= head.tensors(name).keys()
+        unused = chain.from_iterable(groups.values())
         require_no_differences(
             path,
             {
-                "unexpected": set(arrays) - expected | self.heads.keys() - names,
+                "unexpected": [*unused, *(self.heads.keys() - names)],
                 "missing": names - self.heads.keys(),
             },
         )
@@ -264,42 +264,37 @@ class LinearJudge(LearnedJudge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        return [self._judgement(request, dimensions) for request in requests]
+        judgements = []
+        for request in requests:
+            rows, results = self._rows(request.payload), {}
+            for name in dimensions:
+                results[name] = self._score(request, rows, self.dimension(name))
+            judgements.append(judgement_of(results))
+        return judgements
 
-    def _judgement(self, request: ScoreRequest, dimensions: Sequence[str]) -> Judgement:
+    def _score(
+        self, request: ScoreRequest, rows: Floats, dimension: Dimension
+    ) -> DimensionScore:
         reading: TurnReading = request.payload
-        rows = self._rows(reading)
-        scores: dict[str, float | None] = {}
-        distributions: dict[str, list[float]] = {}
-        contributions: dict[str, Contributions] = {}
-        details: dict[str, dict[str, Any]] = {}
-        for name in dimensions:
-            dimension, head, fitted = (
-                self.dimension(name),
-                self.heads[name],
-                self.fitted(name),
+        head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
+        weights = self._weights(request, rows, dimension)
+        columns = self.reader.pool(reading, rows, weights)[None]
+        unit = float(self.units(dimension.name, columns)[0])
+        score = dimension.from_unit(fitted.map_unit(unit))
+        output = float(head.raw(columns)[0, 0])
+        raw, contributions = None, None
+        if head.kind in ("ridge", "mlp_regressor"):
+            raw = dimension.from_unit(output / head.top)
+        is_sum = head.is_linear and self.config.reading != "dialogue"
+        if is_sum and request.is_explained:
+            contributions = self._contributions(
+                dimension, reading, weights, rows, output
             )
-            weights = self._weights(request, rows, dimension)
-            columns = self.reader.pool(reading, rows, weights)[None]
-            unit = float(self.units(name, columns)[0])
-            scores[name] = dimension.from_unit(fitted.map_unit(unit))
-            raw = None
-            if head.kind in ("ridge", "mlp_regressor"):
-                raw = dimension.from_unit(float(head.raw(columns)[0, 0]) / head.top)
-            details[name] = self._details(dimension, unit, scores[name], raw)
-            chances = self._distribution(dimension, columns, fitted.chance(unit))
-            if chances:
-                distributions[name] = chances
-            is_sum = head.is_linear and self.config.reading != "dialogue"
-            if is_sum and request.is_explained:
-                contributions[name] = self._contributions(
-                    dimension, request, weights, rows, float(head.raw(columns)[0, 0])
-                )
-        return Judgement(
-            scores=scores,
-            distributions=distributions,
-            contributions=contributions,
-            details=details,
+        return DimensionScore(
+            score,
+            self._distribution(dimension, columns, fitted.chance(unit)),
+            self._details(dimension, unit, score, raw),
+            contributions,
         )
 
     def _rows(self, reading: TurnReading) -> Floats:
@@ -335,11 +330,11 @@ class LinearJudge(LearnedJudge):
         return weights
 
     def _details(
-        self, dimension: Dimension, unit: float, score: float | None, raw: float | None
+        self, dimension: Dimension, unit: float, score: float, raw: float | None
     ) -> dict[str, Any]:
         fitted = self.fitted(dimension.name)
         if not fitted.others:
-            return self.details_of(dimension.name, score or 0.0, raw)
+            return self.details_of(dimension.name, score, raw)
         reach = [
             fitted.moved(float(isotonic_map(unit, knots))) for knots in fitted.others
         ]
@@ -353,23 +348,19 @@ class LinearJudge(LearnedJudge):
         head, levels = self.heads[dimension.name], len(dimension.levels)
         if dimension.kind == "binary":  # the calibrated probability of label 1
             return [1 - chance, chance]
-        if head.kind == "mlp_classifier" and levels > 1:
-            chances: list[float] = on_levels(head.probabilities(columns), levels)[
-                0
-            ].tolist()
-            return chances
         spread = self.fitted(dimension.name).spread
-        if levels < 2 or not spread:
-            return []
-        bins: list[float] = (
-            normal_bins(torch.tensor([chance]), spread, levels)[0].double().tolist()
-        )
-        return bins
+        chances: list[float] = []
+        if head.kind == "mlp_classifier" and levels > 1:
+            chances = on_levels(head.probabilities(columns), levels)[0].tolist()
+        elif levels > 1 and spread:
+            bins = normal_bins(torch.tensor([chance]), spread, levels)
+            chances = bins[0].double().tolist()
+        return chances
 
     def _contributions(
         self,
         dimension: Dimension,
-        request: ScoreRequest,
+        reading: TurnReading,
         weights: Floats,
         rows: Floats,
         output: float,
@@ -377,22 +368,15 @@ class LinearJudge(LearnedJudge):
         """Returns what each turn adds to the ``output`` of a linear head, relative to an average
         turn."""
         head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
-        reading: TurnReading = request.payload
         factor, value = 1 / fitted.temperature, output / fitted.temperature
         if head.kind == "ridge":
             factor, value = dimension.high - dimension.low, dimension.from_unit(output)
         slopes = head.layers[0][0][:, 0].reshape(len(self.reader.sides), -1)
-        blocks = np.zeros(
-            (2, slopes.shape[1])
-        )  # of user turns, then of assistant turns
+        # Of user turns, then of assistant turns.
+        blocks = np.zeros((2, slopes.shape[1]))
         blocks[list(self.reader.sides)] = slopes
         evidence = factor * weights * (rows * blocks[reading.roles]).sum(axis=1)
         means = factor * np.array(head.averages)[reading.roles]
-        skipped = [0.0] * reading.skipped
-        return centred(
-            skipped + evidence.tolist(),
-            skipped + weights.tolist(),
-            skipped + means.tolist(),
-            value,
-            unit_of(_UNITS[head.kind], mapped=fitted.isotonic is not None),
-        )
+        turns = [0.0] * reading.skipped + (evidence - weights * means).tolist()
+        unit = _UNITS[head.kind][fitted.isotonic is not None]
+        return Contributions(tuple(turns), value - math.fsum(turns), unit)

@@ -6,8 +6,9 @@ layers are those of transformers, which calls ``packed_attention`` in place of i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from itertools import chain, groupby
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,9 +22,8 @@ if TYPE_CHECKING:
 PACKED = "medal_packed"
 # Bodies whose texts can be packed: each token's position is an argument, all layers see all tokens.
 PACKABLE = ("bert", "roberta", "xlm-roberta")
-PASS_TOKENS = (
-    2048  # tokens of a packed row: they fit the cache of a core; 8,192 take 25% longer
-)
+# Tokens of a packed row: they fit the cache of a core; 8,192 take 25% longer.
+PASS_TOKENS = 2048
 
 
 def can_pack(body: PreTrainedModel) -> bool:
@@ -39,16 +39,14 @@ def can_pack(body: PreTrainedModel) -> bool:
 def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tensor:
     """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids), which
     are sorted by length."""
-    # (texts, their length) of each length; the pieces are sorted by it.
-    groups = [
-        (len(list(lengths)), length) for length, lengths in groupby(map(len, pieces))
-    ]
+    # Length: number of texts. The pieces are sorted by length, so texts of one length are together.
+    groups = Counter(map(len, pieces))
     config: Any = body.config
     # RoBERTa's positions start after the padding's.
     first = 0 if config.model_type == "bert" else config.pad_token_id + 1
-    positions = [
-        torch.arange(first, first + length).repeat(texts) for texts, length in groups
-    ]
+    positions = []
+    for length, texts in groups.items():
+        positions.append(torch.arange(first, first + length).repeat(texts))
     ids = torch.tensor([list(chain.from_iterable(pieces))])
     attention = config._attn_implementation
     config._attn_implementation = PACKED
@@ -59,11 +57,12 @@ def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tenso
     finally:
         config._attn_implementation = attention
     vectors: Tensor = output.last_hidden_state[0].float()
-    rows = torch.split(vectors, [texts * length for texts, length in groups])
-    sums = [
-        row.view(texts, length, -1).sum(1)
-        for row, (texts, length) in zip(rows, groups, strict=True)
-    ]
+    sums = []
+    start = 0
+    for length, texts in groups.items():
+        end = start + length * texts
+        sums.append(vectors[start:end].view(texts, length, -1).sum(1))
+        start = end
     return torch.cat(sums)
 
 
@@ -74,23 +73,25 @@ def packed_attention(
     value: Tensor,
     attention_mask: None,
     *,
-    groups: Sequence[tuple[int, int]],
+    groups: Mapping[int, int],
     **options: object,
 ) -> tuple[Tensor, None]:
     """Returns the attention output [1, N, heads, size] of a packed row [1, heads, N, size];
-    ``groups`` are (number of texts, length), in the order of the row."""
-    heads, size = query.shape[1], query.shape[3]
-    lengths = [texts * length for texts, length in groups]
-    split = (torch.split(part[0], lengths, dim=1) for part in (query, key, value))
+    ``groups`` are the number of texts of each length, in the order of the row."""
     outputs = []
-    for part, (texts, length) in zip(zip(*split, strict=True), groups, strict=True):
-        batched = [
-            tensor.reshape(heads, texts, length, size).transpose(0, 1)
-            for tensor in part
-        ]
+    start = 0
+    for length, texts in groups.items():
+        end = start + length * texts
+        batched: list[Any] = []
+        for part in (query, key, value):
+            group = part[0, :, start:end]
+            batched.append(
+                group.reshape(-1, texts, length, group.shape[2]).transpose(0, 1)
+            )
         attended = functional.scaled_dot_product_attention(*batched)
-        outputs.append(attended.transpose(1, 2).reshape(1, texts * length, heads, size))
-    return torch.cat(outputs, dim=1), None
+        outputs.append(attended.transpose(1, 2).flatten(0, 1))
+        start = end
+    return torch.cat(outputs)[None], None
 
 
 AttentionInterface.register(PACKED, packed_attention)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from functools import cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -147,27 +148,29 @@ class DialogueReader:
         self.text_vectors: dict[str, Vectors] | None = None
         self.sides = (1,) if config.reading == "answers" else (0, 1)
 
+    @cached_property
+    def layout(self) -> list[tuple[int, str] | None]:
+        """The side and the name of the feature in each column [C]; None for a vector's column."""
+        layout: list[tuple[int, str] | None] = []
+        if self.config.reading == "dialogue":
+            layout += [None] * self.width
+        for side in self.sides:
+            layout += [(side, name) for name in self.config.names]
+            layout += [None] * self.turn_width
+        return layout
+
     @property
     def is_vector(self) -> npt.NDArray[np.bool_]:
         """Says which columns [C] belong to vectors; the others are features."""
-        block = [False] * len(self.config.names) + [True] * self.turn_width
-        of_text = []
-        if self.config.reading == "dialogue":
-            of_text = [True] * self.width
-        return np.array(of_text + block * len(self.sides))
+        return np.array([feature is None for feature in self.layout])
 
     def named(self, values: Mapping[str, float]) -> Floats:
         """Returns the columns [C] with the value of each feature that ``values`` name; else 0."""
-        names = self.config.names
-        start = self.width if self.config.reading == "dialogue" else 0
-        block = len(names) + self.turn_width
-        columns = np.zeros(len(self.is_vector))
-        for feature, value in values.items():
-            for side, name in self.config.columns[feature]:
-                if side in self.sides:
-                    columns[
-                        start + self.sides.index(side) * block + names.index(name)
-                    ] = value
+        columns = np.zeros(len(self.layout))
+        for name, value in values.items():
+            for feature in self.config.columns[name]:
+                if feature in self.layout:
+                    columns[self.layout.index(feature)] = value
         return columns
 
     # -- what costs: features and vectors of turns -----------------------------------------------
@@ -179,30 +182,47 @@ class DialogueReader:
         wholes = _longest(dialogues, skipped)
         if any(name.startswith("centred_") for name in self.config.measures):
             wholes = list(dialogues)  # a turn is compared with the mean of all
-        spans = {
-            id(full): full.turns[start:]
-            for full, start in zip(wholes, skipped, strict=True)
-        }
-        contents = [turn.content for turns in spans.values() for turn in turns]
-        pieces = self._pieces(contents)
+        spans = {}
+        for whole, start in zip(wholes, skipped, strict=True):
+            spans[id(whole)] = whole.turns[start:]
+        turns = chain.from_iterable(spans.values())
+        pieces = self._pieces([turn.content for turn in turns])
         vectors: dict[str, Vectors] = {}
         if self.config.compares_turns:
             vectors = self._embedded(pieces, budget)
-        whole_texts: list[str] = []
-        whole_vectors: dict[str, Vectors] = {}
+        readings = self._turn_readings(dialogues, wholes, skipped, vectors, pieces)
         if self.config.reading == "dialogue":
-            whole_texts = [_text(dialogue) for dialogue in dialogues]
-            whole_vectors = self._embedded(self._pieces(whole_texts), budget)
-        states: list[TurnStates] = []
+            texts = [_text(dialogue) for dialogue in dialogues]
+            vectors = self._embedded(self._pieces(texts), budget)
+            for reading, text in zip(readings, texts, strict=True):
+                reading.text_vector = vectors[text]
         if self.config.reading == "answers" and self.has_vectors:
-            states = self._states(dialogues, skipped, pieces)
+            states_by_dialogue = self._states(dialogues, skipped, pieces)
+            for reading, states in zip(readings, states_by_dialogue, strict=True):
+                reading.full = None  # its states are read in its own window
+                reading.vectors, dropped, reading.cut = states
+                reading.dropped += dropped
+        for reading in readings:
+            reading.weights = self._weights(reading)
+        return readings
+
+    def _turn_readings(
+        self,
+        dialogues: Sequence[Dialogue],
+        wholes: Sequence[Dialogue],
+        skipped: Sequence[int],
+        vectors: Mapping[str, Vectors],
+        pieces: Mapping[str, Pieces],
+    ) -> list[TurnReading]:
+        """Returns the reading of each dialogue, without its ``skipped`` oldest turns, as the
+        beginning of the reading of its whole, which is made once."""
         surfaces: dict[int, Vectors] = {}
         whole_readings: dict[int, TurnReading] = {}
         readings = []
-        everything = _longest(dialogues, [0] * len(dialogues))
-        for number, dialogue in enumerate(dialogues):
-            full, longest = wholes[number], everything[number]
-            start, end = skipped[number], len(dialogue.turns)
+        unskipped = _longest(dialogues, [0] * len(dialogues))
+        for dialogue, full, longest, start in zip(
+            dialogues, wholes, unskipped, skipped, strict=True
+        ):
             if id(longest) not in surfaces:
                 surfaces[id(longest)] = turn_features(longest)
             if id(full) not in whole_readings:
@@ -214,15 +234,7 @@ class DialogueReader:
             if dialogue is full:
                 reading = replace(reading)
             else:
-                reading = reading.beginning(end - start)
-            if whole_texts:
-                reading.text_vector = whole_vectors[whole_texts[number]]
-            if states:
-                reading.full = None  # its states are read in its own window
-                reading.vectors = states[number].states
-                reading.dropped += states[number].dropped
-                reading.cut = states[number].cut
-            reading.weights = self._weights(reading)
+                reading = reading.beginning(len(dialogue.turns) - start)
             readings.append(reading)
         return readings
 
@@ -306,9 +318,7 @@ class DialogueReader:
     ) -> dict[str, Vectors]:
         """Returns the vector of each text."""
         assert self.encoder is not None
-        vectors = self.text_vectors
-        if vectors is None:
-            vectors = {}
+        vectors = {} if self.text_vectors is None else self.text_vectors
         texts = [text for text in pieces if text not in vectors]
         embedded = self.encoder.embed([pieces[text] for text in texts], budget)
         vectors.update(zip(texts, embedded, strict=True))

@@ -6,6 +6,7 @@ import logging
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from itertools import islice
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +18,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 logger = logging.getLogger(__name__)
+# Is called before each batch; raises an error if nobody waits for the scores any more.
+BEFORE_BATCH: ContextVar[Callable[[], None]] = ContextVar(
+    "BEFORE_BATCH", default=lambda: None
+)
 
 # cuDNN plans its attention for each length that it has not seen: 2 to 3 s on an H100, where a step
 # of training with Qwen3-4B takes 0.4 s. So few lengths may occur.
@@ -60,7 +65,8 @@ def budget_batches(
 
 def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> list[R]:
     """Returns ``run(batch)``; if memory runs out, runs the two halves one after the other, down to
-    single items."""
+    single items. Raises what BEFORE_BATCH raises."""
+    BEFORE_BATCH.get()()
     try:
         return run(batch)
     except (RuntimeError, MemoryError) as error:

@@ -14,6 +14,7 @@ from itertools import chain
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge, requests_at
+from medal_judges.models.batching import BEFORE_BATCH
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.models.llm.server.wire import ServerError
 from medal_judges.records.dialogue import Dialogue
@@ -196,6 +197,12 @@ class JudgeWorker:
             return
         start = time.perf_counter()
         options = window[0][0].options
+
+        def require_client() -> None:
+            if all(job.cancelled for job, _ in window):
+                raise MedalError("the clients have left")
+
+        BEFORE_BATCH.set(require_client)
         judged = self.judged([job.dialogues[row] for job, row in window], options)
         pace = (time.perf_counter() - start) / len(window)
         if self.pace:

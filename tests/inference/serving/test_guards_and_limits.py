@@ -268,3 +268,19 @@ def test_bodies_that_arrive_or_wait_are_held_up_to_a_limit(start: Start) -> None
         connection.close()
     answer = httpx.post(f"{served.address}/score", json=talk(1).to_record(), timeout=20)
     assert answer.status_code == 200
+
+
+def test_a_long_turn_of_a_client_that_left_does_not_block_others(
+    start: Start, tmp_path: Path
+) -> None:
+    served = start("boxed")
+    long_turns = [
+        {"role": "user", "content": "Go on?"},
+        {"role": "assistant", "content": "I went hiking with nine old cats. " * 20_000},
+    ]
+    with pytest.raises(httpx.ReadTimeout):
+        httpx.post(f"{served.address}/score", json={"messages": long_turns}, timeout=2)
+    short = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
+    answer = httpx.post(f"{served.address}/score", json={"messages": short}, timeout=90)
+    assert answer.json()["judgements"][0]["scores"]["overall"] is not None
+    assert "the clients have left" in served.log.read_text()

@@ -1,4 +1,4 @@
-"""A panel of bars for shares by name, with their intervals."""
+"""Shares in percent, and a panel of bars for shares by name."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ from medal_judges.report.table import DASH, number
 from medal_judges.stats.estimate import Estimate
 
 
+def in_percent(share: Estimate) -> Estimate:
+    """Returns a share (0 to 1) in percent, with its interval and reason."""
+    numbers = []
+    for fraction in (share.value, share.low, share.high):
+        numbers.append(None if fraction is None else 100 * fraction)
+    return Estimate(*numbers, reason=share.reason)
+
+
 def share_bars(title: str, shares: Mapping[str, Estimate], description: str) -> Bars:
-    """Returns one bar for each name in ``shares`` (0 to 1), in percent. A share without a value has
-    no bar, and its reason as a tooltip. ``description`` is for screen readers."""
+    """Returns one bar for each name in ``shares`` (0 to 1), in percent, with its interval.
+
+    A share without a value has no bar, and its reason as a tooltip. ``description`` is for screen
+    readers.
+    """
     bars = []
     longest = 0.0
     for name, share in shares.items():
-        if share.value is None:
+        percent = in_percent(share)
+        if percent.value is None:
             bars.append(Bar(name, (), text=DASH, tooltip=f"{name}: {share.reason}"))
             continue
-        percent = 100 * share.value
         interval = None
-        if share.low is not None and share.high is not None:
-            interval = (100 * share.low, 100 * share.high)
-        longest = max(longest, share.value, share.high or 0.0)
-        bars.append(Bar(name, [BarSegment(percent, 1)], interval, number(percent, 1)))
-    return Bars(title, bars, 100 * longest or 1.0, description)
+        if percent.low is not None and percent.high is not None:
+            interval = (percent.low, percent.high)
+            longest = max(longest, percent.high)
+        longest = max(longest, percent.value)
+        segment = BarSegment(percent.value, 1)
+        bars.append(Bar(name, [segment], interval, number(percent.value, 1)))
+    return Bars(title, bars, longest or 1.0, description)

@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
-from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -20,20 +20,18 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     Subset,
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
-from medal_judges.data_prep.share_bars import share_bars
+from medal_judges.data_prep.share_bars import in_percent, share_bars
 from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
 from medal_judges.report.page import (
     Block,
-    Fold,
+    Page,
     Section,
     counted,
     facts_section,
     folded,
-    write_page,
 )
 from medal_judges.report.table import DASH, Cell, Heat, Row, Table, number, unique_slugs
-from medal_judges.stats.estimate import Estimate
 
 _SPEAKERS = SIDES[1:]
 _BRIEF = 7  # with this many columns, the terminal shows no intervals
@@ -141,7 +139,8 @@ def label_table(
 ) -> Table:
     """Percent of the rows at 1, or means on the raw scales, with 95% intervals."""
     is_share = dimensions[0] in stats.shares
-    factor, suffix, note = (100, ", %", _SHARES) if is_share else (1, "", _MEANS)
+    suffix = ", %" if is_share else ""
+    note = _SHARES if is_share else _MEANS
     if several := stats.counts["several answers"]:
         note += f" {several} rows have several answers: their mean, 1 from 0.5 on."
 
@@ -149,10 +148,7 @@ def label_table(
         cells: list[Cell] = [stats.count(subset)]
         for dimension in dimensions:
             figure = stats.figure(subset, dimension)
-            value, low, high = (
-                end and factor * end for end in (figure.value, figure.low, figure.high)
-            )
-            cells.append(Estimate(value, low, high, reason=figure.reason))
+            cells.append(in_percent(figure) if is_share else figure)
         return cells
 
     names = [stats.label(dimension) + suffix for dimension in dimensions]
@@ -183,19 +179,9 @@ def label_tables(
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def heat_figure(
-    stats: CorpusStatistics, dimensions: Sequence[ScaledDimension], top: float
-) -> Figure | None:
-    """A heat map for each dimension, chatbots by languages; None without chatbots or dimensions.
+def heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -> Table:
+    """The map of one dimension: chatbots by languages, with a row and a column for all of them.
     ``top`` is the share of an issue with the deepest colour."""
-    if not stats.chatbots or not dimensions:
-        return None
-    maps = [_heat_map(stats, dimension, top) for dimension in dimensions]
-    return Figure(f"{stats.name}: chatbots by languages", maps)
-
-
-def _heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -> Table:
-    """The map of one dimension: chatbots by languages, with a row and a column for all of them."""
     figures = [stats.figure(pair, dimension).value for pair in stats.pairs]
     means = [value for value in figures if value is not None] or [0.0]
     # Without a scale, the colours span the means in the map.
@@ -232,35 +218,32 @@ def _heat_cell(
     span: tuple[float, float],
 ) -> Cell:
     """A cell whose colour says where the figure lies in ``span``; without a figure its reason."""
-    figure = stats.figure(subset, dimension)
-    if figure.value is None:
+    figure = shown = stats.figure(subset, dimension)
+    digits = 2
+    if dimension in stats.shares:
+        shown = in_percent(figure)
+        digits = 1
+    if figure.value is None or shown.value is None:
         return figure
-    factor, digits = (100, 1) if dimension in stats.shares else (1, 2)
     answered = np.isfinite(stats.answers(subset, dimension)).sum()
     tooltip = counted([(int(answered), "row")])
-    if figure.low is not None and figure.high is not None:
-        low = number(factor * figure.low, digits)
-        high = number(factor * figure.high, digits)
-        tooltip = f"[{low}, {high}], {tooltip}"
+    if shown.low is not None and shown.high is not None:
+        low = number(shown.low, digits)
+        tooltip = f"[{low}, {number(shown.high, digits)}], {tooltip}"
     lowest, highest = span
     strength = 0.0
     if highest > lowest:
         strength = (figure.value - lowest) / (highest - lowest)
-    text = number(factor * figure.value, digits)
-    sign = "neg" if dimension in stats.issues else "pos"
-    return Heat(text, strength, sign, tooltip, figure.value)  # type: ignore[arg-type]
+    sign: Literal["neg", "pos"] = "neg" if dimension in stats.issues else "pos"
+    text = number(shown.value, digits)
+    return Heat(text, strength, sign, tooltip, figure.value)
 
 
-def issue_figure(stats: CorpusStatistics) -> Figure | None:
-    """Percent of the rows with each issue by language, with intervals; None without issues."""
-    if not stats.issues:
-        return None
-    panels = []
-    for dimension in stats.issues:
-        name = stats.label(dimension)
-        shares = {lang.label: stats.figure(lang, dimension) for lang in stats.langs}
-        panels.append(share_bars(name, shares, f"{name}, % by language"))
-    return Figure(f"{stats.name}: issues by language, %", panels)
+def issue_bars(stats: CorpusStatistics, dimension: ScaledDimension) -> Bars:
+    """Percent of the rows with an issue by language, with intervals."""
+    name = stats.label(dimension)
+    shares = {lang.label: stats.figure(lang, dimension) for lang in stats.langs}
+    return share_bars(name, shares, f"{name}, % by language")
 
 
 def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure:
@@ -296,104 +279,109 @@ def _tone(index: int, levels: int) -> Tone:
     return ("neg" if position < 0 else "pos", round(100 * abs(position)))
 
 
-def answers_figure(stats: CorpusStatistics) -> Figure | None:
-    """Rows at each level of every dimension with a scale, or in ten equal parts of a scale without
-    few whole levels (ORALIS, Figures 2 and 3); None without such dimensions."""
-    panels = []
-    for dimension in stats.graded:
-        if dimension.scale is None:
-            continue
-        levels = stats.distribution(ALL, dimension)
-        counts = levels.counts
-        parts = [str(level) for level in levels.levels]
-        if levels.reason:
-            histogram, edges = np.histogram(
-                stats.labels[dimension], 10, dimension.scale
-            )
-            counts = tuple(histogram.tolist())
-            parts = [
-                f"{number(low, 1)} to {number(high, 1)}"
-                for low, high in pairwise(edges)
-            ]
-        bars = []
-        for part, count in zip(parts, counts, strict=True):
-            bars.append(Bar(part, [BarSegment(count, 0)], text=str(count)))
-        name = stats.label(dimension)
-        panels.append(
-            Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer")
-        )
-    if panels:
-        return Figure(f"{stats.name}: answers of each dimension, rows", panels)
-    return None
+def answer_bars(stats: CorpusStatistics, dimension: ScaledDimension) -> Bars:
+    """Rows at each level of a dimension with a scale, or in ten equal parts of a scale without few
+    whole levels (ORALIS, Figures 2 and 3)."""
+    levels = stats.distribution(ALL, dimension)
+    counts = levels.counts
+    parts = list(map(str, levels.levels))
+    if levels.reason:
+        histogram, edges = np.histogram(stats.labels[dimension], 10, dimension.scale)
+        counts = tuple(histogram.tolist())
+        ends = [number(edge, 1) for edge in edges]
+        parts = list(map("{} to {}".format, ends, ends[1:]))
+    bars = []
+    for part, count in zip(parts, counts, strict=True):
+        bars.append(Bar(part, [BarSegment(count, 0)], text=str(count)))
+    name = stats.label(dimension)
+    return Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer")
 
 
 # -- page ------------------------------------------------------------------------------------------
 
 
-def write_report(stats: CorpusStatistics, folder: Path) -> Path:
-    """Write stats.html, tables/*.csv and figures/* under ``folder``; returns the page's path."""
-    groupings = {
-        "Language": stats.langs,
-        "Chatbot": stats.chatbots,
-        "User model": stats.users,
-    }
-    groupings = {head: subsets for head, subsets in groupings.items() if subsets}
+def statistics_page(stats: CorpusStatistics) -> Page:
+    """Returns the page stats.html, its tables and figures, and what the terminal shows of it."""
+    groupings: dict[str, list[Subset]] = {}
+    for head, subsets in (
+        ("Language", stats.langs),
+        ("Chatbot", stats.chatbots),
+        ("User model", stats.users),
+    ):
+        if subsets:
+            groupings[head] = subsets
     texts = [text_table(stats, *grouping) for grouping in groupings.items()]
     texts += [side_table(stats, *grouping) for grouping in groupings.items()]
     in_sight = len(groupings)
     if stats.pairs and len(stats.langs) > 1:
         groupings["Language and chatbot"] = stats.pairs
         texts.append(text_table(stats, "Language and chatbot", stats.pairs))
+    tables = list(texts)
+    labels: list[Block] = []
+    by_grouping = [
+        label_tables(stats, *grouping, stats.graded) for grouping in groupings.items()
+    ]
+    for of_one_kind in zip(*by_grouping, strict=True):
+        tables += of_one_kind
+        labels += folded(of_one_kind, 1)
 
     top = _highest_share(stats)
     # Issues and overall; all dimensions if the set has neither.
     mapped = [*stats.issues, *stats.overall] or [*stats.other_shares, *stats.graded]
-    maps_lead = (
-        _ISSUE_MAPS_LEAD.format(number(100 * top, 1)) if stats.issues else _MAPS_LEAD
-    )
+    maps_lead = _MAPS_LEAD
+    if stats.issues:
+        maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1))
     distribution, level_figures = _distributions(stats, stats.overall or stats.graded)
-    figures = {
-        "heatmaps": heat_figure(stats, mapped, top),
-        "issues": issue_figure(stats),
-        "answers": answers_figure(stats),
-        **level_figures,
+    panels: dict[str, Sequence[Bars | Table]] = {
+        "chatbots by languages": [
+            heat_map(stats, dimension, top) for dimension in mapped if stats.chatbots
+        ],
+        "issues by language, %": [
+            issue_bars(stats, dimension) for dimension in stats.issues
+        ],
+        "answers of each dimension, rows": [
+            answer_bars(stats, dimension)
+            for dimension in stats.graded
+            if dimension.scale
+        ],
     }
-    heat_maps: list[Block] = list(filter(None, [figures["heatmaps"]]))
-    issues: list[Block] = list(filter(None, [figures["issues"]]))
-    labels = _label_blocks(stats, groupings)
-    sections = [
-        Section(
-            "texts",
-            "Dialogues and texts",
-            folded(texts, in_sight),
-            _TEXTS_LEAD,
-            "Texts",
-        ),
-        Section("heatmaps", "Chatbots by languages", heat_maps, maps_lead),
-        Section("bars", "Issues by language", issues, _ISSUES_LEAD),
-        Section(
-            "distribution",
-            "Distribution of answers",
-            distribution,
-            _DISTRIBUTION_LEAD,
-            "Distribution",
-        ),
-        Section(
-            "labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD * bool(labels)
-        ),
-        facts_section(facts(stats)),
-    ]
-    tables: list[Table] = []
-    for section in sections:
-        tables += _tables(section.blocks)
-    names = unique_slugs([table.title for table in tables])
-    return write_page(
-        folder / "stats.html",
+    figures = {}
+    blocks: dict[str, list[Block]] = defaultdict(list)
+    names = ("heatmaps", "issues", "answers")
+    for name, (title, drawn) in zip(names, panels.items(), strict=True):
+        if drawn:
+            figures[name] = Figure(f"{stats.name}: {title}", drawn)
+            blocks[name] = [figures[name]]
+    table_names = unique_slugs([table.title for table in tables])
+    return Page(
+        "stats",
         f"Statistics of {stats.name}",
         _subtitle(stats),
-        sections,
-        tables=dict(zip(names, tables, strict=True)),
-        figures=figures,
+        [
+            Section(
+                "texts",
+                "Dialogues and texts",
+                folded(texts, in_sight),
+                _TEXTS_LEAD,
+                "Texts",
+            ),
+            Section("heatmaps", "Chatbots by languages", blocks["heatmaps"], maps_lead),
+            Section("bars", "Issues by language", blocks["issues"], _ISSUES_LEAD),
+            Section(
+                "distribution",
+                "Distribution of answers",
+                distribution,
+                _DISTRIBUTION_LEAD,
+                "Distribution",
+            ),
+            Section(
+                "labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD * bool(labels)
+            ),
+            facts_section(facts(stats)),
+        ],
+        tables=dict(zip(table_names, tables, strict=True)),
+        figures=figures | level_figures,
+        printout=_printout(stats),
     )
 
 
@@ -420,29 +408,6 @@ def _distributions(
         figures[name] = level_figure(stats, dimension)
         blocks.append(figures[name])
     return blocks, dict(zip(unique_slugs(list(figures)), figures.values(), strict=True))
-
-
-def _label_blocks(
-    stats: CorpusStatistics, groupings: dict[str, list[Subset]]
-) -> list[Block]:
-    """The tables of labels: of each kind that by language, and the others in folds."""
-    blocks: list[Block] = []
-    by_grouping = [
-        label_tables(stats, *item, stats.graded) for item in groupings.items()
-    ]
-    for tables in zip(*by_grouping, strict=True):
-        blocks += folded(tables, 1)
-    return blocks
-
-
-def _tables(blocks: Iterable[Block]) -> list[Table]:
-    tables: list[Table] = []
-    for block in blocks:
-        if isinstance(block, Table):
-            tables.append(block)
-        elif isinstance(block, Fold):
-            tables += _tables(block.blocks)
-    return tables
 
 
 def _subtitle(stats: CorpusStatistics) -> str:
@@ -491,8 +456,8 @@ def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
     return pairs
 
 
-def print_report(stats: CorpusStatistics) -> None:
-    """Print the main tables; the page and the CSV files have the rest."""
+def _printout(stats: CorpusStatistics) -> Printout:
+    """The main tables for the terminal."""
     graded = stats.overall or stats.graded[:3]
     tables: list[Table] = []
     if stats.langs:
@@ -507,4 +472,4 @@ def print_report(stats: CorpusStatistics) -> None:
     for table in tables:
         intervals = () if len(table.columns) >= _BRIEF else None
         printed.append(rich_table(table, intervals=intervals))
-    Printout(printed, notes, piped=_PIPED).show()
+    return Printout(printed, notes, piped=_PIPED)

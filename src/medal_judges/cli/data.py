@@ -344,7 +344,7 @@ def stats(options: StatsOptions) -> None:
 
     Several sets count as one. Tables go to the terminal, the page and CSV files to --out.
     """
-    from medal_judges.data_prep.corpus_stats.report import print_report, write_report
+    from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
 
@@ -365,9 +365,11 @@ def stats(options: StatsOptions) -> None:
     figures = CorpusStatistics(rows(), name, lemmas=not options.no_lemmas)
     if reading.count:
         reading.require_rest()
-    print_report(figures)
+    page = statistics_page(figures)
+    if page.printout is not None:
+        page.printout.show()
     reading.show()
-    typer.echo(f"wrote {write_report(figures, options.out)}")
+    typer.echo(f"wrote {page.write(options.out)}")
 
 
 @app.command(example="medal data seeds --n 50 --lang en --lang de --out contexts.jsonl")

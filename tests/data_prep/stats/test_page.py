@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.pages import page_text
 
-from medal_judges.data_prep.corpus_stats.report import write_report
+from medal_judges.data_prep.corpus_stats.report import statistics_page
 from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics, Subset
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -63,7 +63,7 @@ class Page(HTMLParser):
 
 
 def render(stats: CorpusStatistics) -> str:
-    return page_text(lambda folder: write_report(stats, folder))
+    return page_text(lambda folder: statistics_page(stats).write(folder))
 
 
 def count(html: str, tag: str) -> int:
@@ -220,7 +220,9 @@ def test_hostile_text_stays_text(make_row: MakeRow) -> None:
 
 def test_rows_without_labels(make_row: MakeRow, tmp_path: Path) -> None:
     rows = [make_row(str(i), ["a b", "c"]) for i in range(3)]
-    path = write_report(CorpusStatistics(rows, "generated", lemmas=False), tmp_path)
+    path = statistics_page(CorpusStatistics(rows, "generated", lemmas=False)).write(
+        tmp_path
+    )
     page = Page(path.read_text(encoding="utf-8"))
     assert any("No row has a label" in text for text in page.texts)
     sections = [a["id"] for tag, a in page.tags if tag == "section"]
@@ -239,7 +241,7 @@ def test_turn_level_rows_are_said_to_repeat_their_conversation(
 def test_csv_has_the_numbers_of_every_table(
     findings: CorpusStatistics, tmp_path: Path
 ) -> None:
-    write_report(findings, tmp_path)
+    statistics_page(findings).write(tmp_path)
     with (tmp_path / "tables" / "issues-by-chatbot.csv").open(
         encoding="utf-8", newline=""
     ) as file:
@@ -262,7 +264,7 @@ def test_figures_are_the_same_bytes_again(
     pytest.importorskip("matplotlib")
     names = ["heatmaps", "issues", "overall-1-5", "answers"]
     for folder in ("one", "two"):
-        write_report(findings, tmp_path / folder)
+        statistics_page(findings).write(tmp_path / folder)
     for name in names:
         first = (tmp_path / "one" / "figures" / f"{name}.png").read_bytes()
         assert first.startswith(b"\x89PNG")

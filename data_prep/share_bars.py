@@ -11,10 +11,13 @@ from medal_judges.stats.estimate import Estimate
 
 def in_percent(share: Estimate) -> Estimate:
     """Returns a share (0 to 1) in percent, with its interval and reason."""
-    numbers = []
-    for fraction in (share.value, share.low, share.high):
-        numbers.append(None if fraction is None else 100 * fraction)
-    return Estimate(*numbers, reason=share.reason)
+    # None stays None, and 0 stays 0.
+    return Estimate(
+        share.value and 100 * share.value,
+        share.low and 100 * share.low,
+        share.high and 100 * share.high,
+        reason=share.reason,
+    )
 
 
 def share_bars(title: str, shares: Mapping[str, Estimate], description: str) -> Bars:

@@ -12,8 +12,8 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache, reduce
-from itertools import pairwise
+from functools import lru_cache
+from itertools import cycle, pairwise
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -52,10 +52,10 @@ def join(parts: Iterable[str], lang: str) -> str:
     return space.join(filter(None, parts))
 
 
-def has_words(text: str, lang: str, count: int) -> bool:
+def has_words(text: str, lang: str, count: float) -> bool:
     """Whether ``text`` has at least ``count`` words; a Chinese word counts as 1.6 characters."""
     if lang in _NO_SPACES:
-        count *= 1.6  # type: ignore[assignment]
+        count *= 1.6
     return len(unit(lang).findall(text)) >= count
 
 
@@ -126,7 +126,10 @@ def attach(
 
 def glue(parts: Iterable[str], lang: str) -> str:
     """``parts`` joined to one text, with a full stop after each but the last."""
-    return reduce(lambda text, part: attach(text, part, lang), parts, "")
+    text = ""
+    for part in parts:
+        text = attach(text, part, lang)
+    return text
 
 
 def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
@@ -138,12 +141,10 @@ def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
 @lru_cache(maxsize=32)
 def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
     dealt: dict[tuple[str, str], tuple[Any, ...]] = {}
-    for position, entry in enumerate(
-        yaml.safe_load(config_text(f"perturbation/{table}"))
-    ):
+    by_language = yaml.safe_load(config_text(f"perturbation/{table}"))
+    for entry, split in zip(by_language, cycle(_DEAL)):
         for lang, value in entry.items():
-            key = (lang, _DEAL[position % len(_DEAL)])
-            dealt[key] = (*dealt.get(key, ()), value)
+            dealt[lang, split] = (*dealt.get((lang, split), ()), value)
     return dealt
 
 
@@ -202,14 +203,12 @@ class Donors:
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
             lang = row.dialogue.lang
             donors = turns.setdefault(lang, [])
-            if len(donors) < _MOST:
-                middle = (
-                    row.dialogue.turns[i].content
-                    for i in row.dialogue.assistant_turns[1:-1]
-                )
-                donors += [
-                    (row.group, text) for text in middle if has_words(text, lang, 5)
-                ]
+            if len(donors) >= _MOST:
+                continue
+            for turn in row.dialogue.assistant_turns[1:-1]:
+                text = row.dialogue.turns[turn].content
+                if has_words(text, lang, 5):
+                    donors.append((row.group, text))
         for donors in turns.values():
             donors.sort(key=lambda turn: (len(turn[1]), turn))
         return cls(turns)
@@ -230,10 +229,10 @@ class Donors:
         last = min(len(turns), near + _WINDOW)
         tried = [turns[i] for i in edit.rng.integers(first, last, size=_TRIES)]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
-        return next(
-            (text for owner, text in tried if owner != edit.group and accept(text)),
-            None,
-        )
+        for group, text in tried:
+            if group != edit.group and accept(text):
+                return text
+        return None
 
 
 class CannotInject(Exception):
@@ -338,9 +337,8 @@ class Edit:
     ) -> list[str]:
         """One to ``limit`` neutral sentences outside ``used``, of about ``length`` characters in
         all. Raises CannotInject if the table has none left."""
-        free = [
-            s for s in self.table("neutral") if s not in used and s not in self.texts
-        ]
+        present = {*used, *self.texts}
+        free = [text for text in self.table("neutral") if text not in present]
         if not free:
             raise CannotInject("no neutral sentence left for the control")
         drawn = []
@@ -391,6 +389,5 @@ class Edit:
         unmarked = text.rstrip(".!~。！ ")
         if unmarked.endswith(("?", "？")):
             return unmarked + unmarked[-1]
-        return unmarked + self.choose(
-            [mark for mark in marks if unmarked + mark != text]
-        )
+        other_marks = [mark for mark in marks if unmarked + mark != text]
+        return unmarked + self.choose(other_marks)

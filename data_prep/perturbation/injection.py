@@ -22,7 +22,7 @@ turn; no other issue changes user turns.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -81,19 +81,19 @@ class InjectionCounts:
     """Injected pairs per issue, and refused dialogues per issue and reason."""
 
     injected: Counter[str] = field(default_factory=Counter)
-    refused: Counter[tuple[str, str]] = field(default_factory=Counter)
+    refused: dict[str, Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
 
     def lines(self) -> list[str]:
         """One line per issue, each followed by one line per reason."""
         lines: list[str] = []
-        for issue in dict.fromkeys(
-            [*self.injected, *(issue for issue, _ in self.refused)]
-        ):
-            reasons = {r: n for (i, r), n in self.refused.most_common() if i == issue}
-            lines.append(
-                f"{issue}: {self.injected[issue]} pairs, {sum(reasons.values())} refused"
-            )
-            lines += [f"  {n} x {r}" for r, n in reasons.items()]
+        for issue in {**self.injected, **self.refused}:
+            reasons = self.refused[issue]
+            pairs = self.injected[issue]
+            lines.append(f"{issue}: {pairs} pairs, {reasons.total()} refused")
+            for reason, count in reasons.most_common():
+                lines.append(f"  {count} x {reason}")
         return lines
 
 
@@ -142,19 +142,15 @@ def injected_set(
         clean_count = per_issue
     for row in shuffled("clean")[:clean_count]:
         id = f"{row.id}+clean"
-        yield _row(
-            row,
-            id,
-            {},
-            dict.fromkeys(ISSUES, 0.0),
-            split,
-            None,
-            0,
-            [],
-            "clean",
-            id,
-            "none",
-        )
+        planted = {
+            "issue": None,
+            "strength": 0,
+            "turns": [],
+            "kind": "clean",
+            "pair": id,
+            "how": "none",
+        }
+        yield _row(row, id, {}, dict.fromkeys(ISSUES, 0.0), split, planted)
     for issue in issues:
         for row in shuffled(issue):
             if per_issue is not None and counts.injected[issue] >= per_issue:
@@ -171,7 +167,7 @@ def injected_set(
                     split=split,
                 )
             except CannotInject as refusal:
-                counts.refused[issue, str(refusal)] += 1
+                counts.refused[issue][str(refusal)] += 1
                 continue
             counts.injected[issue] += 1
             yield from pair
@@ -185,52 +181,33 @@ def inject(
     rng: np.random.Generator,
     donors: Donors,
     split: Split,
-) -> tuple[LabelledDialogue, LabelledDialogue]:
+) -> list[LabelledDialogue]:
     """``row`` with ``issue`` injected, and its control with another edit in the same turns.
 
     An issue that has no label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
     the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
     dialogue cannot carry the issue.
     """
-    edit = Edit(
-        row.dialogue,
-        strength,
-        rng,
-        donors,
-        split,
-        row.group,
-    )
+    edit = Edit(row.dialogue, strength, rng, donors, split, row.group)
     apply_issue(issue, edit)
     pair = f"{row.id}+{issue}.{strength}"
-    untouched = dict.fromkeys(UNTOUCHED[issue], 0.0)
-    about = (issue, strength, list(edit.touched))
-    faulty = {issue: 1.0} | untouched
-    sound = {issue: 0.0} | untouched
-    control = f"{pair}.innocent"
-    return (
-        _row(
-            row,
-            pair,
-            edit.injected,
-            faulty,
-            split,
-            *about,
-            "planted",
-            pair,
-            edit.how,
-        ),
-        _row(
-            row,
-            control,
-            edit.control,
-            sound,
-            split,
-            *about,
-            "innocent",
-            pair,
-            edit.how,
-        ),
+    versions = (
+        ("planted", pair, 1.0, edit.injected),
+        ("innocent", f"{pair}.innocent", 0.0, edit.control),
     )
+    rows = []
+    for kind, id, label, contents in versions:
+        labels = {issue: label} | dict.fromkeys(UNTOUCHED[issue], 0.0)
+        planted = {
+            "issue": issue,
+            "strength": strength,
+            "turns": list(edit.touched),
+            "kind": kind,
+            "pair": pair,
+            "how": edit.how,
+        }
+        rows.append(_row(row, id, contents, labels, split, planted))
+    return rows
 
 
 def _row(
@@ -239,18 +216,16 @@ def _row(
     contents: Mapping[int, str],
     labels: Mapping[str, float],
     split: Split,
-    *about: object,
+    planted: Mapping[str, object],
 ) -> LabelledDialogue:
-    """The row of a dialogue with new contents. ``about``: issue, strength, turns, kind, pair and
-    how."""
-    names = ("issue", "strength", "turns", "kind", "pair", "how")
+    """The row of a dialogue with new contents and labels."""
     return LabelledDialogue(
         dialogue=replace(with_contents(row.dialogue, contents), id=id),
         labels={name: (value,) for name, value in labels.items()},
         scales=dict.fromkeys(labels, (0.0, 1.0)),
         split=split,
         group=row.group,
-        extra={"planted": dict(zip(names, about, strict=True))},
+        extra={"planted": planted},
     )
 
 
@@ -301,9 +276,8 @@ def _insert_variants(
     for number, (sound, faulty) in enumerate(sentences):
         opener = edit.choose(edit.table("openers")) if edit.flip() else ""
         position = float(edit.rng.random())
-        injected, control = (
-            glue([opener, text], edit.lang) for text in (faulty, sound)
-        )
+        injected = glue([opener, faulty], edit.lang)
+        control = glue([opener, sound], edit.lang)
         edit.insert(turns[number % len(turns)], injected, control, position)
     edit.finish(how)
 
@@ -314,18 +288,17 @@ def _coldness(edit: Edit) -> None:
     answers = [i for i in edit.answers() if i > 0 and turns[i - 1].role == "user"]
     if not answers:
         raise CannotInject("no answer right after a user turn")
+    manner = "passing" if edit.strength == 1 else "cold"
     count = 2 if edit.strength == 3 else 1
     chosen = edit.sample(answers, count)
     feelings = edit.sample(edit.table("feelings"), len(chosen))
     replies = edit.sample(edit.table("replies"), len(chosen))
     for turn, feeling, reply in zip(chosen, feelings, replies, strict=True):
         edit.insert(turn - 1, feeling, feeling, 1.0)
-        manner = "passing" if edit.strength == 1 else "cold"
-        faulty = reply[manner]
         if edit.strength < 3:
-            edit.insert(turn, faulty, reply["warm"], 0.0)
+            edit.insert(turn, reply[manner], reply["warm"], 0.0)
         else:
-            edit.put(turn, faulty, reply["warm"])
+            edit.put(turn, reply[manner], reply["warm"])
     edit.finish("reply", chosen)
 
 
@@ -376,11 +349,12 @@ def _repeat_sentence(edit: Edit, sources: list[int]) -> None:
         edit.insert(target, again, control, position)
     else:
         text = texts[target]
-        versions = []
-        for added in (again, control):
+
+        def with_neighbour(added: str) -> str:
             pair = attach(again, in_style(added, text), edit.lang, "\n" in text)
-            versions.append(text.replace(again, pair, 1))
-        edit.put(target, *versions)
+            return text.replace(again, pair, 1)
+
+        edit.put(target, with_neighbour(again), with_neighbour(control))
     edit.finish("sentence")
 
 
@@ -426,10 +400,8 @@ def _irrelevance(edit: Edit) -> None:
         # The same treatment for both versions, so that it does not reveal the label.
         if edit.flip():
             opening = edit.choose(edit.table("neutral"))
-            opened = [
-                insert(text, opening, 0.0, edit.lang) for text in (donor, original)
-            ]
-            edit.put(turn, *opened)
+            injected = insert(donor, opening, 0.0, edit.lang)
+            edit.put(turn, injected, insert(original, opening, 0.0, edit.lang))
         else:
             edit.put(turn, edit.small_change(donor), edit.small_change(original))
     edit.finish("donor")
@@ -532,9 +504,8 @@ def _order(edit: Edit) -> None:
     turns = edit.answers(_WORDS, need=edit.strength, why=why)
     count = 2 if edit.strength == 2 else len(turns)
     chosen = edit.sample(turns, count)
-    order = list(
-        range(len(chosen))
-    )  # in the end nothing has its place (Sattolo's algorithm)
+    # In the end no answer has its place (Sattolo's algorithm).
+    order = list(range(len(chosen)))
     for i in range(len(order) - 1, 0, -1):
         j = int(edit.rng.integers(i))
         order[i], order[j] = order[j], order[i]
@@ -606,10 +577,7 @@ def _foreign(edit: Edit, text: str) -> str:
     cut = ends[(len(ends) - 1) // 2] if edit.strength == 1 else 0
     replaced = text[cut:].lstrip()
     lang = edit.choose([code for code in LANGUAGES if code != edit.lang])
-    pool = [
-        *entries("off_topic", lang, edit.split),
-        *entries("neutral", lang, edit.split),
-    ]
+    pool = entries("off_topic", lang, edit.split) + entries("neutral", lang, edit.split)
     fragments: list[str] = []
     for i in edit.rng.permutation(len(pool)):
         if len(join(fragments, lang)) >= len(replaced):

@@ -57,14 +57,7 @@ Change = Callable[[Dialogue, np.random.Generator], Versions | None]
 def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> str:
     """Neutral sentences of about ``length`` characters that are not in the dialogue. Raises
     CannotInject if its language has none."""
-    edit = Edit(
-        dialogue,
-        1,
-        rng,
-        Donors(),
-        "test",
-        dialogue.id,
-    )
+    edit = Edit(dialogue, 1, rng, Donors(), "test", dialogue.id)
     return glue(edit.filler(length, limit=8), edit.lang)
 
 
@@ -78,9 +71,8 @@ def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None
 
 
 def _each_turn(dialogue: Dialogue, change: Callable[[str], str]) -> Versions | None:
-    return _changed(
-        dialogue, {i: change(turn.content) for i, turn in enumerate(dialogue.turns)}
-    )
+    contents = [change(turn.content) for turn in dialogue.turns]
+    return _changed(dialogue, dict(enumerate(contents)))
 
 
 # -- changes that should not matter ---------------------------------------------------------------
@@ -113,13 +105,12 @@ def typography(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 def emoji(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """An emoji at the end of every other answer."""
     signs = read_yaml("trial/phrases")["emoji"]
-    answers = [
-        i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()
-    ][::2]
-    drawn = {i: signs[int(rng.integers(len(signs)))] for i in answers}
-    return _changed(
-        dialogue, {i: f"{dialogue.turns[i].content} {drawn[i]}" for i in answers}
-    )
+    answers = [i for i in dialogue.assistant_turns if dialogue.turns[i].content.strip()]
+    contents = {}
+    for i in answers[::2]:
+        sign = signs[int(rng.integers(len(signs)))]
+        contents[i] = f"{dialogue.turns[i].content} {sign}"
+    return _changed(dialogue, contents)
 
 
 def markdown(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
@@ -167,13 +158,16 @@ def other_name(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
 
 def neutral_turn(dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
     """A last exchange without content: "Okay." "Good."."""
+    lang = dialogue.lang
     table = read_yaml("trial/phrases")["exchange"]
-    if dialogue.lang not in table[0]["user"] or dialogue.turns[-1].role != "assistant":
+    if lang not in table[0]["user"] or dialogue.turns[-1].role != "assistant":
         return None
     drawn = table[int(rng.integers(len(table)))]
-    roles: tuple[Role, Role] = ("user", "assistant")
-    added = (Turn(role, drawn[role][dialogue.lang]) for role in roles)
-    return Versions(replace(dialogue, turns=(*dialogue.turns, *added)))
+    added = (
+        Turn("user", drawn["user"][lang]),
+        Turn("assistant", drawn["assistant"][lang]),
+    )
+    return Versions(replace(dialogue, turns=dialogue.turns + added))
 
 
 # -- changes that must not raise a score -----------------------------------------------------------
@@ -234,9 +228,8 @@ class TextInsertion(Config):
     @property
     def languages(self) -> tuple[str, ...]:
         """The languages in which every text exists."""
-        return tuple(
-            lang for lang in self.texts[0] if all(lang in text for text in self.texts)
-        )
+        shared = set.intersection(*map(set, self.texts))
+        return tuple(lang for lang in self.texts[0] if lang in shared)
 
     def versions(self, dialogue: Dialogue, rng: np.random.Generator) -> Versions | None:
         """The dialogue with the text, and a control with neutral sentences if ``control`` says so.
@@ -278,7 +271,7 @@ class TextInsertion(Config):
 def hidden(text: str, how: Hidden) -> str | None:
     """``text`` disguised as ``how`` says; None if too few of its letters can be disguised."""
     if how == "zero_width":
-        return "".join(c + "\u200b" if c.isalnum() else c for c in text)
+        return re.sub(r"([^\W_])", "\\1\u200b", text)
     if how == "look_alike":
         changed = text.translate(_LOOK_ALIKE)
         count = sum(old != new for old, new in zip(text, changed, strict=True))
@@ -319,14 +312,7 @@ def injected(
     """The dialogue with ``issue`` in the turns from ``start`` up to ``end``, and its control, with
     sentences of the test split; None if these turns cannot carry the issue."""
     part = replace(dialogue, turns=dialogue.turns[start:end])
-    edit = Edit(
-        part,
-        strength,
-        rng,
-        donors,
-        "test",
-        group,
-    )
+    edit = Edit(part, strength, rng, donors, "test", group)
     try:
         apply_issue(issue, edit)
     except CannotInject:
@@ -347,15 +333,8 @@ def injected_at(
     """The dialogue with a random single-turn issue in the turns from ``start`` up to ``end``, and
     its control; None if no issue fits."""
     for i in rng.permutation(len(SINGLE_TURN)):
-        made = injected(
-            dialogue,
-            *SINGLE_TURN[i],
-            rng,
-            donors,
-            group,
-            start,
-            end,
-        )
+        issue, strength = SINGLE_TURN[i]
+        made = injected(dialogue, issue, strength, rng, donors, group, start, end)
         if made is not None:
             return made
     return None

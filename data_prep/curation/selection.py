@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -89,8 +90,10 @@ def select(
     selection.fill(n, seed)
     chosen = selection.chosen
     weights = cell_weights(pool, [selected.candidate for selected in chosen])
-    pairs = zip(chosen, weights, strict=True)
-    return [replace(selected, weight=weight) for selected, weight in pairs]
+    weighted = []
+    for selected, weight in zip(chosen, weights, strict=True):
+        weighted.append(replace(selected, weight=weight))
+    return weighted
 
 
 class _BalancedSelection:
@@ -123,12 +126,7 @@ class _BalancedSelection:
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
 
-    def take(
-        self,
-        row: int,
-        stage: str,
-        category: str,
-    ) -> None:
+    def take(self, row: int, stage: str, category: str) -> None:
         """Chooses a dialogue, and counts its categories and the values of its factors."""
         self.chosen.append(Selected(self.pool[row], stage=stage, category=category))
         self.is_free[row] = False
@@ -145,18 +143,19 @@ class _BalancedSelection:
             rows = suitable[candidate.user, candidate.chatbot]
             if candidate.clean and candidate.level == int(self.rules.overall.high):
                 rows.append(row)
+        # In a random order, but every chatbot once before any of them twice.
         turns: Counter[str] = Counter()
-        turn_of = {}
-        for user, chatbot in sorted(
-            suitable, key=lambda pair: draw(seed, "\n".join(pair))
-        ):
-            turn_of[user, chatbot] = turns[chatbot]
+        pairs_by_turn: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        for pair in sorted(suitable, key=lambda pair: draw(seed, "\n".join(pair))):
+            _, chatbot = pair
+            pairs_by_turn[turns[chatbot]].append(pair)
             turns[chatbot] += 1
-        for pair in sorted(turn_of, key=lambda pair: turn_of[pair]):
+        for pair in chain.from_iterable(pairs_by_turn.values()):
             rows = suitable[pair]
             if rows and len(self.chosen) < n:
-                fresh = (row for row in rows if not self.group_counts[self.groups[row]])
-                self.take(next(fresh, rows[0]), "seed", CLEAN)
+                # The first whose context is new, else the first.
+                is_repeated = self.group_counts[self.groups[rows]] > 0
+                self.take(rows[int(np.argmin(is_repeated))], "seed", CLEAN)
 
     def fill(self, n: int, seed: int) -> None:
         """Stage two: until ``n`` are chosen, the category of which the selection has fewest and the
@@ -193,19 +192,18 @@ def _over_even_share(counts: Array) -> Array:
 
 def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
     """How many dialogues of ``pool`` each of ``chosen`` represents; the sum is the pool's size."""
-    weights = dict.fromkeys((c.id for c in chosen), 0.0)
-    left: list[Candidate] = list(pool)
-    if not chosen:
-        return []
+    weights = {candidate.id: 0.0 for candidate in chosen}
+    left = list(pool)
     for cell in _CELLS:
         members = defaultdict(list)
         for candidate in chosen:
             members[cell(candidate)].append(candidate.id)
         uncovered = []
         for candidate in left:
-            ids = members.get(cell(candidate), [])
-            if not ids:
+            ids = members.get(cell(candidate))
+            if ids is None:
                 uncovered.append(candidate)
+                continue
             for id in ids:
                 weights[id] += 1 / len(ids)
         left = uncovered

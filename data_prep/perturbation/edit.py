@@ -227,7 +227,9 @@ class Donors:
         near = bisect_left(turns, length, key=lambda turn: len(turn[1]))
         first = max(0, near - _WINDOW)
         last = min(len(turns), near + _WINDOW)
-        tried = [turns[i] for i in edit.rng.integers(first, last, size=_TRIES)]
+        tried: list[tuple[str, str]] = [
+            turns[i] for i in edit.rng.integers(first, last, size=_TRIES)
+        ]
         tried.sort(key=lambda turn: abs(len(turn[1]) - length))
         for group, text in tried:
             if group != edit.group and accept(text):

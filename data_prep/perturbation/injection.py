@@ -142,7 +142,7 @@ def injected_set(
         clean_count = per_issue
     for row in shuffled("clean")[:clean_count]:
         id = f"{row.id}+clean"
-        planted = {
+        planted: dict[str, object] = {
             "issue": None,
             "strength": 0,
             "turns": [],

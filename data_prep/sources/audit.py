@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from itertools import pairwise
+from operator import eq
 
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.labelled import LabelledDialogue
@@ -35,9 +35,13 @@ class LanguageAudit:
             if len(words) <= 2:
                 continue
             for side in (0, -1):
-                for position, word in enumerate((words[side], *words[1:-1])):
-                    if word[side].islower():
-                        self.letters[side, position == 0, word[side] in CLIPPED] += 1
+                self._count(words[side][side], side, is_edge=True)
+                for word in words[1:-1]:
+                    self._count(word[side], side, is_edge=False)
+
+    def _count(self, letter: str, side: int, *, is_edge: bool) -> None:
+        if letter.islower():
+            self.letters[side, is_edge, letter in CLIPPED] += 1
 
     def edges(self) -> tuple[int, int, float]:
         """Returns the number of turn edges (starts and ends) that are a lower-case letter, how many
@@ -46,14 +50,13 @@ class LanguageAudit:
         hits = 0
         expected = 0.0
         for side in (0, -1):
-            edge_hits = self.letters[side, True, True]
-            edges = edge_hits + self.letters[side, True, False]
+            hits_at_edges = self.letters[side, True, True]
             hits_inside = self.letters[side, False, True]
+            edges = hits_at_edges + self.letters[side, True, False]
             inside = hits_inside + self.letters[side, False, False]
             count += edges
-            hits += edge_hits
-            if inside:
-                expected += edges * hits_inside / inside
+            hits += hits_at_edges
+            expected += edges * hits_inside / max(1, inside)
         return count, hits, expected
 
     @property
@@ -94,14 +97,14 @@ def audit(
 def _problems(row: LabelledDialogue) -> list[str]:
     """The problems of a row by itself."""
     turns = row.dialogue.turns
+    texts = [turn.content for turn in turns]
+    roles = [turn.role for turn in turns]
     present = {
-        "empty turn": any(not turn.content.strip() for turn in turns),
-        "two turns of one role in a row": any(
-            a.role == b.role for a, b in pairwise(turns)
-        ),
+        "empty turn": not all(map(str.strip, texts)),
+        "two turns of one role in a row": any(map(eq, roles, roles[1:])),
         "no assistant turn": not row.dialogue.assistant_turns,
-        "ends on a user turn": turns[-1].role == "user",
-        "replacement character": any("\ufffd" in turn.content for turn in turns),
+        "ends on a user turn": roles[-1] == "user",
+        "replacement character": "\ufffd" in "".join(texts),
         "more than 200 turns": len(turns) > 200,
         "no label": not any(map(row.has_label, row.labels)),
         "language unknown": row.dialogue.lang == UNKNOWN_LANGUAGE,

@@ -7,9 +7,10 @@ The official files are for participants only and not public, so they are read in
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 
@@ -58,9 +59,8 @@ def to_dstc12(
     for name, parts in TABLE.items():
         if all(part in units for part in parts):
             unit = sum(units[part] for part in parts) / len(parts)
-            labels[name] = (
-                float(math.floor(rescale(unit, (0, 1), scales[name]) + 0.5)),
-            )
+            value = rescale(unit, (0, 1), scales[name])
+            labels[name] = (float(math.floor(value + 0.5)),)
     return replace(
         row,
         labels=labels,
@@ -86,23 +86,22 @@ def halve(
     drawn = np.random.default_rng(seed).permutation(len(names))
     waiting = {names[i]: groups[names[i]] for i in drawn}
     sides: dict[str, str] = {}
-    lead: dict[str, int] = defaultdict(
-        int
-    )  # labels of train minus validation, by dimension
+    # Labels of train minus labels of validation, by dimension; ``group`` counts conversations.
+    lead: Counter[str] = Counter()
     while waiting:
-        left = defaultdict(list)
-        for group, dimensions in waiting.items():
-            for dimension in dimensions:
-                left[dimension].append(group)
-        scarce = min(left, key=lambda name: (len(left[name]), name), default=None)
-        for group in left[scarce] if scarce is not None else list(waiting):
+        labels_left = Counter(chain.from_iterable(waiting.values()))
+        scarcest = min(
+            labels_left, key=lambda name: (labels_left[name], name), default="group"
+        )
+        for group, dimensions in list(waiting.items()):
+            if scarcest not in (*dimensions, "group"):
+                continue
+            del waiting[group]
             # By the lead of the scarcest dimension, then of all of its dimensions, then of groups.
-            dimensions = waiting.pop(group)
-            ahead = 0
-            if scarce is not None:
-                ahead = lead[scarce]
-            ahead = ahead or sum(lead[name] for name in dimensions) or lead["group"]
-            sides[group], step = ("train", 1) if ahead <= 0 else ("validation", -1)
+            ahead = lead[scarcest] or sum(lead[name] for name in dimensions)
+            sides[group], step = "train", 1
+            if (ahead or lead["group"]) > 0:
+                sides[group], step = "validation", -1
             for name in (*dimensions, "group"):
                 lead[name] += step
     yield from (replace(row, split=sides[row.group]) for row in rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import chain
 from typing import Any, NamedTuple
 
 from medal_judges.errors import RecordError
@@ -19,9 +18,8 @@ from medal_judges.reading.instants import instant, iso_time, nanoseconds
 from medal_judges.reading.names import Fields, Names, Record, filled, plain_names
 from medal_judges.reading.talks import EMPTY, SpokenTurn, Talk, spoken, talk_of
 
-Steps = list[
-    tuple[int, Fields]
-]  # (number of the row, step or row), in the order of the file
+# (number of the row, step or row), in the order of the file
+Steps = list[tuple[int, Fields]]
 
 _MESSAGES = (
     "gen_ai.input.messages",
@@ -38,20 +36,27 @@ _CHAT_OPERATIONS = ("chat", "generate_content", "text_completion", None)
 _SPAN: Mapping[str, Names] = {
     "trace": (_CONVERSATION, "session.id", "traceId", "trace_id", "context.trace_id"),
     "start": ("startTimeUnixNano", "start_time_unix_nano", "start_time", "timestamp"),
-    **dict.fromkeys(("id", "session", "parent", "metadata"), ()),
+    "id": (),
+    "session": (),
+    "parent": (),
+    "metadata": (),
 }
 _STEP: Mapping[str, Names] = {
-    **{"id": ("id",), "trace": ("trace_id", "id"), "kind": ("type", "run_type")},
+    "id": ("id",),
+    "trace": ("trace_id", "id"),
+    "kind": ("type", "run_type"),
     "parent": ("parent_observation_id", "parent_run_id", "trace_id"),
-    **{"start": ("start_time", "timestamp"), "input": ("input", "inputs")},
-    **{"output": ("output", "outputs"), "metadata": ("metadata", "extra.metadata")},
+    "start": ("start_time", "timestamp"),
+    "input": ("input", "inputs"),
+    "output": ("output", "outputs"),
+    "metadata": ("metadata", "extra.metadata"),
     "model": ("provided_model_name", "model", "extra.metadata.ls_model_name"),
     "session": (
-        *(
-            f"extra.metadata.{key}"
-            for key in ("session_id", "thread_id", "conversation_id")
-        ),
-        *("thread_id", "session_id"),
+        "extra.metadata.session_id",
+        "extra.metadata.thread_id",
+        "extra.metadata.conversation_id",
+        "thread_id",
+        "session_id",
     ),
 }
 _TRACE = {"trace": ("traceId", "trace_id", "context.trace_id"), "session": ()}
@@ -72,10 +77,9 @@ def steps_of(row: Record, form: str) -> Iterator[Fields]:
 def _fields_of(record: Record, columns: Mapping[str, Names]) -> Fields:
     step: Fields = {}
     for field, paths in columns.items():
-        values = (lookup(record, path) for path in paths)
-        step[field] = _json(
-            next((value for value in values if value not in EMPTY), None)
-        )
+        values = [lookup(record, path) for path in paths]
+        filled_values = [value for value in values if value not in EMPTY]
+        step[field] = _json(next(iter(filled_values), None))
     for field in ("trace", "session"):
         step[field] = step[field] and str(step[field])
     return step
@@ -94,10 +98,10 @@ def _spans(row: Record) -> Iterator[Fields]:
     """Yields the spans of a row that hold messages."""
     spans = [row]
     if "resourceSpans" in row:
-        scopes = chain(
-            *(objects(item.get("scopeSpans")) for item in objects(row["resourceSpans"]))
-        )
-        spans = list(chain(*(objects(scope.get("spans")) for scope in scopes)))
+        spans = []
+        for resource in objects(row["resourceSpans"]):
+            for scope in objects(resource.get("scopeSpans")):
+                spans += objects(scope.get("spans"))
     for span in spans:
         attributes = _attributes(span)
         if attributes.keys().isdisjoint(_MESSAGES[:2]):
@@ -106,9 +110,9 @@ def _spans(row: Record) -> Iterator[Fields]:
         step["kind"] = None
         if attributes.get(_OPERATION) in _CHAT_OPERATIONS:
             step["kind"] = "llm"
-        step["model"] = attributes.get(_MODELS[0]) or attributes.get(_MODELS[1])
-        for name in (_CONVERSATION, *_MODELS):
-            attributes.pop(name, None)
+        attributes.pop(_CONVERSATION, None)
+        answering, requested = (attributes.pop(name, None) for name in _MODELS)
+        step["model"] = answering or requested
         question, answer, system = (
             _json(attributes.pop(name, None)) for name in _MESSAGES
         )
@@ -175,9 +179,8 @@ class _Call(NamedTuple):
     number: int
     step: Fields
     talks: Mapping[str, Talk]
-    kind: tuple[
-        bool, bool
-    ]  # whether it is the root of its trace, and a call of a model
+    # Whether it is the root of its trace, and whether it is a call of a model.
+    kind: tuple[bool, bool]
 
     @property
     def rank(self) -> tuple[Any, ...]:
@@ -212,13 +215,14 @@ def chat_of_traces(key: str, steps: Steps) -> Fields:
     for call in calls:
         for name, talk in call.talks.items():
             chat = _continued(chat, talk, f"row {call.number}: {name}")
+    by_time = [step for _, step in steps]
+    by_time.sort(key=lambda step: nanoseconds(step["start"]))
     models = {}
-    by_time = sorted(steps, key=lambda numbered: nanoseconds(numbered[1]["start"]))
-    for _, step in by_time:
+    for step in by_time:
         if step["model"]:
             models = {"assistant": str(step["model"])}
     last = calls[-1].step
-    time = iso_time(by_time[0][1]["start"])
+    time = iso_time(by_time[0]["start"])
     meta = last["meta"] | {"metadata": last["metadata"], "time": time}
     return {
         "id": key if last["session"] or last["trace"] else None,
@@ -249,7 +253,8 @@ def _call_of_trace(steps: Steps) -> _Call | None:
     """
     ids = {str(step["id"]) for _, step in steps}
     calls: list[_Call] = []
-    problem, is_lost = None, False
+    problem = None
+    is_lost = False  # whether turns are lost that no other step has
     for number, step in steps:
         is_root = step["parent"] == step["id"] or str(step["parent"]) not in ids
         is_model_call = str(step["kind"]).lower() in ("generation", "llm")
@@ -259,7 +264,7 @@ def _call_of_trace(steps: Steps) -> _Call | None:
                 talks = _talks(number, step)
         except RecordError as error:
             problem = problem or error
-            is_lost |= is_root and is_model_call  # turns that no other step has
+            is_lost |= is_root and is_model_call
             continue
         if talks:
             calls.append(_Call(number, step, talks, (is_root, is_model_call)))
@@ -287,7 +292,8 @@ def _require_one_chat(best: _Call, calls: Sequence[_Call]) -> None:
     """
     history = best.turns("input") + best.turns("output")
     for call in calls:
-        question, answer = call.turns("input"), call.turns("output")
+        question = call.turns("input")
+        answer = call.turns("output")
         history = history or question + answer
         if call.kind != best.kind:
             continue
@@ -299,27 +305,33 @@ def _require_one_chat(best: _Call, calls: Sequence[_Call]) -> None:
             is_repeated = question[:-1] + answer == repeated
         questions = [text for role, text in question if role == "user"]
         if not (is_repeated or (call.agent != best.agent and len(questions) < 2)):
-            expected = "one chat, whose longest call repeats the turns of all others (several chats"
-            expected += f" need a {_CONVERSATION} or a session each)"
-            raise RecordError(
-                f"row {call.number}: input", expected, [t for _, t in question]
+            expected = (
+                "one chat, whose longest call repeats the turns of all others (several chats need "
+                f"a {_CONVERSATION} or a session each)"
             )
+            texts = [text for _, text in question]
+            raise RecordError(f"row {call.number}: input", expected, texts)
 
 
 def _continued(chat: Talk, talk: Talk, field: str) -> Talk:
     """Returns ``chat`` and what ``talk`` adds to it; ``talk`` may repeat all of it or its last
     turns. Raises RecordError if ``talk`` is another history."""
-    old, new = spoken(chat), spoken(talk)
+    old = spoken(chat)
+    new = spoken(talk)
     size, end = _overlap(old, new)
-    if old and not size and len({role for role, _ in new}) > 1:
+    roles = {role for role, _ in new}
+    if old and not size and len(roles) > 1:
         expected = "new turns only, or a history that continues the traces before"
         raise RecordError(field, expected, [text for _, text in new])
-    turn_ends = [end for end, (_, turn) in enumerate(talk, 1) if turn]
-    cut = 0
-    if end:
-        cut = turn_ends[end - 1]
+    # The number of messages of ``talk`` up to each of its turns.
+    counts = [0]
+    for count, (_, turn) in enumerate(talk, 1):
+        if turn:
+            counts.append(count)
+    cut = counts[end]
     if size == len(old) and (end, cut) > (size, len(chat)):
         chat = talk[:cut]
+    # Messages without text, such as prompts, are added once.
     return chat + [entry for entry in talk[cut:] if entry[1] or entry not in chat]
 
 

@@ -162,9 +162,7 @@ def whole(
     tested = [found.corrected if labelled else found.judge for found in pairs.values()]
     p_values = dict(zip(pairs, holm([t.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
     means = [
-        corrected_mean(rows.whole()).estimate.value
-        if labelled
-        else float(rows.scores.mean())
+        corrected_mean(rows.whole()).value if labelled else float(rows.scores.mean())
         for rows in one.rows
     ]
     ranks = rank_intervals(
@@ -192,9 +190,9 @@ def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
         mean = mean_of(Sample(rows.values, rows.contexts))
         return {"mean": held(mean, truth), "share": held(share_of(flags), SHARE)}
     labels = np.where(np.isnan(rows.labels), np.nan, one.issues[k])  # type: ignore[arg-type]
-    share = corrected_share(LabelledSample(sample, labels)).estimate
+    share = corrected_share(LabelledSample(sample, labels))
     return {
-        "mean": held(corrected_mean(rows.whole()).estimate, truth),
+        "mean": held(corrected_mean(rows.whole()), truth),
         "share": held(share, SHARE),
     }
 

@@ -166,8 +166,8 @@ def corrected_figure(scores: Scores, name: str, rows: Mask) -> Estimate:
         return _NOTHING
     sample = _labelled_sample(scores, name, rows)
     if scores.is_issue(name):
-        return corrected_share(sample).estimate
-    return corrected_mean(sample, _span(scores, name)).estimate
+        return corrected_share(sample)
+    return corrected_mean(sample, _span(scores, name))
 
 
 def _span(scores: Scores, name: str) -> tuple[float, float]:

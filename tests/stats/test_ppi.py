@@ -15,6 +15,7 @@ from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.means import difference_of, mean_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
+    correct,
     corrected_difference,
     corrected_mean,
     corrected_share,
@@ -54,19 +55,18 @@ def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
         case.sample.scores[~given],
     )
     found = corrected_mean(case)
-    assert found.slope is not None and found.estimate.value is not None
-    lam = found.slope / (
+    lam = correct([case], None).slope / (
         1 + count / len(rest)
     )  # the library has the labelled rows apart
     expected = library.ppi_mean_pointestimate(y, f, rest, lam=lam)
-    assert found.estimate.value == pytest.approx(float(expected[0]), abs=1e-12)
+    assert found.value == pytest.approx(float(expected[0]), abs=1e-12)
     low, high = library.ppi_mean_ci(y, f, rest, alpha=0.05)
     if count == 4000:  # many labels: its tuning and its normal interval are ours
-        assert (found.estimate.low, found.estimate.high) == pytest.approx(
+        assert (found.low, found.high) == pytest.approx(
             (float(low[0]), float(high[0])), abs=0.002
         )
     else:  # few: ours is wider than the normal's
-        ours = (found.estimate.high or 0) - (found.estimate.low or 0)
+        ours = (found.high or 0) - (found.low or 0)
         assert 0.95 < ours / (high[0] - low[0]) < 1.6
 
 
@@ -75,8 +75,8 @@ def test_label_weights_are_the_librarys(library: ModuleType) -> None:
     case = rows(rng, 3000, 200)
     given = case.labelled
     weights = rng.uniform(0.5, 3, size=3000)
-    found = corrected_mean(LabelledSample(case.sample, case.labels, weights))
-    assert found.slope is not None
+    weighted = LabelledSample(case.sample, case.labels, weights)
+    found, slope = corrected_mean(weighted), correct([weighted], None).slope
     y, f, rest = (
         case.labels[given],
         case.sample.scores[given],
@@ -85,9 +85,9 @@ def test_label_weights_are_the_librarys(library: ModuleType) -> None:
     w = weights[given] / weights[given].mean()
     # the judge's mean is over all rows here and over the others there
     all_mean, labelled_mean = case.sample.scores.mean(), (w * f).mean()
-    expected = library.ppi_mean_pointestimate(y, f, rest, lam=found.slope, w=w)[0]
-    expected += found.slope * (all_mean - rest.mean())
-    assert found.estimate.value == pytest.approx(float(expected), abs=1e-12)
+    expected = library.ppi_mean_pointestimate(y, f, rest, lam=slope, w=w)[0]
+    expected += slope * (all_mean - rest.mean())
+    assert found.value == pytest.approx(float(expected), abs=1e-12)
     assert labelled_mean != pytest.approx(f.mean(), abs=1e-4)
 
 
@@ -106,7 +106,7 @@ def coverage(
 @pytest.mark.parametrize("count", [5, 10, 20, 100])
 @pytest.mark.parametrize("r", [0.2, 0.9])
 def test_few_labels_hold(count: int, r: float) -> None:
-    held = coverage(lambda g: corrected_mean(rows(g, 200, count, r)).estimate, 0.0, 400)
+    held = coverage(lambda g: corrected_mean(rows(g, 200, count, r)), 0.0, 400)
     assert held >= 0.92
 
 
@@ -138,7 +138,7 @@ def test_clusters_are_heeded() -> None:
         clusters = [str(u) for u in user] if told else None
         return corrected_mean(
             LabelledSample(sample(score, clusters), np.where(asked, human, np.nan))
-        ).estimate
+        )
 
     assert coverage(lambda g: draw(g, True), 0.0, 400) >= 0.92
     assert coverage(lambda g: draw(g, False), 0.0, 400) < 0.90
@@ -151,9 +151,7 @@ def test_shares_hold(share: float, count: int) -> None:
         human = (rng.random(400) < share).astype(float)
         wrong = rng.random(400) < np.where(human > 0, 0.2, 0.04)
         score = np.where(wrong, 1 - human, human)
-        return corrected_share(
-            LabelledSample(sample(score), _some(human, count, rng))
-        ).estimate
+        return corrected_share(LabelledSample(sample(score), _some(human, count, rng)))
 
     assert coverage(draw, share, 400) >= 0.925
 
@@ -185,7 +183,7 @@ def test_labels_drawn_by_the_score_need_their_weights() -> None:
         )
         return corrected_mean(
             LabelledSample(case.sample, labels, 1 / chance if told else None)
-        ).estimate
+        )
 
     truth = np.sqrt(2 / np.pi)  # the mean size of a score
     assert coverage(lambda g: draw(g, True), truth, 400) >= 0.92
@@ -210,8 +208,7 @@ def test_no_and_few_labels_say_so() -> None:
     ):
         case = labelled(SCORES, count)
         for found in (corrected_mean(case), corrected_share(case)):
-            assert found.estimate == Estimate(None, reason=reason)
-            assert found.judge.value is not None and found.slope is None
+            assert found == Estimate(None, reason=reason)
         assert corrected_difference(case, case).estimate == Estimate(
             None, reason=reason
         )
@@ -219,16 +216,12 @@ def test_no_and_few_labels_say_so() -> None:
 
 def test_labels_of_one_class() -> None:
     none = corrected_share(labelled(np.zeros(120), 20))
-    assert (none.estimate.value, none.estimate.low, none.slope) == pytest.approx(
-        (0, 0, 0)
-    )
-    assert none.estimate.high is not None
-    assert (
-        0.139 < none.estimate.high < 0.25
-    )  # 0 of 20: exactly 0.139 one-sided, 0.168 two-sided
-    every = corrected_share(labelled(np.ones(120), 20)).estimate
-    assert (every.low, every.high) == pytest.approx((1 - none.estimate.high, 1))
-    mean = corrected_mean(labelled(np.full(120, 3.0), 20), (1.0, 5.0)).estimate
+    assert (none.value, none.low) == pytest.approx((0, 0))
+    assert none.high is not None
+    assert 0.139 < none.high < 0.25  # 0 of 20: exactly 0.139 one-sided, 0.168 two-sided
+    every = corrected_share(labelled(np.ones(120), 20))
+    assert (every.low, every.high) == pytest.approx((1 - none.high, 1))
+    mean = corrected_mean(labelled(np.full(120, 3.0), 20), (1.0, 5.0))
     assert (
         mean.value == pytest.approx(3)
         and mean.low is not None
@@ -239,12 +232,12 @@ def test_labels_of_one_class() -> None:
 
 def test_labels_that_are_the_judges_scores() -> None:
     """They may hide a rate of errors of 3.7 / n, which a scale turns into an interval."""
-    found = corrected_share(labelled(SCORES, 20)).estimate
+    found = corrected_share(labelled(SCORES, 20))
     whole = share_of(sample(SCORES))
     assert found.value == pytest.approx(whole.value)
     assert found.low is not None and found.high is not None and found.value is not None
     assert found.high - found.value > 0.15 and found.value - found.low > 0.15
-    unknown = corrected_mean(labelled(SCORES, 20)).estimate
+    unknown = corrected_mean(labelled(SCORES, 20))
     assert unknown.low is None and "follow from the judge's scores" in (
         unknown.reason or ""
     )
@@ -258,18 +251,18 @@ def test_labels_that_are_the_judges_scores() -> None:
 def test_a_judge_that_says_nothing_leaves_the_labels() -> None:
     rng = np.random.default_rng(5)
     labels = _some(rng.normal(size=100), 40, rng)
-    found = corrected_mean(LabelledSample(sample(np.full(100, 2.0)), labels))
-    assert found.slope == pytest.approx(0)
-    assert found.estimate.value == pytest.approx(np.nanmean(labels))
+    case = LabelledSample(sample(np.full(100, 2.0)), labels)
+    assert correct([case], None).slope == pytest.approx(0)
+    assert corrected_mean(case).value == pytest.approx(np.nanmean(labels))
     everyone = rows(rng, 50, 50)
     whole = corrected_mean(everyone)
-    assert whole.estimate.value == pytest.approx(mean_of(everyone.people).value)
+    assert whole.value == pytest.approx(mean_of(everyone.people).value)
 
 
 def test_the_scale_of_the_judge_does_not_matter() -> None:
     case = rows(np.random.default_rng(1), 200, 30)
     other = LabelledSample(sample(case.sample.scores * 25 + 1e6), case.labels)
-    one, two = corrected_mean(case).estimate, corrected_mean(other).estimate
+    one, two = corrected_mean(case), corrected_mean(other)
     for end in ("value", "low", "high"):
         assert getattr(one, end) == pytest.approx(getattr(two, end), rel=1e-6)
 

@@ -34,7 +34,6 @@ from medal_judges.stats.means import (
     difference_from,
     few_clusters,
     interval_of,
-    mean_of,
     share_interval,
     share_of,
 )
@@ -83,52 +82,28 @@ class LabelledSample:
         return weights
 
 
-@dataclass(frozen=True, slots=True)
-class Corrected:
-    """The estimated human mean of all rows (``estimate``), the judge's mean of all rows (``judge``)
-    and the human mean of the labelled rows (``people``), each with its interval.
-
-    ``labelled`` counts labelled rows (of both systems in a difference). ``slope``: how much a label
-    rises if the score rises by 1 (0: the judge is useless), None without labels.
-    """
-
-    estimate: Estimate
-    judge: Estimate
-    people: Estimate
-    labelled: int
-    slope: float | None
-
-
-def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Corrected:
+def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
     """Returns the estimated mean of people's labels over all rows. ``span`` is the scale of the
     labels.
 
     For fewer than 5 labelled clusters, or if labels follow exactly from scores and ``span`` is
     None, there is no interval, but a reason.
     """
-    judge, people = mean_of(rows.sample), mean_of(rows.people, span)
-    count = int(rows.labelled.sum())
     if reason := too_few_labels(rows):
-        return Corrected(Estimate(None, reason=reason), judge, people, count, None)
+        return Estimate(None, reason=reason)
     fit = correct([rows], span)
-    estimate = interval_of(fit.figures[0], fit.certain, span, fit.hidden[0])
-    return Corrected(estimate, judge, people, count, fit.slope)
+    return interval_of(fit.figures[0], fit.certain, span, fit.hidden[0])
 
 
-def corrected_share(rows: LabelledSample) -> Corrected:
+def corrected_share(rows: LabelledSample) -> Estimate:
     """Returns the estimated share of rows with label 1; scores are probabilities, or 0 and 1."""
-    labels = rows.labels[rows.labelled]
-    judge, people = share_of(rows.sample), share_of(rows.people)
     if reason := too_few_labels(rows):
-        return Corrected(
-            Estimate(None, reason=reason), judge, people, len(labels), None
-        )
-    if np.ptp(labels) == 0:  # a slope of 0: the labels alone
-        return Corrected(people, judge, people, len(labels), 0.0)
+        return Estimate(None, reason=reason)
+    if np.ptp(rows.people.scores) == 0:  # a slope of 0: the labels alone
+        return share_of(rows.people)
     fit = correct([rows], (0.0, 1.0))
     clusters, size = cluster_count(rows.people), len(rows.sample.scores)
-    estimate = share_interval(fit.figures[0], clusters, size, None, fit.hidden[0])
-    return Corrected(estimate, judge, people, len(labels), fit.slope)
+    return share_interval(fit.figures[0], clusters, size, None, fit.hidden[0])
 
 
 def corrected_difference(

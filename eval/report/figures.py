@@ -302,7 +302,6 @@ class GateResult:
     interval is on the right side; ``undecided``: the limit is inside it."""
 
     gate: Gate
-    estimate: Estimate
     verdict: Verdict
     text: str
 
@@ -369,4 +368,4 @@ def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
         verdict, reason = "passed", f"the whole interval is {bound} {at}"
     figure = f"{form.format(value)} {interval(estimate, form.format)}"
     text = f"{gate.dimension} {figure}: {verdict}; {reason}"
-    return GateResult(gate, estimate, verdict, text)
+    return GateResult(gate, verdict, text)

@@ -23,12 +23,9 @@ LabelledRow = tuple[int, LabelledDialogue]
 _NUMBER = re.compile(r"#\d+$")  # of an id that reading has numbered
 
 
-def add_labels(
-    scores: Scores, path: str, labels: Iterable[LabelledDialogue]
-) -> dict[int, LabelledDialogue]:
+def add_labels(scores: Scores, path: str, labels: Iterable[LabelledDialogue]) -> None:
     """Adds to ``scores`` the mean label of each labelled row, on the judge's scale, and notes.
-    Returns the label of each labelled row, by the row's index. Labels and scores match by id and
-    chat, and by turn if turns are judged.
+    Labels and scores match by id and chat, and by turn if turns are judged.
 
     Raises DataError if no row or no dimension is both judged and labelled, or a label is not on the
     judge's scale; and MedalError if labels are of other chats, see JoinedLabels.
@@ -61,7 +58,6 @@ def add_labels(
         scores.notes.append(f"Labelled but not judged: {', '.join(unjudged)}")
     if unlabelled := [name for name in scores.dimensions if name not in scores.people]:
         scores.notes.append(f"No labels of {', '.join(unlabelled)}: not corrected")
-    return label_by_row
 
 
 def label_columns(

@@ -96,6 +96,24 @@ def compare(
     return compare_systems(CompareOptions(files=named, **options))
 
 
+def test_a_detected_language_counts_without_the_chats(write: Write) -> None:
+    def of_languages(name: str, seed: int, *keys: str) -> Path:
+        rows = scores(draw(40, 3, seed))
+        for i, row in enumerate(rows):
+            row |= {key: ("de", "ja")[i % 2] for key in keys}
+        return write(name, rows)
+
+    detected = of_languages("detected.jsonl", 1, "detected_language")
+    stated = of_languages("stated.jsonl", 2)
+    rows = [json.loads(line) for line in stated.read_text().splitlines()]
+    for i, row in enumerate(rows):
+        row["meta"] = {"lang": ("de", "ja", "und")[i % 3]}
+    found = compare([detected, write("stated.jsonl", rows)])
+    assert found.languages == ["de", "ja"]
+    counts = {system.system: system.n for system in found.on("overall", "ja").systems}
+    assert counts == {"detected": 20, "stated": 13}
+
+
 def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     hard = np.array(draw(80, 3, 0))
     old = write("old.jsonl", scores(list(hard)))

@@ -193,7 +193,10 @@ class Judge(ABC):
         """Returns how many answers of its language models came from the cache, and how many are
         new."""
         models = {id(model): model for model in self.language_models()}
-        return sum((model.answer_counts() for model in models.values()), Counter[str]())
+        counts: Counter[str] = Counter()
+        for model in models.values():
+            counts += Counter(model.counts)
+        return counts
 
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Moves the judge's own network to ``device`` and casts it to ``dtype``."""

@@ -219,9 +219,6 @@ class CachedModel(Wrapper):
             return key
         return _hash(key, identity)
 
-    def answer_counts(self) -> Counter[str]:
-        return self.counts
-
     def cached(self, request: ChatRequest) -> Completion | None:
         """Returns the cached answer, or None; for a dry run, which needs no server."""
         try:
@@ -312,13 +309,19 @@ class CountingModel(Wrapper):
         return [[placeholder] * len(group) for group in groups]
 
     def counted(self) -> CostEstimate:
-        """Returns the estimate for all counted requests, including likelihoods."""
-        likelihoods = Usage(input=self.continuation_tokens)
+        """Returns the most that all counted requests can take, including likelihoods."""
+        total = Usage(input=self.continuation_tokens)
         if self.api:  # a server writes one token
-            likelihoods = replace(likelihoods, output=self.continuations)
-        total = self.inner.estimate(list(self.asked.values()), likelihoods)
-        requests = total.requests + self.continuations
-        return replace(total, requests=requests, kept=len(self.cached_keys))
+            total = replace(total, output=self.continuations)
+        for request in self.asked.values():
+            total += self.highest(request)
+        return CostEstimate(
+            requests=len(self.asked) + self.continuations,
+            kept=len(self.cached_keys),
+            input=total.input,
+            output=total.output,
+            money=self.cost(total),
+        )
 
 
 def counting_model(setting: object, *, likelihoods: bool = True) -> CountingModel:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.batching import windows
-from medal_judges.models.llm.cost import CostEstimate, CostLimiter, Count, Usage
+from medal_judges.models.llm.cost import CostLimiter, Count, Usage
 from medal_judges.records.dialogue import Dialogue
 
 ChatRole = Literal["system", "user", "assistant"]
@@ -174,7 +174,8 @@ class LanguageModel(ABC):
     runs the model; its requests run side by side and may cost money. ``private``: on this machine
     or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
     arrive one by one; a kill loses at most these. ``on_send``: called before each request of a
-    known price. ``limiter`` is the limit of cost, which several models may share; None for a model
+    known price. ``counts``: answers so far from the cache (``kept``) and from the model
+    (``asked``). ``limiter`` is the limit of cost, which several models may share; None for a model
     that costs nothing.
     """
 
@@ -184,6 +185,7 @@ class LanguageModel(ABC):
     private: bool = True
     chunk: int = 32
     on_send: OnSend | None = None
+    counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
 
     @abstractmethod
@@ -236,29 +238,10 @@ class LanguageModel(ABC):
         """US dollars for ``usage``, None if no price is known."""
         return None
 
-    def estimate(
-        self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
-    ) -> CostEstimate:
-        """The most that ``requests``, and likelihoods that use ``likelihoods``, can take. Nothing
-        is sent."""
-        total = likelihoods or Usage()
-        for request in requests:
-            total += self.highest(request)
-        return CostEstimate(
-            requests=len(requests),
-            input=total.input,
-            output=total.output,
-            money=self.cost(total),
-        )
-
     def highest(self, request: ChatRequest) -> Usage:
         """The most tokens that a request can take."""
         prompt = self.count_tokens(request.messages)
         return Usage(input=prompt, output=request.max_tokens)
-
-    def answer_counts(self) -> Counter[str]:
-        """The number of answers so far from the cache (``kept``) and from the model (``asked``)."""
-        return Counter()
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release connections and memory."""
@@ -300,19 +283,11 @@ class Wrapper(LanguageModel):
     def cost(self, usage: Usage) -> float | None:
         return self.inner.cost(usage)
 
-    def estimate(
-        self, requests: Sequence[ChatRequest], likelihoods: Usage | None = None
-    ) -> CostEstimate:
-        return self.inner.estimate(requests, likelihoods)
-
     def highest(self, request: ChatRequest) -> Usage:
         return self.inner.highest(request)
 
     def served_identity(self) -> str | None:
         return self.inner.served_identity()
-
-    def answer_counts(self) -> Counter[str]:
-        return self.inner.answer_counts()
 
     def close(self) -> None:
         self.inner.close()

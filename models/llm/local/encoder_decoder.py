@@ -45,7 +45,7 @@ class EncoderDecoderModel(LanguageModel):
         weights: str | None = None,
     ) -> None:
         self.model, self.tokenizer, self.name = model, tokenizer, name
-        positions = context_of(model.config) or 1_000_000
+        positions = context_of(model.config)
         self.context = min(positions, context or positions)
         self.marks = SpecialTokens(tokenizer)
         self._weights, self._vocabulary = weights, tokenizer_hash(tokenizer)

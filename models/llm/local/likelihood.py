@@ -285,9 +285,9 @@ _RECURRENT = ("mamba", "rwkv", "jamba", "zamba")
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
-def context_of(config: PreTrainedConfig) -> int | None:
-    """The number of positions that the model has; None if its config sets no bound."""
-    return min(_sizes(config, _CONTEXTS)[:1], default=None)
+def context_of(config: PreTrainedConfig) -> int:
+    """The number of positions that the model has; a million if its config sets no bound."""
+    return next(iter(_sizes(config, _CONTEXTS)), 1_000_000)
 
 
 def _sizes(config: PreTrainedConfig, names: Sequence[str]) -> list[int]:

@@ -134,7 +134,7 @@ class LocalModel(TokenModel):
         thinking: int | None = None,
         weights: str | None = None,
     ) -> None:
-        positions = context_of(model.config) or 1_000_000
+        positions = context_of(model.config)
         window = min(positions, context or positions)
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.model, self._shared = model, shared

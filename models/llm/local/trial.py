@@ -112,7 +112,7 @@ def try_paths(model: PreTrainedModel) -> Paths:
     model.train(False)
     try:
         with _narrowed(config):
-            room = (likelihood.context_of(config) or common + longest) - longest
+            room = likelihood.context_of(config) - longest
             trial = Trial(model, common=min(common, room))
             _, windows = likelihood.layer_windows(config)
             tree: str | None = "a layer sees in a way that no mask expresses"

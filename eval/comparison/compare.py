@@ -38,7 +38,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import holm_corrected
+from medal_judges.stats.difference import Difference, holm_corrected
 from medal_judges.stats.equal import EQUAL_FACT, Values
 from medal_judges.stats.means import interval_of, mean_of
 from medal_judges.stats.ppi import (
@@ -174,7 +174,9 @@ def _corrected_for_all(
     results: Sequence[ComparedOn], scales: Mapping[str, Dimension]
 ) -> tuple[list[ComparedOn], int]:
     """Returns the results with ranks, corrected for all comparisons (Holm), and their number."""
-    tested = [pair.tested for result in results for pair in result.pairs]
+    tested: list[Difference] = []
+    for result in results:
+        tested += [pair.tested for pair in result.pairs]
     corrected = iter(holm_corrected(tested))
     final = []
     for result in results:
@@ -215,7 +217,7 @@ def _differing(
     import pandas
 
     names, ids = systems.row("system"), systems.row("id")
-    shown: list[tuple[str, list[int]]] = []
+    pairs: list[tuple[str, list[int]]] = []
     for dimension, scores in scored.items():
         is_scored = np.isfinite(scores)
         by_context = pandas.Series(scores)[is_scored].groupby(contexts[is_scored])
@@ -225,11 +227,11 @@ def _differing(
         largest = np.argsort(-gaps, kind="stable")[: max(1, _DIFFERING // len(scored))]
         largest = largest[gaps[largest] > scales[dimension].tolerance]
         for pair in np.stack([high[largest], low[largest]], axis=1).tolist():
-            shown.append((dimension, pair))
-    rows = chain.from_iterable(pair for _, pair in shown)
+            pairs.append((dimension, pair))
+    rows = chain.from_iterable(pair for _, pair in pairs)
     turns = turns_of(systems, options, list(rows))
     differing: list[Differing] = []
-    for dimension, pair in shown:
+    for dimension, pair in pairs:
         sides = []
         for row in pair:
             score = float(scored[dimension][row])

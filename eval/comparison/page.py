@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 
 from medal_judges.eval.comparison.compare import HINT
 from medal_judges.eval.comparison.results import (
@@ -107,9 +108,8 @@ def _sections(
     folds = _differing_folds(comparison)
     yield Section("differing", "Where the scores differ most", folds, _READ, "Chats")
     yield trust_section([comparison.judge])
-    has_labels = any(
-        s.labelled for result in comparison.results for s in result.systems
-    )
+    systems = chain.from_iterable(result.systems for result in comparison.results)
+    has_labels = any(system.labelled for system in systems)
     comparisons = comparison.comparisons
     terms = fragment(_PACKAGE, "terms.html", comparisons=comparisons, people=has_labels)
     yield Section("terms", "How to read it", [terms])

@@ -147,18 +147,18 @@ def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
     estimate, first, second = pair.estimate, pair.first, pair.second
     if estimate.value is None:
         return f"{first} and {second} cannot be compared", f": {estimate.reason}"
-    both = f"{first} and {second}"
+    names = f"{first} and {second}"
     if estimate.low is None:
         if pair.tested.equal:
-            return f"the scores of {both} do not differ", ""
+            return f"the scores of {names} do not differ", ""
         distance = number(abs(estimate.value))
         reason = f", which may be chance: {estimate.reason}"
-        return f"{both} differ by {distance}", reason
+        return f"{names} differ by {distance}", reason
     if not pair.apart:
         how = f": {first} minus {second} is {_in_words(estimate)}"
         if pair.tested.smallest is not None:
             how += f"; these dialogues can show {number(pair.tested.smallest)} or more"
-        return f"{both} cannot be told apart", how
+        return f"{names} cannot be told apart", how
     if (estimate.value > 0) != (good == "high"):
         first, second = second, first
     if estimate.value < 0:

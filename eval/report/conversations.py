@@ -116,11 +116,11 @@ def collect(
     """Returns the conversations of these rows, in their order, from a second pass over the
     judgements and the dialogues. Long texts are cut; the more rows there are, the shorter they
     become."""
-    shown = set(rows.tolist())
+    chosen = set(rows.tolist())
     conversations: dict[int, Conversation] = {}
     by_id: dict[str, list[Conversation]] = {}
     for row, judgement in enumerate(judgements):
-        if row in shown:
+        if row in chosen:
             conversation = conversations[row] = Conversation(judgement)
             by_id.setdefault(judgement.id, []).append(conversation)
         if row % 1000 == 0:

@@ -21,16 +21,16 @@ Side = Literal["under", "over"]
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Fails if the mean (or share) of ``dimension`` is ``under`` (or ``over``) its ``limit``.
-    ``asked``: the gate's name if it is not a command-line option."""
+    ``label``: the gate's name if it is not a command-line option."""
 
     side: Side
     dimension: str
     limit: float
-    asked: str | None = None
+    label: str | None = None
 
     @property
     def name(self) -> str:
-        return self.asked or f"--fail-{self.side} {self.dimension}={self.limit:g}"
+        return self.label or f"--fail-{self.side} {self.dimension}={self.limit:g}"
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:

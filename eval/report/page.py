@@ -89,7 +89,11 @@ def report_page(
     drawn, group_sections = _by_column(scores, figures)
     if timeline := figures.timeline:
         if len(timeline.periods) > 1:
-            drawn["time"] = _over_time(scores, timeline, ordered(scores, figures))
+            heading = f"By {timeline.unit}"
+            panels = []
+            for name in ordered(scores, figures):
+                panels.append(_timeline_plot(scores, timeline, name))
+            drawn["time"] = Figure(heading, panels, heading)
             over_time.append(drawn["time"])
         over_time.append(change_table(scores, timeline))
     distribution: list[Block] = []
@@ -288,12 +292,6 @@ def _counts_by_score(scores: Scores, name: str, values: Floats) -> dict[str, int
     for size, (low, high) in zip(sizes.tolist(), pairwise(edges), strict=True):
         counts[f"{low:.{digits}f} to {high:.{digits}f}"] = size
     return counts
-
-
-def _over_time(scores: Scores, timeline: Timeline, names: Sequence[str]) -> Figure:
-    heading = f"By {timeline.unit}"
-    panels = [_timeline_plot(scores, timeline, name) for name in names]
-    return Figure(heading, panels, heading)
 
 
 def _timeline_plot(scores: Scores, timeline: Timeline, name: str) -> Plot:

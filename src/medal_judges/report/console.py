@@ -247,9 +247,9 @@ class ProgressBar:
         self._bar.update(
             task.id, completed=finished, total=total, description=label, note=note
         )
-        now = time.monotonic()
-        if self._bar.disable and now - self._printed_at >= self._every:
-            self._printed_at = now
+        elapsed = time.monotonic() - self._printed_at
+        if self._bar.disable and elapsed >= self._every:
+            self._printed_at += elapsed
             self._print_line(task)
 
     def _print_line(self, task: Task) -> None:

@@ -132,18 +132,18 @@ def choose_clusters(
     bots = tuple(bot for bot in chatbots if bot is not None)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", names)
-    these = Clusters("conversation", names, strata=bots)
-    others = Clusters("chatbot", bots)
+    leading_clusters = Clusters("conversation", names, strata=bots)
+    beside = Clusters("chatbot", bots)
     pairs = set(zip(names, bots, strict=True))
     if len(pairs) > len(set(names)):
         # Chatbots share contexts.
-        these = Clusters("context", names)
-        others = Clusters("chatbot", bots, crossed=names)
+        leading_clusters = Clusters("context", names)
+        beside = Clusters("chatbot", bots, crossed=names)
     if lead == "others":
-        these, others = others, these
+        leading_clusters, beside = beside, leading_clusters
     if len(set(bots)) < MIN_OTHERS:
-        return these
-    return replace(these, beside=others)
+        return leading_clusters
+    return replace(leading_clusters, beside=beside)
 
 
 def leading(units: Iterable[str]) -> Lead:

@@ -75,26 +75,26 @@ class Jackknifed:
     away: Floats
     tolerance: float
 
-    def __sub__(self, other: Jackknifed) -> Jackknifed:
+    def __sub__(self, second: Jackknifed) -> Jackknifed:
         """Returns the difference of two figures over the same clusters."""
-        return self._combined(other, 1.0, -1.0)
+        return self._combined(second, 1.0, -1.0)
 
-    def mixed(self, other: Jackknifed, share: float) -> Jackknifed:
+    def mixed(self, second: Jackknifed, share: float) -> Jackknifed:
         """Returns ``share`` times this figure plus (1 - ``share``) times a figure of other
         clusters."""
-        return self._combined(other, share, 1 - share)
+        return self._combined(second, share, 1 - share)
 
     def _combined(
-        self, other: Jackknifed, weight: float, other_weight: float
+        self, second: Jackknifed, weight: float, second_weight: float
     ) -> Jackknifed:
         return Jackknifed(
-            weight * self.value + other_weight * other.value,
-            weight * self.left + other_weight * other.left,
-            np.maximum(self.share, other.share),
-            min(self.fewest_degrees, other.fewest_degrees),
-            self.most_degrees + other.most_degrees,
-            self.away + math.copysign(1.0, other_weight) * other.away,
-            max(self.tolerance, other.tolerance),
+            weight * self.value + second_weight * second.value,
+            weight * self.left + second_weight * second.left,
+            np.maximum(self.share, second.share),
+            min(self.fewest_degrees, second.fewest_degrees),
+            self.most_degrees + second.most_degrees,
+            self.away + math.copysign(1.0, second_weight) * second.away,
+            max(self.tolerance, second.tolerance),
         )
 
     @property

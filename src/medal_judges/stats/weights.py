@@ -14,10 +14,17 @@ def curation_weights(
 ) -> list[float] | None:
     """Returns the ``curation.weight`` of each row; None if no row has one. Raises ConfigError if
     only some rows have one, RecordError if one is not a number above 0."""
-    stated = [mapping(row.extra, "curation").get("weight") for row in rows]
-    missing = [
-        row.id for row, weight in zip(rows, stated, strict=True) if weight is None
-    ]
+    expected = "a number above 0: how many dialogues of the pool the row represents"
+    weights = []
+    missing = []
+    for row in rows:
+        weight = mapping(row.extra, "curation").get("weight")
+        if weight is None:
+            missing.append(row.id)
+            continue
+        weights.append(number("curation.weight", weight, expected))
+        if not weight > 0:
+            raise RecordError("curation.weight", expected, weight)
     if len(missing) == len(rows):
         return None
     if missing:
@@ -26,9 +33,4 @@ def curation_weights(
             "first",
             hint="medal curate writes it into all rows; take it out to count all rows alike",
         )
-    expected = "a number above 0: how many dialogues of the pool the row represents"
-    weights = [number("curation.weight", weight, expected) for weight in stated]
-    for weight in weights:
-        if not weight > 0:
-            raise RecordError("curation.weight", expected, weight)
     return weights

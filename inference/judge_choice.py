@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -81,13 +82,16 @@ class JudgeChoice:
     revision: str | None = None
 
     @property
+    def _llm_setting(self) -> Any:
+        """The setting ``llm``; None for a saved judge, and for a YAML file without one."""
+        if self.settings is None:
+            return None
+        return {**self.settings, **self.options}.get("llm")
+
+    @property
     def speaks(self) -> bool:
         """Whether the judge is a YAML file that uses a language model."""
-        settings = self.settings or {}
-        return (
-            self.settings is not None
-            and {**settings, **self.options}.get("llm") is not None
-        )
+        return self._llm_setting is not None
 
     @property
     def pays(self) -> bool:
@@ -97,12 +101,12 @@ class JudgeChoice:
     def llm(self) -> dict[str, Any]:
         """Returns the ``llm`` setting as a group. Raises ConfigError if the judge uses no language
         model."""
-        if not self.speaks:
+        setting = self._llm_setting
+        if setting is None:
             raise ConfigError(
                 f"{self.source} uses no language model",
                 hint="--dry-run, --max-cost and --no-cache are for judges that do",
             )
-        setting = self.options.get("llm", (self.settings or {}).get("llm"))
         if isinstance(setting, Mapping):
             return dict(setting)
         return {"model": setting}
@@ -174,9 +178,8 @@ def choose_judge(
     judge ignores them.
     """
     file = judge_file(name)
-    if file is None:
-        settings = None
-    else:
+    settings = None
+    if file is not None:
         settings = read_yaml(file)
     if repeats is not None:
         family = (settings or {}).get("family")
@@ -188,16 +191,11 @@ def choose_judge(
                 f"--repeats is for prompted judges; {kind} gives the same answer each time"
             )
         overrides = [*overrides, f"repeats={repeats}"]
+    changed = overridden(deepcopy(settings or {}), overrides)
     options = {}
-    if overrides:
-        changed: dict[str, Any] = {}
-        if file is not None:
-            changed = read_yaml(file)
-        overridden(changed, overrides)
-        names = dict.fromkeys(
-            text.partition("=")[0].strip().split(".")[0] for text in overrides
-        )
-        options = {name: changed[name] for name in names}
+    for override in overrides:
+        group = override.partition("=")[0].strip().split(".")[0]
+        options[group] = changed[group]
     if device is not None:
         options["device"] = device
     if dtype is not None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -363,19 +363,14 @@ class _ScoringRun:
         self, dialogues: Iterator[Dialogue], gone: Container[str]
     ) -> tuple[Iterator[Dialogue], list[Dialogue]]:
         """Returns the dialogues that follow those of an earlier run, and those to score again."""
-        judge, options = self.judge, self.options
-        window = 1
-        if judge.resumes_windows:
-            window = judge.window
+        judge = self.judge
+        window = judge.window if judge.resumes_windows else 1
         expected = Expected(
             judge=str(judge.signature()),
+            options=self.options,
             dimensions=self.dimensions,
-            level=options.level,
-            retry_failed=options.retry_failed,
             gone=gone,
-            keep=options.keep,
-            detect=options.detects_language(judge),
-            unknown_language=options.unknown_language,
+            detect=self.options.detects_language(judge),
             window=window,
         )
         put_in_place(self.lines, self.again_lines)  # what a killed run left
@@ -435,23 +430,27 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
                 hint="give another --out, or --overwrite to start again",
             )
     if lines.exists() and lines.stat().st_size > 0:
-        with open(lines, "rb") as raw:
-            begin = raw.read(8)
-        is_gzip = lines.suffix == ".gz"
-        is_whole = is_whole and begin.startswith(b"\x1f\x8b") == is_gzip
-        try:
-            has_line = (
-                next(Journal(lines).records(judgement_parser()), None) is not None
-            )
-            # A file without a complete line was cut in its first window.
-            is_whole = is_whole and (has_line or is_gzip or begin.startswith(b'{"id"'))
-        except DataError:
-            is_whole = False
+        is_whole = is_whole and _is_journal(lines)
     if not is_whole:
         raise MedalError(
             f"{out} exists but is not a judgements file; left unchanged",
             hint="give another --out",
         )
+
+
+def _is_journal(lines: Path) -> bool:
+    """Says whether the file has lines of judgements. One without a complete line was cut in its
+    first window."""
+    with open(lines, "rb") as raw:
+        begin = raw.read(8)
+    is_gzip = lines.suffix == ".gz"
+    if begin.startswith(b"\x1f\x8b") != is_gzip:
+        return False
+    try:
+        first = next(iter(_Lines(lines)), None)
+    except DataError:
+        return False
+    return first is not None or is_gzip or begin.startswith(b'{"id"')
 
 
 def judge_once(
@@ -475,7 +474,7 @@ def judge_once(
         "signature": str(judge.signature()),
         "data": data,
         "level": options.level,
-        "dimensions": list(options.dimensions or ()),
+        "dimensions": list(options.dimensions),
         "rows": len(dialogues),
     }
     earlier = _read_meta(out)
@@ -488,14 +487,16 @@ def judge_once(
     count, seconds = 0, 0.0
     if resumes:
         count, seconds = judging_time(out)
-    write_json(
-        _meta_path(out),
-        {**about, "complete": False, "judged": count, "seconds": seconds},
-    )
+    started = {"complete": False, "judged": count, "seconds": seconds}
+    write_json(_meta_path(out), about | started)
     options = options.model_copy(update={"overwrite": not resumes})
-    report = score_to_file(iter(dialogues), judge, out, options, progress=progress)
-    about |= {"complete": not report.transient, "judged": count + report.dialogues}
-    write_json(_meta_path(out), about | {"seconds": seconds + report.seconds})
+    report = score_to_file(dialogues, judge, out, options, progress=progress)
+    finished = {
+        "complete": not report.transient,
+        "judged": count + report.dialogues,
+        "seconds": seconds + report.seconds,
+    }
+    write_json(_meta_path(out), about | finished)
     return _read_own(out, dialogues)
 
 
@@ -504,25 +505,17 @@ def _read_own(out: Path, dialogues: Sequence[Dialogue]) -> list[Judgement]:
     they are of others: the file was changed."""
     judgements = list(read_judgements(out))
     chats = {dialogue.id: dialogue for dialogue in dialogues}
-    if not _are_of_chats(judgements, chats):
+    # A chat at level turn has several judgements, one after another.
+    is_own = [*dict.fromkeys(judgement.id for judgement in judgements)] == [*chats]
+    for judgement in judgements:
+        key = ScoreKey(judgement.id, judgement.turn, judgement.chat)
+        is_own = is_own and key.is_of(chats[judgement.id])
+    if not is_own:
         raise MedalError(
             f"{out} does not hold the scores of these chats, although it was written for them",
             hint="remove it, and run the command again",
         )
     return judgements
-
-
-def _are_of_chats(
-    judgements: Sequence[Judgement], chats: Mapping[str, Dialogue]
-) -> bool:
-    """Says whether the judgements are of these chats, in their order."""
-    if list(dict.fromkeys(judgement.id for judgement in judgements)) != list(chats):
-        return False
-    for judgement in judgements:
-        key = ScoreKey(judgement.id, judgement.turn, judgement.chat)
-        if not key.is_of(chats[judgement.id]):
-            return False
-    return True
 
 
 def judging_time(out: Path) -> tuple[int, float]:

@@ -1,5 +1,7 @@
 """Train, benchmark and run judges of multilingual open-domain dialogue on your own hardware."""
 
+# ruff: noqa: I001  it would make a statement of each name that is exported under its own
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -8,59 +10,67 @@ from typing import TYPE_CHECKING
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from medal_judges.errors import ConfigError as ConfigError
-    from medal_judges.errors import CoverageError as CoverageError
-    from medal_judges.errors import DataError as DataError
-    from medal_judges.errors import HubError as HubError
-    from medal_judges.errors import JudgeLoadError as JudgeLoadError
-    from medal_judges.errors import LeakError as LeakError
-    from medal_judges.errors import MedalError as MedalError
-    from medal_judges.errors import MissingExtraError as MissingExtraError
-    from medal_judges.errors import NotAvailableError as NotAvailableError
-    from medal_judges.errors import RecordError as RecordError
-    from medal_judges.errors import SourceError as SourceError
+    from medal_judges.errors import (
+        ConfigError as ConfigError,
+        CoverageError as CoverageError,
+        DataError as DataError,
+        HubError as HubError,
+        JudgeLoadError as JudgeLoadError,
+        LeakError as LeakError,
+        MedalError as MedalError,
+        MissingExtraError as MissingExtraError,
+        NotAvailableError as NotAvailableError,
+        RecordError as RecordError,
+        SourceError as SourceError,
+    )
     from medal_judges.eval.align.run import align as align
     from medal_judges.eval.benchmark.run import benchmark as benchmark
     from medal_judges.eval.comparison.compare import compare as compare
     from medal_judges.eval.comparison.rows import CompareOptions as CompareOptions
-    from medal_judges.inference.scoring import ScoreOptions as ScoreOptions
-    from medal_judges.inference.scoring import score_file as score_file
+    from medal_judges.inference.scoring import (
+        ScoreOptions as ScoreOptions,
+        score_file as score_file,
+    )
     from medal_judges.models.base.judge import Judge as Judge
-    from medal_judges.reading.dialogues import parse_dialogue as parse_dialogue
-    from medal_judges.reading.dialogues import read_dialogues as read_dialogues
+    from medal_judges.reading.dialogues import (
+        parse_dialogue as parse_dialogue,
+        read_dialogues as read_dialogues,
+    )
     from medal_judges.reading.messages import read_messages as read_messages
-    from medal_judges.records.dialogue import Dialogue as Dialogue
-    from medal_judges.records.dialogue import Turn as Turn
+    from medal_judges.records.dialogue import (
+        Dialogue as Dialogue,
+        Turn as Turn,
+    )
     from medal_judges.records.dimension import Dimension as Dimension
     from medal_judges.records.judgement import Judgement as Judgement
-    from medal_judges.records.labelled import LabelledDialogue as LabelledDialogue
-    from medal_judges.records.labelled import Rating as Rating
+    from medal_judges.records.labelled import (
+        LabelledDialogue as LabelledDialogue,
+        Rating as Rating,
+    )
     from medal_judges.records.signature import Signature as Signature
-    from medal_judges.storage.judgements import read_frame as read_frame
-    from medal_judges.storage.judgements import read_judgements as read_judgements
-    from medal_judges.storage.judgements import to_frame as to_frame
-    from medal_judges.storage.judgements import write_judgements as write_judgements
+    from medal_judges.storage.judgements import (
+        read_frame as read_frame,
+        read_judgements as read_judgements,
+        to_frame as to_frame,
+        write_judgements as write_judgements,
+    )
     from medal_judges.training.run import train as train
 
 _MODULES = {
     "records.dialogue": ["Dialogue", "Turn"],
     "records.dimension": ["Dimension"],
     "errors": [
-        *(
-            "ConfigError",
-            "CoverageError",
-            "DataError",
-            "HubError",
-            "JudgeLoadError",
-            "LeakError",
-        ),
-        *(
-            "MedalError",
-            "MissingExtraError",
-            "NotAvailableError",
-            "RecordError",
-            "SourceError",
-        ),
+        "ConfigError",
+        "CoverageError",
+        "DataError",
+        "HubError",
+        "JudgeLoadError",
+        "LeakError",
+        "MedalError",
+        "MissingExtraError",
+        "NotAvailableError",
+        "RecordError",
+        "SourceError",
     ],
     "eval.align.run": ["align"],
     "eval.benchmark.run": ["benchmark"],
@@ -81,7 +91,9 @@ _MODULES = {
     "records.signature": ["Signature"],
     "training.run": ["train"],
 }
-_PUBLIC = {name: module for module, names in _MODULES.items() for name in names}
+_PUBLIC: dict[str, str] = {}
+for _module, _names in _MODULES.items():
+    _PUBLIC |= dict.fromkeys(_names, _module)
 __all__ = sorted(_PUBLIC)
 
 

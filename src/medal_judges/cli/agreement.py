@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 from medal_judges import __version__
-from medal_judges.cli import options as opt
+from medal_judges.cli.options import from_options, writes
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement.agreement import AgreementOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.page import publish
 
 
-@opt.from_options
-@opt.writes(folder=True)
+@from_options
+@writes(folder=True)
 def agreement(options: AgreementOptions) -> None:
     """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
     dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX)."""
@@ -28,24 +28,33 @@ def agreement(options: AgreementOptions) -> None:
     offline = options.offline or None
     rows = load_spec(source, offline=offline, reading=reading, options=options.reading)
     reading.require_rest()
+    labellers = set()
+    for row in rows:
+        if "labels_by" in row.extra:
+            labellers.add(str(row.extra["labels_by"]))
     if not any(row.labels for row in rows):
-        columns = (
-            ", ".join(map(str, list(rows[0].dialogue.meta)[:20])) or "none for ratings"
+        columns = list(map(str, rows[0].dialogue.meta))[:20]
+        raise MedalError(
+            f"{source}: no row has labels",
+            hint="--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: "
+            f"{', '.join(columns) or 'none for ratings'}",
         )
-        hint = f"--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: {columns}"
-        raise MedalError(f"{source}: no row has labels", hint=hint)
-    name = Path(source).name
     figures = agreements(rows, options.dimension, lead=options.interval_for)
     reading.show()
-    facts = [("Rows", str(len(rows))), ("Data", data_hash(rows))]
-    facts += [("Conversations", str(len({row.group for row in rows})))]
-    labellers = sorted(
-        {str(row.extra["labels_by"]) for row in rows if "labels_by" in row.extra}
-    )
+    facts = [
+        ("Rows", str(len(rows))),
+        ("Data", data_hash(rows)),
+        ("Conversations", str(len({row.group for row in rows}))),
+    ]
     if labellers:
-        names = "; ".join(labellers)
+        names = "; ".join(sorted(labellers))
         text = f"several answers of one labeller ({names}), not of several people"
         facts.append(("Answers", text))
-    facts += [("Intervals", METHOD), ("Intervals are for", WHOM[options.interval_for])]
-    facts += [EQUAL_FACT, ("medal-judges", __version__)]
-    publish(agreement_page(figures, f"Agreement: {name}", facts), out)
+    facts += [
+        ("Intervals", METHOD),
+        ("Intervals are for", WHOM[options.interval_for]),
+        EQUAL_FACT,
+        ("medal-judges", __version__),
+    ]
+    title = f"Agreement: {Path(source).name}"
+    publish(agreement_page(figures, title, facts), out)

@@ -65,9 +65,7 @@ class LengthOptions(Config):
 
     def fits(self, row: LabelledDialogue) -> bool:
         turns = len(row.dialogue.turns)
-        return self.min_turns <= turns and (
-            self.max_turns is None or turns <= self.max_turns
-        )
+        return self.min_turns <= turns <= (self.max_turns or turns)
 
 
 class WriteOptions(LengthOptions):
@@ -153,16 +151,22 @@ def list_sources() -> None:
     table.add_column("parts here (missing)", min_width=20)
     table.add_column("description", ratio=1)
     for source in SOURCES.values():
-        parts = " ".join(
-            p.name if find_local(p) else f"({p.name})" for p in source.parts
-        )
-        if not source.parts and "/" in str(source.package):
-            parts = "(Hub)"
-        elif not source.parts:
-            installed = find_spec(str(source.package).replace("-", "_")) is not None
-            parts = "package" if installed else "(package)"
-        table.add_row(source.name, parts, source.title)
+        parts = []
+        for part in source.parts:
+            parts.append(part.name if find_local(part) else f"({part.name})")
+        if not source.parts:
+            parts = [_package_state(str(source.package))]
+        table.add_row(source.name, " ".join(parts), source.title)
     wide_console(piped=80).print(table)
+
+
+def _package_state(package: str) -> str:
+    """Returns where a source without parts comes from: the Hub, or a package that may be here."""
+    if "/" in package:
+        return "(Hub)"
+    if find_spec(package.replace("-", "_")) is None:
+        return "(package)"
+    return "package"
 
 
 @app.command(example="medal data show chitchat")

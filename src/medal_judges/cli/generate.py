@@ -45,11 +45,10 @@ class GenerateOptions(Config):
 @from_options
 def generate(options: GenerateOptions) -> None:
     """Generate dialogues. The same command resumes after a stop."""
-    changed = [
-        *options.overrides,
-        *([f"out={json.dumps(options.out)}"] if options.out else []),
-    ]
-    config = load_config(GenerateConfig, options.config, changed, folder="generate")
+    overrides = list(options.overrides)
+    if options.out:
+        overrides.append(f"out={json.dumps(options.out)}")
+    config = load_config(GenerateConfig, options.config, overrides, folder="generate")
     if options.dry_run:
         _estimate(config, options.chatbots)
         return

@@ -14,13 +14,13 @@ from medal_judges.report.console import wide_console
 
 def judges() -> None:
     """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME."""
-    rows = [
-        (n, str(read_config(judge_folder(n))["family"]), about("train", n))
-        for n in PACKAGED
-    ]
+    rows = []
+    for name in PACKAGED:
+        family = read_config(judge_folder(name))["family"]
+        rows.append((name, family, about("train", name)))
     for name in shipped_names(JUDGES):
         family = read_yaml(f"{JUDGES}/{name}").get("family", "")
-        rows.append((name, str(family), about(JUDGES, name)))
+        rows.append((name, family, about(JUDGES, name)))
     print_listed(("judge", "family", "what it is"), rows)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli import options as opt
+from medal_judges.cli.options import from_options, writes
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.trial.config import TrialConfig, TrialOptions
@@ -17,8 +17,8 @@ from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import write_json
 
 
-@opt.from_options
-@opt.writes(folder=True)
+@from_options
+@writes(folder=True)
 def trial(options: TrialOptions) -> None:
     """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
     OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses."""

@@ -15,6 +15,7 @@ from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.scoring import ScoreReport
 from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
@@ -47,10 +48,14 @@ class ScoredChats:
     @property
     def coverage(self) -> float | None:
         """Share of the judgements with a number in every dimension; None without judgements."""
-        total = len(self.judgements)
-        if not total:
-            return None
-        return sum(judgement.scored for judgement in self.judgements) / total
+        return self.report().coverage
+
+    def report(self) -> ScoreReport:
+        """Returns the counts of the judgements, as ``medal score`` prints them."""
+        report = ScoreReport()
+        for judgement in self.judgements:
+            report.add(judgement)
+        return report
 
     def mean(self, dimension: str) -> float:
         """Returns the mean score of the scored judgements; NaN without any."""
@@ -101,12 +106,15 @@ def as_dialogue(
     ``name`` of the chat, the message and its field."""
     if isinstance(chat, Dialogue):
         return chat
-    row: dict[str, Any] = {} if lang is None else {"lang": lang}
+    row: dict[str, Any] = {}
+    if lang is not None:
+        row["lang"] = lang
     if isinstance(chat, Mapping):
         row |= chat
+    elif isinstance(chat, Sequence) and not isinstance(chat, str):
+        row["messages"] = list(chat)
     else:
-        is_list = isinstance(chat, Sequence) and not isinstance(chat, str)
-        row["messages"] = list(chat) if is_list else chat
+        row["messages"] = chat
     try:
         return parse_dialogue(row, folded=folded)
     except RecordError as error:
@@ -137,13 +145,15 @@ def score_chats(
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
-    owners: list[int] = []
-    for i, dialogue in enumerate(dialogues):
-        owners += [i] * len(list(requests_at(dialogue, level)))
+    chat_indices: list[int] = []
+    for index, dialogue in enumerate(dialogues):
+        chat_indices += [index] * len(list(requests_at(dialogue, level)))
     scored = loaded.dimensions
     if dimensions:
         scored = tuple(map(loaded.dimension, dimensions))
-    return ScoredChats(loaded, tuple(dialogues), judgements, tuple(owners), scored)
+    return ScoredChats(
+        loaded, tuple(dialogues), judgements, tuple(chat_indices), scored
+    )
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:

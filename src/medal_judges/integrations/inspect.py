@@ -58,24 +58,25 @@ def medal_judge(
 def _score(scored: ScoredChats) -> Score:
     """Returns the mean score in each dimension, as Inspect's Score."""
     judgements = []
-    failures: list[str] = []
+    failures = {}
     explanations = []
     for judgement in scored.judgements:
         record = judgement.to_record()
         judgements.append(
             {name: record[name] for name in ("turn", "scores", "failure")}
         )
-        if judgement.failure and judgement.failure not in failures:
-            failures.append(judgement.failure)
+        if judgement.failure:
+            failures[judgement.failure] = True
         if judgement.explanation:
             explanations.append(judgement.explanation)
     metadata = {"signature": scored.signature, "judgements": judgements}
-    means = {
-        dimension.name: scored.mean(dimension.name) for dimension in scored.dimensions
-    }
+    names = [dimension.name for dimension in scored.dimensions]
+    means = {name: scored.mean(name) for name in names}
     reasons = "; ".join(failures) or None
     if all(map(math.isnan, means.values())):
-        reason = "no_response" if reasons == NO_ASSISTANT_TURN else "scoring_failed"
+        reason = "scoring_failed"
+        if reasons == NO_ASSISTANT_TURN:
+            reason = "no_response"
         return Score.unscored(
             reason=reason,
             explanation=reasons,

@@ -69,8 +69,8 @@ class ChatMetric:
         return share
 
     def _scored(self, chats: Sequence[str]) -> ScoredChats:
-        loaded = _loaded(self.judge, self.max_cost)
-        return _scored(loaded, self.level, self.dimensions, tuple(chats))
+        judge = _loaded(self.judge, self.max_cost)
+        return _scored(judge, self.level, self.dimensions, tuple(chats))
 
 
 # The harness runs the module beside its YAML once for each function in it.

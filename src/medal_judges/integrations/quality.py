@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections import Counter
 from collections.abc import Sequence
 from typing import Literal
 
@@ -64,11 +63,11 @@ def assert_quality(
         )
     gates = []
     for name, limit in limits.items():
-        good = loaded.dimension(name).good
-        side: Literal["over", "under"] = "over" if good == "low" else "under"
-        gates.append(
-            Gate(side, name, float(limit), f"assert_quality({name}={limit:g})")
-        )
+        side: Literal["over", "under"] = "under"
+        if loaded.dimension(name).good == "low":
+            side = "over"
+        text = f"assert_quality({name}={limit:g})"
+        gates.append(Gate(side, name, float(limit), text))
     scored = score_chats(chats, loaded, level=level)
     _require_coverage(scored, min_coverage)
     results = check_gates(gates, scored.scores(), scored.figures(), min_coverage)
@@ -83,20 +82,17 @@ def assert_quality(
 
 def _require_coverage(scored: ScoredChats, minimum: float) -> None:
     """Raises CoverageError if too few chats have a score, with the most frequent reasons."""
-    if scored.coverage is None:
+    report = scored.report()
+    if report.coverage is None:
         raise CoverageError("assert_quality: there are no chats to score")
-    if scored.coverage >= minimum:
+    if report.coverage >= minimum:
         return
-    reasons: Counter[str] = Counter()
-    for judgement in scored.judgements:
-        if not judgement.scored:
-            reasons[judgement.failure or "no reason"] += 1
-    common = "; ".join(
-        f"{count} x {reason}" for reason, count in reasons.most_common(3)
-    )
+    reasons = []
+    for reason, count in report.failures.most_common(3):
+        reasons.append(f"{count} x {reason}")
     raise CoverageError(
-        f"assert_quality: coverage {scored.coverage:.1%} is below the minimum of {minimum:.0%}, so "
-        f"the scores say nothing: {common}",
+        f"assert_quality: coverage {report.coverage:.1%} is below the minimum of {minimum:.0%}, so "
+        f"the scores say nothing: {'; '.join(reasons)}",
         hint="min_coverage sets the minimum",
     )
 
@@ -106,8 +102,10 @@ def _message(results: Sequence[GateResult], scored: ScoredChats) -> str:
     turns."""
     broken = [result.gate.dimension for result in results if result.verdict != "passed"]
     lines = [result.text for result in results]
-    coverage = f"coverage {scored.coverage or 0.0:.1%}"
-    lines.append(f"{len(scored.judgements)} judgements, {coverage}: {scored.signature}")
+    lines.append(
+        f"{len(scored.judgements)} judgements, coverage {scored.coverage or 0.0:.1%}: "
+        f"{scored.signature}"
+    )
     lines.append(f"look first at these, the worst by {broken[0]}:")
     for row in _worst_rows(scored, broken[0]):
         judgement = scored.judgements[row]

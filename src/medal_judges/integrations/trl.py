@@ -61,24 +61,26 @@ class JudgeReward:
         the message."""
         folded: Counter[str] = Counter()
         chats = []
-        for i, (prompt, completion) in enumerate(
-            zip(prompts, completions, strict=True)
-        ):
-            language = None if lang is None else lang[i]
+        pairs = zip(prompts, completions, strict=True)
+        for index, (prompt, completion) in enumerate(pairs):
             messages = _messages("user", prompt) + _messages("assistant", completion)
-            chat = as_dialogue(messages, f"completions[{i}]", folded, lang=language)
+            language = None
+            if lang is not None:
+                language = lang[index]
+            name = f"completions[{index}]"
+            chat = as_dialogue(messages, name, folded, lang=language)
             # A completion that is empty, or reasoning alone, is an empty turn.
             if chat.turns[-1].role != "assistant":
                 chat = replace(chat, turns=(*chat.turns, Turn("assistant", "")))
             chats.append(chat)
         distinct = {(chat.lang, chat.turns): chat for chat in chats}
-        name = self.dimension.name
+        dimension = self.dimension
         judgements = self.judge.score(
-            distinct.values(), level=self.level, dimensions=[name]
+            distinct.values(), level=self.level, dimensions=[dimension.name]
         )
         reward_of = {}
         for key, judgement in zip(distinct, judgements, strict=True):
-            reward_of[key] = goodness(self.dimension, judgement.scores[name])
+            reward_of[key] = goodness(dimension, judgement.scores[dimension.name])
         rewards = [reward_of[chat.lang, chat.turns] for chat in chats]
         if log_metric is not None:
             log_metric(f"{self.__name__}/unscored", float(rewards.count(None)))

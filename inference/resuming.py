@@ -11,12 +11,13 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import input_hash, metadata_of
 from medal_judges.models.base.judge import (
     ScoreLevel,
+    UnknownLanguage,
     is_refusal,
     requests_at,
     with_language,
@@ -26,9 +27,6 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement, judgement_parser, unscored
 from medal_judges.storage.files import atomic_path
 from medal_judges.storage.jsonl import Journal, open_text, to_line
-
-if TYPE_CHECKING:
-    from medal_judges.inference.scoring import ScoreOptions
 
 _AGAIN = "give another --out, or --overwrite to start again from the beginning"
 NOT_YET = "not judged yet"
@@ -54,10 +52,13 @@ class Expected:
     """
 
     judge: str
-    options: ScoreOptions
     dimensions: tuple[Dimension, ...]
+    level: ScoreLevel
+    retry_failed: bool
     gone: Container[str]
+    keep: tuple[str, ...]
     detect: bool
+    unknown_language: UnknownLanguage
     window: int
 
     def require_same(self, first: Judgement, out: Path) -> None:
@@ -72,15 +73,14 @@ class Expected:
             raise _refusal(
                 out, "for other dimensions", in_file or "none is stated", expected
             )
-        keep = self.options.keep
-        if set(first.meta) != set(keep):
+        if set(first.meta) != set(self.keep):
             in_file = ", ".join(first.meta) or "nothing"
-            expected = ", ".join(keep) or "nothing"
+            expected = ", ".join(self.keep) or "nothing"
             raise _refusal(out, "with other metadata (--keep)", in_file, expected)
 
     def asks_again(self, judgement: Judgement) -> bool:
         """Says whether a judgement without a score is tried again."""
-        if self.options.retry_failed and not judgement.scored:
+        if self.retry_failed and not judgement.scored:
             return True
         return judgement.transient
 
@@ -97,9 +97,9 @@ class Expected:
         fitting = [
             level for level in levels if _turns(dialogue, level)[: len(turns)] == turns
         ]
-        if self.options.level not in fitting:
+        if self.level not in fitting:
             in_file = " or ".join(fitting) or f"turns {turns} of {rows[0].id!r}"
-            raise _refusal(out, "at another level", in_file, self.options.level)
+            raise _refusal(out, "at another level", in_file, self.level)
         for row in rows:
             if row.failure != NOT_YET:
                 self._require_same_language(row, dialogue, out)
@@ -119,15 +119,18 @@ class Expected:
                 out, another_rule, "--detect-language", "--no-detect-language"
             )
         is_refused = is_refusal(row)
-        if row.unknown_language is None or (is_refused and self.options.retry_failed):
+        if row.unknown_language is None or (is_refused and self.retry_failed):
             return
         rule_in_file = "warn"
         if is_refused:
             rule_in_file = "refuse"
-        rule = self.options.unknown_language
-        if rule != rule_in_file:
-            in_file = f"--unknown-language {rule_in_file}"
-            raise _refusal(out, another_rule, in_file, f"--unknown-language {rule}")
+        if self.unknown_language != rule_in_file:
+            raise _refusal(
+                out,
+                another_rule,
+                f"--unknown-language {rule_in_file}",
+                f"--unknown-language {self.unknown_language}",
+            )
 
 
 def resume(
@@ -159,7 +162,7 @@ def resume(
 
         for earlier in _earlier(dialogues, expected, out, changed):
             unsettled = [dialogue for dialogue, *_ in window]
-            turn_count = len(_turns(earlier.dialogue, expected.options.level))
+            turn_count = len(_turns(earlier.dialogue, expected.level))
             if earlier.judgements is not None and len(earlier.judgements) < turn_count:
                 # A kill can leave a part of the last dialogue's turns: score it again.
                 return (
@@ -194,7 +197,7 @@ def _earlier(
             continue
         expected.require_same(rows[0], out)
         for dialogue in dialogues:
-            meta = metadata_of(dialogue, expected.options.keep)
+            meta = metadata_of(dialogue, expected.keep)
             input = input_hash(dialogue, meta)
             if dialogue.id == rows[0].id and input == rows[0].input:
                 expected.require_same_rules(rows, dialogue, out)
@@ -203,7 +206,7 @@ def _earlier(
             if dialogue.id == rows[0].id:
                 changed.append(dialogue.id)
             placeholders = []
-            for request in requests_at(dialogue, expected.options.level):
+            for request in requests_at(dialogue, expected.level):
                 waiting = unscored(
                     request.dialogue,
                     expected.judge,

@@ -363,14 +363,17 @@ class _ScoringRun:
         self, dialogues: Iterator[Dialogue], gone: Container[str]
     ) -> tuple[Iterator[Dialogue], list[Dialogue]]:
         """Returns the dialogues that follow those of an earlier run, and those to score again."""
-        judge = self.judge
+        judge, options = self.judge, self.options
         window = judge.window if judge.resumes_windows else 1
         expected = Expected(
             judge=str(judge.signature()),
-            options=self.options,
             dimensions=self.dimensions,
+            level=options.level,
+            retry_failed=options.retry_failed,
             gone=gone,
-            detect=self.options.detects_language(judge),
+            keep=options.keep,
+            detect=options.detects_language(judge),
+            unknown_language=options.unknown_language,
             window=window,
         )
         put_in_place(self.lines, self.again_lines)  # what a killed run left

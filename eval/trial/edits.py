@@ -171,6 +171,11 @@ class Edit:
     issue: str | None = None
 
     @property
+    def about(self) -> tuple[Group, str, str]:
+        """Group, name and description of its check."""
+        return self.group, self.name, self.description
+
+    @property
     def key(self) -> str:
         """Name and strength, unique in a trial."""
         return f"{self.name}.{self.strength}" if self.strength else self.name

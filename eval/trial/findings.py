@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cached_property
 from itertools import zip_longest
@@ -45,16 +45,16 @@ _QUALITY = (1.0, 5.0)  # the scale of every score of a trial
 _TOLERANCE = EQUAL * (_QUALITY[1] - _QUALITY[0])
 _WORST = 5  # pairs to read
 _WORST_FIRST: Sequence[Verdict] = ("red", "amber", "none", "green")
-_TOKEN = re.compile(r"\s+|\w+|[^\w\s]", re.UNICODE)
-_CJK = re.compile(r"[\u3040-\u9fff\uac00-\ud7af]")
-Parts = (
-    list[tuple[str, bool]] | None
-)  # (text, changed); None: this version has no such turn
+_CHARACTER = r"[\u3040-\u9fff\uac00-\ud7af]"  # Chinese, Japanese, Korean
+_WORD = re.compile(rf"{_CHARACTER}|\s+|(?:(?!{_CHARACTER})\w)+|[^\w\s]")
+# (text, changed); None: this version has no such turn
+Parts = list[tuple[str, bool]] | None
 _AGAIN_WHAT = {
     AGAIN: "The same dialogues scored again, without the cache.",
     ROW_ORDER: "The same dialogues in reverse order and in smaller batches.",
     DIMENSION_ORDER: "The same dialogues with the dimensions in reverse order.",
 }
+About = tuple[Group, str, str]  # group, check, description
 # Bounds of an edit's figures, by its group.
 _MOVED: Mapping[Group, dict[str, str]] = {
     "same": {"shift": "same.shift", "moved": "same.moved"},
@@ -163,11 +163,10 @@ class Analysis:
             pairs, map(self._score, pairs.before), map(self._score, pairs.after)
         )
 
-    def pairs_of(self, name: str) -> pd.DataFrame:
+    def pairs_of(self, check: str) -> pd.DataFrame:
         """Returns the scored pairs of a check in the languages of the figures."""
-        return self.pairs[
-            (self.pairs.check == name) & self.pairs.lang.isin(self.judged)
-        ]
+        pairs = self.pairs[self.pairs.check == check]
+        return pairs[pairs.lang.isin(self.judged)]
 
     def _score(self, id: str) -> float | None:
         return quality(self.versions.get(id), self.parts)
@@ -191,12 +190,11 @@ class Analysis:
     def _scored_again(self, name: str) -> TrialFinding:
         ids = self.plan.originals
         again = [quality(self.again[name].get(id), self.parts) for id in ids]
-        pairs = with_scores(
-            pd.DataFrame({"conversation": ids}), map(self._score, ids), again
-        )
+        pairs = pd.DataFrame({"conversation": ids})
+        pairs = with_scores(pairs, map(self._score, ids), again)
         figures = {"shift": mean(pairs, pairs.change.abs()), **_common(pairs)}
         bounds = {"shift": "again.shift", "moved": "again.moved"}
-        return self._finding("same", name, _AGAIN_WHAT[name], pairs, figures, bounds)
+        return self._finding(("same", name, _AGAIN_WHAT[name]), pairs, figures, bounds)
 
     def _translations(self) -> TrialFinding:
         pairs = self.pairs[self.pairs.check == LANGUAGE]
@@ -204,19 +202,17 @@ class Analysis:
         figures["spearman"] = spearman_by_language(pairs)
         bounds = {"shift": "language.shift", "spearman": "language.spearman"}
         description = "The same dialogue in another language, against English."
-        finding = self._finding("same", LANGUAGE, description, pairs, figures, bounds)
-        return replace(finding, by_language=_by_language(pairs, +1.0))
+        about: About = ("same", LANGUAGE, description)
+        return self._finding(about, pairs, figures, bounds, _by_language(pairs, 1.0))
 
     def _unscored(self) -> TrialFinding:
         ids = list(self.plan.dialogues)
         rows = pd.DataFrame({"conversation": [id.partition("+")[0] for id in ids]})
         unscored = pd.Series([self._score(id) is None for id in ids])
         description = "Share of dialogues and versions without a score."
-        figures, bounds = (
-            {"unscored": share(rows, unscored)},
-            {"unscored": "use.unscored"},
-        )
-        return self._finding("use", "unscored", description, rows, figures, bounds)
+        about: About = ("use", "unscored", description)
+        figures = {"unscored": share(rows, unscored)}
+        return self._finding(about, rows, figures, {"unscored": "use.unscored"})
 
     def _cost(self, judgements: Sequence[Judgement]) -> TrialFinding:
         figures = {"seconds": Estimate(self.seconds)}
@@ -238,6 +234,7 @@ class Analysis:
             return self._fault(edit)
         pairs = self.pairs_of(edit.name)
         sign = -1.0 if edit.harm == "down" else 1.0
+        harm = sign * pairs.change
         figures: dict[str, Estimate] = {}
         if edit.group == "same":
             figures["shift"] = mean(pairs, pairs.change)
@@ -245,30 +242,22 @@ class Analysis:
             figures["gain"] = mean(pairs, pairs.change)
             figures["raised"] = share(pairs, _above_half(pairs.change))
         else:
-            figures["gain"] = mean(pairs, sign * pairs.change)
-            figures["harmed"] = share(pairs, _above_half(sign * pairs.change))
+            figures["gain"] = mean(pairs, harm)
+            figures["harmed"] = share(pairs, _above_half(harm))
         figures |= _common(pairs)
-        bounds = _MOVED[edit.group]
-        finding = self._finding(
-            edit.group, edit.name, edit.description, pairs, figures, bounds
+        by_language = _by_language(self.pairs[self.pairs.check == edit.name], sign)
+        return self._finding(
+            edit.about, pairs, figures, _MOVED[edit.group], by_language
         )
-        all_pairs = self.pairs[self.pairs.check == edit.name]
-        return replace(finding, by_language=_by_language(all_pairs, sign))
 
     def _fault(self, edit: Edit) -> TrialFinding:
         """Returns the finding of an injected issue, at its largest strength, with the figures of
         each strength if there are several."""
-        all_pairs, doses = (
-            self.pairs[self.pairs.check == edit.name],
-            self.pairs_of(edit.name),
-        )
+        doses = self.pairs_of(edit.name)
         strengths = sorted({e.strength for e in self.plan.edits if e.name == edit.name})
         pairs = doses[doses.strength == strengths[-1]]
-        figures = {
-            "auc": auc(pairs),
-            "win": win(pairs),
-            "drop": mean(pairs, -pairs.change),
-        }
+        drop = mean(pairs, -pairs.change)
+        figures = {"auc": auc(pairs), "win": win(pairs), "drop": drop}
         bounds = {"auc": "must_fall.auc"}
         if len(strengths) > 1:
             for strength in strengths:
@@ -276,20 +265,18 @@ class Analysis:
                 figures[f"drop_{strength}"] = mean(dose, -dose.change)
             figures["slope"] = dose_slope(doses)
             bounds["slope"] = "must_fall.slope"
-        finding = self._finding(
-            edit.group, edit.name, edit.description, pairs, figures, bounds
-        )
-        strongest = all_pairs[all_pairs.strength == strengths[-1]]
-        return replace(finding, by_language=_by_language(strongest, -1.0))
+        is_strongest = self.pairs.strength == strengths[-1]
+        strongest = self.pairs[is_strongest & (self.pairs.check == edit.name)]
+        by_language = _by_language(strongest, -1.0)
+        return self._finding(edit.about, pairs, figures, bounds, by_language)
 
     def _finding(
         self,
-        group: Group,
-        check: str,
-        description: str,
+        about: About,
         rows: pd.DataFrame,
         figures: Mapping[str, Estimate],
         bounds: Mapping[str, str],
+        by_language: Mapping[str, Estimate] | None = None,
     ) -> TrialFinding:
         """Returns a finding about ``rows`` with its verdict, the worst of its figures. ``bounds``
         maps figures to bounds; the first figure that has the verdict is the headline."""
@@ -297,24 +284,22 @@ class Analysis:
         headline = next(iter(bounds))
         reason = f"{len(rows)} pairs, fewer than {MIN_PAIRS}"
         if len(rows) >= MIN_PAIRS:
-            verdicts = {
-                n: self.bounds[bound].verdict(figures[n]) for n, bound in bounds.items()
-            }
-            verdict = min(verdicts.values(), key=_WORST_FIRST.index)
-            decisive = [name for name in bounds if verdicts[name] == verdict]
-            headline = decisive[0]
-            reasons = []
-            for name in decisive:
-                value, text = figures[name].value, figures[name].reason
-                if value is not None:
-                    text = number(value)
-                reasons.append(f"{name} {text} ({self.bounds[bounds[name]].text()})")
-            reason = "; ".join(reasons)
-        conversations = rows.conversation.nunique()
+            reasons: dict[Verdict, dict[str, str]] = {v: {} for v in _WORST_FIRST}
+            for name, bound_name in bounds.items():
+                bound, figure = self.bounds[bound_name], figures[name]
+                text = figure.reason
+                if figure.value is not None:
+                    text = number(figure.value)
+                text = f"{name} {text} ({bound.text()})"
+                reasons[bound.verdict(figure)][name] = text
+            verdict = next(verdict for verdict in reasons if reasons[verdict])
+            headline = next(iter(reasons[verdict]))
+            reason = "; ".join(reasons[verdict].values())
         return TrialFinding(
-            *(group, check, description, verdict, reason, headline, figures),
+            *(*about, verdict, reason, headline, figures),
             pairs=len(rows),
-            conversations=conversations,
+            conversations=rows.conversation.nunique(),
+            by_language=by_language or {},
         )
 
 
@@ -473,16 +458,14 @@ def worst_pairs(analysis: Analysis) -> list[dict[str, Any]]:
         if harm.max() > 0:  # NaN without a pair
             worst_of_check.append((float(harm.max()), edit, pairs.loc[harm.idxmax()]))
     worst_of_check.sort(key=lambda worst: (-worst[0], worst[1].name))
-    return [_card(analysis, *worst) for worst in worst_of_check[:_WORST]]
+    return [_card(analysis.plan, *worst) for worst in worst_of_check[:_WORST]]
 
 
-def _card(analysis: Analysis, harm: float, edit: Edit, pair: Any) -> dict[str, Any]:
+def _card(plan: TrialPlan, harm: float, edit: Edit, pair: Any) -> dict[str, Any]:
     check = edit.name
     if pair.strength:
         check += f", strength {pair.strength}"
-    before, after = (
-        analysis.plan.dialogues[id].turns for id in (pair.before, pair.after)
-    )
+    before, after = plan.dialogues[pair.before].turns, plan.dialogues[pair.after].turns
     rows = _changed_rows(before, after)
     turns_shown = sum(1 + row["alike"] for row in rows)
     return {
@@ -512,16 +495,9 @@ def _changed_rows(
     next_index = 0
     for i in sorted(near.intersection(range(len(pairs)))):
         turns = [turn for turn in pairs[i] if turn is not None]
-        parts_before, parts_after = marked(
-            *(getattr(turn, "content", None) for turn in pairs[i])
-        )
-        row = {
-            "index": i,
-            "role": turns[0].role,
-            "before": parts_before,
-            "after": parts_after,
-        }
-        rows.append(row | {"alike": i - next_index})
+        parts = marked(*(getattr(turn, "content", None) for turn in pairs[i]))
+        row = dict(zip(("before", "after"), parts, strict=True))
+        rows.append({"index": i, "role": turns[0].role, "alike": i - next_index, **row})
         next_index = i + 1
     return rows
 
@@ -529,34 +505,17 @@ def _changed_rows(
 def marked(before: str | None, after: str | None) -> tuple[Parts, Parts]:
     """Splits both texts into changed and unchanged parts, word by word (Chinese and Japanese: by
     character). A text of None stays None, and the other text is changed."""
-    if before is None or after is None:
-        return _all_changed(before), _all_changed(after)
-    words, words_after = _words(before), _words(after)
+    words, words_after = _WORD.findall(before or ""), _WORD.findall(after or "")
     parts_before: list[tuple[str, bool]] = []
     parts_after: list[tuple[str, bool]] = []
     matcher = SequenceMatcher(None, words, words_after, autojunk=False)
     for kind, start, end, start_after, end_after in matcher.get_opcodes():
         is_changed = kind != "equal"
-        if end > start:
-            parts_before.append(("".join(words[start:end]), is_changed))
-        if end_after > start_after:
-            parts_after.append(
-                ("".join(words_after[start_after:end_after]), is_changed)
-            )
+        parts_before.append(("".join(words[start:end]), is_changed))
+        text = "".join(words_after[start_after:end_after])
+        parts_after.append((text, is_changed))
+    if before is None:
+        return None, parts_after
+    if after is None:
+        return parts_before, None
     return parts_before, parts_after
-
-
-def _all_changed(text: str | None) -> Parts:
-    if text is None:
-        return None
-    return [(text, True)]
-
-
-def _words(text: str) -> list[str]:
-    words: list[str] = []
-    for word in _TOKEN.findall(text):
-        if _CJK.search(word):
-            words += word  # each character
-        else:
-            words.append(word)
-    return words

@@ -47,16 +47,16 @@ from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadO
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
-from medal_judges.report.console import Printout
+from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, Range, padded
 from medal_judges.report.page import (
     Block,
     Fold,
+    Page,
     Section,
     counted,
     facts_section,
     fragment,
-    write_page,
 )
 from medal_judges.report.table import Cell, Light, Row, Table, interval, number
 from medal_judges.stats.equal import EQUAL_FACT
@@ -101,9 +101,10 @@ def run_trial(
 ) -> Trial:
     """Puts ``judges`` on trial, with ``edits`` in addition to the shipped ones.
 
-    ``data``: a file or spec, read by ``options``; default: the shipped dialogues. Writes the
-    judgements, versions.jsonl and pairs.jsonl under ``out``; ``write_trial`` writes the page.
-    Raises ConfigError for an unknown check and if no dialogue can carry an edit.
+    ``data``: a file or spec, read by ``options``; default: the shipped dialogues. Writes
+    versions.jsonl, pairs.jsonl and, in judgements/JUDGE/, the judgements and trial.json of each
+    judge under ``out``; ``trial_page`` is the page. Raises ConfigError for an unknown check and if
+    no dialogue can carry an edit.
     """
     config = config or TrialConfig()
     bounds = load_bounds(config.bounds)
@@ -134,6 +135,7 @@ def run_trial(
             findings=tuple(analysis.findings()),
             notes=tuple(trial_data.notes),
         )
+        write_json(scoring.folder / TRIAL_NAME, asdict(result))
         results.append(result)
         worst[trial_judge.name] = worst_pairs(analysis)
     return Trial(tuple(results), worst, plan, bounds)
@@ -210,7 +212,7 @@ class _Scoring:
         return {judgement.id: judgement for judgement in judgements}
 
 
-PAGE_NAME, TRIAL_NAME = "trial.html", "trial.json"
+TRIAL_NAME = "trial.json"
 _WORST_FIRST: tuple[Verdict, ...] = ("red", "amber", "green")
 _DOSES = (1, 2, 3)
 Drops = Sequence[tuple[float, float]]  # (dose, points)
@@ -239,15 +241,11 @@ _COLUMNS: Mapping[Group, tuple[str, ...]] = {
 }
 
 
-def write_trial(trial: Trial, out: Path) -> Path:
-    """Writes trial.html, trial.json of all judges and judgements/JUDGE/trial.json of each under
-    ``out``; returns the path of the page."""
+def trial_page(trial: Trial) -> Page:
+    """Returns trial.html, trial.json of all judges, and what the terminal shows."""
     results, plan, first = trial.results, trial.plan, trial.results[0]
-    for result in results:
-        write_json(out / "judgements" / result.judge / TRIAL_NAME, asdict(result))
     bounds = {name: bound.model_dump() for name, bound in trial.bounds.items()}
     record = {"trials": [asdict(result) for result in results], "bounds": bounds}
-    write_json(out / TRIAL_NAME, record)
     counts = [
         (len(results), "judge"),
         (first.dialogues, "dialogue"),
@@ -264,37 +262,37 @@ def write_trial(trial: Trial, out: Path) -> Path:
         ("medal-judges", first.version),
     ]
     details: list[Block] = []
+    signatures: list[Block] = []
+    heading = Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>')
     for result in results:
-        details.append(
-            Fold(result.judge, list(_details(result)), is_open=len(results) == 1)
-        )
-    signature = Markup('<h3 dir="auto">{}</h3><p><code>{}</code></p>')
-    signatures = [
-        signature.format(result.judge, result.signature) for result in results
-    ]
-    rows = []
+        blocks = list(_details(result))
+        details.append(Fold(result.judge, blocks, is_open=len(results) == 1))
+        signatures.append(heading.format(result.judge, result.signature))
+    bound_rows = []
     for name, bound in trial.bounds.items():
-        rows.append((_spaced(name, ": "), bound.text(), bound.why))
+        bound_rows.append((_spaced(name, ": "), bound.text(), bound.why))
+    bound_table = Table("Bounds", ("Figure", "Bound", "Why"), bound_rows)
+    overview = _overview(results)
     sections = [
-        Section("glance", "At a glance", _overview(results)),
+        Section("glance", "At a glance", overview),
         Section("doses", "Dose and response", _dose_figure(results), link="Doses"),
         Section(
             "worst", "The worst pairs to read", _worst_folds(trial), link="Worst pairs"
         ),
         Section("details", "All figures", details, link="Figures"),
         trust_section(result.signature for result in results),
-        Section(
-            "bounds", "Bounds", [Table("Bounds", ("Figure", "Bound", "Why"), rows)]
-        ),
+        Section("bounds", "Bounds", [bound_table]),
         facts_section(facts),
     ]
-    return write_page(
-        out / PAGE_NAME,
-        f"Trial: {', '.join(result.judge for result in results)}",
-        counted(counts),
-        sections,
+    return Page(
+        name="trial",
+        title=f"Trial: {', '.join(result.judge for result in results)}",
+        subtitle=counted(counts),
+        sections=sections,
         foot=Section("signatures", "Signatures", signatures),
         leads=__package__,
+        record=record,
+        printout=Printout([rich_table(table) for table in overview], first.notes),
     )
 
 
@@ -303,20 +301,14 @@ def _worst_folds(trial: Trial) -> list[Block]:
     folds: list[Block] = []
     is_first = True
     for judge, pairs in trial.worst.items():
+        summary = judge
+        cards: list[Block] = ["No pair went the wrong way."]
         if pairs:
-            cards: list[Block] = []
-            for pair in pairs:
-                cards.append(fragment(str(__package__), "pair.html", pair=pair))
-            folds.append(Fold(f"{judge}: {len(pairs)} pairs", cards, is_open=is_first))
-            is_first = False
-        else:
-            folds.append(Fold(judge, ["No pair went the wrong way."]))
+            summary = f"{judge}: {len(pairs)} pairs"
+            cards = [fragment(str(__package__), "pair.html", pair=p) for p in pairs]
+        folds.append(Fold(summary, cards, is_open=bool(pairs) and is_first))
+        is_first = is_first and not pairs
     return folds
-
-
-def print_trial(trial: Trial) -> None:
-    """Prints the overview, the checks, and notes on missing data."""
-    Printout(_overview(trial.results), trial.results[0].notes).show()
 
 
 def _overview(results: Sequence[TrialResult]) -> list[Table]:

@@ -24,14 +24,13 @@ def trial(options: TrialOptions) -> None:
     OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses."""
     from medal_judges.config import load_config
     from medal_judges.eval.trial.trial import (
-        PAGE_NAME,
         TRIAL_NAME,
         TrialJudge,
-        print_trial,
         run_trial,
-        write_trial,
+        trial_page,
     )
     from medal_judges.inference.judge_choice import choose_judge
+    from medal_judges.report.page import publish
     from medal_judges.report.table import slug
 
     out, data = options.out, options.data
@@ -84,7 +83,6 @@ def trial(options: TrialOptions) -> None:
             options=options.reading,
             progress=lambda note, count: bar.advance(count, note=note),
         )
-    write_trial(trial_result, out)
     for result, folder in zip(
         trial_result.results, folders, strict=False
     ):  # none without --save
@@ -92,10 +90,9 @@ def trial(options: TrialOptions) -> None:
             typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:
             raise JudgeLoadError(f"{folder}: {error}") from error
-    print_trial(trial_result)
     if data is not None:
         reading.show()
-    typer.echo(str(out / PAGE_NAME))
+    publish(trial_page(trial_result), out)
 
 
 def split_settings(

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from tests.browser import CHROMIUM, CONTRAST, DESKTOP, PHONE, Browser
 
-from medal_judges.eval.trial.trial import Trial, write_trial
+from medal_judges.eval.trial.trial import Trial, trial_page
 
 pytestmark = CHROMIUM
 
 
 @pytest.fixture(scope="module")
 def page(finished: tuple[Trial, Path]) -> Path:
-    return write_trial(*finished)
+    trial, out = finished
+    return trial_page(trial).write(out)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -8,7 +8,7 @@ from tests.trial_table import trial_rows, trials_of
 
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.findings import TrialFinding, TrialResult
-from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial, write_trial
+from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial, trial_page
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
@@ -91,7 +91,7 @@ def test_the_table_of_the_documents_has_one_line_a_judge(
     finished: tuple[Trial, Path],
 ) -> None:
     trial, out = finished
-    write_trial(trial, out)
+    trial_page(trial).write(out)
     results = trials_of([out / "trial.json"])
     assert list(results) == list(trial.results)
     for result in results:
@@ -140,5 +140,5 @@ def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None
     assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {
         "green"
     }
-    page = write_trial(trial, tmp_path).read_text(encoding="utf-8")
+    page = trial_page(trial).write(tmp_path).read_text(encoding="utf-8")
     assert "No pair went the wrong way." in page and "nan" not in page.lower().split()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -44,15 +44,10 @@ if TYPE_CHECKING:
     from torch import Tensor
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-_FILES = (
-    "*.json",
-    "*.safetensors",
-    "*.model",
-    "*.txt",
-)  # of a checkpoint, without pickles
-_LAYER = re.compile(
-    r"\.(?:layer|layers|block|h)\.\d+\."
-)  # a training head may be left over
+# Of a checkpoint, without pickles.
+_FILES = ("*.json", "*.safetensors", "*.model", "*.txt")
+# Weights that must not be left over; a training head may.
+_LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")
 TokenIds = tuple[int, ...]
 
 
@@ -85,11 +80,9 @@ def load_checkpoint(
     import transformers
 
     def folder_of(model: str, revision: str | None) -> Path:
-        return (
-            Path(model)
-            if Path(model).is_dir()
-            else download(model, revision, patterns=_FILES)
-        )
+        if Path(model).is_dir():
+            return Path(model)
+        return download(model, revision, patterns=_FILES)
 
     model, kind = config.model, getattr(transformers, network_class)
     short = model.rstrip("/").rsplit("/", 1)[-1]
@@ -126,16 +119,12 @@ def load_checkpoint(
             **local,
         )
         # transformers would only warn: it draws missing weights at random, and drops others.
-        missing = {
-            *loading["missing_keys"],
-            *map(str, loading.get("mismatched_keys", ())),
-        }
-        spare = {name for name in loading["unexpected_keys"] if _LAYER.search(name)}
+        missing = [*loading["missing_keys"], *loading.get("mismatched_keys", ())]
+        spare = [name for name in loading["unexpected_keys"] if _LAYER.search(name)]
         for problem, names in {"missing": missing, "left over": spare}.items():
             if names:
-                raise ValueError(
-                    f"weights are {problem}: {', '.join(sorted(names)[:6])}"
-                )
+                first = sorted(map(str, names))[:6]
+                raise ValueError(f"weights are {problem}: {', '.join(first)}")
         tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
     except MedalError:
         raise
@@ -152,12 +141,12 @@ def load_checkpoint(
 class Queries:
     """The network's inputs for one request.
 
-    ``asked``: (dimension, turn index, token ids); a turn has several for one dimension if it is
+    ``inputs``: (dimension, turn index, token ids); a turn has several for one dimension if it is
     asked by sentence. ``unseen``: turns that did not fit in an input. ``refused``: dimension -> the
     first reason why a turn has no input for it.
     """
 
-    asked: list[tuple[str, int, TokenIds]] = field(default_factory=list)
+    inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
     unseen: set[int] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
 
@@ -166,6 +155,8 @@ class TurnMetric(Judge, Generic[C]):
     """A published network that returns a probability for a token sequence.
 
     A family implements ``_ask`` and ``_probability``. Equal sequences are read once per batch.
+    ``parts``: a dimension that is the mean of others -> those. ``sums``: dimensions with the sum of
+    a turn's probabilities as its value, not the mean.
     """
 
     config: C
@@ -173,15 +164,16 @@ class TurnMetric(Judge, Generic[C]):
     network_class: ClassVar[str]
     prompt_hash: str | None = None
     truncation: str
+    parts: Mapping[str, Sequence[str]] = {}
+    sums: Collection[str] = ()
 
     def __init__(
         self, config: C, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
-        self.marks = SpecialTokens(
-            tokenizer
-        )  # broken up in turns, which cannot add fields
+        # Broken up in turns, which cannot add fields.
+        self.marks = SpecialTokens(tokenizer)
         self.computing = ProcessLock()
         self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
@@ -211,56 +203,38 @@ class TurnMetric(Judge, Generic[C]):
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Returns the probability [B] of each row of ``ids`` [B, L]."""
 
-    def _needed(self, dimensions: Sequence[str]) -> set[str]:
-        """Returns the dimensions whose queries are needed for ``dimensions``."""
-        return set(dimensions)
-
-    def _turn_values(
-        self, dimension: str, answers: Mapping[str, Mapping[int, list[float]]]
-    ) -> tuple[dict[int, float], bool]:
-        """Returns (turn index -> value, whether values are at most 1). ``answers``: dimension ->
-        turn -> probabilities. By default a turn's value is the mean over its sentences."""
-        turns = answers.get(dimension, {})
-        return {turn: sum(values) / len(values) for turn, values in turns.items()}, True
-
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
             dialogue, turn = request.dialogue, request.turn
             request.payload = queries = Queries()
             for asked_turn in dialogue.assistant_turns if turn is None else (turn,):
                 self._ask(dialogue, asked_turn, queries)
-            request.tokens = sum(len(ids) for _, _, ids in queries.asked)
+            request.tokens = sum(len(ids) for _, _, ids in queries.inputs)
             request.truncated_turns = len(queries.unseen)
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        probabilities = self._probabilities(requests, self._needed(dimensions))
+        parts = {part for name in dimensions for part in self.parts.get(name, [name])}
+        probabilities = self._probabilities(requests, parts)
         judgements = []
         for request in requests:
             queries: Queries = request.payload
             answers: dict[str, dict[int, list[float]]] = {}
-            for name, turn, ids in queries.asked:
+            for name, turn, ids in queries.inputs:
                 if ids in probabilities:
-                    answers.setdefault(name, {}).setdefault(turn, []).append(
-                        probabilities[ids]
-                    )
-            results = {
-                name: self._dimension_score(name, request, answers)
-                for name in dimensions
-            }
-            unscored = [
-                name for name, result in results.items() if result.score is None
-            ]
-            failure = None
-            if unscored:
-                # A dimension made of others has their reasons.
-                refused = [name for name in unscored if name in queries.refused]
-                refused = refused or list(queries.refused)
-                failure = "; ".join(
-                    f"{name}: {queries.refused[name]}" for name in refused
-                )
-            judgements.append(judgement_of(results, failure=failure))
+                    turns = answers.setdefault(name, {})
+                    turns.setdefault(turn, []).append(probabilities[ids])
+            results = {}
+            for name in dimensions:
+                results[name] = self._dimension_score(name, request, answers)
+            unscored = [name for name in dimensions if results[name].score is None]
+            # A dimension made of others has their reasons.
+            refused = [name for name in unscored if name in queries.refused]
+            if unscored and not refused:
+                refused = list(queries.refused)
+            reasons = [f"{name}: {queries.refused[name]}" for name in refused]
+            judgements.append(judgement_of(results, failure="; ".join(reasons)))
         return judgements
 
     def _probabilities(
@@ -269,20 +243,19 @@ class TurnMetric(Judge, Generic[C]):
         """Returns the probability of each distinct sequence that is asked about ``dimensions``."""
         import torch
 
+        device = self.network.device
+
+        @torch.inference_mode()
         def forward(batch: Sequence[TokenIds]) -> list[float]:
             ids, mask = pad_rows(batch, int(self.tokenizer.pad_token_id or 0))
-            device = self.network.device
-            with torch.inference_mode():
-                values: list[float] = self._probability(
-                    ids.to(device), mask.to(device)
-                ).tolist()
-            return values
+            values = self._probability(ids.to(device), mask.to(device))
+            return list(values.tolist())
 
         sequences = set()
         for request in requests:
-            sequences |= {
-                ids for name, _, ids in request.payload.asked if name in dimensions
-            }
+            for name, _, ids in request.payload.inputs:
+                if name in dimensions:
+                    sequences.add(ids)
         probabilities: dict[TokenIds, float] = {}
         for batch in budget_batches(
             sorted(sequences), len, self.token_budget, tight=True
@@ -296,23 +269,33 @@ class TurnMetric(Judge, Generic[C]):
         request: ScoreRequest,
         answers: Mapping[str, Mapping[int, list[float]]],
     ) -> DimensionScore:
-        dimension = self.dimension(name)
-        turns, bounded = self._turn_values(name, answers)
+        """Returns the mean over the turns that have a value for each part of the dimension.
+        ``answers``: dimension -> turn index -> probabilities, one or one a sentence."""
+        dimension, parts = self.dimension(name), self.parts.get(name, [name])
+        values_by_turn: dict[int, list[float]] = {}
+        for part in parts:
+            for turn, chances in answers.get(part, {}).items():
+                value = sum(chances)
+                if part not in self.sums:
+                    value /= len(chances)
+                values_by_turn.setdefault(turn, []).append(value)
+        turns = {}
+        for turn, values in sorted(values_by_turn.items()):
+            if len(values) == len(parts):
+                turns[turn] = sum(values) / len(parts)
         if not turns:
             return DimensionScore()
         raw = sum(turns.values()) / len(turns)
-        if not bounded:  # x / (1 + x) keeps ranks
-            return DimensionScore(
-                dimension.from_unit(raw / (1 + raw)), details={"raw": raw}
-            )
+        if set(parts) & set(self.sums):  # above 1; x / (1 + x) keeps ranks
+            score = dimension.from_unit(raw / (1 + raw))
+            return DimensionScore(score, details={"raw": raw})
         contributions = None
         if request.turn is None:
             # Around the middle of the scale: the average turn is unknown.
             shares = [0.0] * len(request.dialogue.turns)
+            width = dimension.high - dimension.low
             for turn, value in turns.items():
-                shares[turn] = (
-                    (dimension.high - dimension.low) * (value - 0.5) / len(turns)
-                )
+                shares[turn] = width * (value - 0.5) / len(turns)
             contributions = Contributions(tuple(shares), dimension.from_unit(0.5))
         distribution = [1 - raw, raw] if dimension.kind == "binary" else ()
         score = dimension.from_unit(raw)
@@ -373,12 +356,11 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         return super().from_settings(settings)
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        ids = tuple(
-            self.tokenizer(self.marks.broken_up(dialogue.turns[turn].content)).input_ids
-        )
+        text = self.marks.broken_up(dialogue.turns[turn].content)
+        ids = tuple(self.tokenizer(text).input_ids)
         for dimension in self.dimensions:
             if len(ids) <= self.max_tokens:
-                queries.asked.append((dimension.name, turn, ids))
+                queries.inputs.append((dimension.name, turn, ids))
             else:
                 queries.unseen.add(turn)
                 reason = f"a turn of {len(ids)} tokens; {self.max_tokens} fit"
@@ -459,14 +441,16 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
             InputLayout, read_yaml(config.prompt), where=config.prompt
         )
         self.dimensions = load_rubric(config.rubric, config.dimensions or ())
-        self.parts = [d.name for d in self.dimensions if d.name != OVERALL]
-        if unasked := [
-            name for name in self.parts if name not in self.layout.questions
-        ]:
+        questions = self.layout.questions
+        names = [d.name for d in self.dimensions if d.name != OVERALL]
+        if unasked := [name for name in names if name not in questions]:
             raise ConfigError(
                 f"{config.prompt} has no question for {', '.join(map(repr, unasked))}",
-                hint=f"it has: {', '.join(self.layout.questions)}",
+                hint=f"it has: {', '.join(questions)}",
             )
+        self.parts = {OVERALL: names}
+        if config.sentences == "sum":
+            self.sums = [name for name in names if questions[name].by == "sentence"]
         self._answers = [int(tokenizer(word).input_ids[0]) for word in ("Yes", "No")]
         if tokenizer.unk_token_id in self._answers:
             raise JudgeLoadError(
@@ -477,30 +461,32 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
-        texts = [
-            self.marks.broken_up(t.content).strip() for t in dialogue.turns[: turn + 1]
-        ]
-        *before, response = texts
+        turns = dialogue.turns[: turn + 1]
+        *before, response = (self.marks.broken_up(t.content).strip() for t in turns)
         fact, limit = self._fact(dialogue), self.config.max_tokens
-        for name in self.parts:
+        for name in self.parts[OVERALL]:
             question = self.layout.questions[name]
             if question.needs_fact and not fact:
                 keys = " or ".join(f"context.{key}" for key in self.config.fact_keys)
                 queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
             answers = sentences(response) if question.by == "sentence" else [response]
-            inputs = [
-                self._fitted(question, answer, before, fact) for answer in answers
-            ]
-            lengths = [len(ids) for ids, _ in inputs if len(ids) > limit]
-            if lengths:
-                queries.unseen.add(turn)
-                reason = f"an input of {lengths[0]} tokens without history; {limit} fit"
-                queries.refused.setdefault(name, reason)
-                continue
-            if "dialogue history" in question.fields:
-                queries.unseen.update(range(max(dropped for _, dropped in inputs)))
-            queries.asked += [(name, turn, ids) for ids, _ in inputs]
+            inputs, dropped = [], 0
+            for answer in answers:
+                ids, start = self._fitted(question, answer, before, fact)
+                inputs.append((name, turn, ids))
+                dropped = max(dropped, start)
+                if len(ids) > limit:
+                    queries.unseen.add(turn)
+                    reason = (
+                        f"an input of {len(ids)} tokens without history; {limit} fit"
+                    )
+                    queries.refused.setdefault(name, reason)
+                    break
+            else:
+                queries.inputs += inputs
+                if "dialogue history" in question.fields:
+                    queries.unseen.update(range(dropped))
 
     def _fact(self, dialogue: Dialogue) -> str:
         """Returns the first non-empty text under one of ``fact_keys`` in the dialogue's context."""
@@ -520,10 +506,9 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         layout = self.layout
 
         def encoded(start: int) -> TokenIds:
-            turns = before[start:]
-            history = (
-                layout.turn_separator.join(turns) + layout.history_end if turns else ""
-            )
+            history = layout.turn_separator.join(before[start:])
+            if start < len(before):
+                history += layout.history_end
             fields = {"response": answer, "dialogue history": history, "fact": fact}
             parts = [f"{field}: {fields[field]}" for field in question.fields]
             text = layout.separator.join([f"question: {question.question}", *parts])
@@ -542,32 +527,6 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         logits: Tensor = out.logits[:, 0, self._answers].float()
         # The softmax over all words cancels in P(Yes) / (P(Yes) + P(No)).
         return (logits[:, 0] - logits[:, 1]).sigmoid()
-
-    def _needed(self, dimensions: Sequence[str]) -> set[str]:
-        return set(self.parts) if OVERALL in dimensions else set(dimensions)
-
-    def _turn_values(
-        self, dimension: str, answers: Mapping[str, Mapping[int, list[float]]]
-    ) -> tuple[dict[int, float], bool]:
-        """Returns the values as TurnMetric does; overall is the mean of the other dimensions, for
-        turns that have all of them."""
-        if dimension == OVERALL:
-            parts = [self._turn_values(name, answers) for name in self.parts]
-            values_by_turn: dict[int, list[float]] = {}
-            for values, _ in parts:
-                for turn, value in values.items():
-                    values_by_turn.setdefault(turn, []).append(value)
-            means = {}
-            for turn, turn_values in sorted(values_by_turn.items()):
-                if len(turn_values) == len(parts):
-                    means[turn] = sum(turn_values) / len(parts)
-            return means, all(bounded for _, bounded in parts)
-        question = self.layout.questions[dimension]
-        if question.by == "sentence" and self.config.sentences == "sum":
-            return {
-                t: sum(values) for t, values in answers.get(dimension, {}).items()
-            }, False
-        return super()._turn_values(dimension, answers)
 
 
 def sentences(text: str) -> list[str]:

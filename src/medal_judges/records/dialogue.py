@@ -66,11 +66,10 @@ class Language(NamedTuple):
 @cache
 def load_languages() -> Mapping[str, Language]:
     """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
-    entries = read_yaml("seeds/languages").items()
-    return {
-        code: Language(entry["name"], tuple(entry["countries"]))
-        for code, entry in entries
-    }
+    languages = {}
+    for code, entry in read_yaml("seeds/languages").items():
+        languages[code] = Language(entry["name"], tuple(entry["countries"]))
+    return languages
 
 
 def language(code: str) -> Language:
@@ -202,8 +201,10 @@ class Dialogue:
         }
         if self.source:
             record["source"] = self.source
-        optional = {"models": self.models, "context": self.context, "meta": self.meta}
-        return record | {key: dict(value) for key, value in optional.items() if value}
+        for name in ("models", "context", "meta"):
+            if value := getattr(self, name):
+                record[name] = dict(value)
+        return record
 
 
 def parse_dialogue_line(record: object) -> Dialogue:

@@ -177,10 +177,8 @@ def known_dimensions(
     files = ", ".join(dict(parts))
     names = list(names)
     if rubric is not None:
-        dimensions = [
-            dimension for dimension in load_rubric(rubric) if dimension.name in names
-        ]
-        parts.append((f"{option} {rubric}", dimensions))
+        of_rubric = [scale for scale in load_rubric(rubric) if scale.name in names]
+        parts.append((f"{option} {rubric}", of_rubric))
     merged = merge_dimensions(parts)
     missing = [name for name in names if name not in merged]
     if missing:

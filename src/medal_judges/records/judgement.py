@@ -101,12 +101,12 @@ class _Details:
 def known_details(**values: Any) -> dict[str, Any]:
     """Returns the details that have a value, JSON-ready and in the order of a file."""
     details = {}
-    for name in (detail.name for detail in fields(_Details)):
-        value = values.pop(name, None)
-        if value is not None and value not in ((), [], {}):
-            details[name] = value
-            if isinstance(value, tuple):
-                details[name] = list(value)
+    for detail in fields(_Details):
+        value = values.pop(detail.name, None)
+        if isinstance(value, tuple):
+            value = list(value)
+        if value is not None and value not in ([], {}):
+            details[detail.name] = value
     assert not values, f"details have no field {next(iter(values))!r}"
     return details
 
@@ -177,18 +177,18 @@ class Judgement:
     dimensions: Annotated[tuple[Dimension, ...], SkipValidation] = ()
 
     def __post_init__(self) -> None:
-        if unknown := [name for name in self.usage if name not in USAGE]:
+        if unknown := self.usage.keys() - USAGE:
             raise ValueError(
-                f"usage has no {unknown[0]!r}; amounts are {', '.join(USAGE)}"
+                f"usage has no {min(unknown)!r}; amounts are {', '.join(USAGE)}"
             )
 
     def __repr__(self) -> str:
         texts = []
-        for name in (detail.name for detail in fields(self)):
-            value = getattr(self, name)
-            hidden = name in ("chat", "input", "dimensions")
-            if not hidden and value not in ({}, None, 0):
-                texts.append(f"{name}={value!r}")
+        for detail in fields(self):
+            value = getattr(self, detail.name)
+            is_hidden = detail.name in ("chat", "input", "dimensions")
+            if not is_hidden and value not in ({}, None, 0):
+                texts.append(f"{detail.name}={value!r}")
         return f"Judgement({', '.join(texts)})"
 
     @property
@@ -271,10 +271,9 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
             "scores", "an object of dimension: number or null", record.get("scores")
         )
     usage = mapping(record, "usage")
-    if unknown := [name for name in usage if name not in USAGE]:
-        raise RecordError(
-            f"usage.{unknown[0]}", f"one of {', '.join(USAGE)}", usage[unknown[0]]
-        )
+    if unknown := usage.keys() - USAGE:
+        name = min(unknown)
+        raise RecordError(f"usage.{name}", f"one of {', '.join(USAGE)}", usage[name])
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
     values["id"] = parse_id(record.get("id"))
     values["dimensions"] = before

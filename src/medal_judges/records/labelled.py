@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from medal_judges.errors import RecordError
@@ -80,17 +80,6 @@ def parse_values(field: str, values: object) -> tuple[float | None, ...]:
 
 
 Level = Literal["dialogue", "turn"]
-KNOWN_FIELDS = {
-    "id",
-    "source",
-    "lang",
-    "dialogue",
-    "turns",
-    "models",
-    "context",
-    "meta",
-}
-KNOWN_FIELDS |= {"level", "labels", "scales", "split", "group", "aggregated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +126,10 @@ class LabelledDialogue:
 
     def rating(self, dimension: str) -> Rating | None:
         """Returns the rating of one dimension, None if the row has no label for it."""
-        return next((r for r in self.ratings() if r.dimension == dimension), None)
+        for rating in self.ratings():
+            if rating.dimension == dimension:
+                return rating
+        return None
 
     def has_label(self, dimension: str) -> bool:
         """Says whether an annotator rated the dimension."""
@@ -160,6 +152,11 @@ class LabelledDialogue:
         return record | dict(self.extra)
 
 
+_FIELDS = (*fields(Dialogue), *fields(LabelledDialogue))
+# The fields of a line; what else it has is ``extra``.
+KNOWN_FIELDS = {field.name for field in _FIELDS} - {"extra"}
+
+
 def parse_labelled(record: object) -> LabelledDialogue:
     """Returns the labelled dialogue of a JSON object in the line format. Raises RecordError that
     names the field, also for a label outside of its scale."""
@@ -171,17 +168,12 @@ def parse_labelled(record: object) -> LabelledDialogue:
     aggregated = record.get("aggregated") or False
     if not isinstance(aggregated, bool):
         raise RecordError("aggregated", "true or false", aggregated)
-    stated_scales = mapping(
-        record, "scales", "an object of dimension: [lowest, highest]"
-    )
-    scales = {
-        name: _parse_scale(f"scales.{name}", ends)
-        for name, ends in stated_scales.items()
-    }
-    labels = {}
-    for name, values in mapping(
-        record, "labels", "an object of dimension: values"
-    ).items():
+    scales = mapping(record, "scales", "an object of dimension: [lowest, highest]")
+    scales = dict(scales)
+    for name, ends in scales.items():
+        scales[name] = _parse_scale(f"scales.{name}", ends)
+    labels = dict(mapping(record, "labels", "an object of dimension: values"))
+    for name, values in labels.items():
         labels[name] = parse_values(f"labels.{name}", values)
         _require_on_scale(f"labels.{name}", labels[name], scales.get(name))
     group = record.get("group")

@@ -83,14 +83,16 @@ def parse(kind: type[T], record: object, field: str = "") -> T:
 def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
     """Returns the validator of a dataclass, the names of all its fields, and the names of those
     without a default."""
-    required = [
-        f.name for f in fields(kind) if f.default is f.default_factory is MISSING
-    ]
+    names = []
+    required = set()
+    for field in fields(kind):
+        names.append(field.name)
+        if field.default is field.default_factory is MISSING:
+            required.add(field.name)
     # A list, because pydantic takes no config beside a dataclass. With a maximum length it refuses
     # lone surrogates.
     config = pydantic.ConfigDict(extra="forbid", str_max_length=1 << 40)
-    adapter = TypeAdapter(list[kind], config=config)
-    return adapter, [field.name for field in fields(kind)], set(required)
+    return TypeAdapter(list[kind], config=config), names, required
 
 
 def number(field: str, value: object, expected: str = "a finite number") -> float:

@@ -43,7 +43,7 @@ def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> 
     process.send_signal(kind)
     _, said = process.communicate(timeout=60)
     assert process.returncode == code
-    assert "Traceback" not in said
+    assert "Traceback" not in said and said.count("stopped; run the same") == 1
     kept = out.read_bytes().count(b"\n")
     assert 0 < kept < ROWS
     again = medal(*command)
@@ -52,6 +52,20 @@ def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> 
         json.loads(line)["id"] for line in out.read_text(encoding="utf-8").splitlines()
     ]
     assert ids == [str(n) for n in range(ROWS)]
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_stops_no_run(closed: str, chats: Path) -> None:
+    out = chats.with_name("scores.jsonl")
+    chats.write_text("".join(chats.read_text().splitlines(keepends=True)[:5]))
+    command = [*MEDAL, str(chats), "--judge", "length", "--out", str(out)]
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *command]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=120)
+    assert (done.returncode, out.read_bytes().count(b"\n")) == (0, 5), done.stderr
+    if closed == "<&-":
+        command[4] = "-"
+        done = subprocess.run(shell[:4] + command, capture_output=True, text=True)
+        assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
 def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:

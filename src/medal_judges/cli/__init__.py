@@ -10,9 +10,12 @@ from __future__ import annotations
 import errno
 import gc
 import logging
+import os
 import re
+import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from io import TextIOWrapper
 from typing import Annotated, Any, NamedTuple, cast
@@ -25,6 +28,8 @@ from medal_judges import __version__
 from medal_judges.errors import MedalError, did_you_mean, visible
 from medal_judges.report.console import quiet_foreign_logs
 from medal_judges.secrets import SecretFilter
+
+STOPPED = "stopped; run the same command again to resume"
 
 
 class Command(NamedTuple):
@@ -347,11 +352,23 @@ def _message(error: Exception) -> tuple[str, int] | None:
     return None
 
 
+def _stop(kind: int, frame: object) -> None:
+    """Says that the run was stopped, and lets the signal end it."""
+    with suppress(OSError):
+        os.write(2, f"{STOPPED}\n".encode())  # the signal may have come in a write
+    signal.signal(kind, signal.SIG_DFL)
+    os.kill(os.getpid(), kind)
+
+
 def main() -> None:
     """Runs the command line. An error that the user can fix is printed without a traceback."""
+    signal.signal(signal.SIGTERM, _stop)
     gc.set_threshold(
         50_000, 20, 20
     )  # imports make many objects and free few: saves half a second
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by who started the command
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(
             stream, TextIOWrapper
@@ -379,5 +396,5 @@ def main() -> None:
     ) as ended:  # newer typers turn the first into the second
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise
-        typer.echo("stopped; run the same command again to resume", err=True)
+        typer.echo(STOPPED, err=True)
         sys.exit(130)

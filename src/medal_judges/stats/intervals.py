@@ -353,15 +353,12 @@ def _left_out(
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
     """Returns the names left out in turn, each figure without them, shape (parts,), and the stratum
     of each by ``chatbots``, if they are given. Chatbots with one conversation share a stratum."""
-    labels, first, member = np.unique(
-        np.asarray(names), return_index=True, return_inverse=True
-    )
+    # Numbered by name: the order of the rows changes nothing.
+    labels, first, member = np.unique(names, return_index=True, return_inverse=True)
     strata = np.zeros(len(labels), dtype=np.intp)
     if chatbots:
         strata = _strata(np.asarray(chatbots)[first])
-    if (
-        len(labels) > MAX_PARTS
-    ):  # numbered by name: the order of the rows changes nothing
+    if len(labels) > MAX_PARTS:
         part_of_label, strata = _random_parts(strata)
         member, labels = part_of_label[member], np.arange(len(strata))
     size = max(1, _CHUNK // len(member))
@@ -372,9 +369,7 @@ def _left_out(
         for name, values in statistic(weights).items():
             blocks.setdefault(name, []).append(values)
     left = {name: np.concatenate(values) for name, values in blocks.items()}
-    if not chatbots:
-        return list(map(str, labels)), left, None
-    return list(map(str, labels)), left, strata
+    return labels.astype(str).tolist(), left, strata if chatbots else None
 
 
 def _strata(chatbots: npt.NDArray[np.str_]) -> Strata:

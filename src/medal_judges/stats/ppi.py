@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.stats.correlation import Floats
+from medal_judges.stats.correlation import Floats, ratio
 from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
@@ -138,42 +138,41 @@ def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFi
     """Returns the corrected mean of each system, also without each cluster, with a common slope.
     Each system must have a labelled row."""
     members, size = cluster_members([rows.sample for rows in systems])
-    sums = [
-        _sums(rows, member, size) for rows, member in zip(systems, members, strict=True)
-    ]
+    sums: list[Floats] = []
+    label_centres: list[float] = []
+    for rows, member in zip(systems, members, strict=True):
+        system_sums, label_centre = _sums(rows, member, size)
+        sums.append(system_sums)
+        label_centres.append(label_centre)
+    finest = max(rows.sample.values.tolerance for rows in systems)
+    slopes = _slope(sums, finest)
+    slope = float(slopes[0])
     width = 1.0
     if span is not None:
         width = span[1] - span[0]
     figures: list[Jackknifed] = []
     hidden: list[float] = []
-    with np.errstate(divide="ignore", invalid="ignore"):
-        finest = max(rows.sample.values.tolerance for rows in systems)
-        slopes = _slope([part for part, _ in sums], finest)
-        slope = float(slopes[0])
-        for rows, member, (part, label_centre) in zip(
-            systems, members, sums, strict=True
-        ):
-            # The label's mean, plus the slope times how far the judge's mean of all rows is above
-            # its mean of the labelled ones.
-            all_rows, score, weight, label, labelled_score = part.T[:5]
+    for i, rows in enumerate(systems):
+        # The label's mean, plus the slope times how far the judge's mean of all rows is above its
+        # mean of the labelled ones.
+        all_rows, score, weight, label, labelled_score = sums[i].T[:5]
+        with np.errstate(divide="ignore", invalid="ignore"):
             surplus = score / all_rows - labelled_score / weight
-            values = label_centre + label / weight + slopes * surplus
-            share, _ = cluster_shares(member, size)
-            clusters = cluster_count(rows.people)
-            fewest = max(1.0, (clusters - 1) / 3)
-            tolerance = tolerance_of(span, rows.labels)
-            value, left = float(values[0]), values[1:]
-            away = (value - left) * clusters
-            figures.append(
-                Jackknifed(value, left, share, fewest, size - 1.0, away, tolerance)
-            )
-            residuals = (rows.labels - slope * rows.sample.scores)[rows.labelled]
-            error = 0.0
-            if np.ptp(residuals) <= max(
-                tolerance, slope * rows.sample.values.tolerance
-            ):
-                error = _NEVER * width / clusters
-            hidden.append(error)
+            values = label_centres[i] + label / weight + slopes * surplus
+        share, _ = cluster_shares(members[i], size)
+        clusters = cluster_count(rows.people)
+        fewest = max(1.0, (clusters - 1) / 3)
+        tolerance = tolerance_of(span, rows.labels)
+        value, left = float(values[0]), values[1:]
+        away = (value - left) * clusters
+        figures.append(
+            Jackknifed(value, left, share, fewest, size - 1.0, away, tolerance)
+        )
+        residuals = (rows.labels - slope * rows.sample.scores)[rows.labelled]
+        finest_residual = max(tolerance, slope * rows.sample.values.tolerance)
+        hidden.append(0.0)
+        if np.ptp(residuals) <= finest_residual:
+            hidden[i] = _NEVER * width / clusters
     if span is not None or not any(hidden):
         return CorrectedFigures(figures, slope, hidden, None)
     reason = "no interval: the labels follow from the judge's scores in every row, as if copied"
@@ -223,16 +222,13 @@ def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
     products, squares, size, weights = np.zeros((4, len(parts[0])))
     for part in parts:
         weight, label, score, product, square = part.T[2:]
-        products += product - label * score / weight
-        squares += square - score * score / weight
+        with np.errstate(divide="ignore", invalid="ignore"):
+            products += product - label * score / weight
+            squares += square - score * score / weight
         size += square
         weights += weight
-    varies = squares > np.maximum(
-        _FLAT * np.maximum(size, 1e-300), tolerance**2 * weights
-    )
-    slope: Floats = np.where(
-        varies, np.maximum(products / np.where(varies, squares, 1.0), 0), 0.0
-    )
+    flat = np.maximum(_FLAT * np.maximum(size, 1e-300), tolerance**2 * weights)
+    slope = np.maximum(np.nan_to_num(ratio(products, squares, squares > flat)), 0)
     slope[~np.isfinite(products)] = np.nan
     return slope
 

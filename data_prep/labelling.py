@@ -9,7 +9,6 @@ fit; the files appear together at the end, or not at all.
 
 from __future__ import annotations
 
-import json
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -40,7 +39,7 @@ from medal_judges.report.figure_files import write_figures
 from medal_judges.report.table import Percent, Row, Table
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
-from medal_judges.storage.files import atomic_path, atomic_write
+from medal_judges.storage.files import atomic_path, write_json
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
 
@@ -140,11 +139,7 @@ def machine_labels(row: LabelledDialogue) -> dict[str, LabelledDialogue]:
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
     """The faults that the check found (dimensions with a score of at least 0.5), in the rubric's
     order."""
-    return tuple(
-        name
-        for name, score in check.scores.items()
-        if score is not None and score >= 0.5
-    )
+    return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
 def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
@@ -252,9 +247,7 @@ def label_file(
         "users_checked_by": user_judge and str(user_judge.signature()),
         **summary.to_record(),
     }
-    atomic_write(
-        out / "report.json", json.dumps(record, indent=2, ensure_ascii=False) + "\n"
-    )
+    write_json(out / "report.json", record)
     if record["users"]:
         write_figures({"malformed": malformed_figure(record["users"])}, out / "figures")
     return summary, report
@@ -325,11 +318,9 @@ def _reasons(users: Sequence[Mapping[str, Any]]) -> list[str]:
 def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
     judgement = next(judgements, None)
     if judgement is None or judgement.id != row.id:
-        next_one = (
-            "no more judgements"
-            if judgement is None
-            else f"a judgement of {judgement.id!r}"
-        )
+        next_one = "no more judgements"
+        if judgement is not None:
+            next_one = f"a judgement of {judgement.id!r}"
         raise MedalError(
             f"{next_one} at row {row.id!r}: FILE was changed while it was labelled",
             hint="--overwrite starts again from the beginning; cached answers cost nothing",
@@ -416,16 +407,8 @@ class Summary:
             share = None
             if counts["checked"]:
                 share = counts["malformed"] / counts["checked"]
-            reasons = dict(self.reasons[lang, user])
-            users.append(
-                {
-                    "lang": lang,
-                    "user": user,
-                    **counts,
-                    "share": share,
-                    "reasons": reasons,
-                }
-            )
+            entry = {"lang": lang, "user": user, **counts, "share": share}
+            users.append(entry | {"reasons": dict(self.reasons[lang, user])})
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),

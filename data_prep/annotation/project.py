@@ -27,7 +27,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.page import fragment
-from medal_judges.storage.files import atomic_write, write_json
+from medal_judges.storage.files import atomic_write, read_json, write_json
 from medal_judges.storage.jsonl import write_records
 
 Form = Literal["label-studio", "xlsx"]
@@ -114,11 +114,11 @@ def assign(
     that every two annotators overlap about equally. Each annotator has an own order.
     Raises ConfigError for languages that nobody reads.
     """
-    readers = {}
-    for lang in sorted(set(langs.values())):
-        readers[lang] = [
-            name for name, read in annotators.items() if not read or lang in read
-        ]
+    readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
+    for lang, names in readers.items():
+        for name, languages in annotators.items():
+            if not languages or lang in languages:
+                names.append(name)
     if unread := [lang for lang, names in readers.items() if not names]:
         raise ConfigError(
             f"no annotator reads {', '.join(map(repr, unread))}",
@@ -150,9 +150,10 @@ def _least_loaded(
     ``partners``."""
 
     def load(name: str) -> tuple[int, int]:
-        return len(shares[name]), sum(
-            together[frozenset((name, partner))] for partner in partners
-        )
+        shared = 0
+        for partner in partners:
+            shared += together[frozenset((name, partner))]
+        return len(shares[name]), shared
 
     return min(names, key=load)
 
@@ -222,10 +223,8 @@ def export(
     studio = folder / "package" / "label_studio"
 
     def document(name: str) -> str:
-        return (
-            fragment(TEMPLATES, name, guidelines=guidelines, questions=asks).strip()
-            + "\n"
-        )
+        text = fragment(TEMPLATES, name, guidelines=guidelines, questions=asks)
+        return text.strip() + "\n"
 
     texts = {out / "guidelines.md": document("guidelines.md")}
     if "label-studio" in forms:
@@ -261,7 +260,7 @@ def load_project(folder: Path) -> Project:
     if not path.is_file():
         raise DataError(path, None, "no such file", hint=hint)
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        record = read_json(path)
         return Project(
             rows={key_of(row.id): row for row in read_labelled(folder / ROWS_FILE)},
             dimensions=[Dimension(**entry) for entry in record["dimensions"]],

@@ -139,13 +139,6 @@ def questions(
         mark = entry.mark.strip()
         leave = entry.leave.strip()
         questions.append(
-            AnnotationQuestion(
-                dimension,
-                title,
-                ask,
-                mark,
-                leave,
-                entry.grades,
-            )
+            AnnotationQuestion(dimension, title, ask, mark, leave, entry.grades)
         )
     return questions

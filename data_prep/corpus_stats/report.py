@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Literal
 
 import numpy as np
@@ -302,29 +302,11 @@ def answer_bars(stats: CorpusStatistics, dimension: ScaledDimension) -> Bars:
 
 def statistics_page(stats: CorpusStatistics) -> Page:
     """Returns the page stats.html, its tables and figures, and what the terminal shows of it."""
-    groupings: dict[str, list[Subset]] = {}
-    for head, subsets in (
-        ("Language", stats.langs),
-        ("Chatbot", stats.chatbots),
-        ("User model", stats.users),
-    ):
-        if subsets:
-            groupings[head] = subsets
-    texts = [text_table(stats, *grouping) for grouping in groupings.items()]
-    texts += [side_table(stats, *grouping) for grouping in groupings.items()]
-    in_sight = len(groupings)
-    if stats.pairs and len(stats.langs) > 1:
-        groupings["Language and chatbot"] = stats.pairs
-        texts.append(text_table(stats, "Language and chatbot", stats.pairs))
-    tables = list(texts)
-    labels: list[Block] = []
-    by_grouping = [
-        label_tables(stats, *grouping, stats.graded) for grouping in groupings.items()
-    ]
-    for of_one_kind in zip(*by_grouping, strict=True):
-        tables += of_one_kind
-        labels += folded(of_one_kind, 1)
-
+    texts, labels = _tables(stats)
+    tables = [*texts, *chain.from_iterable(labels)]
+    label_blocks: list[Block] = []
+    for of_one_kind in labels:
+        label_blocks += folded(of_one_kind, 1)
     top = _highest_share(stats)
     # Issues and overall; all dimensions if the set has neither.
     mapped = [*stats.issues, *stats.overall] or [*stats.other_shares, *stats.graded]
@@ -332,26 +314,11 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     if stats.issues:
         maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1))
     distribution, level_figures = _distributions(stats, stats.overall or stats.graded)
-    panels: dict[str, Sequence[Bars | Table]] = {
-        "chatbots by languages": [
-            heat_map(stats, dimension, top) for dimension in mapped if stats.chatbots
-        ],
-        "issues by language, %": [
-            issue_bars(stats, dimension) for dimension in stats.issues
-        ],
-        "answers of each dimension, rows": [
-            answer_bars(stats, dimension)
-            for dimension in stats.graded
-            if dimension.scale
-        ],
-    }
-    figures = {}
-    blocks: dict[str, list[Block]] = defaultdict(list)
-    names = ("heatmaps", "issues", "answers")
-    for name, (title, drawn) in zip(names, panels.items(), strict=True):
-        if drawn:
-            figures[name] = Figure(f"{stats.name}: {title}", drawn)
-            blocks[name] = [figures[name]]
+    figures = _figures(stats, mapped, top)
+    # By language, chatbot and user model, each of texts and of sides.
+    in_sight = len([*filter(None, (stats.langs, stats.chatbots, stats.users))])
+    heat_maps: list[Block] = [*filter(None, [figures.get("heatmaps")])]
+    issues: list[Block] = [*filter(None, [figures.get("issues")])]
     table_names = unique_slugs([table.title for table in tables])
     return Page(
         "stats",
@@ -365,8 +332,8 @@ def statistics_page(stats: CorpusStatistics) -> Page:
                 _TEXTS_LEAD,
                 "Texts",
             ),
-            Section("heatmaps", "Chatbots by languages", blocks["heatmaps"], maps_lead),
-            Section("bars", "Issues by language", blocks["issues"], _ISSUES_LEAD),
+            Section("heatmaps", "Chatbots by languages", heat_maps, maps_lead),
+            Section("bars", "Issues by language", issues, _ISSUES_LEAD),
             Section(
                 "distribution",
                 "Distribution of answers",
@@ -375,7 +342,10 @@ def statistics_page(stats: CorpusStatistics) -> Page:
                 "Distribution",
             ),
             Section(
-                "labels", "Labels", labels or [_NO_LABELS], _LABELS_LEAD * bool(labels)
+                "labels",
+                "Labels",
+                label_blocks or [_NO_LABELS],
+                _LABELS_LEAD * bool(labels),
             ),
             facts_section(facts(stats)),
         ],
@@ -383,6 +353,50 @@ def statistics_page(stats: CorpusStatistics) -> Page:
         figures=figures | level_figures,
         printout=_printout(stats),
     )
+
+
+def _tables(stats: CorpusStatistics) -> tuple[list[Table], list[list[Table]]]:
+    """The tables of texts; and those of labels, of each kind one for each grouping."""
+    groupings = [
+        ("Language", stats.langs),
+        ("Chatbot", stats.chatbots),
+        ("User model", stats.users),
+    ]
+    groupings = [grouping for grouping in groupings if grouping[1]]
+    texts = [text_table(stats, *grouping) for grouping in groupings]
+    texts += [side_table(stats, *grouping) for grouping in groupings]
+    if stats.pairs and len(stats.langs) > 1:
+        groupings.append(("Language and chatbot", stats.pairs))
+        texts.append(text_table(stats, *groupings[-1]))
+    labels = [label_tables(stats, *grouping, stats.graded) for grouping in groupings]
+    return texts, list(map(list, zip(*labels, strict=True)))
+
+
+def _figures(
+    stats: CorpusStatistics, mapped: Sequence[ScaledDimension], top: float
+) -> dict[str, Figure]:
+    """The figures by file name, without those that would be empty: maps of the dimensions
+    ``mapped``, with ``top`` as in ``heat_map``, bars of the issues, and bars of the answers."""
+    maps: list[Table] = []
+    if stats.chatbots:
+        maps = [heat_map(stats, dimension, top) for dimension in mapped]
+    scaled = [dimension for dimension in stats.graded if dimension.scale]
+    panels: dict[str, tuple[str, Sequence[Bars | Table]]] = {
+        "heatmaps": ("chatbots by languages", maps),
+        "issues": (
+            "issues by language, %",
+            [issue_bars(stats, issue) for issue in stats.issues],
+        ),
+        "answers": (
+            "answers of each dimension, rows",
+            [answer_bars(stats, dimension) for dimension in scaled],
+        ),
+    }
+    figures = {}
+    for name, (title, drawn) in panels.items():
+        if drawn:
+            figures[name] = Figure(f"{stats.name}: {title}", drawn)
+    return figures
 
 
 def _highest_share(stats: CorpusStatistics) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -27,9 +26,8 @@ from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.console import Printout
-from medal_judges.report.page import Section, facts_section, write_page
+from medal_judges.report.page import Page, Section, facts_section
 from medal_judges.report.table import Cell, Heat, Row, Table
-from medal_judges.storage.files import write_json
 
 _REACHED = 0.9  # of an even share
 _FACTORS = {
@@ -123,9 +121,13 @@ def factor_balances(
         selected = _value_counts(chosen, factor)
         values = []
         for name in names:
-            counts = {"pool": in_pool[name], "selected": selected[name]}
             values.append(
-                {"value": name, **counts, "target": per_language / len(names)}
+                {
+                    "value": name,
+                    "pool": in_pool[name],
+                    "selected": selected[name],
+                    "target": per_language / len(names),
+                }
             )
         present = [name for name in names if in_pool[name]]
         balances[factor] = {
@@ -178,63 +180,58 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     return [rows[id] for id in notes]
 
 
-def write_report(curation: Curation, folder: Path) -> None:
-    """Write curation.json (facts, left-out counts, balances) and curation.html."""
+def curation_page(curation: Curation) -> Page:
+    """Returns the page curation.html with its record (facts, number of dialogues left out,
+    balances), and what the terminal shows: sizes and evenness by language, and what was not met."""
     balances = curation.balances
-    record = {
-        "facts": dict(curation.facts),
-        "left_out": len(curation.left_out),
-        "languages": balances,
-    }
-    write_json(folder / "curation.json", record)
-    effective = ", ".join(f"{b['lang']} {b['effective']:.0f}" for b in balances)
+    left_out = _left_out(curation)
+    evenness = _evenness(balances)
+    rows: list[Row] = []
+    notes = [f"effective: {_EFFECTIVE}, by the weights", *left_out]
+    sizes = []
+    total = pool = 0
+    for balance in balances:
+        lang = balance["lang"]
+        selected = balance["selected"]
+        effective = round(balance["effective"])
+        rows.append((lang, balance["pool"], selected, balance["contexts"], effective))
+        sizes.append(f"{lang} {effective}")
+        total += selected
+        pool += balance["pool"]
+        if selected < balance["wanted"]:
+            notes.append(
+                f"{lang}: {selected} of {balance['wanted']}, the pool has no more"
+            )
+        if short := _misses(curation, balance):
+            notes.append(f"{lang}: short of an even share: {', '.join(short)}")
+    columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
     facts = {
         **curation.facts,
-        "effective size by the weights": f"{effective}: {_EFFECTIVE}",
+        "effective size by the weights": f"{', '.join(sizes)}: {_EFFECTIVE}",
     }
-    total = sum(balance["selected"] for balance in balances)
-    pool = sum(balance["pool"] for balance in balances)
-    write_page(
-        folder / "curation.html",
+    return Page(
+        "curation",
         "Curation",
         f"{total:,} dialogues of {pool:,} · {len(balances)} languages · "
         f"policy {curation.options.policy}",
         (
-            Section("evenness", "Evenness", [_evenness(balances)], _EVENNESS),
+            Section("evenness", "Evenness", [evenness], _EVENNESS),
             Section(
                 "counts",
                 "Counts",
                 [_counts(balances, name) for name in _FACTORS],
                 _COUNTS,
             ),
-            Section("left-out", "Left out", _left_out(curation)),
+            Section("left-out", "Left out", left_out),
             facts_section(facts.items()),
         ),
+        record={
+            "facts": dict(curation.facts),
+            "left_out": len(curation.left_out),
+            "languages": balances,
+        },
+        printout=Printout([Table("Dialogues", columns, rows), evenness], notes),
     )
-
-
-def print_report(curation: Curation) -> None:
-    """Print sizes and evenness by language, and what was not met."""
-    rows: list[Row] = []
-    notes = [f"effective: {_EFFECTIVE}, by the weights", *_left_out(curation)]
-    for balance in curation.balances:
-        lang = balance["lang"]
-        selected = balance["selected"]
-        effective = round(balance["effective"])
-        rows.append((lang, balance["pool"], selected, balance["contexts"], effective))
-        if selected < balance["wanted"]:
-            notes.append(
-                f"{lang}: {selected} of {balance['wanted']}, the pool has no more"
-            )
-        short = []
-        for factor, value in _misses(curation, balance):
-            name = f"{'score ' * (factor == 'level')}{_name(value)}"
-            short.append(f"{name} {value['selected']} of {value['target']:.0f}")
-        if short:
-            notes.append(f"{lang}: short of an even share: {', '.join(short)}")
-    columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
-    tables = [Table("Dialogues", columns, rows), _evenness(curation.balances)]
-    Printout(tables, notes).show()
 
 
 def _evenness(balances: Sequence[dict[str, Any]]) -> Table:
@@ -250,9 +247,8 @@ def _evenness(balances: Sequence[dict[str, Any]]) -> Table:
 
 def _counts(balances: Sequence[dict[str, Any]], factor: str) -> Table:
     """A table of a factor: values by language; a deeper blue means more of it."""
-    counts: dict[
-        str, dict[str, dict[str, Any]]
-    ] = {}  # name of the value -> language -> its counts
+    # Name of the value -> language -> its counts.
+    counts: dict[str, dict[str, dict[str, Any]]] = {}
     highest = 1
     for balance in balances:
         for value in balance["factors"][factor]["values"]:
@@ -263,14 +259,14 @@ def _counts(balances: Sequence[dict[str, Any]], factor: str) -> Table:
     for name, by_lang in counts.items():
         cells: list[Cell] = []
         for lang in langs:
-            if value := by_lang.get(lang):
-                selected = value["selected"]
-                text = Markup('{} <span class="ci">of {:,}</span>').format(
-                    selected, value["pool"]
-                )
-                cells.append(Heat(text, selected / highest, value=selected))
-            else:
+            if lang not in by_lang:
                 cells.append("")
+                continue
+            value = by_lang[lang]
+            selected = value["selected"]
+            text = Markup('{selected} <span class="ci">of {pool:,}</span>')
+            cell = Heat(text.format(**value), selected / highest, value=selected)
+            cells.append(cell)
         rows.append((name, *cells))
     return Table(_FACTORS[factor], ("", *langs), rows, style="heat")
 
@@ -279,23 +275,25 @@ def _name(value: Mapping[str, Any]) -> str:
     return value["value"] or "(not named)"
 
 
-def _misses(
-    curation: Curation, balance: dict[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yields the values of which a balanced selection has clearly less than an even share, with
-    their factor."""
-    if curation.options.policy == "balanced":
-        for name, factor in balance["factors"].items():
-            for value in factor["values"]:
-                if value["selected"] < _REACHED * value["target"]:
-                    yield name, value
+def _misses(curation: Curation, balance: dict[str, Any]) -> list[str]:
+    """The values of which a balanced selection has clearly less than an even share."""
+    misses: list[str] = []
+    if curation.options.policy != "balanced":
+        return misses
+    for factor, counts in balance["factors"].items():
+        for value in counts["values"]:
+            if value["selected"] < _REACHED * value["target"]:
+                name = f"{'score ' * (factor == 'level')}{_name(value)}"
+                misses.append(f"{name} {value['selected']} of {value['target']:.0f}")
+    return misses
 
 
 def _left_out(curation: Curation) -> list[str]:
     """How many dialogues were no candidates, and why."""
-    counts = Counter((line["lang"], line["reason"]) for line in curation.left_out)
+    counts: Counter[tuple[str, str]] = Counter()
+    for line in curation.left_out:
+        counts[line["lang"], line["reason"].replace("_", " ")] += 1
     lines = []
     for (lang, reason), count in sorted(counts.items()):
-        reason = reason.replace("_", " ")
         lines.append(f"left out: {count} in {lang}, {reason} (left_out.jsonl)")
     return lines

@@ -29,7 +29,7 @@ from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import ChatRequest, Message, prompt_tokens_above
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import atomic_path, atomic_write, only_run
+from medal_judges.storage.files import atomic_path, only_run, read_json, write_json
 from medal_judges.storage.jsonl import Journal, to_line
 
 RECORD = "run.json"
@@ -40,15 +40,17 @@ _OWN = ("journal.jsonl", DIALOGUES, REJECTED, "summary.json", RECORD)
 _PARTS = ("settings", "agents", "contexts")
 # Settings that say where a model is served and how fast, but change no dialogue.
 _CONNECTION = {
-    *(
-        "base_url",
-        "api_key_env",
-        "max_in_flight",
-        "timeout",
-        "attempts",
-        "longest_wait",
-    ),
-    *("max_cost", "prices", "cache", "device", "token_budget"),
+    "base_url",
+    "api_key_env",
+    "max_in_flight",
+    "timeout",
+    "attempts",
+    "longest_wait",
+    "max_cost",
+    "prices",
+    "cache",
+    "device",
+    "token_budget",
     "tokenizer",
 }
 SAMPLE = 6  # contexts that the estimate simulates
@@ -86,7 +88,7 @@ class Outputs:
                     (folder / name).unlink(missing_ok=True)
             elif earlier:
                 self._require_same(earlier, record)
-            self.write_json(RECORD, record)
+            write_json(folder / RECORD, record)
             self._resources = resources.pop_all()
 
     def _earlier_record(self) -> dict[str, Any]:
@@ -100,7 +102,7 @@ class Outputs:
                     raise MedalError(problem, hint=hint)
             return {}
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = read_json(path)
         except (OSError, ValueError, RecursionError):
             record = None
         if not isinstance(record, dict) or not set(record) >= set(_PARTS):
@@ -152,18 +154,6 @@ class Outputs:
 
     def close(self) -> None:
         self._resources.close()
-
-    def write_json(self, name: str, value: Mapping[str, object]) -> None:
-        text = (
-            json.dumps(
-                value,
-                indent=2,
-                ensure_ascii=False,
-                default=str,
-            )
-            + "\n"
-        )
-        atomic_write(self.folder / name, text)
 
 
 class GenerationCounts:
@@ -346,15 +336,11 @@ class GenerationRun(JobRunner[DialogueState]):
         if id in self.done or id in self.accepted or id in self.failed:
             return None
         opener, _, chatbot = id.rpartition("--")
-        if opener in self.openers and chatbot in self.chatbots:
-            accepted = self.accepted.get(opener)
-            if accepted is None:
-                return None
-            return accepted.with_chatbot(chatbot)
-        seed = self.openers.get(id)
-        if seed is None:
-            return None
-        return DialogueState(id, *seed, self.config)
+        if opener in self.accepted and chatbot in self.chatbots:
+            return self.accepted[opener].with_chatbot(chatbot)
+        if id in self.openers:
+            return DialogueState(id, *self.openers[id], self.config)
+        return None
 
     def fill(self) -> None:
         """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
@@ -435,28 +421,23 @@ def estimate(
         while not state.over:
             request = request_of(state, prompts)
             text = " ".join(["words"] * words[state.stage])
-            if (
-                state.stage == "check"
-            ):  # the seed is a hash of dialogue, turn and attempt
+            if state.stage == "check":
+                # The seed is a hash of dialogue, turn and attempt.
                 accepts = (request.seed or 0) % 1000 < 1000 * acceptance
                 text = "Yes." if accepts else f"No. {text}"
-            written = min(
-                request.max_tokens, prompt_tokens_above([Message("user", text)])
-            )
-            read = prompt_tokens_above(request.messages)
+            written = prompt_tokens_above([Message("user", text)])
             usage[state.agent].update(
                 requests=1,
-                read=read,
-                written=written,
+                read=prompt_tokens_above(request.messages),
+                written=min(request.max_tokens, written),
             )
             state.take(text, False)
         return state
 
     for context in contexts_for(settings, config.languages, config.seed):
         for user in config.users:
-            opener = play(
-                DialogueState(f"{context.id}--{user.name}", context, user.name, config)
-            )
+            id = f"{context.id}--{user.name}"
+            opener = play(DialogueState(id, context, user.name, config))
             if opener.opened:
                 for chatbot in speaking:
                     play(opener.with_chatbot(chatbot))

@@ -4,7 +4,6 @@ files were never here. A row in another form is an error."""
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -15,6 +14,7 @@ from medal_judges.data_prep.sources.public import alternating, rated
 from medal_judges.errors import DataError, SourceError
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale
+from medal_judges.storage.files import read_json
 
 REPOSITORY = "mario-rc/dstc11.t4"
 _LEVELS: dict[str, Level] = {"fed-turn": "turn", "persona-see": "dialogue"}
@@ -79,8 +79,9 @@ def _entries(
     """Yields the id of a dialogue, its entry in the file of ``ratings``, and its rows in the CSV
     file ``path``. Raises DataError if their last turns differ."""
     entries = []
-    for entry in json.loads(ratings.read_text("utf-8")):
-        if entry.get("annotations") and (entry.get("response") or entry.get("dialog")):
+    for entry in read_json(ratings):
+        has_turns = entry.get("response") or entry.get("dialog")
+        if entry.get("annotations") and has_turns:
             entries.append(entry)
     with open(path, encoding="utf-8-sig", newline="") as stream:
         dialogues = groupby(

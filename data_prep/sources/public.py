@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, groupby
@@ -13,6 +12,7 @@ from typing import Any
 from medal_judges.models.model_files import embedded_files
 from medal_judges.records.dialogue import Dialogue, Role, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_split
+from medal_judges.storage.files import read_json
 
 _ROLES: tuple[Role, Role] = ("user", "assistant")
 _CONTURE_SCALES = {"overall": (1.0, 5.0), "consistent": (0.0, 1.0)}
@@ -76,10 +76,6 @@ def _lines(text: str) -> list[str]:
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
-def _load(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     """FED's fed_data.json at one level. An entry without ``response`` is a whole dialogue; in
     others the judged reply is the last turn."""
@@ -87,13 +83,13 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
         ("consistent", "understandable"), (0.0, 1.0)
     )
     group = row = 0
-    for entry in _load(path):
+    for entry in read_json(path):
         is_turn = "response" in entry
         if is_turn == (level == "turn"):
             kind = "turn" if is_turn else "dial"
-            ratings = {
-                k.lower().replace(" ", "_"): v for k, v in entry["annotations"].items()
-            }
+            ratings = {}
+            for question, answers in entry["annotations"].items():
+                ratings[question.lower().replace(" ", "_")] = answers
             yield rated(
                 f"fed-{kind}-{row:04d}",
                 _marked_turns(entry["context"] + "\n" + entry.get("response", "")),
@@ -106,9 +102,7 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
                 split="test",
             )
             row += 1
-        group += (
-            not is_turn
-        )  # the replies of a chat come before its whole-dialogue entry
+        group += not is_turn  # the replies of a chat come before its whole dialogue
 
 
 def _marked_turns(text: str) -> Iterator[Turn]:
@@ -126,7 +120,7 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
     The public file has no splits and no chatbot names: ``split`` is by a hash of the dialogue
     (other than in the line format) and ``models`` is empty. The leak check still finds DSTC9 rows.
     """
-    for entry in _load(path):
+    for entry in read_json(path):
         number = f"{entry['dialog_id']:04d}"
         group = f"conture-{number}"
         turns: list[Turn] = []
@@ -136,17 +130,14 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             turns += [Turn("user", user), Turn("assistant", assistant)]
         if level == "dialogue":
             ratings = _conture_ratings(entry["dialog_ratings"])
-            scales = {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings}
-            id = f"conture-dial-{number}"
-            extra = _defects(turns, level)
             yield rated(
-                id,
+                f"conture-dial-{number}",
                 turns,
                 ratings,
-                scales,
+                {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings},
                 source="conture",
                 group=group,
-                extra=extra,
+                extra=_defects(turns, level),
             )
             continue
         for i, exchange in enumerate(entry["turns"]):
@@ -197,7 +188,7 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """
     workers: dict[str, str] = {}
     number = 0
-    for hit in _load(path):
+    for hit in read_json(path):
         worker = workers.setdefault(hit["WorkerId"], f"worker-{len(workers):04d}")
         for chat in hit["data"]:
             raw = _with_overall(chat["raw scores"])
@@ -245,7 +236,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
         "overall": (1.0, 5.0),
     }
     contexts: dict[str, int] = {}
-    for number, entry in enumerate(_load(path)):
+    for number, entry in enumerate(read_json(path)):
         context = contexts.setdefault(entry["source"], len(contexts))
         knowledge = entry["context"].strip()
         extra = {} if knowledge in ("", "_nofact") else {"knowledge": knowledge}
@@ -309,7 +300,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
     validation and 10% test, by a hash of the id. Skips 3,150 conversations without an answer.
     """
-    for id, conversation in _load(path or embedded_files("chitchat")[0]).items():
+    for id, conversation in read_json(path or embedded_files("chitchat")[0]).items():
         messages = chain.from_iterable(conversation["messages"])
         turns: list[Turn] = []
         speakers: list[str] = []

@@ -9,6 +9,7 @@ from medal_judges.data_prep.curation import report
 from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.reading.dialogues import reading_report
+from medal_judges.report.page import publish
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import write_records
 
@@ -37,10 +38,11 @@ def curate(options: CurateOptions) -> None:
         reading.require_rest()  # no row at all because all are bad
         raise
     write_records(out / "left_out.jsonl", curation.left_out)
-    report.write_report(curation, out)
+    page = report.curation_page(curation)
+    page.write(out)
     # Last: if it exists, all is done, and the same command is refused.
     count = write_records(out / SELECTION, report.selected_rows(curation))
-    report.print_report(curation)
+    publish(page, None)
     reading.show()
     typer.echo(
         f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}"

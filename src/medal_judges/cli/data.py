@@ -351,6 +351,7 @@ def stats(options: StatsOptions) -> None:
     from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
+    from medal_judges.report.page import publish
 
     reading = reading_report(options.reading, options.out)
     for text in options.sources:
@@ -370,8 +371,7 @@ def stats(options: StatsOptions) -> None:
     if reading.count:
         reading.require_rest()
     page = statistics_page(figures)
-    if page.printout is not None:
-        page.printout.show()
+    publish(page, None)
     reading.show()
     typer.echo(f"wrote {page.write(options.out)}")
 

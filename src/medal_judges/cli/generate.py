@@ -28,6 +28,7 @@ from medal_judges.data_prep.generation.run import (
     estimate,
 )
 from medal_judges.report.console import ProgressBar, wide_console
+from medal_judges.storage.files import write_json
 
 
 class GenerateOptions(Config):
@@ -76,9 +77,8 @@ def generate(options: GenerateOptions) -> None:
             run.run(advance)
     finally:
         with suppress(OSError):  # a full disk: the error that ended the run is shown
-            run.outputs.write_json(
-                "summary.json", counts.to_record() | {"waiting": run.waiting}
-            )
+            summary = counts.to_record() | {"waiting": run.waiting}
+            write_json(config.out / "summary.json", summary)
     _show(run, before)
     if not counts.finished and not run.waiting:
         typer.echo(

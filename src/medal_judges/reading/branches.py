@@ -47,10 +47,9 @@ def one_branch(record: object, counts: Counts) -> object:
 
 def objects(value: object) -> list[Record]:
     """Returns the objects in a list; none for another value."""
-    items = []
-    if isinstance(value, list):
-        items = value
-    return [item for item in items if isinstance(item, Mapping)]
+    if not isinstance(value, list):
+        return []
+    return [item for item in value if isinstance(item, Mapping)]
 
 
 def _without_tree(
@@ -61,10 +60,14 @@ def _without_tree(
             "current message", f"the id of a message in {field}", current
         )
     branch = _branch(nodes, counts, current)
-    messages = [_message(node, counts) for node in branch]
+    messages = []
+    for node in branch:
+        message = _message(node, counts)
+        if message is not None:
+            messages.append(message)
     chat = {"lang": lookup(branch, "0.lang"), **record}
     del chat[field]
-    return chat | {"messages": [message for message in messages if message is not None]}
+    return chat | {"messages": messages}
 
 
 def _branch(
@@ -75,9 +78,8 @@ def _branch(
     """
     by_id = {_value(node, _ID): node for node in nodes}
     best_answers = {}
-    for node in sorted(
-        nodes, key=_rank, reverse=True
-    ):  # the best, and of equals the last, wins
+    # The best answer, and of equals the last one, replaces others.
+    for node in sorted(nodes, key=_rank, reverse=True):
         parent = _value(node, _PARENT)
         best_answers[parent if parent in by_id else None] = _value(node, _ID)
     leaf = current
@@ -136,15 +138,16 @@ def without_siblings(messages: Any, counts: Counts) -> Any:
     nodes = objects(messages)
     if not any(find_key(node, _PARENT) for node in nodes[:2]):  # of most chats
         return messages
-    ids = {_value(node, _ID) for node in nodes}
-    links = [(_value(node, _PARENT), str(node.get("role"))) for node in nodes]
-    parents = Counter(parent for parent, _ in links)
-    is_fork = len(set(links)) == len(parents) < len(nodes)
-    is_tree = (
-        len(ids) == len(messages)
-        and len(parents.keys() - ids) == 1
-        and parents[None] < 2
-    )
-    if is_fork and is_tree:
+    ids: set[str | None] = set()
+    links = set()
+    parents: Counter[str | None] = Counter()
+    for node in nodes:
+        parent = _value(node, _PARENT)
+        ids.add(_value(node, _ID))
+        links.add((parent, str(node.get("role"))))
+        parents[parent] += 1
+    is_fork = len(links) == len(parents) < len(nodes)
+    has_one_root = len(parents.keys() - ids) == 1 and parents[None] < 2
+    if is_fork and has_one_root and len(ids) == len(messages):
         return _branch(nodes, counts)
     return messages

@@ -359,22 +359,24 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
             row = dict(zip(header, cells, strict=False))
             yield number, RecordError("(row)", expected, f"{len(cells)} cells", row)
         elif any(cells):
+            values = [cell or None for cell in cells]
             try:
                 "".join(cells).encode()
-                yield (
-                    number,
-                    {n: cell or None for n, cell in zip(header, cells, strict=True)},
-                )
+                yield number, dict(zip(header, values, strict=True))
             except UnicodeEncodeError as error:
                 expected = f"UTF-8 (it is not at character {error.start + 1})"
                 yield number, RecordError("(row)", expected, cells)
 
 
 def _table_header(cells: Sequence[object]) -> list[str]:
-    names = ["" if cell is None else str(cell).strip() for cell in cells]
+    names = _names(cells)
     if "" in names or not names:
         raise ConfigError(f"a table whose header has a column without a name: {names}")
     return _distinct(names)
+
+
+def _names(cells: Sequence[object]) -> list[str]:
+    return ["" if cell is None else str(cell).strip() for cell in cells]
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -415,10 +417,14 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                 )  # offsets outside of its buffers would crash the process
                 for row in batch.to_pylist():
                     number += 1
-                    # Top-level nulls stay, so that every row has all columns.
-                    yield number, {name: _plain(value) for name, value in row.items()}
+                    yield number, _plain_row(row)
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         raise damaged(path, number, error) from error
+
+
+def _plain_row(row: Mapping[str, object]) -> dict[str, Any]:
+    """Converts a row to JSON. Its nulls stay, so that every row has all columns."""
+    return {name: _plain(value) for name, value in row.items()}
 
 
 def _plain(value: object) -> Any:
@@ -454,12 +460,10 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
         )
     number = 0
     try:
-        config = None
-        if len(words) == 3:
-            config = words[1]
+        config = words[1] if len(words) == 3 else None
         rows = datasets.load_dataset(words[0], config, split=words[-1], streaming=True)
         for number, row in enumerate(rows, 1):
-            yield number, {key: _plain(value) for key, value in row.items()}
+            yield number, _plain_row(row)
     except (
         OSError,
         ValueError,
@@ -569,9 +573,7 @@ def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                     cells.pop()
                 if not header:
                     header = _table_header(cells)
-                elif [
-                    "" if cell is None else str(cell).strip() for cell in cells
-                ] != header:
+                elif _names(cells) != header:
                     expected = (
                         f"the header of the first sheet, {', '.join(header)[:60]}"
                     )
@@ -582,7 +584,7 @@ def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
                     expected = f"{len(header)} cells, as in the header"
                     yield number, RecordError("(row)", expected, "more than those")
                 else:
-                    pairs = zip(header, cells, strict=False)
-                    yield number, {name: _sheet_value(cell) for name, cell in pairs}
+                    values = map(_sheet_value, cells)
+                    yield number, dict(zip(header, values, strict=False))
     if not header:
         raise ConfigError("a table without a header: it is empty")

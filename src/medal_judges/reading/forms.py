@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from medal_judges.reading.branches import objects
 from medal_judges.reading.columns import MISSING, ColumnMap, lookup
 from medal_judges.reading.names import (
     CONVERSATIONS,
@@ -101,13 +102,9 @@ def _form_of_messages(value: object) -> str | None:
         if text.startswith("[") and '"' in text:
             return "messages"
         return None
-    items = []
-    if isinstance(value, list):
-        items = value
-    is_chat = items and all(
-        isinstance(item, Mapping) or pair_in(item) for item in items
-    )
-    if is_chat:
+    if not isinstance(value, list) or not value:
+        return None
+    if all(isinstance(item, Mapping) or pair_in(item) for item in value):
         return "messages"
     return None
 
@@ -119,11 +116,7 @@ def _form_of_trace(record: Record) -> str | None:
         return "otel"
     names: Any = record.get("attributes")
     if isinstance(names, list):
-        names = [
-            attribute.get("key")
-            for attribute in names
-            if isinstance(attribute, Mapping)
-        ]
+        names = [attribute.get("key") for attribute in objects(names)]
     elif not isinstance(names, Mapping):
         names = record
     if any(str(name).startswith("gen_ai.") for name in names):
@@ -157,23 +150,17 @@ def _form_by_names(record: Record, columns: ColumnMap) -> str | None:
 def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
     """Returns the chats of a value that is a list of chats, or an object with just one list, of
     chats: ``{"data": [...]}``. None for any other value."""
-    if isinstance(record, Mapping):
-        fields = record
-    else:
-        fields = {"": record}
+    fields = record if isinstance(record, Mapping) else {"": record}
     lists = {name: value for name, value in fields.items() if isinstance(value, list)}
     if len(lists) != 1:
         return None
     name, items = lists.popitem()
-    chat = None
-    if items:
-        chat = items[0]
+    chat = next(iter(items), None)
     if isinstance(chat, Mapping) and find_key(chat, ROLES) is not None:
         return None  # a message
     if isinstance(record, Mapping) and _is_one_chat(record, name, chat, columns):
         return None
-    is_chat = isinstance(chat, list) or form_of(chat, columns) is not None
-    if is_chat:
+    if isinstance(chat, list) or form_of(chat, columns) is not None:
         return items
     return None
 

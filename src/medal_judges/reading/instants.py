@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timezone
 from decimal import Decimal
 from enum import Enum
@@ -22,9 +23,8 @@ _ISO = re.compile(
 _SECOND = 10**9  # nanoseconds
 # Least number -> nanoseconds of its unit: nano-, micro- and milliseconds since 1970.
 _UNITS = ((10**17, 1), (10**14, 10**3), (10**11, 10**6))
-_FIRST_DATE = (
-    10**8
-)  # seconds since 1970, in 1973; a smaller number counts from elsewhere
+# Seconds since 1970, in 1973; a smaller number counts from elsewhere.
+_FIRST_DATE = 10**8
 _MOST = 10**20
 
 
@@ -62,20 +62,16 @@ def instant(value: object) -> Instant | None:
         return _iso_instant(str(value).strip())
     size = abs(number)
     unit = next((unit for minimum, unit in _UNITS if size >= minimum), _SECOND)
-    clock = Clock.COUNT
-    if size >= _FIRST_DATE:
-        clock = Clock.ZONED
+    clock = Clock.ZONED if size >= _FIRST_DATE else Clock.COUNT
     return Instant(clock, int(number * unit))
 
 
 def _number(value: object) -> Decimal | None:
-    try:
+    with suppress(ArithmeticError):  # no number, or not a number (NaN)
         number = Decimal(str(value).strip())
         if abs(number) < _MOST:
             return number
-        return None
-    except ArithmeticError:  # no number, or not a number (NaN)
-        return None
+    return None
 
 
 def _iso_instant(value: str) -> Instant | None:

@@ -42,6 +42,7 @@ _ROLES = (
 _COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS}
 _TOOLS = ("call", "result")
 _SHOWN = ("text", "gap")
+_MODALITIES = ("image", "audio", "video")
 _OUTPUTS = ("output", "content", "response", "result")
 # Kind of a part, or its mark in the text if it is a gap -> its types. ChatGPT's are in the second
 # lines.
@@ -127,10 +128,7 @@ def read_messages(
     if folded is not None:
         folded.update(chat.counts)
     chat.add_to(context)
-    if id is None:
-        id = content_hash(chat.turns)
-    else:
-        id = parse_id(id)
+    id = content_hash(chat.turns) if id is None else parse_id(id)
     code = sys.intern(language_code(lang))
     turns = tuple(Turn(role, content) for role, content in chat.turns)
     return Dialogue(id, turns, code, source, models, context, meta or {})
@@ -143,11 +141,9 @@ def _assistant_name(messages: Sequence[_Message]) -> str | None:
     """
     first_messages: dict[str, int] = {}
     for index, message in enumerate(messages):
-        if (
-            message.role == "assistant"
-            and message.name
-            and shown_text(message.parts).strip()
-        ):
+        if message.role != "assistant" or not message.name:
+            continue
+        if shown_text(message.parts).strip():
             first_messages.setdefault(message.name, index)
     if len(first_messages) > 1:
         first, second = list(first_messages)[:2]
@@ -183,22 +179,18 @@ class _Chat:
                 self.counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
             if part.kind in _TOOLS:
                 self.notes.append({"turn": None, "note": part.text})
-            elif (
-                part.kind in _SHOWN and not is_said
-            ):  # calls before the text belong to it
+            elif part.kind in _SHOWN and not is_said:
+                # Calls before the text belong to it.
                 is_said = True
-                role: Role = "assistant"
-                if message.role == "user":
-                    role = "user"
+                role: Role = "user" if message.role == "user" else "assistant"
                 self._add_turn(role, content)
 
     def add_to(self, context: Fields) -> None:
         """Adds the system prompts, after an existing one, and the notes of tools."""
         if self.prompts:
-            earlier = []
-            if context.get(SYSTEM_PROMPT):
-                earlier = [str(context[SYSTEM_PROMPT])]
-            context[SYSTEM_PROMPT] = "\n".join(earlier + self.prompts)
+            if earlier := context.get(SYSTEM_PROMPT):
+                self.prompts.insert(0, str(earlier))
+            context[SYSTEM_PROMPT] = "\n".join(self.prompts)
         if self.notes:
             context["tools"] = self.notes
 
@@ -238,9 +230,8 @@ def parse_message(field: str, message: object) -> _Message:
         raise RecordError(field, "an object with role and content", message)
     kind = message.get("type")
     if "role" not in message and kind_of_part(kind) is not None:
-        parts = list(
-            _parts(field, message)
-        )  # an item of OpenAI's Responses, which has no role
+        # An item of OpenAI's Responses, which has no role.
+        parts = list(_parts(field, message))
         if any(part.kind == "gap" for part in parts):
             return _Message("assistant", parts)
         return _Message("call", parts)
@@ -290,9 +281,7 @@ def _parts_beside_content(field: str, message: Record) -> Iterator[_Part]:
     audio = message.get("audio")
     if isinstance(audio, Mapping):
         yield from _parts(f"{field}.audio", {**audio, "type": "audio"})
-    if any(
-        message.get(name) for name in ("reasoning_content", "reasoning", "thinking")
-    ):
+    if any(map(message.get, ("reasoning_content", "reasoning", "thinking"))):
         yield _THINKING
     calls = message.get("tool_calls")
     if calls is not None and not isinstance(calls, list | tuple):
@@ -358,11 +347,7 @@ def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
     elif kind == "result":
         yield _result(content.get(_filled_name(content, _OUTPUTS) or ""))
     elif kind != "mark":
-        if content.get("modality") in (
-            "image",
-            "audio",
-            "video",
-        ):  # OpenTelemetry's blobs
+        if content.get("modality") in _MODALITIES:  # OpenTelemetry's blobs
             kind = content["modality"]
         yield _Part("gap", kind)
     transcript = content.get("transcript")
@@ -386,10 +371,8 @@ def kind_of_part(type_name: object) -> str | None:
         return _KINDS[type_name]
     if type_name.endswith(_RESULTS):
         return "result"
-    is_call = type_name.endswith(_CALLS) or type_name.startswith(
-        "tool-"
-    )  # the AI SDK's
-    if is_call:
+    # The AI SDK's types begin with tool-.
+    if type_name.endswith(_CALLS) or type_name.startswith("tool-"):
         return "call"
     return None
 
@@ -403,10 +386,10 @@ def _call(field: str, call: object) -> _Part:
     for name in ("toolInvocation", "function"):
         if isinstance(call.get(name), Mapping):
             function = call[name]
-    names = ("arguments", "input", "args", "action")
-    arguments = _short(
-        next((function[name] for name in names if name in function), None)
-    )
+    value = None
+    for name in ("action", "args", "input", "arguments"):  # the last one counts
+        value = function.get(name, value)
+    arguments = _short(value)
     if arguments == "{}":
         arguments = ""
     kind = str(call.get("type", "")).removesuffix("_call").removeprefix("tool-")

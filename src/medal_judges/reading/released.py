@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
@@ -105,14 +106,10 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
     turns are all null is left out."""
     if names is None:
         return {}
-    count = 0
-    if isinstance(turns, list):
-        count = len(turns)
-    if (
-        not isinstance(names, list)
-        or not isinstance(turns, list)
-        or len(names) != count
-    ):
+    if not isinstance(turns, list):
+        turns = []
+    count = len(turns)
+    if not isinstance(names, list) or len(names) != count:
         raise RecordError("models", f"one name for each of the {count} turns", names)
     models: dict[str, str | None] = {}
     for index, (name, turn) in enumerate(zip(names, turns, strict=True)):
@@ -121,10 +118,8 @@ def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
             role = turn.get("role")
         if not name or not isinstance(role, str):
             continue
-        if (
-            models.setdefault(role, text(f"models[{index}]", name, "a text or null"))
-            != name
-        ):
+        first_name = text(f"models[{index}]", name, "a text or null")
+        if models.setdefault(role, first_name) != name:
             expected = f"the name that the other {role} turns have ({models[role]!r})"
             raise RecordError(f"models[{index}]", expected, name)
     return models
@@ -153,11 +148,8 @@ def label_fields(record: Record) -> Fields:
     comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
     """
     lists = record.get("labels")
-    if (
-        lists
-        and isinstance(lists, Mapping)
-        and all(isinstance(v, list) for v in lists.values())
-    ):
+    ratings = list(lists.values()) if isinstance(lists, Mapping) else []
+    if ratings and all(isinstance(values, list) for values in ratings):
         return {"labels": lists}
     answer = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
     answer = parsed_cell(answer, "")
@@ -169,15 +161,14 @@ def label_fields(record: Record) -> Fields:
     for dimension in _rubric("medal"):
         name = dimension.name
         entry = answer.get(_RELEASED_NAMES.get(name, name))
-        label, comment = entry, None
-        if isinstance(entry, Mapping):
-            label, comment = entry.get("label"), entry.get("comment")
-        if label is None:
+        if not isinstance(entry, Mapping):
+            entry = {"label": entry}
+        if entry.get("label") is None:
             continue
-        labels[name] = [_label(label, dimension)]
+        labels[name] = [_label(entry["label"], dimension)]
         scales[name] = [dimension.low, dimension.high]
-        if comment:
-            comments[name] = str(comment)
+        if entry.get("comment"):
+            comments[name] = str(entry["comment"])
     if not labels:
         return {}
     return {
@@ -190,13 +181,10 @@ def label_fields(record: Record) -> Fields:
 
 def _label(label: Any, dimension: Dimension) -> float:
     """Returns a label as a number. Raises RecordError if it is not on the dimension's scale."""
-    try:
-        if isinstance(label, bool):
-            number = math.nan
-        else:
+    number = math.nan
+    if not isinstance(label, bool):
+        with suppress(TypeError, ValueError):
             number = float(label)
-    except (TypeError, ValueError):
-        number = math.nan
     if dimension.low <= number <= dimension.high:
         return number
     expected = f"a number from {dimension.low:g} to {dimension.high:g}"

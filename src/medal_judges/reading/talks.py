@@ -36,10 +36,8 @@ Talk = list[tuple[Any, SpokenTurn | None]]  # (message, its turn if it is one)
 
 def talk_of(field: str, value: Any, role: str) -> Talk:
     """Returns the messages of an input (``role`` user) or of an output (assistant)."""
-    return [
-        (message, turn_in(field, message))
-        for message in messages_within(field, value, role)
-    ]
+    messages = messages_within(field, value, role)
+    return [(message, turn_in(field, message)) for message in messages]
 
 
 def spoken(talk: Talk) -> list[SpokenTurn]:
@@ -61,12 +59,10 @@ def messages_within(field: str, value: Any, role: str) -> list[Any]:
     value = as_text(value)
     if isinstance(value, str):
         return [{"role": role, "content": value}]
+    packed_items = value if isinstance(value, list) else [value]
     if isinstance(value, list) and len(value) == 1:
         return messages_within(field, value[0], role)
-    packed_items = [value]
-    if isinstance(value, list):
-        packed_items = value
-    items = [_unpacked(item) for item in packed_items]
+    items = list(map(_unpacked, packed_items))
     messages = None
     if items and all(isinstance(item, Mapping) for item in items):
         messages = _messages_of_objects(field, items, role)
@@ -92,10 +88,11 @@ def _messages_of_objects(
     """
     if all("role" not in item and kind_of_part(item.get("type")) for item in items):
         return [{"role": role, "content": items}]
+    if len(items) > 1:
+        return items
     first = items[0]
     has_role = "role" in first or str(first.get("type")).lower() in ROLE_WORDS
-    has_content = not first.keys().isdisjoint(("content", "parts", "tool_calls"))
-    if len(items) > 1 or (has_role and has_content):
+    if has_role and not first.keys().isdisjoint(("content", "parts", "tool_calls")):
         return items
     return _messages_of_request(field, first, role)
 
@@ -107,11 +104,12 @@ def _filled_names(request: Record, names: Names) -> list[str]:
 def _messages_of_request(field: str, request: Record, role: str) -> list[Any] | None:
     """Returns the messages of a request to a model, of its answer, or of the arguments or result of
     a function with one text; None for another object."""
-    wrappers = _filled_names(request, _WRAPPERS)
-    texts = _filled_names(request, _TEXTS[role])
-    if not wrappers and len(texts) != 1:
-        return None
-    name = [*wrappers, *texts][0]
+    names = _filled_names(request, _WRAPPERS)
+    if not names:
+        names = _filled_names(request, _TEXTS[role])
+        if len(names) != 1:
+            return None
+    name = names[0]
     value = as_text(request[name])
     if isinstance(value, list) and name in _ALTERNATIVES:
         value = value[:1]
@@ -119,8 +117,8 @@ def _messages_of_request(field: str, request: Record, role: str) -> list[Any] | 
         return None
     messages = messages_within(field, value, role)
     system = request.get(find_key(request, SYSTEMS) or "")
-    roles = {str(message.get("role")) for message in messages}
-    if role == "user" and system and roles.isdisjoint(("system", "developer")):
+    roles = [message.get("role") for message in messages]
+    if role == "user" and system and "system" not in roles and "developer" not in roles:
         messages.insert(0, {"role": "system", "content": system})
     return messages
 
@@ -157,7 +155,12 @@ def without_pairs(items: Sequence[Any]) -> list[Any]:
 
 
 def turns_in(messages: Sequence[Any]) -> list[SpokenTurn]:
-    return spoken([(m, turn_in(f"messages[{i}]", m)) for i, m in enumerate(messages)])
+    turns = []
+    for index, message in enumerate(messages):
+        turn = turn_in(f"messages[{index}]", message)
+        if turn:
+            turns.append(turn)
+    return turns
 
 
 def continuation(

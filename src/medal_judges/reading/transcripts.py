@@ -95,29 +95,31 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     lines (``Note: ...`` in an answer) belong to the turn before. Raises RecordError if the user or
     the assistant is missing.
     """
-    role_by_name: dict[str, str] = {
-        word.lower(): role for word, role in {**ROLE_WORDS, **roles}.items()
-    }
+    role_by_name: dict[str, str] = dict(ROLE_WORDS)
+    for word, role in roles.items():
+        role_by_name[word.lower()] = role
     names: dict[str, None] = {}
     messages: list[dict[str, str]] = []
     for line in thoughts_on_one_line(text).splitlines():
         match = SPOKEN.match(line)
-        name = ""
         if match:
             name = match["name"].strip()
-        if match:
             names[name] = None
-        if match and name.lower() in role_by_name:
-            messages.append({"role": name, "content": match["text"]})
-            if match["time"]:
-                messages[-1]["time"] = match["time"]
-        elif messages:
+            if name.lower() in role_by_name:
+                messages.append({"role": name, "content": match["text"]})
+                if match["time"]:
+                    messages[-1]["time"] = match["time"]
+                continue
+        if messages:
             messages[-1]["content"] += f"\n{line}"
-    if not {"user", "assistant"} <= {role_by_name.get(name.lower()) for name in names}:
+    speaking = {role_by_name.get(name.lower()) for name in names}
+    if not {"user", "assistant"} <= speaking:
         pairs = zip((*names, "Anna", "Bot")[:2], ("user", "assistant"), strict=True)
         hint = " ".join(f'--role "{name}={role}"' for name, role in pairs)
         expected = (
             f"at least one speaker known as a user and one as an assistant ({hint})"
         )
         raise RecordError("speaker", expected, ", ".join([*names][:9]))
-    return [message | {"content": message["content"].strip()} for message in messages]
+    for message in messages:
+        message["content"] = message["content"].strip()
+    return messages

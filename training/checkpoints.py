@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import zipfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
 
 from medal_judges.errors import ConfigError
 from medal_judges.records.signature import content_hash
@@ -65,17 +69,42 @@ def run_hash(config: TrainConfig, facts: list[dict[str, object]]) -> str:
     return content_hash([settings, facts])
 
 
+def _can_be_read(checkpoint: Path) -> bool:
+    """Says whether no file of the checkpoint is cut, as a full disk can leave it."""
+    try:
+        json.loads((checkpoint / _STATE).read_bytes())
+        for path in checkpoint.glob("*.safetensors"):
+            with safe_open(path, "pt"):
+                pass
+    except (OSError, ValueError, SafetensorError):
+        return False
+    archives = [*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")]  # of torch.save
+    return all(map(zipfile.is_zipfile, archives))
+
+
 def checkpoint_to_resume(folder: Path, identity: RunIdentity) -> str | None:
     """Returns the newest complete checkpoint in ``folder``, None if there is none.
 
-    Raises ConfigError for checkpoints of a run with other settings or data, or with other steps.
+    Raises ConfigError for checkpoints of a run with other settings or data, or with other steps,
+    and if each is damaged.
     """
     checkpoints = [
         path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()
     ]
     if not checkpoints:
         return None
-    newest = max(checkpoints, key=lambda path: int(path.name.rpartition("-")[2]))
+    damaged = [path for path in checkpoints if not _can_be_read(path)]
+    for path in damaged:
+        logger.warning("%s is damaged and is not used", path)
+    if len(damaged) == len(checkpoints):
+        raise ConfigError(
+            f"no checkpoint in {folder} can be read",
+            hint="--overwrite deletes them and starts again",
+        )
+    newest = max(
+        set(checkpoints).difference(damaged),
+        key=lambda path: int(path.name.rpartition("-")[2]),
+    )
     saved = None
     record = read_json_if_there(folder / _IDENTITY, None)
     if record is not None:

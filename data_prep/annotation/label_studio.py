@@ -109,11 +109,11 @@ def _answers(task: Mapping[str, Any], where: str) -> Iterator[Answer]:
 
 
 def _text(value: Mapping[str, Any]) -> str:
-    """The answer in the value of a result."""
-    kind = next(
-        kind for kind in ("choices", "text", "rating", "number") if kind in value
-    )
-    answer = value[kind]
+    """Returns the answer in the value of a result. Raises ValueError for one of another tag."""
+    kinds = [kind for kind in ("choices", "text", "rating", "number") if kind in value]
+    if not kinds:
+        raise ValueError(f"a tag with {', '.join(value)}, which the package has not")
+    answer = value[kinds[0]]
     if isinstance(answer, list):
         return " / ".join(map(str, answer))
     return str(answer)

@@ -13,8 +13,9 @@ import yaml
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.errors import MedalError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.base.golden import check_golden
+from medal_judges.training.checkpoints import RunIdentity, checkpoint_to_resume
 
 from ..conftest import WORDS
 from ..forked import start
@@ -183,6 +184,41 @@ def test_a_checkpoint_that_was_half_written_is_passed_over(
     (folder / "checkpoints" / "checkpoint-10" / "trainer_state.json").unlink()
     done = CliRunner().invoke(app, train(config, folder, *SHORT))
     assert done.exit_code == 0, done.output
+    assert_same_scores(folder, short)
+
+
+@pytest.mark.parametrize(
+    ("name", "cut"),
+    [
+        ("model.safetensors", 0),
+        ("model.safetensors", -1),
+        ("optimizer.pt", 0),
+        ("optimizer.pt", -1),
+        ("trainer_state.json", 9),
+    ],
+)
+def test_a_cut_checkpoint_is_named_and_the_one_before_it_is_used(
+    short: Path, tmp_path: Path, name: str, cut: int
+) -> None:
+    folder = Path(shutil.copytree(short, tmp_path / "run")) / "checkpoints"
+    file = folder / "checkpoint-10" / name
+    file.write_bytes(file.read_bytes()[:cut])
+    identity = RunIdentity(**json.loads((folder / "run.json").read_text()))
+    assert checkpoint_to_resume(folder, identity) == str(folder / "checkpoint-7")
+    (folder / "checkpoint-7" / "rng_state.pth").write_bytes(b"")
+    with pytest.raises(ConfigError, match="can be read"):
+        checkpoint_to_resume(folder, identity)
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_from_the_checkpoint_before_a_cut_one(
+    config: Path, short: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = Path(shutil.copytree(short, tmp_path / "run"))
+    (folder / "checkpoints" / "checkpoint-10" / "model.safetensors").write_bytes(b"")
+    done = CliRunner().invoke(app, train(config, folder, *SHORT))
+    assert done.exit_code == 0, done.output
+    assert "checkpoint-10 is damaged" in caplog.text
     assert_same_scores(folder, short)
 
 

@@ -233,7 +233,20 @@ def test_who_answered_is_the_account_where_nothing_was_assigned(
 
 @pytest.mark.parametrize(
     "text",
-    ["{", "{}", "[1]", '[{"id": 1}]', '[{"id": 1, "data": {}, "annotations": [{}]}]'],
+    [
+        *("{", "{}", "[1]", '[{"id": 1}]'),
+        '[{"id": 1, "data": {}, "annotations": [{}]}]',
+        *(
+            f'[{{"data": {{}}, "annotations": [{{"result": [{result}]}}]}}]'
+            for result in (
+                '{"from_name": "x", "type": "brushlabels", "value": {"rle": [1]}}',
+                '{"from_name": "x", "value": {}}',
+                '{"from_name": "x", "value": 5}',
+                '{"from_name": ["x"], "value": {"rating": 5}}',
+                "null",
+            )
+        ),
+    ],
 )
 def test_another_file_is_refused_by_name(text: str, tmp_path: Path) -> None:
     path = tmp_path / "other.json"

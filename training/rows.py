@@ -19,7 +19,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, Scale, mean
+from medal_judges.records.labelled import LabelledDialogue, Level, Scale, mean
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
@@ -396,11 +396,8 @@ def with_scores_as_labels(
 
 def with_scores(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
     """Returns the row up to the judged turn, with the judgement's scores as labels."""
-    row = replace(
-        row,
-        dialogue=row.dialogue.upto(judgement.turn),
-        level="dialogue" if judgement.turn is None else "turn",
-    )
+    level: Level = "dialogue" if judgement.turn is None else "turn"
+    row = replace(row, dialogue=row.dialogue.upto(judgement.turn), level=level)
     if judgement.dimensions:
         return labelled(row, judgement, judgement.dimensions)
     # Without a stated scale, the entry has to say `rescale`.

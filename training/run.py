@@ -117,23 +117,33 @@ def learnable(
     """Returns the dimensions (of ``only``) with at least one training label; a head without any
     would answer at random. Raises ConfigError for a name that the rubric does not have."""
     names = [dimension.name for dimension in dimensions]
-    if only is None:
-        only = names
-    unknown = set(only) - set(names)
+    unknown = set(only or ()) - set(names)
     if unknown:
         raise ConfigError(
             f"only: the rubric has no dimension {', '.join(sorted(unknown))}",
             hint=f"it has: {', '.join(names)}",
         )
-    labelled = {name for example in rows.train for name in example.targets}
-    lacking = ", ".join(name for name in names if name in only and name not in labelled)
-    learnt = [d for d in dimensions if d.name in only and d.name in labelled]
+    labelled: set[str] = set()
+    for example in rows.train:
+        labelled.update(example.targets)
+    learnt: list[Dimension] = []
+    lacking: list[str] = []
+    for dimension in dimensions:
+        if only is not None and dimension.name not in only:
+            continue
+        if dimension.name in labelled:
+            learnt.append(dimension)
+        else:
+            lacking.append(dimension.name)
     if not learnt:
-        hint = "an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels"
-        raise ConfigError(f"no training row has a label of {lacking}", hint=hint)
+        raise ConfigError(
+            f"no training row has a label of {', '.join(lacking)}",
+            hint="an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels",
+        )
     if lacking:
         logger.warning(
-            "no training labels for %s: the judge will not have them", lacking
+            "no training labels for %s: the judge will not have them",
+            ", ".join(lacking),
         )
     return learnt
 

@@ -197,11 +197,15 @@ class JudgeTrainer(Trainer):
     ) -> Tensor:
         """Returns the weighted loss of the rows of a batch, their sum over the number of examples
         of the step."""
-        losses = self.judge.losses(outputs.logits, labels[:, 1:])
-        total = (losses * labels[:, 0]).sum()
-        return total / (
-            len(labels) if num_items_in_batch is None else num_items_in_batch
-        )
+        total = (self.row_losses(outputs.logits, labels[:, 1:]) * labels[:, 0]).sum()
+        if num_items_in_batch is None:
+            num_items_in_batch = len(labels)
+        loss: Tensor = total / num_items_in_batch
+        return loss
+
+    def row_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Returns the loss of each row [B]."""
+        return self.judge.losses(logits, targets)
 
     def _get_num_items_in_batch(
         self, batch_samples: list[Any], device: torch.device
@@ -312,7 +316,8 @@ class JudgeTrainer(Trainer):
         if not is_sharded and is_narrow(network) and not in_bf16:
             # It scores in fp32, and the base was rounded.
             network = self.judge.network_with(learned_weights(network))
-        return self.judge.with_network(network, "bf16" if in_bf16 else "fp32")
+        dtype = "bf16" if in_bf16 else "fp32"
+        return self.judge.with_network(network, dtype)
 
 
 @contextmanager

@@ -291,20 +291,23 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
                 metric_type=_ON_THE_HUB[metric],
                 metric_name=f"{metric}, {figure['judge_dimension']} ({figure['level']})",
             )
-    is_generative = judge["plain"] is not None and judge["plain"].kind == "generative"
+    usage, base = judge["plain"], judge["base"] or {}
+    task = "text-classification"
+    if usage is not None and usage.kind == "generative":
+        task = "text-generation"
     data = ModelCardData(
         language=judge["languages"] or None,
         license="other",
         license_name="see-the-chain-in-the-card",
         license_link="README.md#licences",
         library_name=LIBRARIES.get(judge["family"], "medal_judges"),
-        pipeline_tag="text-generation" if is_generative else "text-classification",
+        pipeline_tag=task,
         tags=[
             "dialogue-evaluation",
             "llm-as-a-judge",
             f"medal-judges:{judge['family']}",
         ],
-        base_model=judge["base"]["hub_id"] if judge["base"] else None,
+        base_model=base.get("hub_id"),
         model_name=judge["name"],
         eval_results=results or None,
     )

@@ -152,6 +152,24 @@ class FitRows:
     groups: np.ndarray
     weights: np.ndarray
 
+    @classmethod
+    def of(
+        cls,
+        members: tuple[str, ...],
+        units: np.ndarray,
+        rows: Sequence[TrainingExample],
+        name: str,
+    ) -> FitRows:
+        """Returns the rows with their ratings of dimension ``name``."""
+        return cls(
+            members,
+            units,
+            targets=np.array([row.targets[name] for row in rows], dtype=float),
+            sources=np.array([row.source for row in rows]),
+            groups=np.array([row.group or row.dialogue.id for row in rows]),
+            weights=np.array([row.weight for row in rows], dtype=float),
+        )
+
     def part(self, rows: np.ndarray) -> FitRows:
         """The same for some of the rows."""
         columns = (self.units, self.targets, self.sources, self.groups, self.weights)
@@ -175,14 +193,15 @@ def fit_rows(
     Raises ConfigError if no row is left.
     """
     names = tuple(member for member in judgements if members[member].has(name))
-    rated = [row for row in range(len(rows)) if name in rows[row].targets]
+    rated = [number for number, row in enumerate(rows) if name in row.targets]
     columns = []
     for member in names:
-        scores = [members[member].unit(judgements[member][row], name) for row in rated]
-        columns.append(np.array(scores, dtype=float))  # None becomes NaN
+        unit, of_member = members[member].unit, judgements[member]
+        column = [unit(of_member[number], name) for number in rated]
+        columns.append(np.array(column, dtype=float))  # None becomes NaN
     units = np.column_stack(columns)
     is_scored = np.isfinite(units).all(axis=1)
-    chosen = [rows[row] for row, scored in zip(rated, is_scored, strict=True) if scored]
+    chosen = np.array(rated)[is_scored]
     if len(rated) > len(chosen):
         logger.warning(
             "%s: %d of %d rows have no score of a member",
@@ -190,18 +209,12 @@ def fit_rows(
             len(rated) - len(chosen),
             len(rated),
         )
-    if not chosen:
+    if not len(chosen):
         raise ConfigError(
             f"{name}: no fitting row has a rating and a score of {', '.join(names)}"
         )
-    return FitRows(
-        names,
-        units=units[is_scored],
-        targets=np.array([row.targets[name] for row in chosen], dtype=float),
-        sources=np.array([row.source for row in chosen]),
-        groups=np.array([row.group or row.dialogue.id for row in chosen]),
-        weights=np.array([row.weight for row in chosen], dtype=float),
-    )
+    fitted_on = [rows[number] for number in chosen]
+    return FitRows.of(names, units[is_scored], fitted_on, name)
 
 
 def _combined(

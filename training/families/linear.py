@@ -223,21 +223,21 @@ class Search:
     def _linear_grid(self, dimension: Dimension) -> list[FitSetting]:
         head, grid = self._head(dimension), self.config.grid
         shares = grid.shares if self.config.vectors else (1.0,)
-        settings = []
-        for share, alpha in product(shares, grid.alphas):
-            settings.append(FitSetting(head, alpha=alpha, share=share))
-        return settings
+        return [
+            FitSetting(head, alpha=alpha, share=share)
+            for share, alpha in product(shares, grid.alphas)
+        ]
 
     def _mlp_grid(self, dimension: Dimension, top: int) -> list[FitSetting]:
         """Returns every combination of the grid's values, the defaults (first values) first."""
         head, grid = self._head(dimension), self.config.mlp
         if dimension.kind == "binary":
             top = 1
-        settings = []
-        for values in product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate):
-            hidden, alpha, epochs, rate = values
-            settings.append(FitSetting(head, top, alpha, None, hidden, epochs, rate))
-        return settings
+        combinations = product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate)
+        return [
+            FitSetting(head, top, alpha, None, hidden, epochs, rate)
+            for hidden, alpha, epochs, rate in combinations
+        ]
 
     def _class_range(self, dimensions: Sequence[Dimension]) -> int:
         """Returns the highest class that is best on average over ``dimensions``."""
@@ -268,11 +268,9 @@ class Search:
                 f"{self.config.fold_by} is too few",
                 hint="more rows, validation rows, or one value in model.grid.alphas and .shares",
             )
-        values = []
-        for setting in grid:
-            value = self._try(stage, dimension, setting)
-            values.append(-np.inf if value is None else value)
-        best = int(np.argmax(values))
+        values = [self._try(stage, dimension, setting) for setting in grid]
+        figures = np.array(values, dtype=float)  # None becomes NaN
+        best = int(np.argmax(np.nan_to_num(figures, nan=-np.inf)))
         self.tried[len(self.tried) - len(grid) + best]["chosen"] = True
         return grid[best]
 

@@ -21,7 +21,7 @@ from medal_judges.training.arguments import check_steps
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import TrainingExample
 from medal_judges.training.steps import fit_by_steps
-from medal_judges.training.trainer import JudgeTrainer
+from medal_judges.training.trainer import JudgeCollator, JudgeTrainer
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -114,16 +114,13 @@ def _answers(
     return pairs
 
 
-class AnswerCollator:
+class AnswerCollator(JudgeCollator):
     """Pads prompts with their answers, and says at which places the network has to compute logits:
     those before a token of an answer in any row.
 
     ``labels`` [B, 1 + places] are the row's weight, and the token that follows each place (-1: none
     of an answer).
     """
-
-    def __init__(self, pad: int) -> None:
-        self.pad = pad
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
         ids, mask = pad_rows([row["input_ids"] for row in rows], self.pad)
@@ -154,21 +151,18 @@ class AnswerTrainer(JudgeTrainer):
     def binary(self) -> set[str]:
         return set()
 
-    def judge_loss(
-        self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None
-    ) -> Tensor:
-        """Returns the weighted mean of the rows' losses, each the mean cross-entropy of the tokens
-        of its answer: long answers count no more than short ones."""
-        following = labels[:, 1:].long()
-        logits = outputs.logits.float().transpose(1, 2)
+    def row_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+        """Returns the mean cross-entropy of the tokens of each row's answer: long answers count no
+        more than short ones."""
+        following = targets.long()
         losses = functional.cross_entropy(
-            logits, following, ignore_index=_IGNORED, reduction="none"
+            logits.float().transpose(1, 2),
+            following,
+            ignore_index=_IGNORED,
+            reduction="none",
         )
         tokens = (following != _IGNORED).sum(dim=1)
-        total = (losses.sum(dim=1) / tokens.clamp_min(1) * labels[:, 0]).sum()
-        return total / (
-            len(labels) if num_items_in_batch is None else num_items_in_batch
-        )
+        return losses.sum(dim=1) / tokens.clamp_min(1)
 
     def calibrate(
         self, examples: Sequence[TrainingExample], method: str

@@ -31,7 +31,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed turn-judges train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
+.PHONY: quickstart boxed multilingual turn-judges train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
     lint audit llm gemma clean
 
 # Each of the three stages prints its seconds.
@@ -67,6 +67,12 @@ endef
 boxed: .venv/.dev
 	$(OFFLINE) $(BIN)/medal train --config configs/train/boxed.yaml
 	$(OFFLINE) $(BIN)/python tests/boxed_package.py runs/boxed models/boxed
+
+# The packaged judge of ten languages, on multilingual-e5-small.
+multilingual: .venv/.dev
+	$(OFFLINE) $(BIN)/medal train --config configs/train/multilingual.yaml
+	mkdir -p models/multilingual
+	cd runs/multilingual && cp *.json README.md model.safetensors ../../models/multilingual
 
 # The judges of single answers in the package, from ABC-Eval; empathetic needs `make gemma`.
 turn-judges: .venv/.dev

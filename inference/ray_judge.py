@@ -8,6 +8,7 @@ the input in no order, and which supports neither standard input nor a resumed f
 from __future__ import annotations
 
 import logging
+import math
 import os
 import socket
 from bisect import insort
@@ -74,8 +75,16 @@ def opened_on_ray(
             count = max(1, int(gpus or room.get("CPU", 1)))
             if workers > 1:
                 count = min(workers, count)
-        with RayJudge(choice, count, gpus=min(1.0, gpus / count)) as judge:
+        with RayJudge(choice, count, gpus=gpu_share(gpus, count)) as judge:
             yield judge
+
+
+def gpu_share(gpus: float, processes: int) -> float:
+    """Returns the share of one GPU that each process gets, so that all of them find room: four
+    processes on three GPUs get a half each, since only three shares of 3/4 fit."""
+    if not gpus:
+        return 0.0
+    return 1 / math.ceil(processes / gpus)
 
 
 def _refuse_server(uses_server: bool) -> None:

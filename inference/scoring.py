@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import OVERWRITE, RETRY_FAILED, TOKEN_BUDGET, Config, option
+from medal_judges.config import (
+    MULTILINGUAL,
+    OVERWRITE,
+    RETRY_FAILED,
+    TOKEN_BUDGET,
+    Config,
+    option,
+    packaged_languages,
+)
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import InputNotes
@@ -194,6 +202,12 @@ class ScoreReport:
         yield f"  supported languages: {supported}"
         yield from _language_counts("whose language is detected", self.detected)
         yield from _language_counts("in other languages", self.languages)
+        readable = packaged_languages(MULTILINGUAL)
+        if not self.languages.keys().isdisjoint(readable):
+            yield (
+                f"  --judge {MULTILINGUAL} reads {', '.join(readable)} "
+                "(pip install '.[multilingual]')"
+            )
         absent = [repr(name) for name, count in self.copied.items() if not count]
         if absent:
             yield f"  --keep: no chat has {', '.join(absent)}"

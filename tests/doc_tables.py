@@ -35,7 +35,7 @@ ABOUT = {
     "`boxed`, the judge in the package": "`boxed` (22M), in the package",
     "`human_embedded`, seed 0": "`human_embedded` (22M, learnt from dstc9 and dialogue_eval)",
     "`contrast`": "`contrast` (135M, nothing trained)",
-    "`multilingual`": "`multilingual` (`boxed` and Gemma 3 270M; ten languages)",
+    "`multilingual`": "`multilingual` (118M, ten languages), in the package",
     "`geval`": "`geval` with the same 135M",
 }
 LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]
@@ -238,7 +238,8 @@ def take(run: Path, names: dict[str, str]) -> None:
 
 
 def take_languages(run: Path, names: dict[str, str]) -> None:
-    """Put ρ in each language of a set of ``run`` into fed_languages.csv, for ``names`` alone."""
+    """Put ρ in each language of ``run``'s translations of FED into fed_languages.csv, for ``names``
+    alone."""
     kept = [
         line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()
     ]
@@ -246,6 +247,7 @@ def take_languages(run: Path, names: dict[str, str]) -> None:
         for found in csv.DictReader(file):
             kind, _, language = found["slice"].partition(":")
             asked = found["dimension"] == "overall" and found["metric"] == "spearman"
+            asked = asked and found["set"] == "fed in ten languages"
             if asked and kind == "lang" and found["judge"] in names:
                 figures = (found[name] for name in ("n", "value", "low", "high"))
                 kept.append([names[found["judge"]], language, *figures])

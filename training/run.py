@@ -24,6 +24,7 @@ from medal_judges.models.base.golden import (
     write_golden,
 )
 from medal_judges.models.base.saving import save_judge
+from medal_judges.models.hybrid.members import MEMBERS
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import only_run, read_json_if_there, write_json
@@ -97,14 +98,18 @@ def facts_of_start(folder: Path) -> list[dict[str, object]]:
     """Returns the facts of the rows that the judge in ``folder`` has learnt from: the card and
     medal benchmark say so of a judge that starts from it."""
     entries = read_json_if_there(folder / "data.json", [])
-    return [entry | {"part": "start"} for entry in entries if entry["part"] == "train"]
+    learnt_from = [entry for entry in entries if entry["part"] in ("train", "start")]
+    return [entry | {"part": "start"} for entry in learnt_from]
 
 
 def require_run_folder(folder: Path) -> None:
     """Raises ConfigError for a folder with files of which none is of a run: some would be
     replaced."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
-    if names and not {"judge.json", CHECKPOINTS} & set(names):
+    is_run = not {"judge.json", CHECKPOINTS}.isdisjoint(names)
+    # A run of one judge a dimension that was stopped before it joined them has only their folders.
+    is_run = is_run or any(folder.glob(f"{MEMBERS}/*/{CHECKPOINTS}"))
+    if names and not is_run:
         raise ConfigError(
             f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",
             hint="name a new folder: output_dir=FOLDER",

@@ -23,7 +23,7 @@ from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.judge import Judge, truncation_text
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-from medal_judges.models.hybrid.members import Member
+from medal_judges.models.hybrid.members import MEMBERS, Member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples
@@ -265,7 +265,7 @@ def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:
     return config.model_copy(
         update={
             "name": f"{config.name}_{dimension}",
-            "output_dir": str(Path(config.output_dir) / "members" / dimension),
+            "output_dir": str(Path(config.output_dir) / MEMBERS / dimension),
             "per_dimension": False,
             "only": (dimension,),
         }

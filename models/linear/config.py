@@ -110,6 +110,10 @@ class LinearConfig(TrainedConfig):
     the score; the weight is added to a stretched ridge. ``balanced`` gives both labels of a
     logistic head the same total weight, however rare one is.
 
+    ``offsets`` (language: share of the scale) are added to the scores of ridge heads. They make up
+    for what a translation of the same dialogue loses in that language, and their keys are the
+    judge's languages.
+
     ``mlp`` is the grid of MLP heads. An MLP classifies into the classes 0 to k, to which Equation 1
     of ORALIS maps the scale. Training searches k in ``class_ranges``, for all dimensions together;
     a binary dimension has the classes 0 and 1. ``decode`` says whether a classifier's score is its
@@ -142,6 +146,9 @@ class LinearConfig(TrainedConfig):
     grid: LinearGrid = Field(default_factory=LinearGrid)
     stretch: bool = False
     prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
+    offsets: dict[Annotated[str, Field(pattern="^[a-z]{2,3}$")], float] = Field(
+        default_factory=dict
+    )
     balanced: bool = True
     class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(8, 2, 4, 6, 10), min_length=1

@@ -18,7 +18,12 @@ import torch
 from torch import Tensor
 
 from medal_judges.errors import JudgeLoadError
-from medal_judges.models.base.heads import Calibration, isotonic_map, normal_bins
+from medal_judges.models.base.heads import (
+    Calibration,
+    isotonic_map,
+    normal_bins,
+    on_scale,
+)
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.base.learned import LearnedJudge, learned_state
 from medal_judges.models.base.saving import (
@@ -34,6 +39,7 @@ from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
 from medal_judges.models.linear.reader import DialogueReader, TurnReading
 from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import EQUAL, Dimension, load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, Unit, known_details
 from medal_judges.records.signature import Signature, content_hash
@@ -81,6 +87,7 @@ class LinearJudge(LearnedJudge):
     ) -> None:
         self.describe(dimensions, name, calibration, facts)
         self.config, self.heads = config, dict(heads or {})
+        self.languages = tuple(sorted(config.offsets)) or None
         self.reader = DialogueReader(config, encoder)
         self.search: list[dict[str, object]] = []
         if encoder is not None:
@@ -280,8 +287,12 @@ class LinearJudge(LearnedJudge):
         weights = self._weights(request, rows, dimension)
         columns = self.reader.pool(reading, rows, weights)[None]
         unit = float(self.units(dimension.name, columns)[0])
-        score = dimension.from_unit(fitted.map_unit(unit))
         output = float(head.raw(columns)[0, 0])
+        if head.kind == "ridge":
+            language = base_language(request.dialogue.lang)
+            output += self.config.offsets.get(language, 0.0)
+            unit = float(on_scale(output))
+        score = dimension.from_unit(fitted.map_unit(unit))
         raw, contributions = None, None
         if head.kind in ("ridge", "mlp_regressor"):
             raw = dimension.from_unit(output / head.top)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -16,8 +17,10 @@ from medal_judges.errors import ConfigError, did_you_mean
 CONFIGS = Path(str(files("medal_judges.configs")))
 JUDGES = "judges"
 BOXED = "boxed"  # the default judge
+MULTILINGUAL = "multilingual"
 PACKAGED = (
     BOXED,
+    MULTILINGUAL,
     "repetitive",
     "empathetic",
     "contrast_fast",
@@ -38,6 +41,13 @@ def boxed_folder(name: str | Path = BOXED) -> Path | None:
     if str(name) not in PACKAGED or _is_saved_here(str(name), "the package's"):
         return None
     return Path(str(files("medal_judges.models") / str(name)))
+
+
+def packaged_languages(name: str) -> list[str]:
+    """Returns the languages that the packaged judge ``name`` supports (ISO 639-1)."""
+    file = files("medal_judges.models") / name / "judge.json"
+    languages: list[str] = json.loads(file.read_text(encoding="utf-8"))["languages"]
+    return languages
 
 
 def _is_saved_here(name: str, unused: str) -> bool:

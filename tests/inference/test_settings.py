@@ -9,6 +9,7 @@ import pytest
 from medal_judges import Judge
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.ray_judge import gpu_share
 
 CONTRAST = "configs/judges/contrast.yaml"
 
@@ -41,3 +42,11 @@ def test_what_is_no_setting_is_told(tmp_path: Path) -> None:
         JudgeLoadError, match="saved judge of family 'linear' has no setting 'llm'"
     ):
         Judge.from_pretrained(folder, **options)
+
+
+@pytest.mark.parametrize("gpus", [1, 2, 3, 8])
+@pytest.mark.parametrize("processes", [1, 2, 3, 4, 7, 16])
+def test_all_processes_find_room_on_the_gpus(gpus: int, processes: int) -> None:
+    share = gpu_share(gpus, processes)
+    assert 0 < share <= 1 and gpus * int(1 / share) >= processes
+    assert gpu_share(0, processes) == 0

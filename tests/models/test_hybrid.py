@@ -10,12 +10,9 @@ import pytest
 from scipy.stats import rankdata
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.config import read_yaml
-from medal_judges.errors import ConfigError, JudgeLoadError, NotAvailableError
-from medal_judges.models import model_files
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.base.saving import judge_of_settings
 from medal_judges.models.hybrid.judge import (
     Blend,
     Combination,
@@ -32,7 +29,6 @@ from medal_judges.models.hybrid.members import (
     MemberConfig,
     open_member,
 )
-from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import (
     Contributions,
@@ -477,38 +473,3 @@ def test_scales_that_do_not_fit_are_refused() -> None:
         by_language(scales={"English": SCALES["en"]})
     with pytest.raises(ConfigError, match="greater than 0"):
         by_language(scales={"en": SCALES["en"] | {"length": [0.5, 0]}})
-
-
-def test_multilingual_is_what_its_file_says(tiny_lm: LanguageModel) -> None:
-    settings = read_yaml("judges/multilingual")
-    settings["members"]["contrast"]["options"]["llm"] = tiny_lm
-    judge = judge_of_settings(settings, "multilingual")
-    assert (
-        judge.languages == tuple(sorted(settings["scales"]))
-        and len(judge.languages) == 10
-    )
-    for lang, fits in settings["scales"].items():
-        (found,) = judge.score([replace(chats(1)[0], lang=lang)])
-        told = found.details["overall"]
-        z = [
-            ((told["members"][m] - 1) / 4 - fits[m][0]) / fits[m][1]
-            for m in judge.members
-        ]
-        assert told["raw"] == pytest.approx(1 + 4 * (0.5 + sum(z) / 8), abs=1e-6)
-
-
-def test_without_gemma_multilingual_says_what_to_type(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    there = model_files.find_spec
-    monkeypatch.setattr(
-        model_files, "find_spec", lambda n: None if "gemma" in n else there(n)
-    )
-    with pytest.raises(
-        NotAvailableError, match="needs the package 'gemma3-270m"
-    ) as refused:
-        Judge.from_pretrained("multilingual")
-    assert "make gemma" in str(refused.value.hint)
-    assert "members.contrast.options.llm.model=google/gemma-3-270m" in str(
-        refused.value.hint
-    )

@@ -731,3 +731,27 @@ def test_medal_rubric_is_judged(tiny_bert: Path) -> None:
     made = random_judge(tiny_bert, load_rubric("medal"))
     (judgement,) = made.score([GOOD])
     assert len(judgement.scores) == 10 and None not in judgement.scores.values()
+
+
+def test_offsets_shift_the_ridge_scores_of_their_language(tiny_bert: Path) -> None:
+    """Turns still add up to the score, and the judge supports the languages of its offsets."""
+    plain = judge(tiny_bert)
+    moved = judge(tiny_bert, offsets={"en": 0.0, "ja": 0.1})
+    assert moved.languages == ("en", "ja")
+    for dialogue in answered():
+        scores = {}
+        for language in ("en", "ja", "ja-JP", "de"):
+            given = replace(dialogue, lang=language)
+            shown = next(iter(moved.score([given], unknown_language="allow")))
+            scores[language] = shown.scores
+            turns = shown.contributions["overall"]
+            raw = shown.details["overall"].get("raw", shown.scores["overall"])
+            assert turns.value == pytest.approx(raw, abs=1e-6)
+        before = next(iter(plain.score([dialogue]))).scores
+        assert scores["en"] == pytest.approx(before, abs=4e-5)
+        assert scores["de"] == pytest.approx(before, abs=4e-5)
+        assert scores["ja-JP"] == pytest.approx(scores["ja"], abs=4e-5)
+        assert scores["ja"]["overall"] > scores["en"]["overall"]
+        assert scores["ja"]["repetitive"] == pytest.approx(
+            scores["en"]["repetitive"], abs=1e-5
+        )

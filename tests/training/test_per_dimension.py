@@ -19,7 +19,12 @@ from medal_judges.training import rows as rows_module
 from medal_judges.training import run
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import RunRows, TrainingExample
-from medal_judges.training.run import learnable, train_judge
+from medal_judges.training.run import (
+    facts_of_start,
+    learnable,
+    require_run_folder,
+    train_judge,
+)
 from medal_judges.training.steps import dimension_config
 from medal_judges.training.trainer import JudgeTrainer
 
@@ -152,3 +157,21 @@ def test_the_joined_judge_is_its_parts(
     figures = json.loads((folder / "validation.json").read_text())
     assert {"spearman/overall", "auc/repetitive", "spearman", "auc"} <= figures.keys()
     assert (folder / "golden.json").is_file() and (folder / "README.md").is_file()
+
+
+def test_a_run_that_stopped_before_it_joined_its_parts_may_go_on(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "members" / "overall" / "checkpoints").mkdir(parents=True)
+    require_run_folder(tmp_path)
+    other = tmp_path / "other"
+    (other / "members" / "overall").mkdir(parents=True)
+    with pytest.raises(ConfigError, match="files that are of no training: members"):
+        require_run_folder(other)
+
+
+def test_a_judge_names_what_every_start_before_it_learnt_from(tmp_path: Path) -> None:
+    entries = [{"part": part, "source": part} for part in ("train", "start", "test")]
+    (tmp_path / "data.json").write_text(json.dumps(entries))
+    sources = [entry["source"] for entry in facts_of_start(tmp_path)]
+    assert sources == ["train", "start"]

@@ -35,6 +35,7 @@ _CHANCE = {"roc_auc": 0.5, "spearmanr": 0.0}
 _LICENCES = {  # of the models that the embedded defaults are copies of
     "minilm": "apache-2.0",
     "smollm2": "apache-2.0",
+    "e5": "mit",
     "gemma3": "gemma (ai.google.dev/gemma/terms)",
 }
 _UNKNOWN = "not stated here: see the model's page"
@@ -110,6 +111,7 @@ def read_metadata(folder: Path, results: Path | None = None) -> dict[str, Any]:
         "base": base,
         "data": data,
         "languages": sorted(languages - {"unknown"}),
+        "supported": config.get("languages") or (),
         "figures": read_json_if_there(folder / "validation.json", {}),
         "agreement": agreement,
         "at_chance": at_chance,
@@ -163,7 +165,9 @@ def _base_model(base: str) -> dict[str, Any]:
     from huggingface_hub import ModelCard, try_to_load_from_cache
 
     cached = try_to_load_from_cache(base, "README.md")
-    licence = ModelCard.load(cached).data.to_dict().get("license") if cached else None
+    licence = None
+    if isinstance(cached, str):  # else not cached, or known not to exist
+        licence = ModelCard.load(cached).data.to_dict().get("license")
     return {"name": base, "hub_id": base, "licence": str(licence or _UNKNOWN)}
 
 
@@ -296,7 +300,7 @@ def _hub_metadata(judge: Mapping[str, Any]) -> str:
     if usage is not None and usage.kind == "generative":
         task = "text-generation"
     data = ModelCardData(
-        language=judge["languages"] or None,
+        language=list(judge["supported"]) or None,
         license="other",
         license_name="see-the-chain-in-the-card",
         license_link="README.md#licences",

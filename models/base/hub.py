@@ -19,12 +19,9 @@ if TYPE_CHECKING:
 _LOG_IN = "hf auth login, or set HF_TOKEN"
 _NO_TOKEN = "no token of the Hub is set"
 # As the Hub has it: no double dash or dot, and neither at an end.
-_ID = re.compile(r"(?!.*(?:--|\.\.))[A-Za-z0-9][\w.-]*/\w(?:[\w.-]*\w)?\Z")
-_FOLDERS = {
-    "configs",
-    "judges",
-    "runs",
-}  # of this project, so never the owner of a repository
+_ID = re.compile(r"(?!.*(?:--|\.\.))([A-Za-z0-9][\w.-]*/)?\w(?:[\w.-]*\w)?")
+# Folders of this project, so never the owner of a repository.
+_FOLDERS = {"configs", "judges", "runs"}
 # The subfolders and files of a judge's folder. Nothing else is published or downloaded.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 # Files of transformers and PEFT at the top of a judge's folder: model, adapter, tokenizer.
@@ -76,7 +73,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     OWNER/NAME without a request to the Hub.
     """
     owner = repo_id.partition("/")[0]
-    if not _ID.match(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
+    if not is_hub_id(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
         if "/" in repo_id or "\\" in repo_id or repo_id.startswith((".", "~")):
             raise NoSuchJudgeError(
                 f"no folder and no file {repo_id}, nor is it a hub id",
@@ -141,9 +138,11 @@ def download(
         )
 
 
-def is_hub_id(name: str) -> bool:
-    """Whether ``name`` has the form OWNER/NAME and is no folder here."""
-    return bool(_ID.match(name)) and not Path(name).exists()
+def is_hub_id(name: str, *, owned: bool = True) -> bool:
+    """Returns whether ``name`` has the form OWNER/NAME, or NAME if not ``owned`` (old models of the
+    Hub), and is no file or folder here."""
+    has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
+    return has_form and not Path(name).exists()
 
 
 def judge_files(folder: Path) -> list[Path]:

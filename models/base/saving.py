@@ -8,6 +8,7 @@ with ``trust_remote_code=False``.
 from __future__ import annotations
 
 import base64
+import fnmatch
 import inspect
 import json
 import os
@@ -16,6 +17,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,16 +64,12 @@ _ATTENTION = (
     "_attn_implementation_internal",
 )
 _PLAIN_ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
-_MODULES = (
-    "Transformer",
-    "Pooling",
-    "Normalize",
-)  # of sentence-transformers; others can call code
+# Modules of sentence-transformers; others can call code.
+_MODULES = ("Transformer", "Pooling", "Normalize")
 _LARGEST_SETTINGS = 2_000_000  # bytes; larger JSON files are vocabularies
 _LARGEST_TEXT = 1 << 26  # bytes of a vocabulary
-_LONGEST_HEADER = (
-    1 << 22
-)  # bytes of the names in a file of weights; some 40,000 tensors
+# Bytes of the names in a file of weights; some 40,000 tensors.
+_LONGEST_HEADER = 1 << 22
 _LONGEST_NAME = 40  # bytes of a tensor in that header, at least
 _MOST_GROWTH = 32
 _REPEATED = ("layers", "experts", "members")  # settings that are numbers of modules
@@ -87,19 +85,14 @@ def save_judge(judge: Any, path: Path) -> Path:
     def replaced(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
             return []
-        ignored = []
-        for name in names:
-            of_a_judge = name in (GOLDEN_NAME, *PARTS) or any(
-                map(Path(name).match, _TOP)
-            )
-            if of_a_judge or (partial / name).exists():
-                ignored.append(name)
-        return ignored
+        ignored = {GOLDEN_NAME, *PARTS, *os.listdir(partial)}
+        for pattern in _TOP:
+            ignored.update(fnmatch.filter(names, pattern))
+        return list(ignored)
 
     with atomic_path(path.resolve()) as partial:  # a link stays a link
-        shutil.rmtree(
-            partial, ignore_errors=True
-        )  # left by a killed process with this number
+        # Left by a killed process with this number.
+        shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         judge._save(partial)
         judge.revision = judge_revision(partial)
@@ -136,11 +129,9 @@ def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> No
 def judge_revision(folder: Path) -> str:
     """Returns a hash of the files in ``folder`` on which the judge's scores depend: weights,
     tokenizer and settings, without the members of a hybrid."""
-    patterns = list(_TOP)
-    for part in PARTS:
-        if part != "members":
-            patterns += [f"{part}/**/{kind}" for kind in MODEL_FILES]
-    return files_hash(folder, patterns, leave_out=_NO_NUMBERS)
+    parts = [part for part in PARTS if part != "members"]
+    in_parts = [f"{part}/**/{kind}" for part, kind in product(parts, MODEL_FILES)]
+    return files_hash(folder, [*_TOP, *in_parts], leave_out=_NO_NUMBERS)
 
 
 # -- loading -----------------------------------------------------------------------------------
@@ -195,10 +186,8 @@ def read_config(folder: Path) -> dict[str, Any]:
         )
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # not JSON, nested too deep, or not even UTF-8
+    # Not JSON, nested too deep, or not even UTF-8.
+    except (ValueError, RecursionError) as error:
         raise JudgeLoadError(f"{path}: not valid JSON: {error}") from error
     if not isinstance(config, dict) or "family" not in config:
         raise JudgeLoadError(
@@ -242,14 +231,14 @@ def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     require_data_only(folder)
     _, *parameters = inspect.signature(family.load).parameters.values()
     names = [parameter.name for parameter in parameters]
-    if not any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
-        for option in options:
-            if option not in names:
-                raise JudgeLoadError(
-                    f"{folder}: a saved judge of family {family.family!r} has no setting "
-                    f"{option!r}",
-                    hint=f"it has: {', '.join(names) or 'none'}",
-                )
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    unknown = [option for option in options if option not in names]
+    if unknown and not takes_any:
+        raise JudgeLoadError(
+            f"{folder}: a saved judge of family {family.family!r} has no setting "
+            f"{unknown[0]!r}",
+            hint=f"it has: {', '.join(names) or 'none'}",
+        )
     try:
         judge = family.load(folder, **options)
         judge.languages = (
@@ -309,19 +298,15 @@ def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
 def require_data_only(folder: Path) -> None:
     """Raises JudgeLoadError for settings anywhere in ``folder`` that name code to run, for files
     that are none of it (a link out of it, a pipe), and for sizes that no weights there need."""
-
     from huggingface_hub.constants import HF_HUB_CACHE
 
-    roots = (
-        folder.resolve(),
-        Path(HF_HUB_CACHE).resolve(),
-    )  # the Hub's cache consists of links
+    # The Hub's cache consists of links.
+    roots = folder.resolve(), Path(HF_HUB_CACHE).resolve()
     paths = sorted(folder.rglob("*"))
     for path in paths:  # all of them before one is opened: a pipe would not let go
         real = path.resolve()
-        if not any(map(real.is_relative_to, roots)) or not (
-            real.is_file() or real.is_dir()
-        ):
+        is_inside = any(map(real.is_relative_to, roots))
+        if not is_inside or not (real.is_file() or real.is_dir()):
             reason = "a link out of it, a pipe or a device"
             raise _unsafe(folder, path, "is no file of the folder", reason)
     for path in paths:
@@ -427,9 +412,8 @@ def _objects_in(content: object) -> Iterator[dict[str, Any]]:
 def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
     for settings in _objects_in(content):
         for key, value in settings.items():
-            if key in _CODE_KEYS or (
-                key in _ATTENTION and value not in _PLAIN_ATTENTION
-            ):
+            is_kernel = key in _ATTENTION and value not in _PLAIN_ATTENTION
+            if is_kernel or key in _CODE_KEYS:
                 yield f"sets {key} to {value!r:.80}"
     if path.name != "modules.json":
         return
@@ -439,11 +423,8 @@ def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
         package, _, name = str(kind).rpartition(".")
         if not package.startswith("sentence_transformers.") or name not in _MODULES:
             yield f"names the module {kind!r:.80}"
-        if (
-            not (path.parent / str(subfolder))
-            .resolve()
-            .is_relative_to(folder.resolve())
-        ):
+        target = (path.parent / str(subfolder)).resolve()
+        if not target.is_relative_to(folder.resolve()):
             yield f"names the place {subfolder!r:.80}"
 
 
@@ -505,12 +486,11 @@ def require_no_differences(
     problems = []
     for problem, keys in differences.items():
         names = sorted(map(str, keys))
+        text = f"{problem} {', '.join(names[:_SHOWN])}"
         if len(names) > _SHOWN:
-            names[_SHOWN - 1 :] = [
-                f"{names[_SHOWN - 1]} and {len(names) - _SHOWN} more"
-            ]
+            text += f" and {len(names) - _SHOWN} more"
         if names:
-            problems.append(f"{problem} {', '.join(names)}")
+            problems.append(text)
     if problems:
         raise JudgeLoadError(
             f"{path}: weights and config do not fit: {'; '.join(problems)}",
@@ -538,46 +518,57 @@ def placed(
     If the judge has no model on this machine, raises ConfigError, or without ``strict`` (for a
     member of a hybrid) leaves the options out.
     """
-    placement, unplaced = dict[str, object](), dict[str, object]()
-    for key, value in options.items():
-        if key not in OPTIONS:
-            unplaced[key] = value
-        elif value is not None:
-            placement[key] = value
+    placement = {}
+    for key in OPTIONS:
+        if options.get(key) is not None:
+            placement[key] = options[key]
+    others = {key: value for key, value in options.items() if key not in OPTIONS}
     family = settings.get("family")
     if not placement or family in _OWN_FIELDS:
-        return unplaced | placement
-    first = next(key for key in OPTIONS if key in placement)
+        return others | placement
+    changed = {**settings, **others}
     if family == "hybrid":
-        members = unplaced.get("members", settings.get("members"))
-        if isinstance(members, Mapping):
-            members = {
-                key: _placed_member(member, placement)
-                for key, member in members.items()
-            }
-        return unplaced | {"members": members}
-    llm = unplaced.get("llm", settings.get("llm", _DEFAULT_LLM))
+        return others | {"members": _placed_members(changed.get("members"), placement)}
+    if family in _LLM_FAMILIES:
+        llm = _placed_llm(changed.get("llm", _DEFAULT_LLM), placement)
+        if llm is not None:
+            return others | {"llm": llm}
+    if strict:
+        option = next(iter(placement))
+        raise ConfigError(
+            f"{name}: a judge of family {family!r} has no weights, so --{option} changes nothing",
+            hint=f"leave --{option} out",
+        )
+    return others
+
+
+def _placed_llm(llm: object, placement: Mapping[str, object]) -> object | None:
+    """Returns the settings of a language model on this machine with ``placement``; None for any
+    other."""
     if isinstance(llm, str):
         llm = {"model": llm}
-    if family in _LLM_FAMILIES and isinstance(llm, Mapping):
-        config = llm_config(llm)
-        takes_dtype = isinstance(config, VllmLLM) and first == "dtype"
-        if isinstance(config, TransformersLLM) or takes_dtype:
-            return unplaced | {"llm": {**llm, **placement}}
-    if strict:
-        raise ConfigError(
-            f"{name}: a judge of family {family!r} has no weights, so --{first} changes nothing",
-            hint=f"leave --{first} out",
-        )
-    return unplaced
+    if not isinstance(llm, Mapping):
+        return None
+    config = llm_config(llm)
+    # vLLM finds its GPUs itself.
+    takes_dtype = isinstance(config, VllmLLM) and "device" not in placement
+    if takes_dtype or isinstance(config, TransformersLLM):
+        return {**llm, **placement}
+    return None
 
 
-def _placed_member(member: object, placement: Mapping[str, object]) -> object:
-    """Returns a member's settings with ``placement`` in its options, if it has a model here."""
-    if not isinstance(member, dict) or not isinstance(path := member.get("path"), str):
-        return member  # HybridSettings reports the error
-    options = {**dict(member.get("options") or {}), **placement}
-    file = judge_file(path)
-    if file is not None:
-        options = placed(read_yaml(file), options, path, strict=False)
-    return member | {"options": options}
+def _placed_members(members: object, placement: Mapping[str, object]) -> object:
+    """Returns settings of members with ``placement`` in the options of each that has a model here.
+    HybridSettings reports what is wrong with them."""
+    if not isinstance(members, Mapping):
+        return members
+    changed = {}
+    for name, member in members.items():
+        changed[name] = member
+        if isinstance(member, dict) and isinstance(path := member.get("path"), str):
+            options = {**dict(member.get("options") or {}), **placement}
+            file = judge_file(path)
+            if file is not None:
+                options = placed(read_yaml(file), options, path, strict=False)
+            changed[name] = member | {"options": options}
+    return changed

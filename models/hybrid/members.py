@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import Config, judge_file, read_yaml
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.hub import is_hub_id
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import (
     OPTIONS,
@@ -28,6 +29,7 @@ from medal_judges.models.base.saving import (
 from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.models.llm.settings import llm_config
+from medal_judges.models.model_files import PREFIX
 from medal_judges.records.judgement import Judgement
 
 HybridKind = Literal["select", "stack"]
@@ -134,9 +136,6 @@ _MACHINE = (
 )
 _SHIPPED = re.compile(r"[A-Za-z0-9_-]+(/[A-Za-z0-9_-]+)*")
 _FILE = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
-_HUB_ID = re.compile(
-    r"embedded:[A-Za-z0-9_-]+|[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,10 +266,8 @@ def to_saved(
             if folder is not None:
                 (folder / inside).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(source, folder / inside)
-    for key in _MODELS:
-        model = settings.get(key)
-        if isinstance(model, str) and not _is_hub_id(model):
-            needed[key] = Path(model).name
+    for key, model in _local_models(settings):
+        needed[key] = Path(model).name
     if "llm" in settings:
         llm = saved["llm"]
         if isinstance(llm, Mapping):
@@ -334,13 +331,23 @@ def _foreign_settings(
             _put(settings, path, str(inside))
         elif file != value or not _SHIPPED.fullmatch(value) or Path(value).exists():
             yield ".".join(path), value
-    for key in _MODELS:
-        model = settings.get(key)
-        if isinstance(model, str) and not _is_hub_id(model):
-            yield key, model
+    yield from _local_models(settings)
     setting = _foreign(settings["llm"]) if "llm" in settings else None
     if setting is not None:
         yield setting
+
+
+def _local_models(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields (setting, value) of each setting that names a model of this machine."""
+    for key in _MODELS:
+        model = settings.get(key)
+        if isinstance(model, str) and not _is_public(model):
+            yield key, model
+
+
+def _is_public(model: str) -> bool:
+    """Returns whether ``model`` is an embedded default or a model of the Hub."""
+    return model.startswith(PREFIX) or is_hub_id(model, owned=False)
 
 
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -364,14 +371,6 @@ def _put(settings: dict[str, Any], path: tuple[str, ...], value: str) -> None:
     settings[first] = {**settings[first], below[0]: value} if below else value
 
 
-def _is_hub_id(value: str) -> bool:
-    return (
-        bool(_HUB_ID.fullmatch(value))
-        and ".." not in value
-        and not Path(value).exists()
-    )
-
-
 def _foreign(llm: object) -> tuple[str, object] | None:
     """Returns (setting, value) of an ``llm`` setting that a folder must not have: a server, a path,
     a setting of the machine; None if there is none."""
@@ -383,4 +382,4 @@ def _foreign(llm: object) -> tuple[str, object] | None:
     config = llm_config(llm)
     if config.api:
         return "llm", f"{config.backend}:{config.model}"
-    return None if _is_hub_id(config.model) else ("llm.model", config.model)
+    return None if _is_public(config.model) else ("llm.model", config.model)

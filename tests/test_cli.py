@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 from typer.testing import CliRunner
 
 import medal_judges.cli
@@ -97,6 +100,35 @@ def test_an_error_in_a_circle_of_causes_ends_with_its_message(
     with pytest.raises(SystemExit, match="2"):
         main()
     assert capsys.readouterr().err == "error: a.jsonl:1: the first\n"
+
+
+@pytest.mark.parametrize("library", ["safetensors", "torch"])
+def test_a_disk_that_fills_while_weights_are_written_is_a_message(
+    library: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    resource = pytest.importorskip("resource", reason="limits of POSIX")
+    tensors = {"a": torch.zeros(100_000)}
+
+    def fail() -> None:
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            if library == "torch":
+                torch.save(tensors, tmp_path / "optimizer.pt")
+            save_file(tensors, tmp_path / "model.safetensors")
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, before)
+
+    monkeypatch.setattr("medal_judges.cli.app", fail)
+    monkeypatch.setattr("sys.argv", ["medal"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "make space and run the same command again" in capsys.readouterr().err
 
 
 # What the help of an option begins with, in whichever command.

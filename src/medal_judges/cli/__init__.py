@@ -298,6 +298,11 @@ def before_commands(
         quiet_foreign_logs()
 
 
+_MAKE_SPACE = "finished work is saved: make space and run the same command again"
+# As safetensors and torch.save report a full disk, a limit of file sizes and a full quota.
+_FULL_DISK = re.compile(r"\(os error (27|28|122)\)|inline_container.*unexpected pos")
+
+
 def _is_memory_error(error: BaseException) -> bool:
     """Whether the error says that memory is exhausted, as Python or a library reports it. Errors
     that servers report do not count."""
@@ -334,6 +339,8 @@ def _message(error: Exception) -> tuple[str, int] | None:
         if _is_memory_error(cause):
             hint = "raise the limit (ulimit -v), or use a smaller judge; the same command resumes"
             return f"out of memory: {str(cause) or type(cause).__name__}\n  {hint}", 2
+        if _FULL_DISK.search(str(cause)):
+            return f"no space left to write: {cause}\n  {_MAKE_SPACE}", 2
     if isinstance(error, MedalError):
         return str(error), getattr(error, "exit_code", 2)
     if isinstance(error, OSError):
@@ -341,11 +348,10 @@ def _message(error: Exception) -> tuple[str, int] | None:
             error.filename2 or error.filename
         )  # a failed write does not always name its file
         if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
-            hint = "finished work is saved: make space and run the same command again"
             problem = "no space left to write"
             if path:
                 problem += f" {path}"
-            return f"{problem}: {error.strerror}\n  {hint}", 2
+            return f"{problem}: {error.strerror}\n  {_MAKE_SPACE}", 2
         if path is not None:
             hint = "give another path, or --debug to see where it was used"
             return f"{error.filename}: {error.strerror}\n  {hint}", 2

@@ -11,20 +11,26 @@ import numpy as np
 
 from medal_judges.errors import ConfigError
 from medal_judges.eval.align.proof import FOLDS, MIN_LABELS, Names
+from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.records.dimension import Dimension, Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
+from medal_judges.stats.correlation import Floats
 
 
 def label_names(rows: Sequence[LabelledDialogue], names: Sequence[str]) -> list[str]:
     """Returns ``names``, or all names of labels if there are none. Raises ConfigError for rows
     without labels, and for labels of dialogues and of turns."""
-    all_names = {name for row in rows for name in row.labels}
+    all_names = _all_names(rows)
     hint = "give one kind; --label COLUMN=DIMENSION:1..5 names a column of labels"
     if not names and not all_names:
         raise ConfigError("no chat has a label", hint=hint)
     if len({row.level for row in rows}) > 1:
         raise ConfigError("labels of dialogues and of turns", hint=hint)
-    return list(names) or sorted(all_names)
+    return list(names) or all_names
+
+
+def _all_names(rows: Sequence[LabelledDialogue]) -> list[str]:
+    return sorted(set().union(*(row.labels for row in rows)))
 
 
 def rated_dimension(
@@ -35,18 +41,17 @@ def rated_dimension(
     nothing."""
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
-        names = (
-            ", ".join(sorted({key for row in labelled for key in row.labels})) or "none"
-        )
+        names = ", ".join(_all_names(labelled)) or "none"
         raise ConfigError(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
             hint=f"label more chats; labels in the file: {names}",
         )
     _refuse_second_labels(rows, name)
-    low, high = _scale_of(rows, name, judge_dimension)
+    answers = answer_matrix(rows, name)
+    low, high = _scale_of(rows, answers, name, judge_dimension)
     held_out_groups(rows)
     kind: Kind = "continuous"
-    if not rows[0].aggregated and _are_whole_numbers(rows, name):
+    if not rows[0].aggregated and not (answers % 1 > 0).any():
         if (low, high) == (0.0, 1.0):
             kind = "binary"
         elif low % 1 == 0 and high % 1 == 0:
@@ -76,11 +81,6 @@ def held_out_groups(rows: Sequence[LabelledDialogue]) -> Names:
     return np.array(groups)
 
 
-def _are_whole_numbers(rows: Sequence[LabelledDialogue], name: str) -> bool:
-    labels = [label for row in rows for label in row.labels[name]]
-    return all(label is None or label % 1 == 0 for label in labels)
-
-
 def _refuse_second_labels(rows: Sequence[LabelledDialogue], name: str) -> None:
     """Raises ConfigError for two labels of a chat by one annotator."""
     for row in rows:
@@ -94,17 +94,15 @@ def _refuse_second_labels(rows: Sequence[LabelledDialogue], name: str) -> None:
 
 
 def _scale_of(
-    rows: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
+    rows: Sequence[LabelledDialogue],
+    answers: Floats,
+    name: str,
+    judge_dimension: Dimension | None,
 ) -> Scale:
-    """Returns the stated scale of the labels ``name``, else that of the judge. Raises ConfigError
-    if there is none, or several, or all labels are equal."""
-    labels = [
-        (label, row.id)
-        for row in rows
-        for label in row.labels[name]
-        if label is not None
-    ]
-    low, high = min(labels)[0], max(labels)[0]
+    """Returns the stated scale of the labels ``name``, else that of the judge; ``answers`` [n,
+    annotators] are the labels. Raises ConfigError if there is none, or several, or all labels are
+    equal."""
+    low, high = float(np.nanmin(answers)), float(np.nanmax(answers))
     if low == high:
         raise ConfigError(
             f"all {len(rows)} labels of {name!r} are {low:g}: there is nothing to learn",
@@ -114,8 +112,8 @@ def _scale_of(
     problem = "the judge has none"
     if scale is None and judge_dimension is not None:
         scale = judge_dimension.low, judge_dimension.high
-        middle = (judge_dimension.low + judge_dimension.high) / 2
-        _, farthest_chat = max(labels, key=lambda pair: abs(pair[0] - middle))
+        distances = np.nanmax(np.abs(answers - np.mean(scale)), axis=1)
+        farthest_chat = rows[int(distances.argmax())].id
         problem = f"chat {farthest_chat!r} is outside of the judge's"
     if scale is None or low < scale[0] or high > scale[1]:
         raise ConfigError(

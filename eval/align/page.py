@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 
 from medal_judges.eval.align.proof import ALIGNED, AS_IS, Alignment
+from medal_judges.report.console import Printout
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, padded
 from medal_judges.report.page import (
     Block,
     Fold,
+    Page,
     Section,
     chat_block,
     counted,
     facts_section,
-    write_page,
 )
 from medal_judges.report.table import PValue, Row, Table, number
 
-PAGE_NAME = "align.html"
 _SHOWN = 20  # largest disagreements
 _PROOF = (
     "Every line is measured on chats that it was not fitted on: nested cross-validation holds "
@@ -49,43 +47,41 @@ def proof_table(result: Alignment, name: str) -> Table:
     )
 
 
-def write_align_page(result: Alignment, folder: Path) -> Path:
-    """Writes align.html, and tables/ and figures/ beside it; returns its path."""
-    tables = {name: proof_table(result, name) for name in result.proofs}
+def align_page(result: Alignment) -> Page:
+    """Returns align.html, align.json, its tables and figures, and what the terminal shows."""
+    tables: dict[str, Table] = {}
     scatters: dict[str, Figure] = {}
     disagreements: list[Block] = []
-    facts = [
-        (key.replace("_", " ").capitalize(), str(fact))
-        for key, fact in result.facts.items()
-    ]
+    facts = []
+    for key, fact in result.facts.items():
+        facts.append((key.replace("_", " ").capitalize(), str(fact)))
     for name, proof in result.proofs.items():
+        tables[name] = proof_table(result, name)
         scatters[f"scatter_{name}"] = _scatter(result, name)
         for line in (AS_IS, ALIGNED):
             chats = _largest_disagreements(result, name, line)
             disagreements.append(Fold(f"{name}: {line}", chats, line == ALIGNED))
         facts.append((f"Way of {name}", proof.way))
-    sections = [
-        Section(
-            "proof",
-            "The proof",
-            ["\n".join(result.sentences()), *tables.values()],
-            _PROOF,
-        ),
-        Section("scatter", "Before and after", [*scatters.values()], _SCATTER),
-        Section("largest", "The largest disagreements", disagreements, _LARGEST),
-    ]
-    return write_page(
-        folder / PAGE_NAME,
-        "Aligned with people's labels",
-        counted(
-            [
-                (len(tables), "dimension"),
-                (len(next(iter(result.rows.values()))), "chat"),
-            ]
-        ),
-        [*sections, facts_section(facts)],
+    sentences = result.sentences()
+    proof_blocks: list[Block] = ["\n".join(sentences), *tables.values()]
+    chat_count = len(next(iter(result.rows.values())))
+    return Page(
+        name="align",
+        title="Aligned with people's labels",
+        subtitle=counted([(len(tables), "dimension"), (chat_count, "chat")]),
+        sections=[
+            Section("proof", "The proof", proof_blocks, _PROOF),
+            Section("scatter", "Before and after", [*scatters.values()], _SCATTER),
+            Section("largest", "The largest disagreements", disagreements, _LARGEST),
+            facts_section(facts),
+        ],
         tables=tables,
         figures=scatters,
+        record=result.record(),
+        printout=Printout(
+            list(tables.values()),
+            [*sentences, str(result.facts.get("notes", ""))],
+        ),
     )
 
 
@@ -97,9 +93,8 @@ def _scatter(result: Alignment, name: str) -> Figure:
     plots = []
     for line in (AS_IS, ALIGNED):
         dots = []
-        for target, unit in zip(
-            proof.targets.tolist(), proof.units[line].tolist(), strict=True
-        ):
+        points = np.column_stack([proof.targets, proof.units[line]])
+        for target, unit in points.tolist():
             x, y = dimension.from_unit(target), dimension.from_unit(unit)
             dots.append(Dot(x, y, 0, f"people {number(x)}, judge {number(y)}"))
         plot = Plot(

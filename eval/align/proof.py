@@ -105,12 +105,8 @@ class Fit:
 
     def units(self, material: Material, rows: Rows) -> Floats:
         """Returns the scores of ``rows`` on [0, 1], as the saved judge gives them."""
-        columns = [
-            material.inputs.index(name)
-            for name in self.blend.members
-            if name != VECTORS
-        ]
-        units = material.scores[rows][:, columns]
+        members = [name for name in self.blend.members if name != VECTORS]
+        units = material.scores[rows][:, list(map(material.inputs.index, members))]
         if self.net is not None:
             mean, weights = self.net
             vector_scores = 0.5 + (material.vectors[rows] - mean) @ weights / REACH
@@ -191,15 +187,15 @@ def line(
     The first column has a penalty of 1 and the others ``alpha``, so that a large one leaves the
     line of the first. All vectors together vary as much as a column does, times ``size``.
     """
-    count = len(columns)
     names = tuple(material.inputs[i] for i in columns)
     mean_target = float(material.targets[rows].mean())
-    rows = rows[np.isfinite(material.scores[rows][:, list(columns)]).all(axis=1)]
-    y = material.targets[rows]
+    units = material.scores[:, list(columns)]
+    rows = rows[np.isfinite(units[rows]).all(axis=1)]
+    units, y = units[rows], material.targets[rows]
+    count = len(columns)
     if count == 0 or len(rows) < 3 or len(np.unique(y)) == 1:
         zeros = np.zeros(count)
         return Fit(Blend(names, zeros, zeros + 1, zeros, mean_target))
-    units = material.scores[rows][:, list(columns)]
     center, spread = units.mean(axis=0), units.std(axis=0)
     spread[spread < EQUAL] = 1.0
     spread[1:] *= alpha**0.5
@@ -210,13 +206,13 @@ def line(
         return Fit(Blend(names, center, spread, weights, intercept, logistic=logistic))
     vectors = material.vectors[rows]
     mean = vectors.mean(axis=0)
-    width = max(float(np.sqrt(vectors.var(axis=0).sum())), EQUAL) * alpha**0.5 / size
+    total_spread = math.sqrt(vectors.var(axis=0).sum())
+    width = max(total_spread, EQUAL) * alpha**0.5 / size
     z = np.column_stack([z, (vectors - mean) / width])
     weights, intercept = _regression(z, y, material.measure)
-    # The vectors' score in ``Fit.units`` has its middle at 0.5.
     blend = Blend(
         (*names, VECTORS),
-        np.append(center, 0.5),
+        np.append(center, 0.5),  # the middle of the vectors' score in ``Fit.units``
         np.append(spread, 1.0),
         np.append(weights[:count], REACH),
         intercept,
@@ -374,25 +370,25 @@ def prove(materials: Sequence[Material], people: Floats) -> Proof:
         LENGTH: crossed(materials, {"": partial(line, columns=[length])}),
     }
     scored = np.flatnonzero(np.isfinite(units[ALIGNED]))
-    units = {name: column[scored] for name, column in units.items()}
     y = material.targets[scored]
-    losses = {name: material.losses(column, y) for name, column in units.items()}
+    losses: dict[str, Floats] = {}
+    lines: list[Measured] = []
+    gains: dict[str, Estimate] = {}
+    errors: dict[str, float] = {}
+    for name, all_units in units.items():
+        units[name] = all_units[scored]
+        losses[name] = material.losses(units[name], y)
+        if name != ALIGNED:
+            gains[name], errors[name] = gain_over(
+                material, material.contexts[scored], losses[ALIGNED], losses[name]
+            )
+        lines.append(_measured(material, name, y, units[name], gains.get(name)))
     base = MEAN
     if float((losses[MEAN] - losses[LINE]).mean()) > EQUAL:
         base = LINE
-    lines = [_measured(material, ALIGNED, y, units[ALIGNED])]
-    errors: dict[str, float] = {}
-    gains: dict[str, Estimate] = {}
-    for name in (AS_IS, LINE, MEAN, LENGTH):
-        baseline = losses[name]
-        gains[name], errors[name] = gain_over(
-            material, material.contexts[scored], losses[ALIGNED], baseline
-        )
-        lines.append(_measured(material, name, y, units[name], gains[name]))
     lines += _one_person(material, people[scored])
-    rows = np.arange(len(material.targets))
-    way = choose(material, rows, candidates)
-    fit = candidates[way](material, rows)
+    way = choose(material, np.arange(len(material.targets)), candidates)
+    fit = candidates[way](material, np.arange(len(material.targets)))
     residual = float(np.std(units[ALIGNED] - y))
     return Proof(
         way,

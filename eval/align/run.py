@@ -16,7 +16,7 @@ from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align import proof
 from medal_judges.eval.align.labels import held_out_groups, label_names, rated_dimension
-from medal_judges.eval.align.page import write_align_page
+from medal_judges.eval.align.page import align_page
 from medal_judges.eval.align.prompts import FittedPrompts, PromptLimits, fit_prompts
 from medal_judges.eval.align.proof import (
     MIN_LABELS,
@@ -42,7 +42,6 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import write_json
 from medal_judges.training.card.card import write_card
 
-RECORD_NAME = "align.json"
 _REVERSED = (
     "labels fall as the judge's scores rise; if a low label is a good one, turn the labels round, "
     "or the aligned judge gives good chats low scores"
@@ -406,8 +405,7 @@ def _write_folder(
     result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]
 ) -> None:
     """Writes the proof with its page and, if there is one, the judge with its card."""
-    write_json(folder / RECORD_NAME, result.record())
-    write_align_page(result, folder)
+    align_page(result).write(folder)
     if result.judge is None:
         return
     result.judge.save_pretrained(folder, golden=True)

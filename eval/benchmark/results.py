@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -210,12 +211,13 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
     (set, judge, judgements); judges that choose no follow-ups have no rows."""
     rows: list[Row] = []
     for name, judge, judgements in answers:
-        for dimension in dict.fromkeys(d for j in judgements for d in j.details):
-            selections = []
-            for judgement in judgements:
-                details = judgement.details.get(dimension, {})
+        selections_by_dimension: dict[str, list[Mapping[str, Any]]] = {}
+        for judgement in judgements:
+            for dimension, details in judgement.details.items():
+                selections = selections_by_dimension.setdefault(dimension, [])
                 if "unread_runs" in details:
                     selections.append(details)
+        for dimension, selections in selections_by_dimension.items():
             for text, count, share in _choices(selections):
                 row_share = 100 * count / len(selections)
                 rows.append((name, judge, dimension, text, count, row_share, share))
@@ -286,5 +288,5 @@ def injected_table(
         "Injected rows",
         "Coverage",
     )
-    lines = [row for rows_of_issue in rows_by_issue.values() for row in rows_of_issue]
+    lines = list(chain.from_iterable(rows_by_issue.values()))
     return Table(f"Injected issues: {name}", columns, lines, INJECTED_NOTE)

@@ -71,7 +71,9 @@ def _require_mapped_dimensions(run: BenchmarkRun) -> None:
     config = run.config
     if len(run.injected) < len(config.injected):
         return
-    dimensions = {name for set_config in config.sets for name in set_config.dimensions}
+    dimensions: set[str] = set()
+    for set_config in config.sets:
+        dimensions.update(set_config.dimensions)
     for data in run.injected.values():
         dimensions.update(data.dimensions)
     judges: list[JudgeConfig | PredictionConfig] = [*config.judges, *config.predictions]
@@ -139,7 +141,9 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
             hint="level is dialogue or turn; exclude_chatbots, exclude_overlaps, skip and split "
             "remove rows",
         )
-    labels = dict.fromkeys(name for row in chosen for name in row.labels)
+    labels: dict[str, object] = {}
+    for row in chosen:
+        labels |= row.labels
     for name in config.dimensions:
         if name not in labels:
             problem = f"set {config.name!r} has no dimension {name!r}"
@@ -168,8 +172,9 @@ def published_labels(
     """Returns the labels that the model ``labeller`` gave the rows, as a judge's answers. Raises
     ConfigError if no row has any."""
     ratings_by_row: list[dict[str, Rating]] = []
+    rated: dict[str, Rating] = {}
     scales: dict[str, Scale] = {}
-    labellers: dict[str, None] = {}
+    labellers: dict[str, object] = {}
     for row in rows:
         try:
             labels_by_model = machine_labels(row)
@@ -177,14 +182,14 @@ def published_labels(
             raise DataError(
                 config.source, None, f"row {row.id!r}: {error.message}"
             ) from error
-        labellers.update(dict.fromkeys(labels_by_model))
+        labellers |= labels_by_model
         ratings = _ratings_by(labeller, labels_by_model, config.dimensions)
         ratings_by_row.append(ratings)
-        scales |= {
-            name: rating.scale for name, rating in ratings.items() if rating.scale
-        }
-    rated_names = {name for ratings in ratings_by_row for name in ratings}
-    names = [name for name in config.dimensions if name in rated_names]
+        rated |= ratings
+        for name, rating in ratings.items():
+            if rating.scale:
+                scales[name] = rating.scale
+    names = [name for name in config.dimensions if name in rated]
     if not names:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} has labels by {labeller!r} of "

@@ -82,15 +82,16 @@ class Aligned:
             total=len(index),
         )
 
-    def shared(self, other: Aligned) -> tuple[Aligned, Aligned]:
+    def shared(self, second: Aligned) -> tuple[Aligned, Aligned]:
         """Returns the rows that both have, in this order: first with this judge's scores, then with
-        those of ``other``."""
-        columns = {_key(row): i for i, row in enumerate(other.rows)}
-        pairs = []
+        those of ``second``."""
+        indices_of_second = {_key(row): i for i, row in enumerate(second.rows)}
+        indices, second_indices = [], []
         for i, row in enumerate(self.rows):
-            if _key(row) in columns:
-                pairs.append((i, columns[_key(row)]))
-        return self.part(i for i, _ in pairs), other.part(i for _, i in pairs)
+            if _key(row) in indices_of_second:
+                indices.append(i)
+                second_indices.append(indices_of_second[_key(row)])
+        return self.part(indices), second.part(second_indices)
 
 
 def _key(row: LabelledDialogue | Judgement) -> Key:

@@ -87,7 +87,7 @@ class JudgePair:
 
     about: tuple[str, ...]
     better: Aligned
-    other: Aligned
+    worse: Aligned
     difference: Difference
 
 
@@ -133,7 +133,7 @@ def corrected_ceilings(evaluations: Sequence[JudgedRows]) -> list[JudgedRows]:
 
 
 def _pair_tables(
-    title: str, judged: Sequence[JudgedRows], metric: str
+    title: str, evaluations: Sequence[JudgedRows], metric: str
 ) -> Iterator[Table]:
     """Yields the differences of all pairs of judges and the test of ``metric`` beside them, first
     over all rows, then by language."""
@@ -143,7 +143,7 @@ def _pair_tables(
         if by_language:
             columns.insert(2, "Language")
             suffix = ", by language"
-        pairs = _pairs(judged, metric, by_language=by_language)
+        pairs = _pairs(evaluations, metric, by_language=by_language)
         yield _difference_table(title + suffix, [*columns, _DIFFERENCE[metric]], pairs)
         if metric in _TESTS:
             name, test_columns, test = _TESTS[metric]
@@ -192,14 +192,14 @@ def _annotators(evaluation: JudgedRows) -> Iterator[Line]:
 
 
 def _pairs(
-    judged: Sequence[JudgedRows], metric: str, *, by_language: bool = False
+    evaluations: Sequence[JudgedRows], metric: str, *, by_language: bool = False
 ) -> list[JudgePair]:
     """Returns each pair of judges on the same set and dimension."""
     groups: dict[tuple[str, str], list[JudgedRows]] = {}
-    for rows in judged:
+    for rows in evaluations:
         groups.setdefault((rows.row.set_name, rows.row.dimension), []).append(rows)
     pairs: list[JudgePair] = []
-    for about, group in groups.items():
+    for group in groups.values():
         languages: Sequence[str | None] = [None]
         if by_language:
             rows_of_group = chain.from_iterable(rows.aligned.rows for rows in group)
@@ -207,23 +207,27 @@ def _pairs(
             if len(languages) < 2:
                 continue
         for language, (first, second) in product(languages, combinations(group, 2)):
-            better, other = first.aligned.shared(second.aligned)
-            part: tuple[str, ...] = ()
-            if language is not None:
-                part = (language,)
-                chosen = [
-                    i
-                    for i, row in enumerate(better.rows)
-                    if row.dialogue.lang == language
-                ]
-                better, other = better.part(chosen), other.part(chosen)
-            names = first.row.judge, second.row.judge
-            difference = _difference(better, other, metric)
-            if (difference.value or 0.0) < -difference.tolerance:
-                names, better, other = (names[1], names[0]), other, better
-                difference = -difference
-            pairs.append(JudgePair((*about, *part, *names), better, other, difference))
+            pairs.append(_pair(first, second, metric, language))
     return pairs
+
+
+def _pair(
+    first: JudgedRows, second: JudgedRows, metric: str, language: str | None
+) -> JudgePair:
+    """Returns two judges on the rows of a ``language`` (None: all) that both scored."""
+    better, worse = first.aligned.shared(second.aligned)
+    about = [first.row.set_name, first.row.dimension]
+    if language is not None:
+        about.append(language)
+        langs = [row.dialogue.lang for row in better.rows]
+        indices = [i for i, lang in enumerate(langs) if lang == language]
+        better, worse = better.part(indices), worse.part(indices)
+    names = [first.row.judge, second.row.judge]
+    difference = _difference(better, worse, metric)
+    if (difference.value or 0.0) < -difference.tolerance:
+        names.reverse()
+        better, worse, difference = worse, better, -difference
+    return JudgePair((*about, *names), better, worse, difference)
 
 
 def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
@@ -233,35 +237,33 @@ def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
         )
     if not first.rows:
         return Difference(None, reason="no common row")
+    statistics = []
     for side in (first, second):
         reason = not_classifiable(side.score, side.values)
         if reason is not None:
             return Difference(None, reason=reason)
-    statistics = [
-        classification_statistic(side.score, side.values) for side in (first, second)
-    ]
+        statistics.append(classification_statistic(side.score, side.values))
     return paired_difference(statistics[0], statistics[1], metric, first.clusters)
 
 
 def _williams(pair: JudgePair) -> Line:
-    people, better, other = pair.better.people, pair.better.judge, pair.other.judge
+    people, better, worse = pair.better.people, pair.better.judge, pair.worse.judge
     count = len(people)
     if pair.difference.value is None:
         return None, None, None, None, None, count
-    all_rows = np.ones((1, count))
-    sides = ((people, better), (people, other), (better, other))
-    rhos = [float(weighted_spearman(x, y, all_rows)[0]) for x, y in sides]
-    return *rhos, _p(williams(rhos[0], rhos[1], rhos[2], count).p_value), None, count
+    rhos = []
+    for x, y in ((people, better), (people, worse), (better, worse)):
+        rhos.append(float(weighted_spearman(x, y, np.ones((1, count)))[0]))
+    p_value = williams(rhos[0], rhos[1], rhos[2], count).p_value
+    return *rhos, _p(p_value), None, count
 
 
 def _mcnemar(pair: JudgePair) -> Line:
-    count = len(pair.better.rows)
-    if any(
-        not_classifiable(side.score, side.values) for side in (pair.better, pair.other)
-    ):
-        return None, None, None, None, count
-    better, other = right_alone(pair.better.score, pair.other.score, pair.better.values)
-    return better, other, _p(mcnemar(better, other).p_value), None, count
+    people, better, worse = pair.better.values, pair.better.score, pair.worse.score
+    if not_classifiable(better, people) or not_classifiable(worse, people):
+        return None, None, None, None, len(people)
+    alone = right_alone(better, worse, people)
+    return *alone, _p(mcnemar(*alone).p_value), None, len(people)
 
 
 # The test beside the differences of a metric: its title, its columns, and its cells of a pair.

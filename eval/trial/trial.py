@@ -47,7 +47,7 @@ from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadO
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
-from medal_judges.report.console import Printout, rich_table
+from medal_judges.report.console import Printout
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, Range, padded
 from medal_judges.report.page import (
     Block,
@@ -292,7 +292,7 @@ def trial_page(trial: Trial) -> Page:
         foot=Section("signatures", "Signatures", signatures),
         leads=__package__,
         record=record,
-        printout=Printout([rich_table(table) for table in overview], first.notes),
+        printout=Printout(overview, first.notes),
     )
 
 

@@ -17,11 +17,10 @@ def align(options: AlignOptions) -> None:
     gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card,
     align.html and align.json."""
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.eval.align.page import PAGE_NAME, proof_table
-    from medal_judges.eval.align.run import RECORD_NAME
+    from medal_judges.eval.align.page import align_page
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.report.console import Printout
+    from medal_judges.report.page import publish
 
     out, labels = options.out, options.labels
     reading = reading_report(options.reading, out)
@@ -50,12 +49,10 @@ def align(options: AlignOptions) -> None:
         **choice.options,
     )
     if options.as_json:
-        typer.echo((out / RECORD_NAME).read_text(encoding="utf-8").rstrip())
+        typer.echo((out / "align.json").read_text(encoding="utf-8").rstrip())
     else:
-        lines = [*result.sentences(), str(result.facts.get("notes", ""))]
-        tables = [proof_table(result, name) for name in result.proofs]
-        Printout(tables, lines).show()
-        typer.echo(str(out / PAGE_NAME))
+        publish(align_page(result), None)  # ``run`` has written it
+        typer.echo(str(out / "align.html"))
         if result.judge is not None:
             typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")
     if result.judge is None:

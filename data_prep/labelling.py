@@ -434,9 +434,9 @@ class Summary:
         for column in ("language", "chatbot"):
             groups = record[f"by_{column}"]
             names = ["rows", *(dimension.name for dimension in self.dimensions)]
-            rows = [
-                (name, *(group[name] for group in groups.values())) for name in names
-            ]
+            rows = []
+            for name in names:
+                rows.append((name, *[group[name] for group in groups.values()]))
             if groups:
                 yield Table(
                     f"rows with the issue, or mean rating, by {column}",

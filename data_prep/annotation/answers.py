@@ -160,10 +160,6 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
         name = answer.annotator
         return names.index(name) if name in names else len(names), name
 
-    scales = {
-        dimension.name: (dimension.low, dimension.high)
-        for dimension in project.dimensions
-    }
     for key, row in project.rows.items():
         in_order = sorted(by_key[key], key=rank)
         if not in_order:
@@ -178,13 +174,10 @@ def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialo
                 comments[answer.annotator] = texts
         if comments:
             extra["annotator_comments"] = comments
-        labels = {
-            name: tuple(answer.values[name] for answer in in_order) for name in scales
-        }
-        yield replace(
-            row,
-            labels=labels,
-            scales=scales,
-            aggregated=False,
-            extra=extra,
-        )
+        labels = {}
+        scales = {}
+        for dimension in project.dimensions:
+            name = dimension.name
+            labels[name] = tuple(answer.values[name] for answer in in_order)
+            scales[name] = (dimension.low, dimension.high)
+        yield replace(row, labels=labels, scales=scales, aggregated=False, extra=extra)

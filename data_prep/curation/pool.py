@@ -6,11 +6,11 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from statistics import mode
 from typing import Any, Literal
 
 from medal_judges.config import OVERWRITE, SEED, Config, load_config, option
@@ -57,8 +57,8 @@ class ForeignLanguage:
         """(the text that matched, comment) for a row to leave out, else None; None also if the
         judge did not call the row uninterpretable."""
         comments = row.extra.get("comments")
-        is_called = any(value >= 0.5 for value in _given(row, self.keywords.dimension))
-        if not is_called or not isinstance(comments, Mapping):
+        answers = _given(row, self.keywords.dimension)
+        if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
             return None
         for name in self.keywords.comments:
             comment = comments.get(name)
@@ -77,12 +77,10 @@ class ForeignLanguage:
                 before = _CLAUSE.split(text[: hit.start()])[-1]
                 after = _CLAUSE.split(text[hit.end() :])[0]
                 words = set(_words(before + hit.group() + after))
-                of_user = words & set(keywords.user) and not words & set(
-                    keywords.assistant
-                )
-                if not of_user and not set(_words(before)[-_REACH:]) & set(
-                    keywords.negations
-                ):
+                is_of_user = not words.isdisjoint(keywords.user)
+                if is_of_user and words.isdisjoint(keywords.assistant):
+                    continue
+                if set(_words(before)[-_REACH:]).isdisjoint(keywords.negations):
                     return hit.group().strip()
         return None
 
@@ -199,11 +197,8 @@ class LabelRules:
 
     def missing(self, row: LabelledDialogue) -> list[str]:
         """Labels that the row lacks and a balanced selection needs."""
-        return [
-            name
-            for name in (*self.issues, self.overall.name)
-            if not row.has_label(name)
-        ]
+        needed = (*self.issues, self.overall.name)
+        return [name for name in needed if not row.has_label(name)]
 
     def read(self, row: LabelledDialogue) -> Candidate:
         """The row as a candidate with the labels it has. An issue is present if at least half of
@@ -303,8 +298,8 @@ def _no_candidate(
     languages."""
     files = ", ".join(options.files)
     if left_out:
-        reasons = Counter(f"{line['reason']}: {line['detail']}" for line in left_out)
-        (reason, _), *_ = reasons.most_common(1)
+        reasons = [f"{line['reason']}: {line['detail']}" for line in left_out]
+        reason = mode(reasons)
         return DataError(
             files,
             None,

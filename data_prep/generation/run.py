@@ -243,17 +243,15 @@ class GenerationRun(JobRunner[DialogueState]):
         self.accepted: dict[str, DialogueState] = {}
         self.failed: set[str] = set()
         self.done: set[str] = set()
+        settings_of_agents = {}
+        for name, llm in config.agents().items():
+            settings_of_agents[name] = llm.model_dump(
+                mode="json", exclude=_CONNECTION, exclude_unset=True
+            )
         record = {
             "version": __version__,
             "settings": self._settings(),
-            "agents": {
-                name: llm.model_dump(
-                    mode="json",
-                    exclude=_CONNECTION,
-                    exclude_unset=True,
-                )
-                for name, llm in config.agents().items()
-            },
+            "agents": settings_of_agents,
             "contexts": {context.id: context.country for context in contexts},
         }
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
@@ -346,9 +344,9 @@ class GenerationRun(JobRunner[DialogueState]):
         """Add dialogues up to ``config.at_once``. A first message counts as the dialogues that
         follow from it, so that these fit when it is accepted."""
         share = len(self.speaking)
-        load = sum(
-            share if state.chatbot is None else 1 for state in self.active.values()
-        )
+        load = 0
+        for state in self.active.values():
+            load += share if state.chatbot is None else 1
         while load < self.config.at_once and (id := next(self._next, None)) is not None:
             if id in self.accepted:
                 load += self._spread(self.accepted[id])

@@ -328,8 +328,9 @@ class Edit:
         if touched is None:
             touched = self.injected
         self.touched = tuple(sorted(touched))
-        if any(self.injected[turn] == self.control[turn] for turn in self.touched):
-            raise CannotInject("the edit would change nothing")
+        for turn in self.touched:
+            if self.injected[turn] == self.control[turn]:
+                raise CannotInject("the edit would change nothing")
 
     def filler(
         self,

@@ -63,10 +63,17 @@ def _neutral_text(dialogue: Dialogue, rng: np.random.Generator, length: int) -> 
 
 def _changed(dialogue: Dialogue, contents: Mapping[int, str]) -> Versions | None:
     """The version with new ``contents`` by turn; None if no turn changes."""
-    new = {i: text for i, text in contents.items() if text != dialogue.turns[i].content}
-    touched = tuple(i for i in new if dialogue.turns[i].role == "assistant")
+    new = {}
+    touched = []
+    for i, text in contents.items():
+        turn = dialogue.turns[i]
+        if text == turn.content:
+            continue
+        new[i] = text
+        if turn.role == "assistant":
+            touched.append(i)
     if new:
-        return Versions(with_contents(dialogue, new), touched=touched)
+        return Versions(with_contents(dialogue, new), touched=tuple(touched))
     return None
 
 

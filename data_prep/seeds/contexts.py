@@ -72,12 +72,9 @@ def _patterns(name: str) -> list[re.Pattern[str]]:
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
     words = set(" ".join(lists.values()).split())
     # Longest first, so that the reported word is the whole one.
-    escaped = [
-        re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word))
-    ]
-    patterns = [
-        re.compile(_WHOLE.format("|".join([*escaped, *phrases])), re.IGNORECASE)
-    ]
+    longest_first = sorted(words, key=lambda word: (-len(word), word))
+    choices = "|".join([*map(re.escape, longest_first), *phrases])
+    patterns = [re.compile(_WHOLE.format(choices), re.IGNORECASE)]
     if exact:
         patterns.append(re.compile(_WHOLE.format("|".join(exact))))
     return patterns
@@ -335,9 +332,8 @@ def draw(
             f"{len(people)} personas make only {len(scenes) * len(people)}",
             hint="request fewer, or give larger files of scenes and personas",
         )
-    quadrants = read_yaml(
-        "seeds/affects"
-    )  # of the circumplex (Russell, 1980), with their states
+    # The quadrants of the circumplex (Russell, 1980) with their states.
+    quadrants = read_yaml("seeds/affects")
     states = {}
     for name, names in quadrants.items():
         states[name] = iter(_balanced(names, n, seed, f"state {name}"))
@@ -358,16 +354,8 @@ def draw(
         if affective_word(scene) is None:
             quadrant = next(in_turn)
             affect = next(states[quadrant])
-        draws.append(
-            Draw(
-                scene,
-                scenes[scene].relation,
-                persona,
-                gender,
-                affect,
-                quadrant,
-            )
-        )
+        relation = scenes[scene].relation
+        draws.append(Draw(scene, relation, persona, gender, affect, quadrant))
     return draws
 
 
@@ -397,9 +385,8 @@ def in_languages(
 
 def _rank(seed: int, purpose: str, item: str) -> bytes:
     """The sort key of ``item`` among those drawn for one ``purpose``."""
-    return hashlib.blake2b(
-        f"{seed}\0{purpose}\0{item}".encode(), digest_size=16
-    ).digest()
+    text = f"{seed}\0{purpose}\0{item}"
+    return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 
 def _lowest(

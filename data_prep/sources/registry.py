@@ -302,4 +302,8 @@ def find_local(part: SourceFile) -> Path | None:
 
 def sources_here() -> dict[str, bool]:
     """Whether a local file exists, for each source that has files."""
-    return {s.name: any(map(find_local, s.parts)) for s in SOURCES.values() if s.parts}
+    is_here = {}
+    for name, source in SOURCES.items():
+        if source.parts:
+            is_here[name] = any(map(find_local, source.parts))
+    return is_here

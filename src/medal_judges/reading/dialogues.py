@@ -311,13 +311,10 @@ class ReadingReport:
         """Raises CoverageError (exit status 3) if no dialogue was read."""
         if self.read:
             return
-        hint = None
-        if self.messages:
-            hint = f"the first: {self.messages[0]}"
         if self.count:
-            raise CoverageError(
-                f"all {self.count} rows are bad and were left out", hint=hint
-            )
+            hint = f"the first: {self.messages[0]}" if self.messages else None
+            problem = f"all {self.count} rows are bad and were left out"
+            raise CoverageError(problem, hint=hint)
         hint = "check the file, and --format (in YAML: format) if it is given"
         raise CoverageError("no dialogue was read", hint=hint)
 
@@ -527,10 +524,7 @@ class _Reader:
             chats = chats_within(value, self.columns) or [value]
             for element_number, chat in enumerate(chats, 1):
                 # The elements of a JSON file are counted.
-                if number == 1:
-                    yield element_number, chat
-                else:
-                    yield number, chat
+                yield (element_number if number == 1 else number), chat
 
     def _chats(self) -> Iterator[tuple[int, Chat, ColumnMap]]:
         """Yields (number of the first row, chat, its columns). A chat of several rows is a function
@@ -584,9 +578,7 @@ class _Reader:
         """Counts a bad row in the report, or raises its error."""
         if self.report.strict and not isinstance(self.source, str | Path):
             raise error
-        form = ""
-        if self.form:
-            form = f", {FORMS[self.form]}"
+        form = f", {FORMS[self.form]}" if self.form else ""
         hint = (
             f"read as {CONTAINERS[self.container]}{form}; change that with --format, --column and "
             "--role (in YAML: format, columns, columns.roles); "
@@ -600,9 +592,7 @@ class _Reader:
     def _labelled_row(self, chat: Chat, columns: ColumnMap) -> LabelledDialogue | None:
         """Returns the dialogue of a chat; None for a row that waits, or whose labels are added to
         one that waits."""
-        record = chat
-        if callable(chat):
-            record = chat()
+        record = chat() if callable(chat) else chat
         form = self.form or "line"
         row = self._parsed(normal_row(record, form, columns, self.report.folded))
         if (
@@ -654,13 +644,8 @@ class _Reader:
         return parse_labelled(dialogue.to_record() | labels)
 
     def _parsed_line(self, row: Record) -> LabelledDialogue:
-        if is_released(row):
-            line = line_of_released(row)
-        else:
-            line = {**row}
-        name = "turns"
-        if "dialogue" in line:
-            name = "dialogue"
+        line = line_of_released(row) if is_released(row) else {**row}
+        name = "dialogue" if "dialogue" in line else "turns"
         if isinstance(line.get(name), list):
             turns = messages_in_order(line[name], self.report.folded)
             line[name] = spoken_turns(turns, self.report.folded)
@@ -672,9 +657,8 @@ class _Reader:
             is_line = line["id"] == row.get("id") and not is_released(row)
             if labelled.split or is_line:
                 return labelled
-            return replace(
-                labelled, split=hash_split(labelled.group, seed=0)
-            )  # as medal:SPLIT
+            # As in medal:SPLIT.
+            return replace(labelled, split=hash_split(labelled.group, seed=0))
         dialogue = parse_dialogue_line(line)
         meta = {name: line[name] for name in line if name not in KNOWN_FIELDS}
         meta = {**filled(meta), **dialogue.meta}
@@ -715,11 +699,9 @@ def _columns_of_group(form: str, columns: ColumnMap) -> ColumnMap:
     """
     if form != "turns":
         return ColumnMap()
-    fields = {
-        name: column
-        for name, column in columns.fields.items()
-        if name not in _READ_IN_TURNS
-    }
+    fields = dict(columns.fields)
+    for name in _READ_IN_TURNS:
+        fields.pop(name, None)
     if "time" in fields:
         fields["time"] = "time"
     return replace(columns, fields=fields)

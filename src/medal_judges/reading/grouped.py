@@ -177,7 +177,8 @@ def _chat_of_turns(
     different: set[str] = set()
     for number, record in rows:
         used.add(columns.column(record, "id", CONVERSATIONS))
-        used.update(columns.column(record, field) for field in _TURN_FIELDS)
+        for field in _TURN_FIELDS:
+            used.add(columns.column(record, field))
         message = {
             name: value for name, value in record.items() if plain_name(name) in LINKS
         }

@@ -70,10 +70,10 @@ def _code(language: Any) -> str:
 def detected_language(dialogue: Dialogue) -> str | None:
     """Returns the ISO 639-1 code of the language that both speakers use. Returns None if there is
     too little text, if they use two languages, or if none is certain. Needs the extra lang."""
-    turns = [
-        (turn.role, _NO_WORDS.sub(" ", turn.content[: 4 * _READ])[:_READ])
-        for turn in dialogue.turns[:_TURNS]
-    ]
+    turns = []
+    for turn in dialogue.turns[:_TURNS]:
+        words = _NO_WORDS.sub(" ", turn.content[: 4 * _READ])
+        turns.append((turn.role, words[:_READ]))
     language = text_language("\n".join(text for _, text in turns))
     if language is None:
         return None
@@ -82,11 +82,10 @@ def detected_language(dialogue: Dialogue) -> str | None:
         # often, but each has only its share of the vote.
         letters: Counter[str | None] = Counter()
         chunk = ""
-        for text in (text for role, text in turns if role == speaker):
-            if chunk:
-                chunk = f"{chunk}\n{text}"
-            else:
-                chunk = text
+        for role, text in turns:
+            if role != speaker:
+                continue
+            chunk = f"{chunk}\n{text}" if chunk else text
             if _is_enough(chunk, _PART):
                 letters[text_language(chunk, _PART)] += len(chunk)
                 chunk = ""

@@ -35,9 +35,7 @@ from medal_judges.reading.transcripts import messages_of_transcript
 from medal_judges.records.validation import as_text
 
 # How a message or a response of a server begins in a cell.
-_RESPONSES = tuple(
-    f'{{"{key}' for key in ('role"', 'choices"', 'candidates"', 'content": [')
-)
+_RESPONSES = ('{"role"', '{"choices"', '{"candidates"', '{"content": [')
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 _LINE_FIELDS = ("id", "lang", "source", "split", "group")
 _NAME = re.compile(r"[\w.-]{1,40}")  # of a chatbot in a column ``system``

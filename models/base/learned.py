@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
-from medal_judges.models.device import (
-    cast_weights,
-    set_attention,
-    torch_device,
-    torch_dtype,
-)
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import known_details
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import ProcessLock
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedTokenizerBase
 
 
 def learned_state(saved: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,11 +55,8 @@ class LearnedJudge(Judge):
     def details_of(self, name: str, score: float, raw: float | None) -> dict[str, Any]:
         """Returns details of a score: the interval of human ratings around it, if the dimension has
         a margin, and its ``raw`` score."""
-        dimension, margin, interval = (
-            self.dimension(name),
-            self.fitted(name).margin,
-            None,
-        )
+        dimension, margin = self.dimension(name), self.fitted(name).margin
+        interval = None
         if margin is not None:
             reach = margin * (dimension.high - dimension.low)
             interval = [
@@ -97,44 +84,3 @@ class LearnedJudge(Judge):
             truncation=self.truncation,
             seed=seed if isinstance(seed, int) else None,
         )
-
-
-class NetworkJudge(LearnedJudge):
-    """A trained judge with a network, ``net``, that reads the tokens of its ``tokenizer``."""
-
-    device: torch.device
-
-    def __init__(
-        self,
-        net: Any,
-        tokenizer: PreTrainedTokenizerBase,
-        config: Any,
-        dimensions: Sequence[Dimension],
-        *,
-        name: str | None = None,
-        calibration: Mapping[str, Calibration] | None = None,
-        facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
-        dtype: str = "fp32",
-    ) -> None:
-        self.describe(dimensions, name or self.family, calibration, facts)
-        self.net, self.tokenizer, self.config = net, tokenizer, config
-        self.place(device, dtype)
-
-    @property
-    def network_body(self) -> Any:
-        """The part of the network that may compute in 16 bits."""
-        return self.net
-
-    @property
-    def pad(self) -> int:
-        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
-        return int(self.tokenizer.pad_token_id or 0)
-
-    def place(self, device: str | torch.device | None, dtype: str) -> None:
-        self.device, self.dtype = torch_device(device), dtype
-        self.fit_batches(self.device)
-        self.net = self.net.to(self.device).float().eval()
-        if dtype != "fp32":
-            cast_weights(self.network_body, torch_dtype(dtype, self.device))
-        set_attention(self.network_body, self.config.attention, self.device, dtype)

@@ -14,10 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from medal_judges.models.base.heads import OutputHead
+from medal_judges.models.base.heads import Calibration, OutputHead
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
-from medal_judges.models.base.learned import NetworkJudge
+from medal_judges.models.base.learned import LearnedJudge
 from medal_judges.models.batching import pad_rows
+from medal_judges.models.device import (
+    cast_weights,
+    set_attention,
+    torch_device,
+    torch_dtype,
+)
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.rendered import RenderedDialogue
@@ -59,15 +65,16 @@ def output_layer(network: nn.Module, outputs: int) -> nn.Linear:
     return layers[-1]
 
 
-class SequenceJudge(NetworkJudge):
-    """A judge whose network gives one row of logits for a dialogue's text: a sequence classifier of
-    transformers, or PEFT's around one.
+class SequenceJudge(LearnedJudge):
+    """A judge whose network, ``net``, gives one row of logits for the tokens of a dialogue's text:
+    a sequence classifier of transformers, or PEFT's around one.
 
     A regression's logit is the raw score on the dimension's scale if ``on_scale``, else the raw
     score less the middle of the scale, in units of the scale's width.
     """
 
     on_scale: bool
+    device: torch.device
 
     def __init__(
         self,
@@ -75,12 +82,32 @@ class SequenceJudge(NetworkJudge):
         tokenizer: PreTrainedTokenizerBase,
         config: Any,
         heads: Sequence[OutputHead],
-        **state: Any,
+        *,
+        name: str | None = None,
+        calibration: Mapping[str, Calibration] | None = None,
+        facts: Mapping[str, object] | None = None,
+        device: str | torch.device | None = None,
+        dtype: str = "fp32",
     ) -> None:
+        dimensions = [head.dimension for head in heads]
+        self.describe(dimensions, name or self.family, calibration, facts)
+        self.net, self.tokenizer, self.config = net, tokenizer, config
         self.heads = list(heads)
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
-        dimensions = [head.dimension for head in heads]
-        super().__init__(net, tokenizer, config, dimensions, **state)
+        self.place(device, dtype)
+
+    @property
+    def pad(self) -> int:
+        """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
+        return int(self.tokenizer.pad_token_id or 0)
+
+    def place(self, device: str | torch.device | None, dtype: str) -> None:
+        self.device, self.dtype = torch_device(device), dtype
+        self.fit_batches(self.device)
+        self.net = self.net.to(self.device).float().eval()
+        if dtype != "fp32":
+            cast_weights(self.net, torch_dtype(dtype, self.device))
+        set_attention(self.net, self.config.attention, self.device, dtype)
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:

@@ -11,6 +11,7 @@ combined.
 
 from __future__ import annotations
 
+import logging
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -264,6 +265,12 @@ def _plain(text: str) -> str:
     return " ".join(re.findall(r"\w+", text.casefold()))
 
 
+logger = logging.getLogger(__name__)
+
+# Beyond it scores differ by less than 1e-5 of the scale, and would be ties.
+MOST_LOGIT = 12
+
+
 class LogisticScale(Config):
     """The map of a raw value to a dimension's scale by ``center`` and ``spread``: low + (high -
     low) sigmoid((raw - center) / spread), mirrored for a dimension whose good end is low.
@@ -344,6 +351,9 @@ class FollowUpJudge(Judge):
             if not self.pool.of(dimension.name):
                 none = f"no follow-up of {config.pool} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
+        self._far: set[str] = (
+            set()
+        )  # dimensions whose scale does not fit, and was warned of
         self.llm = load_llm(config.llm)
         # The tokens of a dialogue with a follow-up, and without the longest follow-up (a token has
         # at least one byte).
@@ -523,8 +533,17 @@ class FollowUpJudge(Judge):
         turns = np.zeros(len(request.dialogue.turns))
         answers = np.array(self._ends(request)) + view.start - 1
         turns[answers] = weights * (values - scale.center) * slope
+        logit = (raw - scale.center) * slope
+        if abs(logit) > MOST_LOGIT and name not in self._far:
+            self._far.add(name)
+            logger.warning(
+                "%s: raw values over %d spreads of %g from the center %g: their scores are equal. "
+                "Set scale.%s.center and scale.%s.spread to the mean and the deviation of the raw "
+                "values (details.%s.raw)",
+                *(name, MOST_LOGIT, scale.spread, scale.center, name, name, name),
+            )
         return DimensionScore(
-            dimension.from_unit(float(expit((raw - scale.center) * slope))),
+            dimension.from_unit(float(expit(logit))),
             details=known_details(raw=raw, **details),
             contributions=Contributions(tuple(turns.tolist()), 0.0, "logit"),
         )

@@ -191,6 +191,20 @@ def test_joint_likelihood_counts_the_dialogue_too(
     )
 
 
+def test_raw_values_far_from_the_scale_are_told_once(
+    tiny_lm: LocalModel, pool: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    scale = {"overall": {"center": 3.0, "spread": 0.01}}
+    settings = {"reduce": "sum", "dimensions": ["overall"]}
+    list(judge(tiny_lm, pool, scale=scale, **settings).score(DIALOGUES))
+    (told,) = [r.getMessage() for r in caplog.records if "spreads" in r.getMessage()]
+    assert "Set scale.overall.center and scale.overall.spread" in told
+    caplog.clear()
+    scale = {"overall": {"center": 3.0, "spread": 1000.0}}
+    list(judge(tiny_lm, pool, scale=scale, **settings).score(DIALOGUES))
+    assert "spreads" not in caplog.text
+
+
 def test_batch_order_and_level_do_not_change_a_score(
     tiny_lm: LocalModel, pool: str
 ) -> None:

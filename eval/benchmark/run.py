@@ -189,7 +189,7 @@ def judge_all(
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
             if not config.optional:
                 raise
-            run.notes.append(f"judge {config.name} left out: {error.message}")
+            run.notes.append(f"judge {config.name} left out: {error.one_line}")
     for name, data in run.sets.items():
         run.answers[name] += data.published
     for prediction in run.config.predictions:

@@ -61,7 +61,7 @@ def _published_answers(
         except ConfigError as error:
             if not config.optional:
                 raise
-            run.notes.append(f"labels by {labeller} left out: {error.message}")
+            run.notes.append(f"labels by {labeller} left out: {error.one_line}")
     return published
 
 
@@ -107,7 +107,7 @@ def load_set(
         )
     except (SourceError, DataError) as error:
         if config.optional:
-            return error.message
+            return error.one_line
         raise
     reading.show()
     if isinstance(config, InjectedConfig):

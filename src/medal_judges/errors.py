@@ -69,6 +69,11 @@ class MedalError(Exception):
         super().__init__(message)
         self.message, self.hint = message, hint
 
+    @property
+    def one_line(self) -> str:
+        """The message and what to type, on one line."""
+        return visible("; ".join(filter(None, (self.message, self.hint))))
+
     def __str__(self) -> str:
         text = self.message
         if self.hint:

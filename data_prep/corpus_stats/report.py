@@ -218,24 +218,24 @@ def _heat_cell(
     span: tuple[float, float],
 ) -> Cell:
     """A cell whose colour says where the figure lies in ``span``; without a figure its reason."""
-    figure = shown = stats.figure(subset, dimension)
+    figure = printed = stats.figure(subset, dimension)
     digits = 2
     if dimension in stats.shares:
-        shown = in_percent(figure)
+        printed = in_percent(figure)
         digits = 1
-    if figure.value is None or shown.value is None:
+    if figure.value is None or printed.value is None:
         return figure
     answered = np.isfinite(stats.answers(subset, dimension)).sum()
     tooltip = counted([(int(answered), "row")])
-    if shown.low is not None and shown.high is not None:
-        low = number(shown.low, digits)
-        tooltip = f"[{low}, {number(shown.high, digits)}], {tooltip}"
+    if printed.low is not None and printed.high is not None:
+        low = number(printed.low, digits)
+        tooltip = f"[{low}, {number(printed.high, digits)}], {tooltip}"
     lowest, highest = span
     strength = 0.0
     if highest > lowest:
         strength = (figure.value - lowest) / (highest - lowest)
     sign: Literal["neg", "pos"] = "neg" if dimension in stats.issues else "pos"
-    text = number(shown.value, digits)
+    text = number(printed.value, digits)
     return Heat(text, strength, sign, tooltip, figure.value)
 
 

@@ -74,12 +74,10 @@ multilingual: .venv/.dev
 	mkdir -p models/multilingual
 	cd runs/multilingual && cp *.json README.md model.safetensors ../../models/multilingual
 
-# The judges of single answers in the package, from ABC-Eval; empathetic needs `make gemma`.
+# The judge of single answers in the package, from ABC-Eval.
 turn-judges: .venv/.dev
-	for name in repetitive empathetic; do \
-	    $(OFFLINE) $(BIN)/medal train --config $$name && \
-	    cp runs/$$name/*.json runs/$$name/README.md runs/$$name/model.safetensors models/$$name || exit 1; \
-	done
+	$(OFFLINE) $(BIN)/medal train --config repetitive
+	cp runs/repetitive/*.json runs/repetitive/README.md runs/repetitive/model.safetensors models/repetitive
 
 # Fine-tuned whole for regression and for classification, under DDP and ZeRO-2, killed and resumed once,
 # and benchmarked; on chitchat's ratings unless MEDAL_JUDGES_DATA names a folder with people's.

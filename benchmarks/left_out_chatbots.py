@@ -1,6 +1,6 @@
 """How well a judge of issues tells those of a chatbot that it has not learnt from.
 
-    python benchmarks/left_out_chatbots.py empathetic repetitive  # configs in configs/train/
+    python benchmarks/left_out_chatbots.py repetitive  # configs in configs/train/
 
 For each chatbot the whole training (settings, weights, calibration, threshold) runs on the others.
 F1 is of the score at 0.5; an interval is from 2,000 draws of whole conversations. Writes

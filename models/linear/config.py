@@ -78,27 +78,21 @@ class MlpGrid(Config):
 class LinearConfig(TrainedConfig):
     """The settings of a linear judge. Its judge.json holds all of them.
 
-    ``base`` is a hub id, a folder or an ``embedded:`` name. Its weights are frozen. ``depth`` keeps
-    only that many of its first layers. ``pooling`` makes the vector of a text from its token
-    vectors: their mean, or the first or the last one. None means the pooling that the base's files
-    state, else the mean. Vectors have length 1. A text longer than ``max_tokens`` is read in
-    pieces. A dialogue loses its oldest turns beyond ``max_turns``. ``save_base: false`` saves only
-    what was fitted. Loading then fetches the base again, and refuses a base whose weights have
-    changed.
+    ``base`` is a hub id, a folder or an ``embedded:`` name. Its weights are frozen. ``pooling``
+    makes the vector of a text from its token vectors: their mean, or the first or the last one.
+    None means the pooling that the base's files state, else the mean. Vectors have length 1. A text
+    longer than ``max_tokens`` is read in pieces. A dialogue loses its oldest turns beyond
+    ``max_turns``. ``save_base: false`` saves only what was fitted. Loading then fetches the base
+    again, and refuses a base whose weights have changed.
 
     ``reading: turns`` reads the mean user turn and the mean assistant turn: their ``features``
     (base/turn_features.py) and, with ``vectors``, the vectors of their texts. A feature is ``name``
     for both sides, or ``user.name`` or ``assistant.name`` for one side. ``reading: dialogue`` reads
     one vector of the whole text, as ORALIS does (section 4.4), and the features of both sides.
 
-    With ``reading: answers`` the base, usually a language model, reads the dialogue as one text.
-    The text loses its oldest turns beyond ``max_tokens``. For each of the last ``answers`` answers,
-    the vector is the mean state over the tokens of the answer; with ``next_turn`` it is the state
-    at the place of the next user turn. An answer has ``decay`` times the weight of the answer after
-    it. The features are those of the same answers. Turns after the last answer are not read. With
-    ``each_answer`` a dialogue has the score of its mean answer, or of its worst answer if the
-    dimension is an issue (its good end is low). With ``learn_last`` the labels describe the last
-    answer, and training reads no other answer.
+    ``reading: answers`` reads the features and vectors of answers. A label describes the last
+    answer of its row. A dialogue has the score of its mean answer, or of its worst answer if the
+    dimension is an issue (its good end is low).
 
     ``limit`` clips features at that many standard deviations. ``reply`` adds the features
     ``reaction`` and ``expected_reaction`` (reply.py).
@@ -126,17 +120,11 @@ class LinearConfig(TrainedConfig):
     base: str = "embedded:minilm"
     base_revision: str | None = None
     save_base: bool = True
-    depth: int | None = Field(default=None, ge=1)
     pooling: Pooling | None = None
     attention: Attention = "auto"
     max_tokens: int = Field(default=256, ge=8)
     max_turns: int = Field(default=512, ge=1)
     reading: Literal["turns", "dialogue", "answers"] = "turns"
-    answers: int = Field(default=1, ge=1)
-    each_answer: bool = False
-    learn_last: bool = False
-    decay: float = Field(default=1.0, gt=0, le=1)
-    next_turn: bool = False
     vectors: bool = True
     features: tuple[str, ...] = USUAL_FEATURES
     limit: float | None = Field(default=None, gt=0)
@@ -216,7 +204,7 @@ class LinearConfig(TrainedConfig):
     @property
     def compares_turns(self) -> bool:
         """Whether the vectors of the texts of turns are needed."""
-        reads_vectors = self.vectors and self.reading == "turns"
+        reads_vectors = self.vectors and self.reading != "dialogue"
         has_similarities = not set(self.measures).isdisjoint(SIMILARITY_NAMES)
         return reads_vectors or has_similarities or self.reply is not None
 

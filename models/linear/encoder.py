@@ -48,7 +48,7 @@ _POOLING_FIELDS: dict[Pooling, str] = {
 
 
 class TextEncoder:
-    """Computes the vectors of texts, and the states of a base that reads a dialogue as one text."""
+    """Computes the vectors of texts."""
 
     def __init__(
         self,
@@ -77,13 +77,6 @@ class TextEncoder:
                 self.prefix, self.suffix = full[:start], full[end:]
                 break
         self.limit = self.window - len(self.prefix) - len(self.suffix)
-        final_norm: Any = getattr(body, "norm", None)
-        if config.depth is not None and final_norm is not None:
-            final_norm.forward = _unchanged  # it is for the last layer
-        named = settings.architectures or ()
-        self.causal = any(
-            "CausalLM" in name for name in named
-        )  # no state depends on later turns
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
@@ -124,8 +117,6 @@ class TextEncoder:
         if dtype != "fp32":
             cast_weights(self.body, torch_dtype(dtype, device))
         set_attention(self.body, config.attention, device, dtype)
-
-    # -- texts by themselves ---------------------------------------------------------------------
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each text, without the tokenizer's marks."""
@@ -193,55 +184,11 @@ class TextEncoder:
         chosen: Tensor = states[torch.arange(len(states), device=states.device), last]
         return (chosen * counts.unsqueeze(-1)).cpu()
 
-    # -- a dialogue as one text ------------------------------------------------------------------
-
-    @torch.inference_mode()
-    def in_context(
-        self, text: str, spans: Sequence[tuple[int, int]]
-    ) -> tuple[Floats, bool]:
-        """Returns the mean token state [spans, width] of each span, and whether ``text`` was cut.
-
-        A span is (start, end) in characters. The base reads the last tokens of ``text`` that fit
-        the window. A span without such tokens has the state 0.
-        """
-        inputs = self.tokenizer(
-            text, return_offsets_mapping=True, return_tensors="pt", verbose=False
-        )
-        # Only a last turn that is longer than the window is cut.
-        is_cut = inputs["input_ids"].shape[1] > self.window
-        fitting = {key: value[:, -self.window :] for key, value in inputs.items()}
-        first, last = fitting.pop("offset_mapping")[0].T
-        fitting = {key: value.to(self.body.device) for key, value in fitting.items()}
-        states = self.body(**fitting).last_hidden_state[0].cpu().double()
-        inside = [
-            (first < end) & (last > start) & (last > first) for start, end in spans
-        ]
-        shares = torch.stack(inside).double()
-        shares = shares / shares.sum(dim=1, keepdim=True).clamp_min(1)
-        means: Floats = (shares @ states).numpy()
-        return means, is_cut
-
-
-def _unchanged(states: Tensor) -> Tensor:
-    return states
-
 
 def _check_base(config: LinearConfig, settings: PretrainedConfig) -> None:
-    """Sets the base's depth, and sets its attention dropout to 0, because attention with dropout is
-    4 times slower on a CPU.
-
-    Raises ConfigError for settings that the base does not have.
-    """
+    """Sets the base's attention dropout to 0, because attention with dropout is 4 times slower on a
+    CPU. Raises ConfigError for a window that the base does not have."""
     check_window(config, settings)
-    if config.depth is not None:
-        layers = settings.num_hidden_layers
-        if config.depth > layers:  # the library would draw the others at random
-            raise ConfigError(
-                f"depth {config.depth}: {config.base} has {layers} layers"
-            )
-        settings.num_hidden_layers = config.depth
-        if getattr(settings, "layer_types", None):
-            settings.layer_types = settings.layer_types[: config.depth]
     for name in ("attention_probs_dropout_prob", "attention_dropout"):
         if hasattr(settings, name):
             setattr(settings, name, 0.0)

@@ -91,12 +91,7 @@ class LinearJudge(LearnedJudge):
         self.reader = DialogueReader(config, encoder)
         self.search: list[dict[str, object]] = []
         if encoder is not None:
-            last = f"{config.max_turns} turns"
-            if config.reading == "answers" and config.vectors:
-                last = f"{config.max_tokens} tokens"
-            self.truncation = f"oldest turns beyond {last}"
-        if config.reading == "answers" and config.vectors:
-            self.window = 32  # half a minute of work, which a kill can lose
+            self.truncation = f"oldest turns beyond {config.max_turns} turns"
         self.place(device, dtype)
 
     @classmethod
@@ -266,7 +261,7 @@ class LinearJudge(LearnedJudge):
         readings = self.reader.read(dialogues, self.token_budget)
         for request, reading in zip(requests, readings, strict=True):
             request.payload, request.tokens = reading, int(reading.turn_tokens.sum())
-            request.truncated_turns, request.cut_turns = reading.dropped, reading.cut
+            request.truncated_turns = reading.skipped
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -329,9 +324,9 @@ class LinearJudge(LearnedJudge):
     ) -> Floats:
         """Returns the weight of each turn in the columns that the dimension's head reads."""
         reading: TurnReading = request.payload
-        if not self.config.each_answer or request.turn is not None:
+        if self.config.reading != "answers" or request.turn is not None:
             return reading.weights
-        answers = self.reader.answers_read(reading)
+        answers = np.flatnonzero(reading.roles == 1)
         if dimension.good == "low":
             units = self.units(dimension.name, rows[answers])
             worst = int(np.argmax(units >= units.max() - EQUAL))  # the first of equals

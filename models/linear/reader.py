@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain, islice
-from typing import TYPE_CHECKING, NamedTuple
+from itertools import chain
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -39,10 +39,9 @@ class TurnReading:
     its side. ``text_vector`` [W] is the vector of the whole text (``reading:
     dialogue``).
 
-    ``skipped`` counts the oldest turns that are not in these arrays, ``dropped`` those that do not
-    count, and ``cut`` the turns of which a part does not fit. ``turn_tokens`` [T] counts the tokens
-    of each turn. ``full`` is the reading of a longer dialogue, of which this is the beginning;
-    ``columns`` caches the rows of that one.
+    ``skipped`` counts the oldest turns, which are not in these arrays. ``turn_tokens`` [T] counts
+    the tokens of each turn. ``full`` is the reading of a longer dialogue, of which this is the
+    beginning; ``columns`` caches the rows of that one.
     """
 
     roles: npt.NDArray[np.int64]
@@ -53,8 +52,6 @@ class TurnReading:
     text_vector: Vectors
     turn_tokens: npt.NDArray[np.int64]
     skipped: int = 0
-    dropped: int = 0
-    cut: int = 0
     full: TurnReading | None = None
     columns: Floats | None = None
 
@@ -82,17 +79,6 @@ class TurnReading:
             turn_tokens=self.turn_tokens[:count],
             full=self,
         )
-
-
-class TurnStates(NamedTuple):
-    """The ``states`` [T, W] of a dialogue's turns, 0 for turns that are not read.
-
-    ``dropped`` counts the oldest turns that are left out, ``cut`` the turns that are cut.
-    """
-
-    states: Vectors
-    dropped: int = 0
-    cut: int = 0
 
 
 @dataclass(slots=True)
@@ -196,12 +182,6 @@ class DialogueReader:
             vectors = self._embedded(self._pieces(texts), budget)
             for reading, text in zip(readings, texts, strict=True):
                 reading.text_vector = vectors[text]
-        if self.config.reading == "answers" and self.has_vectors:
-            states_by_dialogue = self._states(dialogues, skipped, pieces)
-            for reading, states in zip(readings, states_by_dialogue, strict=True):
-                reading.full = None  # its states are read in its own window
-                reading.vectors, dropped, reading.cut = states
-                reading.dropped += dropped
         for reading in readings:
             reading.weights = self._weights(reading)
         return readings
@@ -270,7 +250,7 @@ class DialogueReader:
             turn_tokens[:] = [_tokens(pieces[turn.content]) for turn in turns]
         measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
         columns = texts
-        if self.config.reading != "turns" or not self.has_vectors:
+        if not self.has_vectors:
             columns = np.zeros((len(turns), 0), dtype=np.float32)
         return TurnReading(
             roles,
@@ -281,29 +261,19 @@ class DialogueReader:
             text_vector=np.zeros(0, dtype=np.float32),
             turn_tokens=turn_tokens,
             skipped=skipped,
-            dropped=skipped,
         )
 
     def _weights(self, reading: TurnReading) -> Floats:
-        """Returns the weight of each turn.
-
-        With ``reading: answers`` only the last answers count, and an answer weighs less than the
-        one after it. Otherwise all turns of a side weigh the same.
-        """
+        """Returns the weight of each turn. With ``reading: answers`` only the last answer counts.
+        Otherwise all turns of a side weigh the same."""
         roles, weights = reading.roles, np.zeros(len(reading.roles))
         if self.config.reading == "answers":
-            answers = self.answers_read(reading)[-self.config.answers :]
-            weights[answers] = self.config.decay ** np.arange(len(answers))[::-1]
-            weights /= weights.sum()
+            last_answer = np.flatnonzero(roles == 1)[-1]
+            weights[last_answer] = 1
             return weights
         for side in self.sides:
             weights[roles == side] = 1 / max(1, int((roles == side).sum()))
         return weights
-
-    def answers_read(self, reading: TurnReading) -> npt.NDArray[np.int64]:
-        """Returns the rows of the assistant's turns that were not dropped."""
-        answers = np.flatnonzero(reading.roles == 1)
-        return answers[answers >= reading.dropped - reading.skipped]
 
     def _pieces(self, texts: Sequence[str]) -> dict[str, Pieces]:
         """Returns the token pieces of each distinct text."""
@@ -323,79 +293,6 @@ class DialogueReader:
         embedded = self.encoder.embed([pieces[text] for text in texts], budget)
         vectors.update(zip(texts, embedded, strict=True))
         return vectors
-
-    def _states(
-        self,
-        dialogues: Sequence[Dialogue],
-        skipped: Sequence[int],
-        pieces: Mapping[str, Pieces],
-    ) -> list[TurnStates]:
-        """Returns the states of the turns of each dialogue.
-
-        At level turn, one dialogue can be the beginning of another. A causal base reads both in one
-        pass.
-        """
-        assert self.encoder is not None
-        states: dict[int, TurnStates] = {}
-        beginnings: dict[tuple[Turn, ...], Vectors] = {}
-        longest_first = sorted(
-            range(len(dialogues)), key=lambda row: -len(dialogues[row].turns)
-        )
-        for row in longest_first:
-            dialogue, start = dialogues[row], skipped[row]
-            turns = dialogue.turns[start : dialogue.assistant_turns[-1] + 1]
-            # Turns after the last answer are not read.
-            padding = ((0, len(dialogue.turns) - start - len(turns)), (0, 0))
-            if turns in beginnings:
-                states[row] = TurnStates(np.pad(beginnings[turns], padding))
-                continue
-            first = self._first_that_fits(turns, pieces)
-            turn_states = np.zeros((len(turns), self.width), dtype=np.float32)
-            turn_states[first:], is_cut = self._states_of(turns[first:])
-            states[row] = TurnStates(np.pad(turn_states, padding), first, int(is_cut))
-            if not self.encoder.causal or first or is_cut:
-                continue
-            for end in range(1, len(turns) + 1):
-                # The state at the next user turn is not that of the next assistant turn.
-                by_user = end == len(turns) or turns[end].role == "user"
-                if by_user or not self.config.next_turn:
-                    beginnings[turns[:end]] = turn_states[:end]
-        return [states[row] for row in range(len(dialogues))]
-
-    def _first_that_fits(
-        self, turns: Sequence[Turn], pieces: Mapping[str, Pieces]
-    ) -> int:
-        """Returns the index of the oldest turn that is read: it and all later turns fit into the
-        window. The last turn is always read.
-        """
-        assert self.encoder is not None
-        mark = len(self.encoder.token_ids(["\nAssistant: "])[0])
-        marks = len(self.encoder.prefix) + len(self.encoder.suffix)
-        first, room = len(turns), self.encoder.window - 2 * mark
-        while first:
-            text = pieces[turns[first - 1].content]
-            room -= _tokens(text) - marks * len(text) + mark
-            if room < 0:
-                break
-            first -= 1
-        return min(first, len(turns) - 1)
-
-    def _states_of(self, turns: Sequence[Turn]) -> tuple[Floats, bool]:
-        """Returns the states of ``turns``, which are read as one text, and whether it is cut."""
-        assert self.encoder is not None
-        names = [turn.role.capitalize() for turn in turns] + ["User"]
-        text, spans = "", []
-        for turn, name, next_name in zip(
-            turns, names, islice(names, 1, None), strict=False
-        ):
-            begin = len(text) + len(name) + 1
-            text += f"{name}: {self.encoder.marks.broken_up(turn.content)}\n"
-            span = (begin, len(text) - 1)
-            if self.config.next_turn:
-                colon = len(text) + len(next_name)
-                span = (colon, colon + 1)
-            spans.append(span)
-        return self.encoder.in_context(f"{text}User:", spans)
 
     # -- what is cheap: columns ------------------------------------------------------------------
 

@@ -18,13 +18,7 @@ CONFIGS = Path(str(files("medal_judges.configs")))
 JUDGES = "judges"
 BOXED = "boxed"  # the default judge
 MULTILINGUAL = "multilingual"
-PACKAGED = (
-    BOXED,
-    MULTILINGUAL,
-    "repetitive",
-    "empathetic",
-    "contrast_fast",
-)  # with weights in the package
+PACKAGED = (BOXED, MULTILINGUAL, "repetitive")  # with weights in the package
 logger = logging.getLogger(__name__)
 
 

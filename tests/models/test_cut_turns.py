@@ -21,7 +21,6 @@ from medal_judges.records.judgement import parse_judgement
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import to_frame
 
-from ..linear_judges import random_judge
 from ..talks import talk
 
 WINDOW = 90  # tokens, of all judges here
@@ -42,23 +41,13 @@ def encoder(base: Path, bert: Path, max_tokens: int = WINDOW) -> EncoderJudge:
     )
 
 
-def answers(base: Path, bert: Path) -> Judge:
-    settings = {"reading": "answers", "features": (), "max_tokens": WINDOW, "depth": 1}
-    return random_judge(base, DIMENSIONS, **settings)
-
-
 def hybrid(base: Path, bert: Path) -> Judge:
     member = Member("adapted", lora(base, bert), {})
     selection = MemberSelection({"overall": "adapted"})
     return HybridJudge({"adapted": member}, selection, DIMENSIONS)
 
 
-FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (
-    lora,
-    encoder,
-    answers,
-    hybrid,
-)
+FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (lora, encoder, hybrid)
 
 
 @pytest.fixture(scope="module", params=FAMILIES, ids=lambda family: family.__name__)

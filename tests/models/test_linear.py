@@ -72,12 +72,7 @@ SHAPES: list[dict[str, Any]] = [
         "head": "mlp_classifier",
         "pooling": "cls",
     },
-    {
-        "reading": "answers",
-        "features": ("log_words", "last_own"),
-        "answers": 3,
-        "decay": 0.5,
-    },
+    {"reading": "answers", "features": ("log_words", "last_own")},
 ]
 
 
@@ -370,7 +365,7 @@ def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> Non
         TextEncoder.create(LinearConfig(base=str(tiny_bert), max_tokens=513))
 
 
-# -- answers read in the dialogue -----------------------------------------------------------------
+# -- answers ---------------------------------------------------------------------------------------
 
 
 def answers(base: Path, **settings: Any) -> LinearJudge:
@@ -388,48 +383,31 @@ def raws(made: Judge, given: list[Dialogue], level: Any = "dialogue") -> list[fl
     return [j.details["overall"]["raw"] for j in made.score(given, level=level)]
 
 
-@pytest.mark.parametrize("next_turn", [True, False])
 @pytest.mark.parametrize("base", ["tiny_llama", "tiny_bert"])
-def test_answers_are_read_in_the_dialogue(
-    base: str, next_turn: bool, request: pytest.FixtureRequest
+def test_the_score_of_an_answer_is_that_of_the_dialogue_up_to_it(
+    base: str, request: pytest.FixtureRequest
 ) -> None:
-    folder = request.getfixturevalue(base)
-    depth = 1 if base == "tiny_llama" else None
-    size = 4000 if base == "tiny_llama" else 500
-    made = answers(folder, next_turn=next_turn, depth=depth, max_tokens=size)
-    given = [talk(*(t.content[:40] for t in d.turns[:9]), id=d.id) for d in answered()]
-    given = [d for d in given if len(d.assistant_turns) > 1]
-    alone = []
+    made = answers(request.getfixturevalue(base))
+    given = [dialogue for dialogue in answered() if len(dialogue.assistant_turns) > 1]
+    beginnings = []
     for dialogue in given:
         for end in dialogue.assistant_turns:
-            alone += raws(made, [replace(dialogue, turns=dialogue.turns[: end + 1])])
-    assert raws(made, given, "turn") == pytest.approx(alone, abs=1e-5)
-    # An earlier turn matters, and what comes after an answer does not, if the base is causal.
-    last = given[-1]
-    turns = last.turns[: last.assistant_turns[-1] + 1]
-    asked = replace(turns[-2], content="bread garden river")
-    changed = replace(last, turns=(*turns[:-2], asked, turns[-1]))
-    assert raws(made, [changed]) != pytest.approx(raws(made, [last]), abs=1e-4)
-    more = {"next_turn": next_turn, "depth": depth, "max_tokens": size}
-    wide = answers(folder, answers=2, decay=0.5, **more)
-    encoder = wide.reader.encoder
-    if encoder is not None and encoder.causal:
-        (whole,), parts = raws(wide, [last]), raws(made, [last], "turn")[-2:]
-        assert whole == pytest.approx((parts[0] * 0.5 + parts[1]) / 1.5, abs=1e-5)
-    (judgement,) = wide.score([last])
-    account = judgement.contributions["overall"]
-    assert account.value == pytest.approx(judgement.details["overall"]["raw"], abs=1e-9)
-    moved = {turn for turn, value in enumerate(account.turns) if value}
-    assert moved == set(last.assistant_turns[-2:])
+            beginnings.append(replace(dialogue, turns=dialogue.turns[: end + 1]))
+    by_turn = raws(made, given, "turn")
+    assert by_turn == pytest.approx(raws(made, beginnings, "last"), abs=1e-5)
+    for judgement in made.score(beginnings, level="last"):
+        account = judgement.contributions["overall"]
+        raw = judgement.details["overall"]["raw"]
+        assert account.value == pytest.approx(raw, abs=1e-9)
+        moved = [turn for turn, value in enumerate(account.turns) if value]
+        assert moved == [judgement.turn]
 
 
-def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_llama: Path) -> None:
-    made = answers(tiny_llama, each_answer=True, depth=1, max_tokens=4000)
+def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_bert: Path) -> None:
+    made = answers(tiny_bert)
     dialogue = answered()[-1]
-    (whole,), by_turn = (
-        made.score([dialogue]),
-        list(made.score([dialogue], level="turn")),
-    )
+    (whole,) = made.score([dialogue])
+    by_turn = list(made.score([dialogue], level="turn"))
     chances = [judgement.scores["repetitive"] for judgement in by_turn]
     assert whole.scores["repetitive"] == pytest.approx(max(chances), abs=2e-5)
     assert len(set(chances)) > 2
@@ -438,37 +416,21 @@ def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_llama: Path) -> None:
 
 
 def test_of_equal_answers_the_first_is_the_worst(tiny_bert: Path) -> None:
-    made = answers(tiny_bert, each_answer=True, vectors=False, features=("log_words",))
+    made = answers(tiny_bert, vectors=False, features=("log_words",))
     same = talk("music", "film river", "music", "film river", "music", "film river")
     (judgement,) = made.score([same])
     account = judgement.contributions["repetitive"]
     assert [turn for turn, value in enumerate(account.turns) if value] == [1]
 
 
-def test_the_oldest_turns_beyond_the_window_are_dropped(tiny_llama: Path) -> None:
-    made = answers(tiny_llama, max_tokens=60, depth=1)
-    turns = [Turn(("user", "assistant")[n % 2], "film " * 4) for n in range(40)]  # type: ignore[arg-type]
-    long = Dialogue("x", tuple(turns))
-    (cut,) = made.score([long])
-    assert cut.truncated_turns == 39  # 21 bytes a turn and 12 a mark
-    answer, huge = Turn("assistant", "film " * 400), Turn("user", "river " * 400)
-    asked = Dialogue("y", (Turn("user", "music"), answer))
-    first, second, _ = raws(
-        made, [asked, replace(asked, turns=(*asked.turns, huge)), long]
-    )
-    assert first == pytest.approx(
-        second, abs=1e-5
-    )  # what follows the answer is not read
-
-
 def test_a_base_that_is_not_saved_must_be_the_same(
     tiny_llama: Path, tmp_path: Path
 ) -> None:
     base = shutil.copytree(tiny_llama, tmp_path / "base")
-    made, given = answers(base, depth=1), answered()
+    made, given = answers(base), answered()
     whole = Judge.from_pretrained(made.save_pretrained(tmp_path / "whole"))
     assert raws(whole, given) == pytest.approx(raws(made, given), abs=4e-5)
-    made = answers(base, depth=1, save_base=False)
+    made = answers(base, save_base=False)
     folder = made.save_pretrained(tmp_path / "judge")
     assert not (folder / "encoder").exists()
     assert raws(Judge.from_pretrained(folder), given) == pytest.approx(
@@ -476,8 +438,6 @@ def test_a_base_that_is_not_saved_must_be_the_same(
     )
     config = json.loads((base / "config.json").read_text())
     (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
-    with pytest.raises(ConfigError, match=r"depth 9: .* has 2 layers"):
-        answers(base, depth=9)
     with pytest.raises(JudgeLoadError, match="was trained on other weights"):
         Judge.from_pretrained(folder)
 

@@ -361,7 +361,7 @@ def test_one_dialogue_leaves_nothing_to_choose_on(tiny_bert: Path) -> None:
 
 
 def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
-    rows, judges = [], []
+    rows, changed = [], []
     for number in range(24):
         turns = [
             Turn(("user", "assistant")[k % 2], WORDS[(number + k) % 12])
@@ -373,24 +373,17 @@ def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
                 Dialogue(str(number), tuple(turns)), "s", label, human=label
             )
         )
-    for more in ({}, {"learn_last": True, "answers": 3}):
-        model = {
-            "family": "linear",
-            "base": str(tiny_bert),
-            "reading": "answers",
-        } | more
-        judge = run_of(RunRows(rows, [], []), [OVERALL], model=model).judge
+        turns[1] = Turn("assistant", "another answer, which nobody labelled")
+        other = Dialogue(str(number), tuple(turns))
+        changed.append(TrainingExample(other, "s", label, human=label))
+    weights = []
+    for examples in (rows, changed):
+        model = {"family": "linear", "base": str(tiny_bert), "reading": "answers"}
+        model |= {"features": ["log_words"]}
+        judge = run_of(RunRows(examples, [], []), [OVERALL], model=model).judge
         assert isinstance(judge, LinearJudge)
-        judges.append(judge)
-    last, three = judges
-    weights = [judge.heads["overall"].layers[0][0] for judge in judges]
+        weights.append(judge.heads["overall"].layers[0][0])
     assert weights[0] == pytest.approx(weights[1], abs=1e-5)
-    dialogue = [rows[0].dialogue]
-    by_answer = [
-        j.details["overall"]["raw"] for j in last.score(dialogue, level="turn")
-    ]
-    whole = next(iter(three.score(dialogue))).details["overall"]["raw"]
-    assert whole == pytest.approx(np.mean(by_answer), abs=4e-5)
 
 
 def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -> None:

@@ -62,7 +62,6 @@ def bases(
         "jhu-clsp/mmBERT-base": tiny_modernbert,
         "answerdotai/ModernBERT-large": tiny_modernbert,
         "embedded:smollm2": tiny_llama,
-        "embedded:gemma3": tiny_llama,
         **dict.fromkeys(
             ("Qwen/Qwen3-4B-Instruct-2507", "Qwen/Qwen3-8B", "Qwen/Qwen3-14B"), qwen
         ),
@@ -88,8 +87,6 @@ def small(name: str, bases: dict[str, Path], folder: Path) -> dict[str, Any]:
         }
     elif "base" in model or model["family"] != "linear":
         model["base"] = str(bases[model["base"]])
-    if "depth" in model:
-        model["depth"] = 1
     if model.get("head") == "generative":
         model["answer_tokens"] = 48
     rubric = {d.name: d for d in load_rubric(settings["rubric"])}

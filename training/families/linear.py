@@ -104,9 +104,6 @@ def search_of(
 def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
     """Returns the reading of each example, with equal texts encoded once."""
     reader = judge.reader
-    if judge.config.learn_last:
-        last_answer = judge.config.model_copy(update={"answers": 1})
-        reader = DialogueReader(last_answer, judge.reader.encoder)
     reader.text_vectors = {}
     readings: list[TurnReading] = []
     for start in range(0, len(examples), judge.window):

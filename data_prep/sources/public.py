@@ -9,7 +9,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
-from medal_judges.models.model_files import embedded_files
+from medal_judges.models.model_files import embedded_file
 from medal_judges.records.dialogue import Dialogue, Role, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_split
 from medal_judges.storage.files import read_json
@@ -300,7 +300,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
     validation and 10% test, by a hash of the id. Skips 3,150 conversations without an answer.
     """
-    for id, conversation in read_json(path or embedded_files("chitchat")[0]).items():
+    for id, conversation in read_json(path or embedded_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])
         turns: list[Turn] = []
         speakers: list[str] = []

@@ -37,7 +37,6 @@ from medal_judges.models.hybrid.members import (
 )
 from medal_judges.models.llm.cost import total_usage
 from medal_judges.models.llm.protocol import LanguageModel
-from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.signature import Signature, content_hash
@@ -45,7 +44,6 @@ from medal_judges.records.signature import Signature, content_hash
 Members = Mapping[str, Member]
 Answers = Mapping[str, Judgement]  # of one request: member -> its judgement
 _ROUNDING = 1e-9
-DEVIATION = 0.25  # of a scale [0, 1]: a standard deviation of scores that ``scales`` standardise
 BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual", "logistic")
 
 
@@ -106,7 +104,7 @@ class MemberSelection:
         return {}
 
     def answer(
-        self, dimension: Dimension, members: Members, answers: Answers, lang: str
+        self, dimension: Dimension, members: Members, answers: Answers
     ) -> DimensionScore:
         """Returns the chosen member's answer on the hybrid's scale."""
         member = members[self.choices[dimension.name]]
@@ -137,8 +135,7 @@ class MemberSelection:
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """``blends``: dimension -> the fit of its members' scores; DIMENSION:LANGUAGE -> the fit with
-    other numbers for dialogues in that language."""
+    """``blends``: dimension -> the fit of its members' scores."""
 
     blends: Mapping[str, Blend]
 
@@ -167,12 +164,12 @@ class Stack:
         return tensors
 
     def answer(
-        self, dimension: Dimension, members: Members, answers: Answers, lang: str
+        self, dimension: Dimension, members: Members, answers: Answers
     ) -> DimensionScore:
         """Returns the members' weighted score; its distribution is a normal with the residual, in
         which a level has the probability of all values nearest to it."""
         name = dimension.name
-        blend = self.blends.get(f"{name}:{base_language(lang)}", self.blends[name])
+        blend = self.blends[name]
         units = dict.fromkeys(blend.members, 0.0)
         scores: dict[str, float | None] = {}
         failures: dict[str, str] = {}
@@ -303,9 +300,7 @@ class HybridJudge(Judge):
         members = {
             name: open_member(name, member) for name, member in config.members.items()
         }
-        judge = cls(members, combination, dimensions, name=config.name)
-        judge.languages = tuple(sorted(config.scales)) or judge.languages
-        return judge
+        return cls(members, combination, dimensions, name=config.name)
 
     def language_models(self) -> list[LanguageModel]:
         return [
@@ -441,7 +436,7 @@ class HybridJudge(Judge):
         results = {}
         for name in dimensions:
             results[name] = self.combination.answer(
-                self.dimension(name), self.members, answers, request.dialogue.lang
+                self.dimension(name), self.members, answers
             )
         judgements = answers.values()
         notes = [
@@ -481,27 +476,13 @@ def _check_dimension(
 def _unfitted_blends(
     config: HybridSettings, dimensions: Sequence[str]
 ) -> dict[str, Blend]:
-    """Returns the mean of scores, or of standardised scores in each language of ``scales``."""
+    """Returns the weighted mean of scores for each dimension."""
     weights = config.weights or {}
     members = tuple(weights)
     shares = np.array(list(weights.values()), dtype=np.float64)
     shares = shares / shares.sum()
-    if not config.scales:
-        mean = Blend(
-            members, np.zeros(len(members)), np.ones(len(members)), shares, 0.0
-        )
-        return dict.fromkeys(dimensions, mean)
-    scales = {}
-    for lang, scale in config.scales.items():
-        scales[f":{lang}"] = np.array([scale[member] for member in members]).T
-    scales[""] = np.mean(list(scales.values()), axis=0)  # for any other language
-    blends = {}
-    for name in dimensions:
-        for suffix, (center, spread) in scales.items():
-            blends[f"{name}{suffix}"] = Blend(
-                members, center, spread, shares * DEVIATION, 0.5
-            )
-    return blends
+    mean = Blend(members, np.zeros(len(members)), np.ones(len(members)), shares, 0.0)
+    return dict.fromkeys(dimensions, mean)
 
 
 def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:

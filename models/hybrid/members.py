@@ -85,12 +85,6 @@ class HybridSettings(_Members):
 
     ``select`` needs ``choices`` (dimension: member); ``stack`` needs ``weights`` (member: number),
     with which the members' scores, scaled to [0, 1], are averaged in every dimension.
-
-    ``scales`` (language: {member: [mean, standard deviation]}) are those of the members' scores,
-    scaled to [0, 1], of ordinary conversations in a language. With them, standardised scores are
-    averaged: an ordinary conversation has the middle of the scale in every language, and one with
-    all members a standard deviation higher is a quarter of the scale above. A language without its
-    own numbers has the means of the others', and is not among the judge's languages.
     """
 
     name: str
@@ -98,7 +92,6 @@ class HybridSettings(_Members):
     dimensions: tuple[str, ...] = ()
     choices: Mapping[str, str] | None = None
     weights: Mapping[str, float] | None = None
-    scales: Mapping[str, Mapping[str, tuple[float, Annotated[float, Field(gt=0)]]]] = {}
 
     @model_validator(mode="after")
     def _settings_fit(self) -> HybridSettings:
@@ -114,12 +107,6 @@ class HybridSettings(_Members):
                 )
         if weights and (min(weights.values()) < 0 or sum(weights.values()) <= 0):
             raise ValueError("weights of a mean must be 0 or more, and one above 0")
-        for lang, scale in self.scales.items():
-            if not re.fullmatch("[a-z]{2,3}", lang) or set(scale) != set(weights):
-                form = ", ".join(f"{member}: [MEAN, DEVIATION]" for member in weights)
-                raise ValueError(
-                    f"scales: {lang}: expected an ISO 639-1 code with {{{form}}}"
-                )
         return self
 
 

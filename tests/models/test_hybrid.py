@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.stats import rankdata
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -406,70 +404,3 @@ def test_details_and_contributions_follow_a_change_of_scale() -> None:
     assert moved == Contributions((12.5, -25.0), 50.0)
     logits = Contributions((0.5,), 0.0, "logit")
     assert rescaled(logits, five, hundred) == logits
-
-
-SCALES = {
-    "en": {"length": [0.2, 0.1], "repetition": [0.8, 0.2]},
-    "pt": {"length": [0.4, 0.3], "repetition": [0.6, 0.1]},
-}
-
-
-def by_language(**changed: object) -> HybridJudge:
-    members = {"length": {"path": LENGTH}, "repetition": {"path": REPETITION}}
-    settings = {
-        "name": "s",
-        "rubric": "medal",
-        "dimensions": ["overall"],
-        "kind": "stack",
-    }
-    settings |= {
-        "members": members,
-        "weights": dict.fromkeys(members, 1),
-        "scales": SCALES,
-    }
-    return HybridJudge.from_settings(settings | changed)
-
-
-def test_each_language_has_its_own_middle_and_the_order_stays(tmp_path: Path) -> None:
-    judge = by_language(weights={"length": 1, "repetition": 0})
-    talks = [replace(t, lang=k) for t in chats(12) for k in ("en", "pt-BR", "ko")]
-    talks = [talk for talk in talks if talk.assistant_turns]
-    judged = list(judge.score(talks))
-    alone = np.array(
-        overall(list(Judge.from_pretrained(LENGTH).score(talks))), dtype=float
-    )
-    middles = {k: SCALES[k]["length"] for k in SCALES}
-    middles["ko"] = np.mean(
-        list(middles.values()), axis=0
-    ).tolist()  # of those that have one
-    for place, lang in enumerate(("en", "pt", "ko")):
-        mine, (middle, deviation) = judged[place::3], middles[lang]
-        raw = [j.details["overall"]["raw"] for j in mine]
-        wanted = 3 + ((alone[place::3] - 1) / 4 - middle) / deviation
-        assert raw == pytest.approx(wanted, abs=1e-6)
-        assert np.array_equal(rankdata(overall(mine)), rankdata(alone[place::3]))
-        assert {j.unknown_language for j in mine} == (
-            {"ko"} if lang == "ko" else {None}
-        )
-    for same in (judge, Judge.from_pretrained(judge.save_pretrained(tmp_path / "h"))):
-        turned = overall(list(same.score(talks[::-1], token_budget=1)))
-        assert turned[::-1] == pytest.approx(overall(judged), abs=1e-6)
-        assert (same.languages, str(same.signature())) == (
-            ("en", "pt"),
-            str(judge.signature()),
-        )
-    other = by_language(scales=SCALES | {"pt": SCALES["en"]}).signature()
-    assert other.revision != by_language().signature().revision
-
-
-def test_scales_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(
-        ConfigError, match=r"scales: en: .*repetition: .MEAN, DEVIATION"
-    ):
-        by_language(scales={"en": {"length": [0.5, 0.1]}})
-    with pytest.raises(
-        ConfigError, match="scales: English: expected an ISO 639-1 code"
-    ):
-        by_language(scales={"English": SCALES["en"]})
-    with pytest.raises(ConfigError, match="greater than 0"):
-        by_language(scales={"en": SCALES["en"] | {"length": [0.5, 0]}})

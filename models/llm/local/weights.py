@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.llm.chat_template import ChatTemplate
-from medal_judges.models.model_files import PREFIX, SHA256, embedded_files, resolve
+from medal_judges.models.model_files import PREFIX, resolve
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
 
@@ -30,11 +27,8 @@ def model_path(model: str) -> str:
         )
     if not model.startswith(PREFIX):
         return model
-    path = resolve(model)
-    if Path(path).is_file():
-        name = model.removeprefix(PREFIX)
-        path = str(converted(embedded_files(name), SHA256.get(name)))
-    return path
+    path = Path(resolve(model))
+    return str(converted(path) if path.is_file() else path)
 
 
 def model_name(model: str) -> str:
@@ -59,40 +53,12 @@ def load_chat_template(tokenizer: str) -> ChatTemplate:
     return ChatTemplate(loaded)
 
 
-def converted(files: Sequence[Path], sha256: str | None = None) -> Path:
-    """A folder with safetensors and tokenizer, converted from a GGUF file at first use.
-
-    ``files`` are its parts in order; ``sha256`` is the whole file's. Raises MissingExtraError
-    without the package ``gguf``, ConfigError for another hash.
-    """
-    name = files[0].name.split(".gguf")[0]
-    sizes = sum(file.stat().st_size for file in files)
-    folder = cache_folder() / "gguf" / f"{name}-{content_hash([files[0].name, sizes])}"
-    return build_once(folder, partial(_convert, files, sha256))
-
-
-def _convert(files: Sequence[Path], sha256: str | None, folder: Path) -> None:
-    """Puts the parts of a file together, checks it and converts it into ``folder``."""
-    if len(files) == 1:
-        _from_gguf(files[0], folder)
-        return
-    with TemporaryDirectory(dir=folder.parent) as parent:
-        path, digest = (
-            Path(parent) / f"{files[0].name.split('.gguf')[0]}.gguf",
-            hashlib.sha256(),
-        )
-        with path.open("wb") as out:
-            for file in files:
-                part = file.read_bytes()
-                digest.update(part)
-                out.write(part)
-        if sha256 is not None and digest.hexdigest() != sha256:
-            raise ConfigError(
-                f"llm: {files[0].name} and the parts after it are damaged: SHA-256 "
-                f"{digest.hexdigest()[:12]} instead of {sha256[:12]}",
-                hint="install their packages again",
-            )
-        _from_gguf(path, folder)
+def converted(file: Path) -> Path:
+    """Returns a folder with safetensors and tokenizer, converted from a GGUF file at first use.
+    Raises MissingExtraError without the package ``gguf``."""
+    version = content_hash([file.name, file.stat().st_size])
+    folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
+    return build_once(folder, partial(_from_gguf, file))
 
 
 def _from_gguf(path: Path, folder: Path) -> None:

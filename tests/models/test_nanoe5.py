@@ -115,7 +115,7 @@ def tiny_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "e5-small-q4.bin").write_bytes(content)
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.syspath_prepend(str(package.parent))
-    monkeypatch.setitem(model_files.SHA256, "e5", hashlib.sha256(content).hexdigest())
+    monkeypatch.setattr(model_files, "E5_SHA256", hashlib.sha256(content).hexdigest())
     return package
 
 

@@ -92,6 +92,7 @@ OPEN = (
     "args",
     "config",
     "dimensions",
+    "offsets",
     "options",
     "prior_weights",
     "rescale",

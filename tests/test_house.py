@@ -11,14 +11,14 @@ from tests.readability import Figures, measure
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 353_000,  # 300,000
-    "density": 9.05,  # 7.5
-    "vague": 0.3,  # 0.3
-    "branchy_functions": 16,  # 40
-    "most_branches": 25,  # 25
-    "comprehensions_per_thousand": 48.0,  # 35
-    "ternaries_per_thousand": 12.6,  # 15
-    "used_once": 30,  # 10
+    "tokens": 350_400,  # 300,000
+    "density": 8.2,  # 7.5
+    "vague": 0.2,  # 0.3
+    "branchy_functions": 4,  # 40
+    "most_branches": 19,  # 25
+    "comprehensions_per_thousand": 35.0,  # 35
+    "ternaries_per_thousand": 8.2,  # 15
+    "used_once": 22,  # 10
 }
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import expit
+from scipy.special import expit, ndtr
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -238,15 +236,12 @@ def level_chances(dimension: Dimension, unit: float, residual: float) -> list[fl
         return [1 - unit, unit]
     if len(levels) < 2 or residual <= 0:
         return []
-    cuts = [
-        (a + b) / 2 for a, b in pairwise(dimension.to_unit(level) for level in levels)
-    ]
-    below = [
-        0.0,
-        *(0.5 * math.erfc((unit - c) / residual / math.sqrt(2)) for c in cuts),
-        1.0,
-    ]
-    return [b - a for a, b in pairwise(below)]
+    units = np.array([dimension.to_unit(level) for level in levels])
+    cuts = (units[:-1] + units[1:]) / 2
+    chances: list[float] = np.diff(
+        ndtr((cuts - unit) / residual), prepend=0, append=1
+    ).tolist()
+    return chances
 
 
 class HybridJudge(Judge):
@@ -270,18 +265,19 @@ class HybridJudge(Judge):
         self.members, self.combination = dict(members), combination
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
-        languages = [
-            set(m.judge.languages) for m in members.values() if m.judge.languages
-        ]
+        languages = []
+        for member in members.values():
+            if member.judge.languages:
+                languages.append(set(member.judge.languages))
         if languages:  # those that all members support
             self.languages = tuple(sorted(set.intersection(*languages))) or None
         # A kill loses at most the window of the slowest member.
         self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
-            for key, (member, own_name) in combination.asked(
+            for key, (member_name, own_name) in combination.asked(
                 dimension.name, members
             ).items():
-                _check_dimension(members[member], own_name, dimension, key)
+                _check_dimension(members[member_name], own_name, dimension, key)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
@@ -303,28 +299,29 @@ class HybridJudge(Judge):
         return cls(members, combination, dimensions, name=config.name)
 
     def language_models(self) -> list[LanguageModel]:
-        return [
-            m
-            for member in self.members.values()
-            for m in member.judge.language_models()
-        ]
+        models = []
+        for member in self.members.values():
+            models += member.judge.language_models()
+        return models
 
     def signature(self) -> Signature:
         """``base`` names each member with its revision; the hash covers their whole signatures."""
-        signatures = {name: m.judge.signature() for name, m in self.members.items()}
-        hashed = [
-            self.combination.record(),
-            {
-                name: values.tolist()
-                for name, values in self.combination.tensors().items()
-            },
-            {name: str(signature) for name, signature in signatures.items()},
+        tensors, signatures, own_names = {}, {}, {}
+        for name, values in self.combination.tensors().items():
+            tensors[name] = values.tolist()
+        bases: list[str] = []
+        dtypes: dict[str, None] = {}
+        seeds = set()
+        for name, member in self.members.items():
+            signature = member.judge.signature()
+            signatures[name] = str(signature)
             # A number depends on which dimension of a member is used.
-            {name: dict(member.dimensions) for name, member in self.members.items()},
-        ]
-        bases = [f"{name}={s.judge}@{s.revision}" for name, s in signatures.items()]
-        dtypes = dict.fromkeys(filter(None, (s.dtype for s in signatures.values())))
-        seeds = {signature.seed for signature in signatures.values()}
+            own_names[name] = dict(member.dimensions)
+            bases.append(f"{name}={signature.judge}@{signature.revision}")
+            if signature.dtype:
+                dtypes[signature.dtype] = None
+            seeds.add(signature.seed)
+        hashed = [self.combination.record(), tensors, signatures, own_names]
         return self.signed(
             revision=content_hash(hashed),
             base=" + ".join(bases),
@@ -345,11 +342,11 @@ class HybridJudge(Judge):
         write_config(folder, self, settings)
         for member in self.members.values():
             member.save(folder)
-        if tensors := self.combination.tensors():
-            arrays = {
-                name: torch.from_numpy(values) for name, values in tensors.items()
-            }
-            write_weights(arrays, folder / WEIGHTS_NAME)
+        tensors = {}
+        for name, values in self.combination.tensors().items():
+            tensors[name] = torch.from_numpy(values)
+        if tensors:
+            write_weights(tensors, folder / WEIGHTS_NAME)
 
     @classmethod
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
@@ -439,9 +436,10 @@ class HybridJudge(Judge):
                 self.dimension(name), self.members, answers
             )
         judgements = answers.values()
-        notes = [
-            f"{name}: {j.explanation}" for name, j in answers.items() if j.explanation
-        ]
+        notes = []
+        for name, judgement in answers.items():
+            if judgement.explanation:
+                notes.append(f"{name}: {judgement.explanation}")
         return judgement_of(
             results,
             explanation="; ".join(notes) or None,

@@ -285,6 +285,9 @@ def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -
         "base_model_name_or_path": hub_name(config.base),
         "revision": config.base_revision,
     }
+    if isinstance(settings["target_modules"], list):
+        # PEFT writes a set, in another order in each process: the judge's hash would change.
+        settings["target_modules"].sort()
     path.write_text(
         json.dumps(settings, indent=2, sort_keys=True) + "\n", encoding="utf-8"
     )

@@ -212,6 +212,17 @@ def test_auto_map_never_runs_code(
     assert not witness.exists()
 
 
+@pytest.mark.parametrize("name", ["config.json", "modules.json"])
+def test_settings_too_large_to_be_searched_for_code_are_refused(
+    encoder: Path, name: str
+) -> None:
+    path = encoder / "encoder" / name
+    content = {"auto_map": {"AutoModel": "evil.Evil"}, "padding": "x" * 2_000_000}
+    path.write_text(json.dumps(content))
+    with pytest.raises(JudgeLoadError, match="settings have at most 2,000,000"):
+        Judge.from_pretrained(encoder)
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

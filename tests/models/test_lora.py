@@ -189,6 +189,7 @@ def test_a_saved_scoring_judge_comes_back(
     assert not list(folder.rglob("*.bin")) and not list(folder.rglob("*.pt"))
     adapter = json.loads((folder / "adapter_config.json").read_text())
     assert adapter["base_model_name_or_path"] == str(tiny_llama.resolve())
+    assert adapter["target_modules"] == sorted(adapter["target_modules"])
     assert (folder / "adapter_model.safetensors").stat().st_size < 200_000
 
 

@@ -307,7 +307,8 @@ class _HandedOut:
                 return
             if error is not None:
                 raise error
-            self.receive(progress)
+            if self.under_way or self.judge._loading:  # else more can be handed out now
+                self.receive(progress)
 
     def hand_out(self) -> None:
         """Gives windows to the processes that have room, first to those with the least to do."""

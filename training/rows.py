@@ -78,6 +78,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
             levels[dimension.name] = len(dimension.levels)
     rubric = [dimension.name for dimension in dimensions]
     maps_by_source: dict[str, dict[str, UnitMap]] = {}
+    bounds_by_source: dict[str, dict[str, object]] = {}
     examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
     for loaded_entry in loaded:
         part, entry, rows = loaded_entry.part, loaded_entry.entry, loaded_entry.rows
@@ -89,8 +90,17 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         # Test examples have none: a source whose scale has no bounds can still be ranked.
         if part != "test":
             maps = maps_by_source.setdefault(source_of(entry.source), {})
-            for label in names.keys() - maps.keys():
-                maps[label] = fit_unit_map(entry, rows, label)
+            first_bounds = bounds_by_source.setdefault(source_of(entry.source), {})
+            for label in names:
+                if label not in maps:
+                    maps[label] = fit_unit_map(entry, rows, label)
+                    first_bounds[label] = entry.bounds(label)
+                elif entry.bounds(label) not in (None, first_bounds[label]):
+                    raise ConfigError(
+                        f"{entry.source}: rescale of {label!r} is not that of the entry of this "
+                        f"source before it: {entry.bounds(label)}, {first_bounds[label]}",
+                        hint="rescale the labels of a source in one way",
+                    )
         for row in rows:
             example = to_example(row, entry, names, maps, levels, config.soft_labels)
             examples[part].append(example)

@@ -107,8 +107,9 @@ def require_run_folder(folder: Path) -> None:
     replaced."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
     is_run = not {"judge.json", CHECKPOINTS}.isdisjoint(names)
-    # A run of one judge a dimension that was stopped before it joined them has only their folders.
+    # A run that was stopped early has only its parts: one judge a dimension, members' judgements.
     is_run = is_run or any(folder.glob(f"{MEMBERS}/*/{CHECKPOINTS}"))
+    is_run = is_run or names == ["judgements"]
     if names and not is_run:
         raise ConfigError(
             f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",

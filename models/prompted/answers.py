@@ -116,10 +116,17 @@ def read_answers(
     except UnreadError as error:
         answers = {field.name: Answer(reason=str(error)) for field in fields}
     if completion.finish == "length":
-        for name, answer in answers.items():
+        for field in fields:
+            answer = answers[field.name]
+            # A 7 at the end of a cut answer may be the beginning of 70.
+            is_end = answer.span is not None and answer.span[1] == len(completion.text)
+            value = answer.value or 0
+            if is_end and 0 < 10 * value <= field.scale[1]:
+                answer = Answer(reason=f"{answer.value:g} may be a part of the score")
             if answer.value is None:
                 reason = f"{answer.reason} (the answer was cut at its token limit)"
-                answers[name] = replace(answer, reason=reason)
+                answer = replace(answer, reason=reason)
+            answers[field.name] = answer
     return answers
 
 

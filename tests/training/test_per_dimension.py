@@ -164,6 +164,8 @@ def test_a_run_that_stopped_before_it_joined_its_parts_may_go_on(
 ) -> None:
     (tmp_path / "members" / "overall" / "checkpoints").mkdir(parents=True)
     require_run_folder(tmp_path)
+    (tmp_path / "hybrid" / "judgements").mkdir(parents=True)
+    require_run_folder(tmp_path / "hybrid")
     other = tmp_path / "other"
     (other / "members" / "overall").mkdir(parents=True)
     with pytest.raises(ConfigError, match="files that are of no training: members"):

@@ -179,6 +179,26 @@ def test_a_failed_or_cut_answer_says_so() -> None:
     assert one('{"score": 8', (0, 10), finish="length", enforced=True).value is None
 
 
+@pytest.mark.parametrize(
+    ("text", "scale", "score"),
+    [
+        ("Score: 7", (0, 100), None),  # of 70
+        ("7", (0, 100), None),
+        ("Score: 1", (1, 10), None),  # of 10
+        ("Score: 7", (1, 10), 7),  # 70 is not on the scale
+        ("Score: 4", (1, 5), 4),
+        ("0", (0, 1), 0),
+        ("Score: 7\nIt was", (0, 100), 7),  # the line had ended
+    ],
+)
+def test_a_number_that_may_be_cut_is_no_score(
+    text: str, scale: tuple[float, float], score: float | None
+) -> None:
+    shape = AnswerShape(line="any")
+    assert one(text, scale, shape, finish="length").value == score
+    assert one(text, scale, shape).value == float(text.split("\n")[0].split()[-1])
+
+
 def test_the_line_of_the_score_and_its_comment() -> None:
     anywhere = AnswerShape(format="number", line="any")
     text = "Score: 4\nThe chatbot listened well."

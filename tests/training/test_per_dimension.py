@@ -177,3 +177,17 @@ def test_a_judge_names_what_every_start_before_it_learnt_from(tmp_path: Path) ->
     (tmp_path / "data.json").write_text(json.dumps(entries))
     sources = [entry["source"] for entry in facts_of_start(tmp_path)]
     assert sources == ["train", "start"]
+
+
+def test_a_source_that_is_rescaled_in_two_ways_is_refused(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    rows = (labelled(i, "train").to_record() for i in range(4))
+    write_records(tmp_path / "train.jsonl", rows)
+    entry = {"source": str(tmp_path / "train.jsonl"), "dimensions": ["overall"]}
+    train = [entry | {"rescale": "standardise"}, entry | {"rescale": [1, 5]}]
+    config = settings(tiny_bert, tmp_path, train=train, validation=[])
+    with pytest.raises(ConfigError, match="rescale of 'overall' is not that of the"):
+        rows_module.load_rows(config, load_rubric("medal"))
+    config = settings(tiny_bert, tmp_path, train=[train[0], entry], validation=[])
+    assert len(rows_module.load_rows(config, load_rubric("medal")).train) == 8

@@ -139,8 +139,7 @@ class RemoteModel(LanguageModel):
                     return None  # the first request reports a wrong key
                 raise self._stop_error(failure) or ServerError(
                     f"{self.name}: the server does not list its models: {failure}",
-                    hint="cached answers are found by that list: run the same command again "
-                    "later, or with --no-cache",
+                    hint="cached answers are found by that list: run the same command again later",
                 ) from None
 
     # -- limits and money ---------------------------------------------------------------------

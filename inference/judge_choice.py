@@ -94,8 +94,9 @@ class JudgeChoice:
         return self._llm_setting is not None
 
     @property
-    def pays(self) -> bool:
-        """Whether the judge uses a language model behind an API."""
+    def asks_server(self) -> bool:
+        """Whether the judge, a YAML file, sends requests to a server, be it free or paid. Not known
+        of a saved judge before it is loaded (see Judge.language_models)."""
         return self.speaks and llm_config(self.llm()).api
 
     def llm(self) -> dict[str, Any]:
@@ -132,7 +133,7 @@ class JudgeChoice:
         if no_cache:
             choice = choice.with_options(llm=choice.llm() | {"cache": False})
         if max_cost is not None:
-            if not choice.pays:
+            if not choice.asks_server:
                 choice.llm()
                 raise ConfigError(
                     "--max-cost is for judges that use a language model through an API",
@@ -147,7 +148,7 @@ class JudgeChoice:
             has_own_address = bool(
                 llm.get("base_url") or os.environ.get("OPENAI_BASE_URL")
             )
-            likelihoods = not self.pays or has_own_address
+            likelihoods = not self.asks_server or has_own_address
             choice = choice.with_options(
                 llm=counting_model(llm, likelihoods=likelihoods)
             )

@@ -47,7 +47,7 @@ def opened_on_ray(
     choice: JudgeChoice, workers: int, device: str | None, ray_address: str | None
 ) -> Iterator[Judge]:
     """Yields the judge of ``choice`` running in several processes; see ``opened``."""
-    _refuse_server(choice.pays)
+    _refuse_server(choice.asks_server)
     shared_by = 1
     if choice.speaks:
         shared_by = choice.llm().get("tensor_parallel_size", 1)
@@ -142,7 +142,8 @@ def _connected(address: str, workers: int) -> Iterator[None]:
 
 
 class _Process:
-    """The Ray actor that holds a judge. Its methods return errors: Ray wraps raised ones."""
+    """The Ray actor that holds a judge. It returns errors of loading and scoring: Ray wraps raised
+    ones."""
 
     def __init__(self, folder: str) -> None:
         os.environ |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TQDM_DISABLE": "1"}
@@ -226,7 +227,8 @@ class RayJudge(Judge):
         detect_language: bool | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """See ``Judge.score``."""
+        """See ``Judge.score``. Wrong options, and one dialogue in place of several, are refused at
+        the call; other errors come while the result is read."""
         how = {
             "level": level,
             "dimensions": self._check_dimensions(dimensions),

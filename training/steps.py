@@ -214,7 +214,8 @@ def copy_start(judge: Any, folder: Path) -> None:
 
 
 def _without_adapter(name: str) -> str:
-    """Returns the name of a weight without that of the adapter, as PEFT's files have it."""
+    """Returns the name of a weight without that of the adapter, as PEFT's files have it:
+    ``lora_A.weight`` of ``lora_A.default.weight``."""
     return name.replace(".default.", ".").replace(".modules_to_save.", ".")
 
 

@@ -296,8 +296,9 @@ class JudgeTrainer(Trainer):
         return "ddp" if kind.startswith("multi") else kind
 
     def finished_judge(self) -> SequenceJudge:
-        """Returns the trained judge with whole weights, outside of any process group. Every process
-        must call it; only the main one may use the result."""
+        """Returns the trained judge with whole weights, outside of any process group: the same
+        object, but for a generative LoRA judge. Every process must call it; only the main one may
+        use the result."""
         is_sharded = self.strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)

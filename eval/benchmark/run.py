@@ -210,7 +210,7 @@ def _score_sets(
     if choice.speaks and options.no_cache:
         choice = choice.spending(no_cache=True)
     workers = run.config.workers
-    if choice.pays:
+    if choice.asks_server:
         workers = 1
     with opened(choice, workers, run.config.device) as judge:
         for name, data in (run.sets | run.injected).items():

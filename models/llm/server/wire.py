@@ -248,7 +248,8 @@ _TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re
 def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
-    """The body of a request for at most ``limit`` tokens, without the fields ``dropped``."""
+    """The body of a request for at most ``limit`` tokens, without the fields ``dropped``. No part
+    of the cache's key, which the request's own fields make."""
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     names = _LIMITS[::-1] if config.thinks else _LIMITS
     body: dict[str, Any] = {
@@ -275,7 +276,8 @@ def chat_body(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, object]) -> str | None:
-    """The field of ``body`` that a refusal complains about and that can be left out."""
+    """The field of ``body`` that a refusal complains about and that can be left out, of which the
+    caller warns."""
     if failure.status not in (400, 422):
         return None
     fields = [name for name in (*_LIMITS, *_OPTIONAL) if name in body]

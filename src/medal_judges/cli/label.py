@@ -179,11 +179,11 @@ def _loaded(
     options: LabelOptions, choices: Mapping[str, JudgeChoice]
 ) -> dict[str, Judge]:
     """The judges by their task. Together they spend at most ``max_cost``."""
-    pays = any(choice.pays for choice in choices.values())
+    pays = any(choice.asks_server for choice in choices.values())
     judges = {}
     for task, choice in choices.items():
         limit = options.max_cost
-        if pays and not choice.pays:  # a limit is refused if nothing is paid
+        if pays and not choice.asks_server:  # a limit is refused if nothing is paid
             limit = None
         choice = choice.spending(
             limit,

@@ -70,7 +70,7 @@ def score(options: ScoreCommand) -> None:
     of a server or a limit."""
     file, out = options.file, options.out
     choice = options.judge.choose(dry_run=options.dry_run)
-    if options.ray is not None and choice.pays:
+    if options.ray is not None and choice.asks_server:
         raise ConfigError(
             "a judge that pays for its answers is not scored on a cluster: only one process can "
             "keep its cost limit",

@@ -55,7 +55,7 @@ def trial(options: TrialOptions) -> None:
             dtype=options.dtype,
             strict=len(named) == 1,
         )
-        if choice.pays:
+        if choice.asks_server:
             choice = choice.spending(options.max_cost)
         judge = choice.load()
         fresh = None

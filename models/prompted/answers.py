@@ -43,7 +43,7 @@ LABELS = (  # of a score line, with one dimension, instead of its name
 _NUMBER = r"-?\d{1,6}(?:\.\d{1,2})?"
 _PLAIN_NUMBER = re.compile(_NUMBER, re.ASCII)
 _MARKUP = r"[\s*_`#\[\]]{0,12}"
-_FENCE = re.compile(r"\s*```\w{0,12}\s*\n(.*)\n\s*```\s*", re.DOTALL)
+_FENCE = re.compile(r"```\w{0,12}")
 _BLANK = re.compile(r"\s*")
 _LINE = re.compile(r"[^\n]+")
 _BLOCK = r"(?:think(?:ing)?|thought|reasoning)"
@@ -186,18 +186,28 @@ def find_json(text: str) -> JsonAnswer | None:
     None, also for a key with two values and for numbers that JSON does not have."""
     # The whole text first: a comment in JSON may mention <think>.
     for source, begin in filter(None, ((text, 0), after_thinking(text))):
-        fence = _FENCE.fullmatch(source)
-        if fence is not None:
-            source, begin = fence[1], begin + fence.start(1)
+        fenced = _inside_fence(source)
+        is_fenced = fenced is not None
+        if fenced is not None:
+            source, begin = fenced[0], begin + fenced[1]
         try:
             value = _DECODER.decode(source)
         except (ValueError, RecursionError):
             continue
         begin = _skip(text, begin)
-        return JsonAnswer(
-            value, text, begin, begin + len(source.strip()), fence is not None
-        )
+        return JsonAnswer(value, text, begin, begin + len(source.strip()), is_fenced)
     return None
+
+
+def _inside_fence(text: str) -> tuple[str, int] | None:
+    """Returns what stands between a first line ``` and a last line ```, and where it begins; None
+    if ``text`` has other lines around it."""
+    begin = len(text) - len(text.lstrip())
+    first, _, rest = text.strip().partition("\n")
+    content, newline, last = rest.rpartition("\n")
+    if not newline or last.strip() != "```" or not _FENCE.fullmatch(first.rstrip()):
+        return None
+    return content, begin + len(first) + 1
 
 
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:

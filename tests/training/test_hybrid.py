@@ -86,6 +86,17 @@ def test_the_ridge_is_scikit_learns(alpha: float, nonnegative: bool) -> None:
         )  # the other one's weight would be below 0
 
 
+def test_a_member_of_one_score_does_not_count() -> None:
+    """The mean of 0.1s is not 0.1 to the last digit, and their spread not 0."""
+    for count in range(30, 90, 7):
+        rows = fit_rows(count, sources=3)
+        rows.units[:, 1] = 0.1
+        blend = fit_blend(settings(alpha=1.0, nonnegative=False), rows)
+        moved = rows.units.copy()
+        moved[:, 1] = 0.9
+        assert blend(moved) == pytest.approx(blend(rows.units), abs=1e-9)
+
+
 def test_sources_are_centred_apart_and_weigh_the_same() -> None:
     rows = fit_rows(120, sources=3)
     blend = fit_blend(settings(nonnegative=False, alpha=1e-6), rows)

@@ -42,6 +42,9 @@ from medal_judges.training.rows import TrainingExample
 FOLDS = 5
 # With standardised scores and n rows, a penalty of n halves the weight of a lone member.
 ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+_ROUNDING = (
+    1e-9  # the spread of a member that gives the same score to all rows of a source
+)
 
 logger = logging.getLogger(__name__)
 
@@ -288,11 +291,12 @@ def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
     levels = source_means(rows.targets, rows.sources, shares)[numbers]
     differences = rows.units - centers
     spread = np.sqrt(np.average(differences**2, axis=0, weights=shares))
-    if not spread.any():
+    is_constant = spread < _ROUNDING
+    if is_constant.all():
         raise ConfigError(
             "every member gives all fitting rows of a source the same score"
         )
-    spread[spread == 0] = 1.0
+    spread[is_constant] = 1.0
     standardised, targets = differences / spread, rows.targets - levels
     # Both sides are centred by source, so an intercept would be 0.
     weights = ridge_regression(

@@ -203,7 +203,7 @@ class ScoreReport:
         yield from _language_counts("whose language is detected", self.detected)
         yield from _language_counts("in other languages", self.languages)
         readable = packaged_languages(MULTILINGUAL)
-        if not self.languages.keys().isdisjoint(readable):
+        if set(readable) & set(self.languages):
             yield (
                 f"  --judge {MULTILINGUAL} reads {', '.join(readable)} "
                 "(pip install '.[multilingual]')"

@@ -78,7 +78,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
             levels[dimension.name] = len(dimension.levels)
     rubric = [dimension.name for dimension in dimensions]
     maps_by_source: dict[str, dict[str, UnitMap]] = {}
-    bounds_by_source: dict[str, dict[str, object]] = {}
+    bounds_by_label: dict[tuple[str, str], object] = {}
     examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
     for loaded_entry in loaded:
         part, entry, rows = loaded_entry.part, loaded_entry.entry, loaded_entry.rows
@@ -89,16 +89,17 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
         # A source's maps are fitted on its training rows; its validation rows are mapped by them.
         # Test examples have none: a source whose scale has no bounds can still be ranked.
         if part != "test":
-            maps = maps_by_source.setdefault(source_of(entry.source), {})
-            first_bounds = bounds_by_source.setdefault(source_of(entry.source), {})
+            source = source_of(entry.source)
+            maps = maps_by_source.setdefault(source, {})
             for label in names:
+                bounds = entry.bounds(label)
+                first_bounds = bounds_by_label.setdefault((source, label), bounds)
                 if label not in maps:
                     maps[label] = fit_unit_map(entry, rows, label)
-                    first_bounds[label] = entry.bounds(label)
-                elif entry.bounds(label) not in (None, first_bounds[label]):
+                elif bounds not in (None, first_bounds):
                     raise ConfigError(
                         f"{entry.source}: rescale of {label!r} is not that of the entry of this "
-                        f"source before it: {entry.bounds(label)}, {first_bounds[label]}",
+                        f"source before it: {bounds}, {first_bounds}",
                         hint="rescale the labels of a source in one way",
                     )
         for row in rows:

@@ -187,7 +187,6 @@ def find_json(text: str) -> JsonAnswer | None:
     # The whole text first: a comment in JSON may mention <think>.
     for source, begin in filter(None, ((text, 0), after_thinking(text))):
         fenced = _inside_fence(source)
-        is_fenced = fenced is not None
         if fenced is not None:
             source, begin = fenced[0], begin + fenced[1]
         try:
@@ -195,7 +194,8 @@ def find_json(text: str) -> JsonAnswer | None:
         except (ValueError, RecursionError):
             continue
         begin = _skip(text, begin)
-        return JsonAnswer(value, text, begin, begin + len(source.strip()), is_fenced)
+        end = begin + len(source.strip())
+        return JsonAnswer(value, text, begin, end, fenced is not None)
     return None
 
 

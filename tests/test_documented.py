@@ -63,12 +63,13 @@ def test_every_documented_command_parses_and_its_config_loads(
         raise Loaded
 
     monkeypatch.chdir(tmp_path)
+    # config comes last: a module that is first imported after it would keep the patch.
     homes = (
-        "config",
         "eval.benchmark.run",
         "training.run",
         "cli.generate",
         "cli.data_native",
+        "config",
     )
     for module in homes:
         monkeypatch.setattr(f"medal_judges.{module}.load_config", loaded)

@@ -104,7 +104,8 @@ def save_judge(judge: Any, path: Path) -> Path:
 
 
 def _link(source: str, target: str) -> None:
-    """Hard-links a file, so that it is in both folders at any time."""
+    """Hard-links a file (of a symbolic link, the link itself), so that it is in both folders at any
+    time."""
     try:
         os.link(source, target)
     except OSError:  # a file system without hard links

@@ -340,8 +340,10 @@ def _read_prose(
     shape: AnswerShape,
     material: Sequence[str],
 ) -> dict[str, Answer]:
-    """Reads the score lines of an answer that is not JSON. Raises UnreadError if it has none for
-    any dimension."""
+    """Reads the score lines of an answer that is not JSON. A dimension without one has a reason.
+    The comment is the text before [RESULT] (``feedback``), also of an unscored dimension, else the
+    whole text if it has several lines. Raises UnreadError for reasoning without an end, and
+    without [RESULT] if ``shape`` wants it."""
     text, begin = spoken_text(completion)
     feedback = None
     if shape.line == "result":

@@ -123,7 +123,8 @@ def from_alternatives(
 
 def from_token(completion: Completion, ratings: Ratings) -> Answer | None:
     """The distribution from the alternatives to the token of the answer's rating; None if the
-    backend reports none. Without a rating that is one token there is a reason instead."""
+    backend reports no alternatives. Without a rating that is one token there is a reason instead.
+    The caller asks Ratings.ambiguous first: the token 1 of 1 to 10 also begins a 10."""
     text = "".join(token.text for token in completion.tokens)
     answer = ratings.read(text)
     if answer.value is not None and answer.span is not None:

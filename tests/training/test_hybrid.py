@@ -22,10 +22,10 @@ from medal_judges.training.families.hybrid import (
     FitRows,
     _combined,
     agreement,
-    chosen_alpha,
     crossed,
     fit_blend,
     fit_hybrid,
+    with_alpha,
 )
 from medal_judges.training.rows import TrainingExample
 
@@ -116,10 +116,10 @@ def test_the_penalty_is_the_one_that_cross_validates_best() -> None:
         scores = crossed(settings(alpha=alpha, nonnegative=False), rows)
         assert scores is not None
         by_alpha[alpha] = agreement("mean", scores, rows).get("mean", -1)
-    found = chosen_alpha(settings(nonnegative=False), rows)
+    found = with_alpha(settings(nonnegative=False), rows)
     assert found.alpha != "auto" and by_alpha[found.alpha] == max(by_alpha.values())
-    assert chosen_alpha(settings(alpha=7.0), rows).alpha == 7.0
-    assert chosen_alpha(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
+    assert with_alpha(settings(alpha=7.0), rows).alpha == 7.0
+    assert with_alpha(settings(), rows.part(np.arange(6))).alpha == ALPHAS[0]
 
 
 def test_cross_validation_keeps_conversations_together(

@@ -191,7 +191,8 @@ def fit_rows(
     judgements: Mapping[str, Sequence[Judgement]],
     name: str,
 ) -> FitRows:
-    """Returns the rows with a rating of dimension ``name`` that every member with it has scored.
+    """Returns the rows with a rating of dimension ``name`` that all members have scored. Members
+    without that dimension are left out.
 
     Raises ConfigError if no row is left.
     """
@@ -242,7 +243,7 @@ def _combined(
                 )
             choices[name] = max(means, key=lambda member: means[member])
             continue
-        settings = chosen_alpha(model, rows)
+        settings = with_alpha(model, rows)
         blends[name] = fit_blend(settings, rows)
         if settings.alpha != "auto":
             figures[f"alpha/{name}"] = settings.alpha
@@ -257,7 +258,7 @@ def _combined(
 # -- the stack's line -----------------------------------------------------------------------------
 
 
-def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
+def with_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
     """Returns ``config`` with a number for ``alpha: auto``: the one of ALPHAS whose cross-validated
     scores agree best with people (mean over sources; the smallest of equals, and 1 if there are too
     few conversations)."""
@@ -277,7 +278,7 @@ def chosen_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
 
 
 def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
-    """Returns the line of one dimension, for an ``alpha`` that is a number (``chosen_alpha``).
+    """Returns the line of one dimension, for an ``alpha`` that is a number (``with_alpha``).
 
     Raises ConfigError with fewer than 3 rows, or if no member's score differs between them.
     """

@@ -106,11 +106,11 @@ def require_run_folder(folder: Path) -> None:
     """Raises ConfigError for a folder with files of which none is of a run: some would be
     replaced."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
-    is_run = not {"judge.json", CHECKPOINTS}.isdisjoint(names)
     # A run that was stopped early has only its parts: one judge a dimension, members' judgements.
-    is_run = is_run or any(folder.glob(f"{MEMBERS}/*/{CHECKPOINTS}"))
-    is_run = is_run or names == ["judgements"]
-    if names and not is_run:
+    has_parts = names == ["judgements"] or any(
+        folder.glob(f"{MEMBERS}/*/{CHECKPOINTS}")
+    )
+    if names and not has_parts and {"judge.json", CHECKPOINTS}.isdisjoint(names):
         raise ConfigError(
             f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",
             hint="name a new folder: output_dir=FOLDER",

@@ -229,6 +229,10 @@ def _family(name: object, where: str) -> Any:
 def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
     config = read_config(folder)
     family = _family(config["family"], str(folder))
+    if not hasattr(family, "load"):
+        raise JudgeLoadError(
+            f"{folder}: judges of family {family.family!r} are YAML files and are not saved"
+        )
     require_data_only(folder)
     _, *parameters = inspect.signature(family.load).parameters.values()
     names = [parameter.name for parameter in parameters]

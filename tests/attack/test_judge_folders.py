@@ -212,6 +212,13 @@ def test_auto_map_never_runs_code(
     assert not witness.exists()
 
 
+def test_a_family_that_is_never_saved_is_refused(encoder: Path) -> None:
+    path = encoder / "judge.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"family": "prompted"}))
+    with pytest.raises(JudgeLoadError, match="'prompted' are YAML files"):
+        Judge.from_pretrained(encoder)
+
+
 @pytest.mark.parametrize("name", ["config.json", "modules.json"])
 def test_settings_too_large_to_be_searched_for_code_are_refused(
     encoder: Path, name: str

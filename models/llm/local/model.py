@@ -138,9 +138,9 @@ class LocalModel(TokenModel):
         window = min(positions, context or positions)
         super().__init__(tokenizer, name=name, window=window, thinking=thinking)
         self.model, self._shared = model, shared
-        if token_budget is None:
-            token_budget = max(BATCH_TOKENS, batch_tokens(model.device))
-        self.token_budget = token_budget
+        self.token_budget = token_budget or max(
+            BATCH_TOKENS, batch_tokens(model.device)
+        )
         self._weights = weights
 
     @property

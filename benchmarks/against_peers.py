@@ -92,9 +92,8 @@ def timed(command: Sequence[str]) -> tuple[str, float, float]:
             command, stdout=log, stderr=subprocess.STDOUT, env=environment
         )
         status = Path(f"/proc/{process.pid}/status")
-        while (
-            process.poll() is None
-        ):  # getrusage would count what this process held when it forked
+        # getrusage would count what this process held when it forked
+        while process.poll() is None:
             if found := re.search(r"VmHWM:\s+(\d+)", status.read_text()):
                 peak = int(found[1]) / 1024
             time.sleep(0.02)
@@ -182,9 +181,8 @@ def run(results: Path, peers: str, count: int, asked: Sequence[str]) -> None:
             try:
                 script = str(Path(__file__).with_name("peer_encoder.py"))
                 told, _, peak = timed([python, script, *given])
-            except (
-                subprocess.CalledProcessError
-            ) as error:  # a row that is missing says "not run"
+            except subprocess.CalledProcessError as error:
+                # a row that is missing says "not run"
                 print(f"{name}: {error.output[-1500:]}", flush=True)
                 continue
             row = json.loads(told.splitlines()[-1]) | {"peak": peak}

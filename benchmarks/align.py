@@ -53,9 +53,8 @@ SETS = {  # and the name of its file of stored scores
 SIZES = (20, 50, 100, 200)
 KINDS = ("binary", "1 to 5")
 LEAST = 50  # rows not drawn, with real labels
-Cell = tuple[
-    int, str, str, str, int, bool
-]  # draw, set, judge, kind, labels, whether shuffled
+# draw, set, judge, kind, labels, whether shuffled
+Cell = tuple[int, str, str, str, int, bool]
 
 
 @cache

@@ -37,16 +37,8 @@ RATES = {
     "irrelevant": 0.02,
     "nonfactual": 0.025,
 }
-STRENGTH = (
-    0.25,
-    0.35,
-    0.45,
-    0.6,
-    0.8,
-    1.2,
-    1.8,
-    2.6,
-)  # of a chatbot's share, strongest first
+# of a chatbot's share, strongest first
+STRENGTH = (0.25, 0.35, 0.45, 0.6, 0.8, 1.2, 1.8, 2.6)
 _FOREIGN = 0.6  # of German uninterpretable answers: Chinese or English words
 _WORDS = (
     "walk",

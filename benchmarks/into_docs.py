@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-sys.path.insert(
-    0, str(Path(__file__).parents[1] / "tests")
-)  # these scripts are run as files
+# these scripts are run as files
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import doc_tables
 

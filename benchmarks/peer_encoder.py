@@ -104,9 +104,8 @@ def pipeline(model: str, precision: str) -> Encode:
     run = make("feature-extraction", model=model, device="cpu", dtype=dtype)
 
     def encode(texts: list[str]) -> Any:
-        lengths = [
-            len(ids) for ids in run.tokenizer(texts)["input_ids"]
-        ]  # it keeps the padding
+        # it keeps the padding
+        lengths = [len(ids) for ids in run.tokenizer(texts)["input_ids"]]
         with torch.inference_mode():
             found = run(texts, batch_size=BATCH, return_tensors=True)
             return [

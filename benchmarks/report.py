@@ -18,9 +18,8 @@ import time
 from datetime import datetime, timedelta
 from pathlib import Path
 
-sys.path.insert(
-    0, str(Path(__file__).parents[1] / "tests")
-)  # beside a package of that name
+# beside a package of that name
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from browser import DESKTOP, Browser
 
 from medal_judges.records.dimension import load_rubric

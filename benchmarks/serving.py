@@ -147,9 +147,8 @@ def served(
     """What came for every request, and how long it took altogether."""
     log = place / "server.log"
     process, address = start(judge, log)
-    atexit.register(
-        lambda: process.poll() is None and process.kill()
-    )  # the newest of the two
+    # the newest of the two
+    atexit.register(lambda: process.poll() is None and process.kill())
     spawn = multiprocessing.get_context("spawn")
     answered, results = spawn.Value("i", 0), spawn.Queue()
     # Imports, and the first touch of the weights.

@@ -72,9 +72,8 @@ class Tracer:
             self.files[code.co_filename] = self._package_file(code.co_filename)
         file = self.files[code.co_filename]
         name = INLINE.sub("", code.co_qualname)
-        if file is not None and not name.startswith(
-            "<"
-        ):  # <lambda> of a module: in no function
+        # <lambda> of a module: in no function
+        if file is not None and not name.startswith("<"):
             self.functions[file].add(name)
 
     def _package_file(self, name: str) -> str | None:

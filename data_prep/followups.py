@@ -23,9 +23,8 @@ from medal_judges.models.prompted.prompt import fill, load_prompt
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.jsonl import Journal
 
-_MARK = re.compile(
-    r"(?:\d{1,3}\s{0,3}[.):]|[-*•])"
-)  # at the beginning of a stripped line
+# at the beginning of a stripped line
+_MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")
 _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 

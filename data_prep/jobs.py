@@ -108,9 +108,8 @@ class Agents:
             model.limiter = limiter
 
 
-J = TypeVar(
-    "J", bound=Any
-)  # a job: its ``id``, and ``stage``, the name of its open question
+# a job: its ``id``, and ``stage``, the name of its open question
+J = TypeVar("J", bound=Any)
 
 
 Receive = Callable[[J, Completion], None]
@@ -133,9 +132,8 @@ class _Call(Generic[J]):
         daemon: a server may be silent for minutes, and a batch for hours."""
 
         def until_stopped(index: int, completion: Completion) -> None:
-            receive(
-                self.jobs[index], completion
-            )  # even after a stop: the answer is paid for
+            # even after a stop: the answer is paid for
+            receive(self.jobs[index], completion)
             if stop.is_set():
                 raise MedalError("stopped")
 
@@ -268,9 +266,8 @@ class JobRunner(ABC, Generic[J]):
 
         def receive(job: J, completion: Completion) -> None:
             with self._lock:
-                if (
-                    not self._closed
-                ):  # else a server's late answer, after the run was stopped
+                # else a server's late answer, after the run was stopped
+                if not self._closed:
                     self._receive(job, completion)
                     progress()
 

@@ -42,9 +42,8 @@ class InputNotes:
     def noted(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
         """Yields the dialogues, each noted."""
         for dialogue in dialogues:
-            if isinstance(
-                dialogue, Dialogue
-            ):  # the judge raises an error for anything else
+            # the judge raises an error for anything else
+            if isinstance(dialogue, Dialogue):
                 meta = metadata_of(dialogue, self.fields)
                 self._notes.append((dialogue.id, meta, input_hash(dialogue, meta)))
             yield dialogue

@@ -137,16 +137,14 @@ class ScoreReport:
     cut_turns: int = 0
     tokens: float = 0
     seconds: float = 0
-    languages: Counter[str] = field(
-        default_factory=Counter
-    )  # that the judge does not support
+    # Judgements in languages that the judge does not support.
+    languages: Counter[str] = field(default_factory=Counter)
     detected: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     sums: dict[str, float] = field(default_factory=dict)  # of each dimension's scores
     counts: Counter[str] = field(default_factory=Counter)
-    copied: Counter[str] = field(
-        default_factory=Counter
-    )  # judgements that have a field of --keep
+    # Judgements that have a field of --keep.
+    copied: Counter[str] = field(default_factory=Counter)
 
     @property
     def coverage(self) -> float | None:

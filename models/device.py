@@ -34,10 +34,8 @@ def torch_device(device: str | torch.device | None) -> torch.device:
     try:
         chosen = torch.device(device)
         torch.empty(1, device=chosen)
-    except (
-        RuntimeError,
-        AssertionError,
-    ) as error:  # torch without CUDA asserts that it has it
+    except (RuntimeError, AssertionError) as error:
+        # AssertionError: torch without CUDA asserts that it has it.
         here = [
             "cpu",
             *(f"cuda:{number}" for number in range(torch.cuda.device_count())),
@@ -92,11 +90,9 @@ def has_bf16(device: torch.device) -> bool:
     if device.type != "cpu":
         return False
     if platform.machine().lower() in ("x86_64", "amd64"):
-        # oneDNN itself says yes on any AVX-512 CPU, where it emulates bf16.
-        native = (
-            "_is_amx_tile_supported",
-            "_is_avx512_bf16_supported",
-        )  # private, hence getattr
+        # oneDNN itself says yes on any AVX-512 CPU, where it emulates bf16. The names are private,
+        # hence getattr.
+        native = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
         return any(getattr(torch.cpu, name, bool)() for name in native)
     return bool(getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool)())
 

@@ -198,9 +198,8 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     if backend is None:
         rules: object = tokenizer.get_vocab()
     else:
-        written = (
-            backend.to_str()
-        )  # truncation and padding of the last call come before this
+        # truncation and padding of the last call come before this
+        written = backend.to_str()
         rules = written[written.index('"added_tokens"') :]
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
     return content_hash([rules, special])

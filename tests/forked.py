@@ -38,9 +38,8 @@ class Forked:
         code = 1
         try:
             gc.freeze()  # a collection would copy the parent's memory
-            signal.signal(
-                signal.SIGINT, signal.default_int_handler
-            )  # as a shell starts it
+            # as a shell starts it
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             for number, file in enumerate(self.files):
                 os.dup2(file.fileno(), number)

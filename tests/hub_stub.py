@@ -188,9 +188,8 @@ class Hub:
             elif line["key"] == "deletedFile":
                 files.pop(value["path"])
         head = files.get("README.md", b"").decode().partition("\n---")[0]
-        for base in re.findall(
-            r"^base_model: *(\S+)", head, re.MULTILINE
-        ):  # as the Hub does
+        # as the Hub does
+        for base in re.findall(r"^base_model: *(\S+)", head, re.MULTILINE):
             if not re.fullmatch(r"[\w-][\w.-]*(/[\w-][\w.-]*)?", base):
                 raise Failure(400, "", f'"base_model" {base} is not a valid model id')
         sha = repo.commit(files, message)

@@ -57,12 +57,10 @@ class Figures:
     comprehensions: int = 0
     ternaries: int = 0
     vague_names: Counter[str] = field(default_factory=Counter)
-    branches: dict[str, int] = field(
-        default_factory=dict
-    )  # of a function, by "file:line name"
-    private_functions: list[tuple[str, int]] = field(
-        default_factory=list
-    )  # name, lines
+    # of a function, by "file:line name"
+    branches: dict[str, int] = field(default_factory=dict)
+    # name, lines
+    private_functions: list[tuple[str, int]] = field(default_factory=list)
     uses: Counter[str] = field(default_factory=Counter)
     tokens_by_room: Counter[str] = field(default_factory=Counter)
 

@@ -51,9 +51,8 @@ def test_help_is_plain_text_that_cuts_no_name_and_shows_an_example() -> None:
         text = CliRunner().invoke(app, [*words.split(), "--help"]).output
         assert text.startswith(f"Usage: medal {words}"), text
         usage = " ".join(text.split("\n\n")[0].split())
-        assert not re.search(
-            "[\U0001f100-\U0001faff]", text
-        )  # rich makes one of `hf:ID:split`
+        # rich makes one of `hf:ID:split`
+        assert not re.search("[\U0001f100-\U0001faff]", text)
         assert not re.search(r"[<>…│\\]|\[\[|INTEGER|list\[", text), text
         assert not re.search(r"[{}]|\[[a-z]", usage), usage
         assert max(map(len, text.splitlines())) <= 80

@@ -15,13 +15,8 @@ from medal_judges.config import load_config
 
 from .walks import ROOT, WALKS, steps
 
-LOADS = {
-    "benchmark",
-    "train",
-    "generate",
-    "data translate",
-    "data compare-native",
-}  # a config
+# a config
+LOADS = {"benchmark", "train", "generate", "data translate", "data compare-native"}
 
 
 class Loaded(Exception):

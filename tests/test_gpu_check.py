@@ -123,9 +123,8 @@ def test_what_is_done_is_not_done_again_and_the_status_tells(
     assert run_all(["agreement"], small, path, 0, fresh=True) == 3
     other = kept_outcome("qlora", Row("x")).to_record() | {"device": "another GPU"}
     Journal(path).append([other])
-    assert (
-        run_all(["qlora"], small, path, 0) == 3
-    )  # done on another device is not done here
+    # done on another device is not done here
+    assert run_all(["qlora"], small, path, 0) == 3
     assert len(lines(path)) == 3
 
 
@@ -165,9 +164,8 @@ def test_the_document_holds_the_newest_rows_and_says_what_was_not_run(
         "71.3",
         "a / b",
     ] in rows
-    of_cpu = [
-        row for row in rows if "`prefix`" in row[0]
-    ]  # its row is of a CPU's small form
+    # its row is of a CPU's small form
+    of_cpu = [row for row in rows if "`prefix`" in row[0]]
     assert of_cpu == [
         ["Follow-ups on Qwen3-4B, bf16 (`prefix`)", "", "", "", "", "not run"]
     ]

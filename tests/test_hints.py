@@ -133,9 +133,8 @@ def lacking(module: str, text: str) -> list[str]:
                 wrong.append(f"medal {command} has no {option}")
         return ""
 
-    if (
-        OPTION.fullmatch(text) or text in JOINED
-    ):  # its name alone, for a command that has it
+    # its name alone, for a command that has it
+    if OPTION.fullmatch(text) or text in JOINED:
         return []
     rest = COMMAND.sub(check, FOREIGN.sub("", text))
     for option in OPTION.findall(rest):

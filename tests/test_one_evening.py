@@ -86,9 +86,8 @@ def test_one_evening_at_tiny_scale(
     folder, port = tmp_path / "tiny", 20000 + os.getpid() % 1000 * 11
     folder.mkdir()
     (folder / "answers.py").write_text(ANSWERS)
-    prices = {
-        k: v for k, v in read_yaml("prices").items() if k != "host"
-    }  # of any server
+    # of any server
+    prices = {k: v for k, v in read_yaml("prices").items() if k != "host"}
     (folder / "prices.yaml").write_text(yaml.safe_dump(prices))
     paid = {
         "base_url": f"http://localhost:{port + 10}/v1",

@@ -182,9 +182,8 @@ def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(
             ("--ray", "auto"),
             ("--judge", "no such judge"),
         ):
-            done = medal(
-                *asked, out, *more
-            )  # without ray, and with no such judge: the lock is first
+            # without ray, and with no such judge: the lock is first
+            done = medal(*asked, out, *more)
             assert (
                 "another run is writing to" in str(done.exception) and skipped.exists()
             )
@@ -241,9 +240,8 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
         done = medal(*filled)
         assert isinstance(done.exception, MedalError), (done.output, done.exception)
         assert f"another run is writing to {target}" in str(done.exception)
-    assert sorted(p.name for p in tmp_path.iterdir()) == [
-        "in.jsonl"
-    ]  # no lock, no folder
+    # no lock, no folder
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]
 
 
 HOMELESS = """

@@ -110,9 +110,8 @@ def test_the_changelog_names_the_judge_in_the_package() -> None:
 def test_who_cites_cites_this_version() -> None:
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
     assert cited["version"] == medal_judges.__version__
-    assert isinstance(
-        cited["date-released"], date
-    )  # an ISO date: YAML reads no other as one
+    # an ISO date: YAML reads no other as one
+    assert isinstance(cited["date-released"], date)
     page = (ROOT / "docs" / "howto" / "cite.md").read_text(encoding="utf-8")
     assert f"version      = {{{cited['version']}}}" in page
     assert f"year         = {{{cited['date-released'].year}}}" in page

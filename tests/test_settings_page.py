@@ -88,6 +88,7 @@ def test_a_setting_without_a_meaning_is_an_error(pages: ModuleType) -> None:
         pages.meanings_of(Wheel)
 
 
+# any key goes
 OPEN = (
     "args",
     "config",
@@ -96,7 +97,7 @@ OPEN = (
     "options",
     "prior_weights",
     "rescale",
-)  # any key goes
+)
 NAMED = ("heads", "members")  # the user's names, with settings below
 
 

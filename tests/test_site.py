@@ -50,10 +50,8 @@ def test_a_judge_of_several_seeds_is_not_shown_by_its_luckiest() -> None:
 
 def test_every_page_is_in_the_navigation() -> None:
     config = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    nav = {
-        *_nav(yaml.safe_load(config)["nav"]),
-        "reference/index.md",
-    }  # this one by docs/hooks.py
+    # this one by docs/hooks.py
+    nav = {*_nav(yaml.safe_load(config)["nav"]), "reference/index.md"}
     assert nav == {path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md")}
 
 

@@ -53,9 +53,8 @@ def test_commands_of_a_walk_share_a_shell_and_their_output_is_written_back(
     text = rewritten(WALK, came)
     assert "old" not in text and "> some words" in text and "not run" in text
     assert [step.lasting for step in steps(text)] == [step.lasting for step in came]
-    assert list(tmp_path.iterdir()) == [
-        file
-    ]  # what a walk makes stays out of the documents
+    # what a walk makes stays out of the documents
+    assert list(tmp_path.iterdir()) == [file]
 
 
 # README's in the suite, the others with the slow ones: a walk starts ten processes.

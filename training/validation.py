@@ -75,9 +75,8 @@ def require_figure(
 ) -> None:
     """Raises ConfigError if the validation of a run cannot have the figure ``metric``: it is found
     out before the first step, not after the last."""
-    rising = np.arange(
-        len(examples), dtype=float
-    )  # has every figure that the labels allow
+    # has every figure that the labels allow
+    rising = np.arange(len(examples), dtype=float)
     possible = {
         "loss",
         *validation_figures(examples, dict.fromkeys(dimensions, rising), binary),

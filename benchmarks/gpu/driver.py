@@ -153,9 +153,8 @@ def run_all(
             continue
         found = run_check(name, setting, device, min(limit, left))
         if found.seconds < limit and found.said.startswith("ended after"):
-            late.append(
-                name
-            )  # its own time was not up: it is begun again by the next run
+            # its own time was not up: it is begun again by the next run
+            late.append(name)
             continue
         Journal(journal).append([found])
         print(
@@ -223,9 +222,8 @@ def main(about: str) -> int:
         )
         return NO_GPU
     names = [name for name in CHECKS if not options.only or name in options.only]
-    signal.signal(
-        signal.SIGTERM, lambda *_: sys.exit(1)
-    )  # the check's process is ended too
+    # the check's process is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     return run_all(
         names, setting, options.journal, options.minutes, fresh=options.fresh
     )

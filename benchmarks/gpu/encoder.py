@@ -97,9 +97,8 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
                 dynamic=True, backend=setting.of("inductor", "eager")
             )
         release()
-        scores(
-            judge, chats[: len(chats) // 2], tokens
-        )  # kernels are chosen, and compiled
+        # kernels are chosen, and compiled
+        scores(judge, chats[: len(chats) // 2], tokens)
         ours = scores(judge, few, tokens)
         spent = seconds_of(lambda: scores(judge, chats, tokens))
         rho = float(spearmanr(ours, exact).statistic)

@@ -112,9 +112,8 @@ def attempt(
         return Row(what, "not run", said=f"package missing: {', '.join(missing)}")
     try:
         return replace(run(), what=what)
-    except (
-        Exception
-    ) as error:  # whatever a package says on this device is this row's, not the end
+    except Exception as error:
+        # whatever a package says on this device is this row's, not the end
         if is_out_of_memory(error):
             row = Row(what, "not run", said="out of memory")
         else:

@@ -41,9 +41,8 @@ def tables(
     """(rows of the newest full run of each check on a GPU, what they were measured on), headers
     first. A check that has no line in the journal says "not run"."""
     full = [each for each in outcomes if each.form == "full" and each.device != "CPU"]
-    newest = {
-        each.check: each for each in full
-    }  # of several devices or versions the last
+    # of several devices or versions the last
+    newest = {each.check: each for each in full}
     rows = [list(COLUMNS)]
     for name, check in checks.items():
         one, title = newest.get(name), f"{check.title} (`{name}`)"

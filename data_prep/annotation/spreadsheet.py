@@ -137,9 +137,8 @@ def _put(sheet: Worksheet, row: int, values: Iterable[str | int]) -> list[Cell]:
         if isinstance(value, str):
             cell.value = _CONTROL.sub("\ufffd", value)
             cell.data_type = "s"
-            cell.quotePrefix = value.startswith(
-                FORMULA
-            )  # editing must not turn it into a formula
+            # editing must not turn it into a formula
+            cell.quotePrefix = value.startswith(FORMULA)
         else:
             cell.value = value
         cell.alignment = Alignment(wrap_text=isinstance(value, str), vertical="top")

@@ -109,9 +109,8 @@ class CorpusStatistics:
         self.labelled_by: Counter[str] = Counter()
         self.levels: Counter[str] = Counter()
         self._answers: dict[ScaledDimension, dict[int, float]] = defaultdict(dict)
-        self._between: set[ScaledDimension] = (
-            set()
-        )  # with an answer that is neither 0 nor 1
+        # with an answer that is neither 0 nor 1
+        self._between: set[ScaledDimension] = set()
         self._selected: tuple[Subset, Any] | None = None
         self._figures: dict[tuple[Subset, ScaledDimension], Estimate] = {}
         measures = []
@@ -128,9 +127,8 @@ class CorpusStatistics:
             self._add_answers(row, number)
             measures.append(self._measured(row))
             contents.append(content_hash(row.to_record()))
-        self.data = content_hash(
-            sorted(contents)
-        )  # as in the signatures of a benchmark
+        # as in the signatures of a benchmark
+        self.data = content_hash(sorted(contents))
         self.rows = pd.DataFrame(measures or {column: [] for column in _COLUMNS})
         self._arrange_labels()
 

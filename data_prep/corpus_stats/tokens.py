@@ -87,9 +87,8 @@ def _spacy(lang: str) -> Lemmatiser:
     _import("spacy_lookups_data")
     try:
         nlp = spacy.blank(lang)
-    except (
-        ImportError
-    ) as error:  # spaCy lacks the language, or the language needs a package
+    except ImportError as error:
+        # spaCy lacks the language, or the language needs a package
         if unit_of(lang) == "words":
             return lemmatiser(lang, lemmas=False)
         needed = re.split(r"\. |:? \(?http|\n", str(error).strip())[0]

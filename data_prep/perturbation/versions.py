@@ -190,9 +190,8 @@ def longer_answers(dialogue: Dialogue, rng: np.random.Generator) -> Versions | N
         try:
             padding = _neutral_text(with_contents(dialogue, contents), rng, length)
         except CannotInject:
-            padding = _neutral_text(
-                dialogue, rng, length
-            )  # a long dialogue repeats sentences
+            # a long dialogue repeats sentences
+            padding = _neutral_text(dialogue, rng, length)
         contents[i] = attach(dialogue.turns[i].content, padding, dialogue.lang)
     return _changed(dialogue, contents)
 

@@ -104,9 +104,8 @@ def sentences(triple: Triple) -> str:
     head = triple.head.rstrip(" .")
     tail = triple.tail.rstrip(" .")
     first, _, following = tail.partition(" ")
-    if (
-        following and first in relations["small"]
-    ):  # "The sea is rough"; names keep their capital
+    # "The sea is rough"; names keep their capital
+    if following and first in relations["small"]:
         tail = f"{first.lower()} {following}"
     if tail.startswith(tuple(relations["subjects"])):
         text = template["clause"].format(head=head, tail=tail)

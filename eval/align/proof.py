@@ -40,10 +40,8 @@ POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
 VECTORS, REACH = "vectors:", 40.0
 FEW_SHOT, REWRITTEN = "few-shot", "rewritten"
-PROMPTS = (
-    FEW_SHOT,
-    REWRITTEN,
-)  # and the dimension: members, the judge with a changed prompt
+# and the dimension: members, the judge with a changed prompt
+PROMPTS = (FEW_SHOT, REWRITTEN)
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
 # A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
 # most 1 / 4, and log odds are 4 times as large as probabilities.
@@ -423,9 +421,8 @@ def _one_person(material: Material, people: Floats) -> list[Measured]:
     labels = people[rows, annotators]
     mean_of_others = (np.nansum(people, axis=1)[rows] - labels) / (counts[rows] - 1)
     predictions = labels.copy()
-    if (
-        material.measure is Measure.LOG_LOSS
-    ):  # a label is no probability, but it predicts one
+    # a label is no probability, but it predicts one
+    if material.measure is Measure.LOG_LOSS:
         for label in np.unique(labels):
             predictions[labels == label] = mean_of_others[labels == label].mean()
     return [_measured(material, "one person, the others", mean_of_others, predictions)]

@@ -25,9 +25,8 @@ from medal_judges.stats.estimate import Estimate
 # The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
 # training/card/templates/card.md and docs/results/trial.md use the same words.
 Group = Literal["same", "no_gain", "attack", "must_fall", "use"]
-Verdict = Literal[
-    "green", "amber", "red", "none"
-]  # none: too few pairs, or nothing to judge
+# none: too few pairs, or nothing to judge
+Verdict = Literal["green", "amber", "red", "none"]
 GROUPS: Mapping[Group, str] = {
     "same": "Irrelevant changes",
     "no_gain": "Cheap gains",

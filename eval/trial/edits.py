@@ -41,10 +41,8 @@ from medal_judges.records.signature import content_hash
 
 SHIPPED = "chitchat:test"
 LONG, DEEP = 60, (3, 6)  # turns of a long dialogue; the range of its early fault
-LANGUAGE, REFERENCE = (
-    "language",
-    "en",
-)  # the check of a dialogue against its translations
+# the check of a dialogue against its translations
+LANGUAGE, REFERENCE = ("language", "en")
 # Checks without an edit: the same dialogues again, translations, coverage and cost.
 AGAIN, ROW_ORDER, DIMENSION_ORDER = "again", "row_order", "dimension_order"
 EXTRA = (AGAIN, ROW_ORDER, DIMENSION_ORDER, LANGUAGE, "use")

@@ -171,9 +171,8 @@ class _Scoring:
         )
         again = analysis.again
         originals = [self.plan.dialogues[id] for id in self.plan.originals]
-        if config.wants(
-            ROW_ORDER, "same"
-        ):  # other batches too: half of the tokens in each
+        # other batches too: half of the tokens in each
+        if config.wants(ROW_ORDER, "same"):
             budget = max(1, judge.token_budget // 2)
             backwards = originals[::-1]
             again[ROW_ORDER] = self.judgements(

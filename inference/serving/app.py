@@ -257,9 +257,8 @@ def make_app(service: ScoreService, token: str | None, loopback: bool) -> FastAP
                 response = JSONResponse(error.to_record(), error.status, headers)
             except ClientDisconnect:
                 response = Response(status_code=GONE)
-            except (
-                Exception
-            ) as error:  # its words may contain those of a dialogue: not in the log
+            except Exception as error:
+                # its words may contain those of a dialogue: not in the log
                 logger.error("a request failed: %s", type(error).__name__)
                 logger.debug("while answering", exc_info=error)
                 response = JSONResponse(

@@ -90,9 +90,8 @@ def _parsed(body: bytes) -> object:
         raise RefusedError(400, f"the body is not UTF-8 (byte {error.start})") from None
     except DataError as error:
         cause = error.__cause__
-        if (
-            isinstance(cause, RecordError) and cause.field != "(line)"
-        ):  # half a surrogate pair
+        # half a surrogate pair
+        if isinstance(cause, RecordError) and cause.field != "(line)":
             raise RefusedError(422, error.problem, field=cause.field) from None
         raise RefusedError(
             400, "the body is not valid JSON", hint=error.problem

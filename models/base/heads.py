@@ -195,10 +195,8 @@ class OutputHead:
         """Returns the probability per level [B, levels]. A regression's distribution is a normal
         with the standard deviation ``spread`` on [0, 1]; without levels or ``spread`` the result
         has no columns."""
-        kind, logits = (
-            self.config.kind,
-            logits.cpu().double(),
-        )  # in float32 large ones are ties
+        # in float32 large ones are ties
+        kind, logits = (self.config.kind, logits.cpu().double())
         if kind == "binary":
             p = torch.sigmoid(logits.squeeze(-1) / temperature)
             return torch.stack([1 - p, p], dim=-1)

@@ -258,9 +258,8 @@ class Judge(ABC):
             )
         names = self._check_dimensions(dimensions)
         judge = self
-        if (
-            token_budget is not None
-        ):  # in a copy, which shares the weights, for the hooks
+        # The hooks read the budget from a copy, which shares the weights.
+        if token_budget is not None:
             if not isinstance(token_budget, int) or token_budget < 1:
                 raise ConfigError(
                     f"token_budget must be 1 or more, not {token_budget!r}"
@@ -355,9 +354,8 @@ class Judge(ABC):
     ) -> list[Judgement]:
         """Returns the family's judgement of each request of a window of ``dialogues``, in order."""
         answers: dict[int, Judgement] = {}
-        waiting = Counter(
-            request.row for request in requests
-        )  # dialogue -> requests to score
+        # dialogue -> its requests that are not scored yet
+        waiting = Counter(request.row for request in requests)
         progress(dialogues - len(waiting))
         with self.computing:
             self._prepare(requests)

@@ -93,9 +93,8 @@ def positions_of(settings: Any) -> int | None:
     """Returns how many tokens a model with these ``settings`` can read; None: any number."""
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
-        positions -= (
-            settings.pad_token_id + 1
-        )  # their positions start after the padding's
+        # their positions start after the padding's
+        positions -= settings.pad_token_id + 1
     return positions
 
 

@@ -69,9 +69,8 @@ class EncoderJudge(SequenceJudge):
             check_window(config, settings)
             for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
                 if hasattr(settings, dropout):
-                    setattr(
-                        settings, dropout, 0.0
-                    )  # with it attention is 4 times slower on a CPU
+                    # with it attention is 4 times slower on a CPU
+                    setattr(settings, dropout, 0.0)
             settings.update(config.config | classifier_settings(heads))
 
         net, tokenizer = load_pretrained(

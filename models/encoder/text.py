@@ -72,10 +72,8 @@ class DialogueText:
         ids = self._ids(text)
         if len(ids) <= self.max_tokens:
             return RenderedDialogue(text, ids, dropped=start)
-        shortest, longest = (
-            0,
-            len(text),
-        )  # characters: the first fits, the second does not
+        # characters: the first fits, the second does not
+        shortest, longest = (0, len(text))
         while longest - shortest > 1:
             middle = (shortest + longest) // 2
             if len(self._ids(text[:middle])) <= self.max_tokens:

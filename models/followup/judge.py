@@ -66,9 +66,8 @@ MORE_TOKENS = 4  # times the tokens, for the second question
 MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
 _MARKS = str.maketrans(dict.fromkeys("*_`#|\"'“”‘’()[]{}（）【】「」『』《》", " "))
-_LINE = re.compile(
-    r"(?m)^\s*[-•]\s+|(?<=\d)[.)][ \t]*$"
-)  # the bullet, and the mark of its number
+# the bullet, and the mark of its number
+_LINE = re.compile(r"(?m)^\s*[-•]\s+|(?<=\d)[.)][ \t]*$")
 _BETWEEN = r"(?:[,;、] ?(?:and )?| and | |\s*\n\s*)"
 _NUMBERS = re.compile(
     rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.IGNORECASE
@@ -351,9 +350,8 @@ class FollowUpJudge(Judge):
             if not self.pool.of(dimension.name):
                 none = f"no follow-up of {config.pool} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
-        self._far: set[str] = (
-            set()
-        )  # dimensions whose scale does not fit, and was warned of
+        # dimensions whose scale does not fit, and was warned of
+        self._far: set[str] = set()
         self.llm = load_llm(config.llm)
         # The tokens of a dialogue with a follow-up, and without the longest follow-up (a token has
         # at least one byte).

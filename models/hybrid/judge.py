@@ -124,9 +124,8 @@ class MemberSelection:
             if "raw" in details and "logit" not in contributions.unit:
                 details["raw"] = contributions.value
         chances = judgement.distributions.get(own_name, ())
-        if len(chances) != len(
-            dimension.levels
-        ):  # the member gave none for these levels
+        # the member gave none for these levels
+        if len(chances) != len(dimension.levels):
             chances = ()
         return DimensionScore(score, chances, details, contributions)
 

@@ -340,9 +340,8 @@ def _is_public(model: str) -> bool:
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields (path to the setting, value) of each setting that names a file."""
     paths = [(name,) for name in _FILES]
-    if (
-        settings.get("family") == "followup"
-    ):  # elsewhere ``pool`` is a way to pool repeats
+    # elsewhere ``pool`` is a way to pool repeats
+    if settings.get("family") == "followup":
         paths.append(("pool",))
     for path in (*paths, ("select", "prompt")):
         value: Any = settings

@@ -65,9 +65,8 @@ class FittedHead:
         classes that were not in its training rows."""
         if len(self.classes) == 1:
             present = np.ones((len(columns), 1))
-        elif (
-            len(self.classes) == 2
-        ):  # scikit-learn has one logistic output for two classes
+        elif len(self.classes) == 2:
+            # scikit-learn has one logistic output for two classes
             second = expit(self.raw(columns))
             present = np.concatenate([1 - second, second], axis=1)
         else:

@@ -163,9 +163,8 @@ class Reactions(nn.Module):
     ) -> Reactions:
         """Returns the reactions saved as ``tensors`` in the file ``path``. Raises JudgeLoadError if
         they do not fit the settings."""
-        with torch.device(
-            "meta"
-        ):  # takes no memory for sizes that a wrong config asks for
+        # takes no memory for sizes that a wrong config asks for
+        with torch.device("meta"):
             made = cls(config, hidden, features)
         require_same_keys(made.tensors(), tensors, path)
         state = {

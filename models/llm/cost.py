@@ -20,9 +20,8 @@ from medal_judges.storage.files import ProcessLock
 
 WAIT = 0.01  # seconds between two looks at a limit of cost that is used up for now
 
-Count = Annotated[
-    int, Field(strict=True, ge=0, le=10**12)
-]  # of tokens; more is no count
+# of tokens; more is no count
+Count = Annotated[int, Field(strict=True, ge=0, le=10**12)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 

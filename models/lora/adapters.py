@@ -124,9 +124,8 @@ def load_adapted(
         tokenizer = _saved_tokenizer(saved, tokenizer, config.base)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
-    model.config.pad_token_id = (
-        tokenizer.pad_token_id
-    )  # by which a head finds the last token
+    # by which a head finds the last token
+    model.config.pad_token_id = tokenizer.pad_token_id
     from peft import (
         get_peft_model,
         get_peft_model_state_dict,

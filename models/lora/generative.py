@@ -79,9 +79,8 @@ class GenerativeLoraJudge(PromptedJudge):
         )
         model.context = min(model.context, config.max_tokens + config.answer_tokens)
         self.template = model.template
-        self.template.prefix(
-            [Message("user", "?")], "assistant"
-        )  # a broken template fails now
+        # a broken template fails now
+        self.template.prefix([Message("user", "?")], "assistant")
         super().__init__(prompted.model_copy(update={"llm": model}))
 
     def place(self, device: str | torch.device | None, dtype: str) -> None:
@@ -110,9 +109,8 @@ class GenerativeLoraJudge(PromptedJudge):
         kind = "fp32" if dtype == torch.float32 else MIXED
         judge = cls(*adapted, config, prompted, device=device, dtype=kind)
         mask = GrammarMask(judge.tokenizer, [{"type": "object"}])
-        mask(
-            torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer))
-        )  # not after the training
+        # not after the training
+        mask(torch.zeros(1, 1), torch.zeros(1, len(judge.tokenizer)))
         return judge
 
     def network_with(self, state: Mapping[str, Tensor]) -> Any:

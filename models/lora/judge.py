@@ -130,9 +130,8 @@ class LoraJudge(SequenceJudge):
         judge = LoraJudge(
             model, tokenizer, config, heads, device=device, dtype=dtype, **state
         )
-        judge.render(
-            [Dialogue("", (Turn("user", "?"),))]
-        )  # a broken template fails now
+        # a broken template fails now
+        judge.render([Dialogue("", (Turn("user", "?"),))])
         return judge
 
     # -- the text of a dialogue --------------------------------------------------------------------

@@ -93,10 +93,8 @@ class RecordError(MedalError):
     ) -> None:
         try:
             got_text = repr(got)
-        except (
-            RecursionError,
-            ValueError,
-        ):  # nested too deep, or an integer of too many digits
+        except (RecursionError, ValueError):
+            # nested too deep, or an integer of too many digits
             got_text = f"a {type(got).__name__}"
         if len(got_text) > 80:
             got_text = got_text[:77] + "..."

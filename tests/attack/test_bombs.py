@@ -30,9 +30,8 @@ def row(*texts: str) -> str:
 
 HEAD = row("prompt", "response", "key", "annotator", "overall")
 ROW = row("hi", "x", "d1", "ana", "3")
-Parts = dict[
-    str, str | tuple[str, str, int, str]
-]  # text, or (begin, repeated, times, end)
+# text, or (begin, repeated, times, end)
+Parts = dict[str, str | tuple[str, str, int, str]]
 
 
 def workbook(

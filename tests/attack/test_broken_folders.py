@@ -193,10 +193,8 @@ def test_a_network_of_another_size_than_its_weights(
                 json.dumps(whole | {"body": changed} if "body" in whole else changed)
             )
             found = outcome(family, folder)
-            free = name in (
-                "num_attention_heads",
-                "max_position_embeddings",
-            )  # no weight's shape
+            # no weight's shape
+            free = name in ("num_attention_heads", "max_position_embeddings")
             assert isinstance(found, str) or free or same(found, wanted), (
                 path,
                 name,

@@ -107,9 +107,8 @@ def ended(run: Run, folder: Path, kind: signal.Signals) -> None:
 
 
 def few_handles(run: Run, folder: Path) -> None:
-    opened = (
-        max(map(int, os.listdir("/proc/self/fd"))) + 1
-    )  # pytest's own, which a fork inherits
+    # pytest's own, which a fork inherits
+    opened = max(map(int, os.listdir("/proc/self/fd"))) + 1
     limits = (opened + FEW, opened + FEW)
     done = run(
         folder / "out", first=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -110,9 +110,8 @@ class Elements(HTMLParser):
         self._inside = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self._inside = (
-            tag == "script" and dict(attrs).get("type") != "application/json"
-        )  # data
+        # data
+        self._inside = tag == "script" and dict(attrs).get("type") != "application/json"
         if tag in ("iframe", "object", "embed", "base", "form"):
             self.found.append(tag)
         for name, value in attrs:

@@ -221,9 +221,8 @@ def test_a_judge_passed_to_processes(
         else Judge.from_pretrained(made_judges[family])
     )
     if family == "api" or how == "spawn":
-        judged(
-            judge, 7
-        )  # used before; a forked torch must not have started its threads
+        # used before; a forked torch must not have started its threads
+        judged(judge, 7)
     for n, rows in enumerate(_children(how, judge)):
         assert rows == [[d.id, None] for d in dialogues(n)]
 

@@ -49,9 +49,8 @@ def test_the_same_group_under_other_words() -> None:
         row("b", "three", "four", group="g"),
     )
     assert leaks(train, test) == [("b", "same group 'g'")]
-    assert leaks(row("g", "one", "two"), test) == [
-        ("b", "same group 'g'")
-    ]  # the source of b
+    # the source of b
+    assert leaks(row("g", "one", "two"), test) == [("b", "same group 'g'")]
 
 
 def test_two_files_numbered_from_zero_share_ids_but_no_dialogue() -> None:
@@ -88,9 +87,8 @@ def test_a_shared_greeting_is_no_leak() -> None:
     one, two = row("a", *TALK[:2], "I like red."), row("b", *TALK[:2], "My dog is ill.")
     assert leaks(one, two) == []
     assert leaks(row("a", *TALK[:2]), two) == []  # two turns are a stock opening
-    assert (
-        leaks(row("a", *TALK[:2]), row("b", *TALK[:2])) != []
-    )  # but the very same row is not
+    # but the very same row is not
+    assert leaks(row("a", *TALK[:2]), row("b", *TALK[:2])) != []
 
 
 def test_a_long_shared_greeting_between_different_talks_is_no_leak() -> None:
@@ -136,10 +134,8 @@ def test_near_duplicates_without_spaces_between_words() -> None:
 def test_the_threshold_is_of_the_true_similarity() -> None:
     generator = np.random.default_rng(0)
     texts = random_texts(generator, turns=10)
-    for kept, leak in (
-        (9, True),
-        (5, False),
-    ):  # 10 turns as 9: 0.9; as 5 and 5 others: a third
+    # 10 turns as 9: 0.9; as 5 and 5 others: a third
+    for kept, leak in ((9, True), (5, False)):
         other = texts[:kept] + random_texts(generator, turns=10 - kept)
         other[0] = "now " + other[0]  # no longer the same beginning
         assert bool(leaks(row("a", *other), row("b", *texts))) is leak

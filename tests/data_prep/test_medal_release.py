@@ -54,9 +54,8 @@ def test_released_rows_in_six_languages_saved_to_disk(tmp_path: Path) -> None:
     }
     assert {row.extra["form"] for row in rows} == {"medal-released"}
     assert {row.dialogue.source for row in rows} == {"medal"}
-    assert (
-        parse_labelled(rows[0].to_record()) == rows[0]
-    )  # and it is a line from then on
+    # and it is a line from then on
+    assert parse_labelled(rows[0].to_record()) == rows[0]
 
 
 def labelled_of_released(row: dict[str, Any]) -> LabelledDialogue:

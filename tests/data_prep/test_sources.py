@@ -297,9 +297,8 @@ def test_chitchat_joins_messages_of_one_sender(tmp_path: Path) -> None:
     assert row.scales["witty"] == (1.0, 10.0)
     assert row.dialogue.context == {"scene": "Your first job"}
     assert row.id == row.group == "chitchat-one"
-    assert "p" not in json.dumps(row.to_record()["models"]).split(
-        '"'
-    )  # no sender is kept
+    # no sender is kept
+    assert "p" not in json.dumps(row.to_record()["models"]).split('"')
 
 
 @pytest.mark.skipif(
@@ -307,9 +306,8 @@ def test_chitchat_joins_messages_of_one_sender(tmp_path: Path) -> None:
 )
 def test_the_whole_of_chitchat() -> None:
     rows = load_spec("chitchat")
-    assert (
-        len(rows) == len({row.id for row in rows}) == 4018
-    )  # 7,168 less 3,150 without answer
+    # 7,168 less 3,150 without answer
+    assert len(rows) == len({row.id for row in rows}) == 4018
     for row in rows:
         roles = [turn.role for turn in row.dialogue.turns]
         assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (

@@ -136,10 +136,8 @@ def test_pairs_are_people_if_rows_name_them() -> None:
         size += len(both)
     assert found.columns == PEOPLE and found.annotators == 3
     assert found.figures["spearman"].value == pytest.approx(total / size)
-    for extra in (
-        {},
-        {"annotators": ["ana", "ben"], "labels_by": "j"},
-    ):  # repeats of a machine
+    # repeats of a machine
+    for extra in ({}, {"annotators": ["ana", "ben"], "labels_by": "j"}):
         (unnamed,) = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)], **extra))
         assert unnamed.columns == POSITIONS
 

@@ -24,9 +24,8 @@ from medal_judges.reading.dialogues import read_labelled
 
 from ..hub_stub import Hub
 
-Labels = Callable[
-    [int, int], object
-]  # (number of the chat, words of its answer) -> cell
+# (number of the chat, words of its answer) -> cell
+Labels = Callable[[int, int], object]
 NOISE = np.random.default_rng(5).integers(1, 6, 200)
 
 
@@ -44,9 +43,8 @@ def _few_ways() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(proof, "FOLDS", 3)
         patch.setattr(TextEncoder, "create", create_once)
-        patch.setitem(
-            sys.modules, "matplotlib", None
-        )  # drawing is most of a page's time
+        # drawing is most of a page's time
+        patch.setitem(sys.modules, "matplotlib", None)
         patch.setattr(proof, "_ALPHAS", (30.0,))
         patch.setattr(proof, "_SIZES", (0.0, 5.0))
         yield
@@ -90,9 +88,8 @@ def aligned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Resul
         table.read_text(encoding="utf-8").splitlines(keepends=True),
         place / "mine.csv",
     )
-    more = [
-        line.replace(",ann", ",bob") for line in lines[1::2]
-    ]  # a row for each annotator
+    # a row for each annotator
+    more = [line.replace(",ann", ",bob") for line in lines[1::2]]
     data.write_text("".join(lines + more), encoding="utf-8")
     out, words = (
         place / "aligned",
@@ -139,14 +136,12 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
         [j.scores["overall"] for j in judge.score([r.dialogue for r in rows])], float
     )
     fitted = float(np.sqrt(np.mean((scores - mean) ** 2)))
-    assert (
-        fitted <= lines["aligned judge"]["error"] * 1.05
-    )  # on rows that it was fitted on
+    # on rows that it was fitted on
+    assert fitted <= lines["aligned judge"]["error"] * 1.05
     card, page = (out / "README.md").read_text(), (out / "align.html").read_text()
     assert f"{record['gain']['value']:.2f} [{record['gain']['low']:.2f}" in card
-    assert (
-        page.count("<svg") == 2 and page.count(": people ") == 40
-    )  # 20 before, 20 after
+    # 20 before, 20 after
+    assert page.count("<svg") == 2 and page.count(": people ") == 40
     assert (out / "tables" / "overall.csv").is_file() and "Where is order" not in card
 
 
@@ -500,9 +495,8 @@ def test_rewritten_instructions_are_found_within_the_limits(
     """The stand-in for a language model agrees with people if it is asked to add up numbers, which
     no other way can learn."""
     pytest.importorskip("gepa", reason="needs the extra: pip install '.[align]'")
-    monkeypatch.setattr(
-        prompts, "_LEAST", 40
-    )  # dialogues of a rewriting: enough for one answer
+    # dialogues of a rewriting: enough for one answer
+    monkeypatch.setattr(prompts, "_LEAST", 40)
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     (tmp_path / "says.py").write_text(SAYS)
@@ -546,9 +540,8 @@ def test_rewritten_instructions_are_found_within_the_limits(
     before = len(server.told("requests"))
     done = medal(*words, "--out", tmp_path / "out", "--max-calls", 320)
     assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
-    assert (
-        len(server.told("requests")) - before <= 320 + 20 + 16
-    )  # as it is, and golden scores
+    # as it is, and golden scores
+    assert len(server.told("requests")) - before <= 320 + 20 + 16
     assert (
         "Add up its numbers"
         in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()

@@ -102,9 +102,8 @@ def test_a_further_person_like_the_others_scores_what_the_ceiling_says(
         usual.append(spearmanr(further, np.nanmean(values, axis=1)).statistic - person)
     error = np.std(gaps) / np.sqrt(60)
     assert abs(np.mean(gaps)) < 3 * error < 0.04
-    if (
-        grades and not alone
-    ):  # what stood beside the ceiling until now: the mean of all of them
+    # what stood beside the ceiling until now: the mean of all of them
+    if grades and not alone:
         assert np.mean(usual) > 0.03
 
 

@@ -55,10 +55,8 @@ def elements(
 
 def test_values_stand_where_the_axes_say() -> None:
     (dot,) = elements(PLOT, "circle")
-    assert (dot.attrib["cx"], dot.attrib["cy"]) == (
-        "139.0",
-        "90.0",
-    )  # the middle of both axes
+    # the middle of both axes
+    assert (dot.attrib["cx"], dot.attrib["cy"]) == ("139.0", "90.0")
     assert dot[0].text == "<&>"
     # The missing point leaves a gap: of three segments only the last is drawn.
     (line,) = (mark for mark in elements(PLOT, "line") if mark.get("class") == "trend")

@@ -123,9 +123,8 @@ def test_unscored_and_missing_rows_are_counted_not_guessed() -> None:
         unscored(talk("Hi!", id="0.planted"), "j", [UNSAFE], "no"),
         judged("1.planted", 0.7),
     ]
-    judgements.append(
-        Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1)
-    )  # of a turn: passed over
+    # of a turn: passed over
+    judgements.append(Judgement("1.planted", "j", {ISSUE: 0.1}, turn=1))
     found, there, scored = injected_results(rows, judgements)[ISSUE]
     assert there == {"planted": 3, "innocent": 3, "clean": 3}
     assert scored == {"planted": 1}
@@ -140,9 +139,8 @@ def test_issues_share_the_clean_rows() -> None:
     judgements.append(Judgement("3.planted", "j", {"repetitive": 1.0}))
     found = injected_results(rows, judgements)
     assert list(found) == ["unsafe", "repetitive"]
-    assert (
-        value(found["unsafe"][0]["auc_clean"]) == 0.75
-    )  # of four pairs one is the wrong way round
+    # of four pairs one is the wrong way round
+    assert value(found["unsafe"][0]["auc_clean"]) == 0.75
     assert found["repetitive"][1]["clean"] == 2 and found["repetitive"][2]["clean"] == 0
 
 

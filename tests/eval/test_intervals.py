@@ -204,9 +204,8 @@ def test_degrees_of_freedom_follow_how_many_clusters_matter() -> None:
     one = np.array([9.0, 0, 0, 0, 0, 0, 0, 0])
     assert degrees(alike, FIGURE) == 7
     assert degrees(one, FIGURE) == pytest.approx(7 / 3)
-    assert (
-        degrees(np.array([0.3, -2.0, 5.0]), FIGURE) == 2
-    )  # three are always as even as can be
+    # three are always as even as can be
+    assert degrees(np.array([0.3, -2.0, 5.0]), FIGURE) == 2
     drawn = np.random.default_rng(0).normal(size=(4000, 20))
     squares = (drawn - drawn.mean(axis=1, keepdims=True)) ** 2
     share = np.median((squares**2).sum(axis=1) / squares.sum(axis=1) ** 2)

@@ -144,9 +144,8 @@ def test_under_the_floor_everything_is_written_and_the_code_is_3(folder: Path) -
     (row,) = results(folder)["rows"]
     assert (row["scored"], row["n"]) == (19, 24)
     line = next(line for line in done.stdout.splitlines() if "79.2%" in line)
-    assert (
-        "0." not in line.split("79.2%")[1].rsplit("│", 2)[0]
-    )  # no figure but the ceiling
+    # no figure but the ceiling
+    assert "0." not in line.split("79.2%")[1].rsplit("│", 2)[0]
     assert medal("min_coverage=0.7").exit_code == 0
 
 
@@ -427,10 +426,8 @@ def test_labels_by_a_model_are_a_judge_on_any_set(folder: Path) -> None:
         found["gpt-4.1 (published)", "overall"],
     )
     assert issue["metrics"]["precision"]["value"] is not None and issue["scored"] == 24
-    assert {p["score"] for p in rating["points"]} == {
-        2,
-        3,
-    }  # the newest, the mean of two answers
+    # the newest, the mean of two answers
+    assert {p["score"] for p in rating["points"]} == {2, 3}
     assert (rating["scored"], rating["n"], rating["judge_scale"]) == (23, 24, [1, 5])
     error = medal("sets.0.published=[gpt-5]").exception
     assert isinstance(error, ConfigError) and "labels by: o3, gpt-4.1" in str(

@@ -30,9 +30,8 @@ def module(name: str) -> ModuleType:
 def answer(body: dict[str, Any]) -> str:
     """The JSON object asked for, with the values that the dialogue names."""
     said = body["messages"][-1]["content"]
-    marked = re.findall(
-        r"<(?:<|&lt;)(.*?)>>", said
-    )  # a fenced prompt escapes the second bracket
+    # a fenced prompt escapes the second bracket
+    marked = re.findall(r"<(?:<|&lt;)(.*?)>>", said)
     told = dict(re.findall(r"(\w+)=([\w,.]+)", " ".join(marked)))
     keys = body["response_format"]["json_schema"]["schema"]["properties"]
     found = {}

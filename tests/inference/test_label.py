@@ -284,9 +284,8 @@ def test_max_cost_holds_for_both_judges_together(
     more = (f"llm.prices={path}", "llm.model=cheap", "user.llm.model=dear")
     arguments = words(file, tmp_path / "out", server, *more)
     told = medal(*arguments, "--dry-run").output.split("at most $")
-    limit = (
-        float(told[1].split()[0]) / 4 + 0.05
-    )  # one label would do, but four checks came first
+    # one label would do, but four checks came first
+    limit = float(told[1].split()[0]) / 4 + 0.05
     with pytest.raises(CostLimitError) as stopped:
         medal(*arguments, "--max-cost", f"{limit:.4f}")
     assert (
@@ -336,6 +335,5 @@ def test_labelled_rows_train_a_judge_which_labels_in_turn(
     found = rows_of(again, "labelled")
     assert len(found) == 40 and found[0].extra["comments"] == {}
     means = [found[n].labels["overall"][0] for n in range(5)]
-    assert (
-        means == sorted(means, key=float) and means[0] != means[4]
-    )  # longer was rated higher
+    # longer was rated higher
+    assert means == sorted(means, key=float) and means[0] != means[4]

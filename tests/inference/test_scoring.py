@@ -252,6 +252,5 @@ def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) 
         0,
     )
     assert "3 judgements" in loud.stderr and "next:" not in loud.stderr
-    assert (
-        "uninterpretable and 8 more" in loud.stderr
-    )  # length says the same of all issues
+    # length says the same of all issues
+    assert "uninterpretable and 8 more" in loud.stderr

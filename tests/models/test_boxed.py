@@ -108,10 +108,8 @@ def test_600_poor_short_chats_do_not_stick_at_the_end_of_the_scale(
         "Please hold the line.",
     )
     rng, files = random.Random(0), []
-    for version, answers in {
-        "v1": lines,
-        "v2": lines[2:],
-    }.items():  # v2 repeats one line
+    # v2 repeats one line
+    for version, answers in {"v1": lines, "v2": lines[2:]}.items():
         chats = [
             Dialogue(
                 str(i),

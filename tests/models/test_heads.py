@@ -30,9 +30,8 @@ def one_hot(level: int, levels: int) -> torch.Tensor:
 def test_corn_loss_is_the_sum_over_the_questions_asked(level: int) -> None:
     logits = torch.tensor([[0.3, -0.7, 1.1, 0.2]])
     by_hand = 0.0
-    for k in range(
-        4
-    ):  # question k: is it above level k, asked only when it is at least k
+    # question k: is it above level k, asked only when it is at least k
+    for k in range(4):
         if level >= k:
             p = 1 / (1 + math.exp(-logits[0, k].item()))
             by_hand -= math.log(p if level > k else 1 - p)
@@ -123,9 +122,8 @@ def test_raw_scores_bend_towards_the_ends_in_their_order() -> None:
     assert on_scale([-0.3, 0.0, 1.0]) == pytest.approx([0.02, 0.05, 0.95])
     assert on_scale(1 - raw) == pytest.approx(1 - on_scale(raw), abs=1e-12)
     around = on_scale([0.1 - 1e-6, 0.1, 0.1 + 1e-6])
-    assert np.diff(around) == pytest.approx(
-        [1e-6, 1e-6], rel=1e-4
-    )  # it bends without a corner
+    # it bends without a corner
+    assert np.diff(around) == pytest.approx([1e-6, 1e-6], rel=1e-4)
     assert np.isnan(on_scale(np.nan))
 
 
@@ -163,7 +161,6 @@ def test_isotonic_is_monotone_and_goes_through_the_means() -> None:
     fitted = Calibration(isotonic=fit_isotonic(units, targets))
     found = [fitted.map_unit(u) for u in np.linspace(0, 1, 50)]
     assert (np.diff(found) > 0).all()
-    assert fitted.map_unit(0.25) == pytest.approx(
-        0.3, abs=0.01
-    )  # the two that disagree are pooled
+    # the two that disagree are pooled
+    assert fitted.map_unit(0.25) == pytest.approx(0.3, abs=0.01)
     assert Calibration().map_unit(0.37) == pytest.approx(0.37, abs=1e-9)

@@ -81,9 +81,8 @@ def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
         judge.score(given, level=level, token_budget=16, progress=moves.append)
     )
     assert sum(moves) == len({j.id for j in found}) == 50
-    assert (
-        len(moves) == len(judge.batches) + 2
-    )  # a window begins with what needs no judging
+    # a window begins with what needs no judging
+    assert len(moves) == len(judge.batches) + 2
     assert max(moves) <= max(*judge.batches, 30 // 5)
     assert sum(judge.batches) == len([j for j in found if j.failure is None])
 

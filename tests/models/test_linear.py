@@ -98,9 +98,8 @@ def test_scores_do_not_depend_on_batch_window_or_order(
     backwards = unit_scores(made, made.score(given[::-1], token_budget=200))[::-1]
     for one, other in zip(forwards, backwards, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
-    assert (
-        len({round(row[0], 4) for row in forwards if row}) > 10
-    )  # and the scores do differ
+    # and the scores do differ
+    assert len({round(row[0], 4) for row in forwards if row}) > 10
 
 
 @pytest.mark.parametrize("base", ["tiny_modernbert", "tiny_llama"])

@@ -158,9 +158,8 @@ def test_weights_of_training_are_those_of_adapters_and_head(tiny_llama: Path) ->
     assert again.keys() == exact.keys()
     learned = [name for name in exact if "lora_" in name or "modules_to_save" in name]
     for name, value in exact.items():
-        if (
-            "original_module" in name
-        ):  # PEFT's copy of the head as it was, which nothing reads
+        # PEFT's copy of the head as it was, which nothing reads
+        if "original_module" in name:
             continue
         expected = rounded[name].float() if name in learned else value
         assert torch.allclose(again[name], expected, atol=1e-7), name

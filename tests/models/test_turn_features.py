@@ -35,9 +35,8 @@ def test_the_window_forgets_and_the_whole_does_not() -> None:
         for t in (f"u{i}", "same old story" if i in (0, 5) else f"new{i}")
     ]
     assert column("said_before_3", *said)[-1] == 1.0
-    assert (
-        column("said_recently_1", *said)[-1] == 0.0
-    )  # five answers back: out of the window
+    # five answers back: out of the window
+    assert column("said_recently_1", *said)[-1] == 0.0
 
 
 def test_echo_is_of_the_partners_last_turn() -> None:

@@ -312,7 +312,6 @@ def test_options_before_the_command(tmp_path: Path) -> None:
     assert works("--version").out.startswith("medal-judges ")
     wrong = ["score", tmp_path / "nowhere.jsonl", "--judge", "length"]
     assert "no such file" in medal(*wrong).err
-    with pytest.raises(
-        Exception, match="no such file"
-    ):  # a traceback, for main's caller
+    # a traceback, for main's caller
+    with pytest.raises(Exception, match="no such file"):
         medal("--debug", *wrong)

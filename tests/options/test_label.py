@@ -121,9 +121,8 @@ def test_min_coverage_and_retry_failed(labels: Labels, tmp_path: Path) -> None:
     rows = [spoken("a", "overall=x"), spoken("b", "overall=3")]
     chats = write(tmp_path / "chats.jsonl", rows)
     assert labels.run(chats).code == 3
-    assert (
-        labels.requests(chats, "--min-coverage", 0) == 0
-    )  # resumed, and nothing asked again
+    # resumed, and nothing asked again
+    assert labels.requests(chats, "--min-coverage", 0) == 0
     judgements = labels.out / "judgements.jsonl"
     failed = read(judgements)
     assert failed[0]["scores"]["overall"] is None

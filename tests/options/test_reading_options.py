@@ -14,9 +14,8 @@ import pytest
 from .files import RECORDS, Files, read, write
 from .table import Done, medal, options_of_the_application, row
 
-Found = tuple[
-    int, object
-]  # of a command: its exit code, and what it read, or its error
+# of a command: its exit code, and what it read, or its error
+Found = tuple[int, object]
 
 
 # -- what a command reads --------------------------------------------------------------------------

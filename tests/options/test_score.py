@@ -90,9 +90,8 @@ def test_no_cache_and_repeats(serve: Serve, files: Files, tmp_path: Path) -> Non
     assert requests("first.jsonl") == 2
     assert requests("cached.jsonl") == 0
     assert requests("asked.jsonl", "--no-cache") == 2
-    assert (
-        requests("three.jsonl", "--repeats", 3) == 2 * 2
-    )  # the first answers are cached
+    # the first answers are cached
+    assert requests("three.jsonl", "--repeats", 3) == 2 * 2
     assert (
         read(tmp_path / "three.jsonl")[0]["judge"]
         != read(tmp_path / "first.jsonl")[0]["judge"]

@@ -158,9 +158,8 @@ def test_labels_of_several_annotators(tmp_path: Path) -> None:
         "overall": (1.0, 5.0)
     }
     hint = r"rated.csv:2: column 'A': 4.5 is outside of its scale, 5 to 7.*A=overall:4.5..7"
-    with pytest.raises(
-        DataError, match=f"(?s){hint}"
-    ):  # never skipped, also not by a report
+    # never skipped, also not by a report
+    with pytest.raises(DataError, match=f"(?s){hint}"):
         wrong = {"labels": {"A": "overall:5..7"}}
         list(read_labelled(path, columns=wrong, reading=ReadingReport()))
     with pytest.raises(DataError, match="one scale of overall"):

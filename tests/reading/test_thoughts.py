@@ -194,9 +194,8 @@ def test_an_answer_of_reasoning_alone_is_an_empty_turn() -> None:
     counts: Counter[str] = Counter()
     assert [turn.role for turn in read_messages(said, folded=counts).turns] == ["user"]
     assert counts == {THOUGHTS: 1, "empty turns left out": 1}
-    line = parse_dialogue(
-        {"id": "a", "dialogue": said}
-    )  # the line format keeps empty turns
+    # the line format keeps empty turns
+    line = parse_dialogue({"id": "a", "dialogue": said})
     assert [turn.content for turn in line.turns] == [ASKED, ""]
 
 

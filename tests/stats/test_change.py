@@ -67,9 +67,8 @@ def test_where_nothing_changes_little_is_found_even_if_days_differ() -> None:
     steps = 0
     for seed in range(150):
         period, noise = _rows(rng, 14, 12)
-        values = (
-            noise + rng.normal(0, 0.4, 14)[period]
-        )  # something that a whole day shares
+        # something that a whole day shares
+        values = noise + rng.normal(0, 0.4, 14)[period]
         found = scored_change(values, period, np.arange(len(period)), seed)
         assert found.difference.p_value is not None
         steps += found.difference.p_value < 0.05

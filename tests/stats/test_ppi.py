@@ -55,9 +55,8 @@ def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
         case.sample.scores[~given],
     )
     found = corrected_mean(case)
-    lam = correct([case], None).slope / (
-        1 + count / len(rest)
-    )  # the library has the labelled rows apart
+    # the library has the labelled rows apart
+    lam = correct([case], None).slope / (1 + count / len(rest))
     expected = library.ppi_mean_pointestimate(y, f, rest, lam=lam)
     assert found.value == pytest.approx(float(expected[0]), abs=1e-12)
     low, high = library.ppi_mean_ci(y, f, rest, alpha=0.05)

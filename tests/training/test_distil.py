@@ -174,9 +174,8 @@ def test_judged_turns_are_rows_up_to_them(
         1,
         5,
     )
-    chance = again[0].scores[
-        "repetitive"
-    ]  # a probability is the target of a binary dimension
+    # a probability is the target of a binary dimension
+    chance = again[0].scores["repetitive"]
     train = settings(tmp_path, rubric="medal", train=[entry(source, scores)])
     first = load_rows(train, load_rubric("medal")).train[0]
     assert first.targets["repetitive"] == pytest.approx(chance)
@@ -229,9 +228,7 @@ def test_a_chat_whose_language_was_detected_is_the_same_chat(tmp_path: Path) -> 
     score_file(
         source, "length", scores, ScoreOptions(keep=("lang",), detect_language=False)
     )
-    found = {
-        "meta": {"lang": "en"},
-        "detected_language": "en",
-    }  # as the extra lang writes it
+    # as the extra lang writes it
+    found = {"meta": {"lang": "en"}, "detected_language": "en"}
     rewrite(scores, lambda record: record.update(found))
     assert len(load_entry(DataEntry(**entry(source, scores)), 0)) == 6

@@ -193,9 +193,8 @@ def test_two_processes_train_the_judge_that_one_trains(
     What is left is the order in which fp32 numbers are added, and what steps of AdamW make of it,
     which divides by the root of squared gradients and so lets the noise of small ones through."""
     folder = workshop.train(strategy)
-    assert (
-        facts(folder)["processes"] == 2
-    )  # Accelerate on CPU can start two worlds of one
+    # Accelerate on CPU can start two worlds of one
+    assert facts(folder)["processes"] == 2
     assert facts(folder)["steps"] == STEPS
     assert facts(folder)["strategy"] == strategy
     assert check_golden(folder) <= TOLERANCE
@@ -211,9 +210,8 @@ def test_two_processes_train_the_judge_that_one_trains(
     assert max(differences) <= WEIGHTS
     found = workshop.scores(folder)
     require_same(found, alone)
-    assert (
-        max(found["repetitive"]) - min(found["repetitive"]) > 0.03
-    )  # it did learn something
+    # it did learn something
+    assert max(found["repetitive"]) - min(found["repetitive"]) > 0.03
 
 
 @pytest.mark.slow

@@ -81,9 +81,8 @@ def test_the_ridge_is_scikit_learns(alpha: float, nonnegative: bool) -> None:
         np.sqrt(np.mean((rows.targets - expected) ** 2))
     )
     if nonnegative:
-        assert (
-            blend.weights.tolist().count(0) == 1
-        )  # the other one's weight would be below 0
+        # the other one's weight would be below 0
+        assert blend.weights.tolist().count(0) == 1
 
 
 def test_a_member_of_one_score_does_not_count() -> None:
@@ -101,9 +100,8 @@ def test_sources_are_centred_apart_and_weigh_the_same() -> None:
     rows = fit_rows(120, sources=3)
     blend = fit_blend(settings(nonnegative=False, alpha=1e-6), rows)
     slopes = blend.weights / blend.spread
-    assert slopes == pytest.approx(
-        [0.6, -0.8], abs=0.15
-    )  # the levels' own slope is 0.2 / 0.3
+    # the levels' own slope is 0.2 / 0.3
+    assert slopes == pytest.approx([0.6, -0.8], abs=0.15)
     twice = np.concatenate([np.arange(120), np.flatnonzero(rows.sources == "0")])
     again = fit_blend(settings(nonnegative=False, alpha=1e-6), rows.part(twice))
     assert again.weights == pytest.approx(blend.weights)
@@ -131,9 +129,8 @@ def test_cross_validation_keeps_conversations_together(
     )
     scores = crossed(settings(alpha=1.0, nonnegative=False), rows)
     assert scores is not None and np.isfinite(scores).all() and len(learnt) == 5
-    assert not set.intersection(
-        *(set(r.groups) for r in learnt)
-    )  # each is held out once
+    # each is held out once
+    assert not set.intersection(*(set(r.groups) for r in learnt))
     assert crossed(settings(alpha=1.0), rows.part(np.arange(6))) is None
 
 

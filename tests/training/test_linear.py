@@ -135,9 +135,8 @@ def test_regressor_ridge_and_logistic_are_scikit_learn_s() -> None:
     assert units == pytest.approx(on_scale(oracle.predict(x) / 8), abs=1e-6)
     x[:, 3:] *= 0.5  # columns of vectors
     ridge = here.head(ALL, OVERALL, FitSetting("ridge", alpha=3.0 / 40, share=0.5))
-    expected = (
-        Ridge(alpha=3.0).fit(x, UNITS).predict(x)
-    )  # there a row has a weight of 1
+    # there a row has a weight of 1
+    expected = Ridge(alpha=3.0).fit(x, UNITS).predict(x)
     assert ridge.raw(columns)[:, 0] == pytest.approx(expected)
     bias = ridge.layers[0][1][0]
     assert bias + sum(ridge.averages) == pytest.approx(ridge.raw(columns).mean())

@@ -94,9 +94,8 @@ def test_a_metric_that_a_dimension_cannot_have_is_refused_before_the_first_step(
     # A binary dimension that is learned by regression has that figure.
     model = {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64}
     model["heads"] = {"repetitive": {"kind": "regression"}}
-    with pytest.raises(
-        TypeError, match="not callable"
-    ):  # the call of train: nothing refused it
+    # the call of train: nothing refused it
+    with pytest.raises(TypeError, match="not callable"):
         train_judge(
             settings(tiny_bert, tmp_path, per_dimension=True, args=args, model=model)
         )

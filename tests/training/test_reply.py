@@ -58,9 +58,8 @@ def test_training_is_the_same_for_the_same_seed() -> None:
     for _ in range(2):
         torch.manual_seed(0)
         model = ReplyModel(WIDTH, features=2, width=8)
-        model.context[2] = torch.nn.Dropout(
-            0.0
-        )  # its masks come from the global generator
+        # its masks come from the global generator
+        model.context[2] = torch.nn.Dropout(0.0)
         config = ReplyConfig(positive=("a",), negative=("b",), epochs=2, batch_size=64)
         train_reply(model, pairs(128, seed=3), config, torch.Generator().manual_seed(0))
         found.append(model.answer.weight.detach().clone())

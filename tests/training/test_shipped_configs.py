@@ -103,9 +103,8 @@ def _small_entry(
     rubric: dict[str, Dimension],
     rng: np.random.Generator,
 ) -> None:
-    if entry["source"].startswith(
-        "chitchat"
-    ):  # planting needs conversations that make sense
+    # planting needs conversations that make sense
+    if entry["source"].startswith("chitchat"):
         entry["limit"] = 60
         if "plant" in entry:
             entry["plant"] |= {"per_issue": 4, "clean_count": 8}

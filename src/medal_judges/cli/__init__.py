@@ -344,9 +344,8 @@ def _message(error: Exception) -> tuple[str, int] | None:
     if isinstance(error, MedalError):
         return str(error), getattr(error, "exit_code", 2)
     if isinstance(error, OSError):
-        path = (
-            error.filename2 or error.filename
-        )  # a failed write does not always name its file
+        # a failed write does not always name its file
+        path = error.filename2 or error.filename
         if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
             problem = "no space left to write"
             if path:
@@ -369,16 +368,14 @@ def _stop(kind: int, frame: object) -> None:
 def main() -> None:
     """Runs the command line. An error that the user can fix is printed without a traceback."""
     signal.signal(signal.SIGTERM, _stop)
-    gc.set_threshold(
-        50_000, 20, 20
-    )  # imports make many objects and free few: saves half a second
+    # imports make many objects and free few: saves half a second
+    gc.set_threshold(50_000, 20, 20)
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by who started the command
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, TextIOWrapper
-        ):  # a console of another encoding stops no run
+        # a console of another encoding stops no run
+        if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv
     if debug:  # anywhere on the line: people add it at the end
@@ -396,10 +393,8 @@ def main() -> None:
         message, status = message_and_status
         typer.echo(f"error: {message}", err=True)
         sys.exit(status)
-    except (
-        KeyboardInterrupt,
-        SystemExit,
-    ) as ended:  # newer typers turn the first into the second
+    except (KeyboardInterrupt, SystemExit) as ended:
+        # newer typers turn the first into the second
         if isinstance(ended, SystemExit) and ended.code != 130:
             raise
         typer.echo(STOPPED, err=True)

@@ -144,9 +144,8 @@ def _files_in(value: object) -> Iterator[Path]:
             if os.path.isfile(text):  # False for a text that is no path at all
                 yield Path(text)
                 if text.endswith((".yaml", ".yml")):
-                    with suppress(
-                        MedalError
-                    ):  # the command itself says what is wrong with it
+                    # the command itself says what is wrong with it
+                    with suppress(MedalError):
                         yield from _files_in(read_yaml(text))
         with suppress(MedalError, OSError):  # no spec, or a text too long for a name
             yield from files_of(str(value))

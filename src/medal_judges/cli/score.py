@@ -143,9 +143,8 @@ def _print_report(report: ScoreReport, judge: Judge, options: ScoreCommand) -> N
         console.print(line, highlight=False, soft_wrap=True)
     if report.coverage is None or report.coverage < options.min_coverage:
         return
-    names_by_mean: dict[
-        tuple[float, int], list[str]
-    ] = {}  # a baseline says the same of many
+    # a baseline says the same of many
+    names_by_mean: dict[tuple[float, int], list[str]] = {}
     for name, count in report.counts.items():
         names_by_mean.setdefault((report.sums[name] / count, count), []).append(name)
     table = Table("dimension", "mean", "n")

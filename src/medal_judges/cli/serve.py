@@ -52,9 +52,8 @@ def serve(options: ServeOptions) -> None:
     judge = options.judge.choose().load()
     # Each window would warn about languages and truncation; judgements and /metrics have both.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
-    logging.getLogger("uvicorn.error").setLevel(
-        logging.ERROR
-    )  # nor what any client sends
+    # nor what any client sends
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     run(
         judge,
         host=options.host,

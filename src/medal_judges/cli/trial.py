@@ -83,9 +83,8 @@ def trial(options: TrialOptions) -> None:
             options=options.reading,
             progress=lambda note, count: bar.advance(count, note=note),
         )
-    for result, folder in zip(
-        trial_result.results, folders, strict=False
-    ):  # none without --save
+    # none without --save
+    for result, folder in zip(trial_result.results, folders, strict=False):
         try:
             typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:

@@ -134,9 +134,8 @@ def checked_columns(
         if unseen and isinstance(record, Mapping):
             names |= dict.fromkeys(map(str, record))
             for column in [*unseen]:
-                label = lookup(
-                    record, f"labels.{column}", MISSING
-                )  # in the line format
+                # in the line format
+                label = lookup(record, f"labels.{column}", MISSING)
                 if lookup(record, column, label) is not MISSING:
                     unseen.remove(column)
             if table or count >= _ROWS_WITHOUT_A_COLUMN:

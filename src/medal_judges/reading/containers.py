@@ -65,10 +65,8 @@ _STREAM_ERRORS = (EOFError, zlib.error, OSError)
 # A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
 _MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
 _MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
-_MOST_COLUMN_RATIO, _MOST_BATCH = (
-    1000,
-    1 << 30,
-)  # of Parquet, whose equal values are stored once
+# of Parquet, whose equal values are stored once
+_MOST_COLUMN_RATIO, _MOST_BATCH = (1000, 1 << 30)
 # A formula without its last result, which openpyxl would read as an empty cell. (An empty text is
 # t="str" with an empty value.)
 _UNCOUNTED = re.compile(
@@ -93,9 +91,8 @@ def open_rows(
     if path == STDIN:
         stream = standard_input()
         if kind in (None, "jsonl") and _begins_with_record(stream):
-            return "jsonl", _rows(
-                path, stream, "jsonl"
-            )  # each line is answered as it arrives
+            # each line is answered as it arrives
+            return "jsonl", _rows(path, stream, "jsonl")
         stream = _copied(stream)
     else:
         try:
@@ -412,9 +409,8 @@ def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
             # A chat can have megabytes, and a value that stands once in the file be in every row.
             rows = max(1, min(64, _MOST_BATCH // max(chunks, default=1)))
             for batch in reader.iter_batches(batch_size=rows):
-                batch.validate(
-                    full=True
-                )  # offsets outside of its buffers would crash the process
+                # offsets outside of its buffers would crash the process
+                batch.validate(full=True)
                 for row in batch.to_pylist():
                     number += 1
                     yield number, _plain_row(row)
@@ -471,9 +467,8 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
         datasets.exceptions.DatasetsError,
     ) as error:
         problem = f"not a data set that can be read: {error}"
-        raise DataError(
-            spec, number or None, problem
-        ) from error  # lists configurations and splits
+        # lists configurations and splits
+        raise DataError(spec, number or None, problem) from error
 
 
 # -- workbooks -------------------------------------------------------------------------------------
@@ -536,9 +531,8 @@ def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
     for number, cells in enumerate(
         sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True), 1
     ):
-        if (
-            number > _MOST_ROWS
-        ):  # a row can state any number, and openpyxl makes those before it
+        # a row can state any number, and openpyxl makes those before it
+        if number > _MOST_ROWS:
             raise DataError(
                 path, None, f"has a row beyond {_MOST_ROWS:,}", hint=_AS_CSV
             )

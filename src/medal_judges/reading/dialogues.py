@@ -461,9 +461,8 @@ class _Reader:
     unread: Counts = field(default_factory=Counter)  # field with text -> rows
     # Hashes of ids, 16 bytes a row: a million ids are much text.
     ids: set[int] = field(default_factory=set)
-    repeats: Counts = field(
-        default_factory=Counter
-    )  # id -> how often a later row has it
+    # id -> how often a later row has it
+    repeats: Counts = field(default_factory=Counter)
     # Rows with labels wait until the end: later rows can have labels of other annotators.
     waiting: dict[tuple[object, ...], LabelledDialogue] = field(default_factory=dict)
 
@@ -480,9 +479,8 @@ class _Reader:
                 row = self._labelled_row(chat, columns)
             except RecordError as error:
                 self._skip(number, error)
-            except (
-                ConfigError
-            ) as error:  # a rating outside of the scale that the user stated
+            except ConfigError as error:
+                # a rating outside of the scale that the user stated
                 raise DataError(
                     self.path, number, error.message, hint=error.hint
                 ) from error

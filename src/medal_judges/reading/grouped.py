@@ -115,13 +115,11 @@ def _groups(
     rows: Iterator[StoredRow], *, has_traces: bool
 ) -> Iterator[tuple[str, Steps]]:
     """Yields the key and the rows of each chat, in the order of their first rows."""
-    with closing(
-        sqlite3.connect("")
-    ) as base:  # "": private, on disk, deleted when closed
+    # "": private, on disk, deleted when closed
+    with closing(sqlite3.connect("")) as base:
         try:
-            base.execute(
-                "PRAGMA cache_size = -65536"
-            )  # KiB; small files never touch the disk
+            # KiB; small files never touch the disk
+            base.execute("PRAGMA cache_size = -65536")
             base.execute("PRAGMA journal_mode = OFF")
             base.execute(_TABLE)
             base.executemany("INSERT INTO rows VALUES (?, ?, ?, ?)", rows)

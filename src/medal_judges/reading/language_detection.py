@@ -21,15 +21,10 @@ _DENSE = re.compile(
 )
 # Tags, addresses and marked gaps belong to no language.
 _NO_WORDS = re.compile(r"<[^<>]{1,200}>|https?://\S+|\[(?:image|audio|video|file)\]")
-_LETTERS, _PART, _DENSE_LETTERS = (
-    40,
-    30,
-    4,
-)  # minimum of a text, of a part, of a dense script
-_SURE, _AGREE = (
-    0.9,
-    0.75,
-)  # minimum confidence, and share of a speaker's text in the language
+# minimum of a text, of a part, of a dense script
+_LETTERS, _PART, _DENSE_LETTERS = (40, 30, 4)
+# minimum confidence, and share of a speaker's text in the language
+_SURE, _AGREE = (0.9, 0.75)
 _TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of each
 
 

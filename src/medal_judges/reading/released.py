@@ -30,9 +30,8 @@ _SCENE_PART = re.compile(
     r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I
 )
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
-_RELEASED_NAMES = {
-    "overall": "overall_quality_rating"
-}  # dimension -> its key in the JSON
+# dimension -> its key in the JSON
+_RELEASED_NAMES = {"overall": "overall_quality_rating"}
 _LONGEST = 10  # turns of a dialogue that nobody ended: five of each side
 _REPLACED = {
     "id",

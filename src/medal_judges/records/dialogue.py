@@ -20,9 +20,8 @@ from medal_judges.records.validation import as_text, parse, text
 
 UNKNOWN_LANGUAGE = "und"  # ISO 639-2 for undetermined
 _CODE = re.compile(r"[a-z]{2,3}(?:[-_][a-z0-9]{1,8})*\Z")  # zh, yue, zh-hant, pt_br
-_REGION = re.compile(
-    r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])"
-)  # of zh-cn, ja_jp, es-419
+# of zh-cn, ja_jp, es-419
+_REGION = re.compile(r"[-_](?:[a-z]{2}|[0-9]{3})(?![a-z0-9])")
 _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 

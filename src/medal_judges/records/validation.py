@@ -156,9 +156,8 @@ def require_valid_text(value: object, field: str = "") -> None:
         text(field, value)
     elif isinstance(value, Mapping):
         for key, item in value.items():
-            name = f"{field}.{ascii(key)[1:-1]}".lstrip(
-                "."
-            )  # the key itself can be broken
+            # the key itself can be broken
+            name = f"{field}.{ascii(key)[1:-1]}".lstrip(".")
             text(name, key)
             require_valid_text(item, name)
     elif isinstance(value, Sequence):

@@ -27,10 +27,8 @@ _TEXTS = (
     "points",
 )
 _CHARACTER = 6  # pixels of an average character
-_CELL_BAR, _FILE_BAR = (
-    132,
-    260,
-)  # pixels of an interval in a cell of the page, and in a file
+# pixels of an interval in a cell of the page, and in a file
+_CELL_BAR, _FILE_BAR = (132, 260)
 
 
 def svg(drawn: Plot | Bars | Table | IntervalBar) -> Markup:

@@ -34,9 +34,8 @@ class ProcessLock:
         self._process = os.getpid()
 
     def __enter__(self) -> None:
-        if (
-            self._process != os.getpid()
-        ):  # a thread that held the lock does not exist here
+        # a thread that held the lock does not exist here
+        if self._process != os.getpid():
             self._lock = threading.RLock()
             self._process = os.getpid()
         self._lock.acquire()
@@ -174,9 +173,8 @@ def only_run(
     try:
         lock.acquire(poll_interval=0.01)
     except Timeout:
-        if (
-            not lock_file.exists()
-        ):  # FileLock reports a disk that cannot be written in this way
+        # FileLock reports a disk that cannot be written in this way
+        if not lock_file.exists():
             with tempfile.TemporaryFile(dir=lock_file.parent):
                 pass
         raise MedalError(

@@ -268,9 +268,8 @@ class Journal:
                 end = _cut_half_line(stream, end)
             left = memoryview(block)
             try:
-                while (
-                    left
-                ):  # a disk that is nearly full writes a part first, then fails
+                # a disk that is nearly full writes a part first, then fails
+                while left:
                     left = left[stream.write(left) or 0 :]
                 if sync:
                     os.fsync(stream.fileno())
@@ -293,7 +292,6 @@ class Journal:
     def sync(self) -> None:
         """Waits until everything that was appended is on the disk."""
         if self.path.exists():
-            with self.path.open(
-                "r+b"
-            ) as stream:  # Windows cannot sync a read-only file
+            # Windows cannot sync a read-only file
+            with self.path.open("r+b") as stream:
                 os.fsync(stream.fileno())

@@ -82,6 +82,5 @@ def test_names_become_file_names(text: str) -> None:
 
 def test_a_name_twice() -> None:
     with pytest.raises(ConfigError, match="'ana' is named twice"):
-        parse_annotators(
-            ["Ana", "ana:en"]
-        )  # one file on a file system that ignores case
+        # one file on a file system that ignores case
+        parse_annotators(["Ana", "ana:en"])

@@ -94,9 +94,8 @@ def value_of(text: str) -> float:
 def hostile(text: str) -> LabelledDialogue:
     said = [{"role": "user", "content": text}, {"role": "assistant", "content": text}]
     row = parse_labelled({"id": "x", "dialogue": said})
-    return replace(
-        row, dialogue=replace(row.dialogue, lang=text)
-    )  # a line may not say that
+    # a line may not say that
+    return replace(row, dialogue=replace(row.dialogue, lang=text))
 
 
 @pytest.mark.parametrize("start", FORMULA)

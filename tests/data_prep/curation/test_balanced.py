@@ -110,9 +110,8 @@ def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     for name in ("category", "level"):
         assert factors[name]["evenness"] > factors[name]["evenness_of_pool"] + 0.3
     issues = [v for v in factors["category"]["values"] if v["value"] != CLEAN]
-    for (
-        value
-    ) in issues:  # what is rare is taken whole; of the rest there is as much as of any
+    # what is rare is taken whole; of the rest there is as much as of any
+    for value in issues:
         assert value["selected"] == value["pool"] or value["selected"] >= 11
 
 

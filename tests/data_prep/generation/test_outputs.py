@@ -119,9 +119,8 @@ def test_a_line_that_finds_no_room_leaves_nothing(tmp_path: Path) -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert full.value.errno == errno.EFBIG
     assert journal.path.stat().st_size == whole
-    journal.append(
-        [Answer("c", "say", "short")]
-    )  # another thread's answer, with room again
+    # another thread's answer, with room again
+    journal.append([Answer("c", "say", "short")])
     assert [
         event.id for event in outputs.journal.records(lambda line: parse(Answer, line))
     ] == [

@@ -119,11 +119,8 @@ def _ends_have_their_reason(
         (r["id"], r["turn"]) for r in rejected if r["turn"] and r["attempt"] == 5
     }
     ended = Counter(row.extra["ended"] for row in dialogues)
-    assert set(ended) == {
-        "cap",
-        "user",
-        "rejected",
-    }  # the script brings each of them about
+    # the script brings each of them about
+    assert set(ended) == {"cap", "user", "rejected"}
     for row in dialogues:
         turns = row.dialogue.turns
         assert [t.role for t in turns] == (["user", "assistant"] * 5)[: len(turns)]

@@ -85,9 +85,8 @@ def test_a_judge_of_position_gives_ties_only_and_is_found_out(tmp_path: Path) ->
     for one in rates(verdicts):
         assert one.figures["tie"].value == 1
         assert one.figures["first_shown"].value == 1 and one.figures["net"].value == 0
-        assert (
-            one.figures["first_shown"].low is None
-        )  # the same in every resample: not [1, 1]
+        # the same in every resample: not [1, 1]
+        assert one.figures["first_shown"].low is None
 
 
 def test_an_unusable_answer_is_unscored_and_asked_for_by_the_next_run(
@@ -169,9 +168,8 @@ def test_a_stopped_comparison_resumes(tmp_path: Path) -> None:
     whole, _ = compare(pairs(), tmp_path / "whole.jsonl")
     compare(pairs()[:5], out)
     journal = tmp_path / "v.answers.jsonl"
-    journal.write_text(
-        journal.read_text()[:-30]
-    )  # the last of 20 answers is broken off
+    # the last of 20 answers is broken off
+    journal.write_text(journal.read_text()[:-30])
     found, agents = compare(pairs(), out, at_once=3)
     assert found == whole and out.read_text() == (tmp_path / "whole.jsonl").read_text()
     assert len(agents.bodies) == 32 - 19
@@ -288,6 +286,5 @@ def test_command_writes_page_and_json(
     )
     page = (tmp_path / "out/report.html").read_text()
     assert page.count("<svg") == 2 and "Native against translated" in page
-    assert (
-        "//" not in page.split("<body>")[1].split("<script>")[0]
-    )  # asks nothing of anybody
+    # asks nothing of anybody
+    assert "//" not in page.split("<body>")[1].split("<script>")[0]

@@ -121,9 +121,8 @@ def test_another_structure_is_a_failure_with_its_reason(
         text = body["messages"][-1]["content"].replace(word, "")
         return answer({"messages": [{"content": text}]})
 
-    again = Run(
-        source, out, agents=one_agent(healed)
-    )  # what failed is tried again, nothing else
+    # what failed is tried again, nothing else
+    again = Run(source, out, agents=one_agent(healed))
     assert len(again.prompts) == 1 and again.earlier == 1 and not again.failures
     assert not beside(out, "failed").exists() and [r.group for r in again.rows] == [
         "g1",
@@ -156,9 +155,8 @@ def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) 
     whole, out = Run(rows, tmp_path / f"whole-{name}"), tmp_path / name
     Run(rows[:4], out)
     journal = beside(out, "answers")
-    journal.write_text(
-        journal.read_text()[:-20]
-    )  # a kill in the middle of the fourth line
+    # a kill in the middle of the fourth line
+    journal.write_text(journal.read_text()[:-20])
     run = Run(rows, out, at_once=2)
     assert run.rows == whole.rows and (run.earlier, len(run.prompts)) == (3, 3)
     if name == "t.jsonl":

@@ -73,9 +73,8 @@ def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country
         assert len(shared) == 1
     assert len({c.id for c in found}) == 300
     more = contexts_for(SeedsConfig(n=50), ["en"], 7)
-    assert more == [
-        c for c in found if c.lang == "en"
-    ]  # whatever other languages there are
+    # whatever other languages there are
+    assert more == [c for c in found if c.lang == "en"]
 
 
 @pytest.mark.parametrize("sizes", [(500, 500), (40, 500), (500, 40), (9, 7)])
@@ -135,9 +134,8 @@ def test_genders_do_not_follow_feelings() -> None:
     counts = Counter((d.gender, d.quadrant) for d in felt)
     expected = len(felt) / 8
     assert len(counts) == 8
-    assert (
-        sum((c - expected) ** 2 / expected for c in counts.values()) < 16.3
-    )  # p = 0.001
+    # p = 0.001
+    assert sum((c - expected) ** 2 / expected for c in counts.values()) < 16.3
     turns = Counter(a.gender == b.gender for a, b in pairwise(felt))
     assert min(turns.values()) > 100  # no strict alternation
 

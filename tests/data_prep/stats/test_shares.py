@@ -94,9 +94,8 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     of_groups, of_rows = wilson(present, 40), wilson(25 * present, 1000)
     assert width == pytest.approx(of_groups[1] - of_groups[0], rel=0.15)
     assert width > 4 * (of_rows[1] - of_rows[0])
-    assert (
-        found([*rows[::-1]]).figure(ALL, UNSAFE) == figure
-    )  # whatever the order of the rows
+    # whatever the order of the rows
+    assert found([*rows[::-1]]).figure(ALL, UNSAFE) == figure
 
 
 def test_a_share_of_nothing_still_has_a_width(make_row: MakeRow) -> None:

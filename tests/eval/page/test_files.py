@@ -74,9 +74,8 @@ def test_every_set_has_its_pictures(report: Path, benchmark_record: Benchmark) -
             names = ("scatter", "spearman", "pearson")
         at = f"{row.set_name}-{row.dimension}".replace("_", "-")
         expected |= {f"{name}-{at}" for name in ("leaderboard", *names)}
-    expected |= {
-        f"{name}-medal" for name in (*METRICS, "rows")
-    }  # the only set with issues
+    # the only set with issues
+    expected |= {f"{name}-medal" for name in (*METRICS, "rows")}
     assert set(pictures) == expected
     for path in pictures.values():
         with Image.open(path) as image:

@@ -47,9 +47,8 @@ def test_tags_nest_and_ids_are_unique(tree: Tree) -> None:
     assert len(ids) == len(set(ids))
     anchors = {a["href"].lstrip("#") for a in tree.named("a")}
     assert len(anchors) == 10 and anchors <= set(ids)
-    assert (
-        len({text for element, text in tree.data if element == "a"}) == 10
-    )  # different names
+    # different names
+    assert len({text for element, text in tree.data if element == "a"}) == 10
     assert sum(1 for _ in tree.named("h1")) == 1
     assert next(tree.named("html"))["lang"] == "en"
 
@@ -82,9 +81,8 @@ def test_hostile_names_stay_text() -> None:
 
 def test_a_sentence_says_what_the_figures_mean_in_use(html: str) -> None:
     said = re.findall("When people prefer one of two chats.*?</p>", html)
-    assert (
-        len(said) == 2
-    )  # by overall and engaging; fluent is undefined, issues have none
+    # by overall and engaging; fluent is undefined, issues have none
+    assert len(said) == 2
     assert [text.count(" of pairs [") for text in said] == [3, 3]
     assert "(human_embedded (MiniLM), ρ 0." in said[0] and "(length" not in said[0]
     few = ResultRow(
@@ -198,9 +196,8 @@ def test_without_matplotlib_a_line_says_that_figure_files_are_skipped(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setitem(
-        __import__("sys").modules, "matplotlib", None
-    )  # import then fails
+    # import then fails
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     benchmark_page(replace(benchmark_record, rows=benchmark_record.rows[:6])).write(
         tmp_path
     )

@@ -49,9 +49,8 @@ def differences(seed: int) -> list[Estimate]:
 
 
 def test_no_pair_of_300_reports_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "medal_judges.stats.change._PERMUTATIONS", 999
-    )  # of 4,999: faster
+    # of 4,999: faster
+    monkeypatch.setattr("medal_judges.stats.change._PERMUTATIONS", 999)
     significant = shown = 0
     for seed in range(300):
         for estimate in differences(seed):

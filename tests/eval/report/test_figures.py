@@ -117,9 +117,8 @@ def test_groups_are_tested_against_the_others_and_corrected() -> None:
 
 def test_turns_of_a_dialogue_are_one_cluster() -> None:
     rng = np.random.default_rng(2)
-    own = np.repeat(
-        rng.normal(3, 0.7, 60), 3
-    )  # three judged turns a dialogue, nearly equal
+    # three judged turns a dialogue, nearly equal
+    own = np.repeat(rng.normal(3, 0.7, 60), 3)
     given = judgements(
         {"overall": (own + rng.normal(0, 0.05, 180)).tolist()}, [1, 3, 5] * 60
     )

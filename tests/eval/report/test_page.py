@@ -123,9 +123,8 @@ def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
     for path in tables.glob("*.csv"):
         with path.open(newline="") as stream:
             heads, *cells = csv.reader(stream)
-        assert all(
-            len(line) == len(heads) for line in cells
-        )  # no column without a name
+        # no column without a name
+        assert all(len(line) == len(heads) for line in cells)
     with (tables / "summary.csv").open(newline="") as stream:
         lines = {line["dimension"]: line for line in csv.DictReader(stream)}
     estimate = outcome.figures.overall["overall"]

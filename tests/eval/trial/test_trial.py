@@ -129,9 +129,8 @@ def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None
     silent, issues = trial.results
     verdicts = {found.check: found.verdict for found in silent.findings}
     assert verdicts.pop("unscored") == "red"
-    assert set(verdicts.values()) == {
-        "none"
-    }  # nothing was scored: no figure, no verdict
+    # nothing was scored: no figure, no verdict
+    assert set(verdicts.values()) == {"none"}
     assert issues.quality.startswith("the mean of uninterpretable")
     assert {f.check for f in issues.findings if f.verdict == "red"} >= {
         "unsafe",

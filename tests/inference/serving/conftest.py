@@ -35,9 +35,8 @@ class Served:
             with log.open("a") as stream:
                 os.dup2(stream.fileno(), 1)
                 os.dup2(stream.fileno(), 2)
-            ctypes.CDLL(None).prctl(
-                1, signal.SIGKILL
-            )  # PR_SET_PDEATHSIG: ended with pytest
+            # PR_SET_PDEATHSIG: ended with pytest
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
         log.touch()
         self.process = start("serve", *words, first=write_to_log, env=environment)

@@ -111,9 +111,8 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
         with Client(f"http://127.0.0.1:{found[0]}", token=TOKEN) as client:
             (judgement,) = client.score([talk(1)])
         (expected,) = Judge.from_pretrained("boxed").score([talk(1)])
-        assert judgement.scores == pytest.approx(
-            expected.scores, abs=1e-3
-        )  # another torch, perhaps
+        # another torch, perhaps
+        assert judgement.scores == pytest.approx(expected.scores, abs=1e-3)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     finally:

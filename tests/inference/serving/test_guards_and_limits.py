@@ -216,9 +216,8 @@ def test_too_slow_is_503_and_a_client_that_left_is_not_waited_for(
     slow: Callable[..., Served],
 ) -> None:
     served = slow("--timeout", "2", delay=0.4)
-    rows = {
-        "dialogues": [talk(n, turns=2).to_record() for n in range(160)]
-    }  # ten windows
+    # ten windows
+    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(160)]}
     answer = httpx.post(f"{served.address}/score", json=rows, timeout=60)
     assert answer.status_code == 503 and int(answer.headers["Retry-After"]) > 0
     with pytest.raises(httpx.ReadTimeout):

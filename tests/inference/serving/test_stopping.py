@@ -43,9 +43,8 @@ def test_sigterm_finishes_what_was_accepted_and_refuses_what_is_new(
     slow: Callable[..., Served],
 ) -> None:
     served = slow(delay=0.5)
-    rows = {
-        "dialogues": [talk(n, turns=2).to_record() for n in range(32)]
-    }  # two windows
+    # two windows
+    rows = {"dialogues": [talk(n, turns=2).to_record() for n in range(32)]}
     with ThreadPoolExecutor(3) as pool:
         asked = [
             pool.submit(httpx.post, f"{served.address}/score", json=rows, timeout=60)

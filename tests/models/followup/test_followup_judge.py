@@ -182,9 +182,8 @@ def test_joint_likelihood_counts_the_dialogue_too(
         ids = torch.tensor(
             [tiny_lm.template.sequence(Continuation(messages, text, role="user")).ids]
         )
-        with (
-            torch.inference_mode()
-        ):  # transformers' own mean loss over all tokens but the first
+        # transformers' own mean loss over all tokens but the first
+        with torch.inference_mode():
             means.append(-float(tiny_lm.model(ids, labels=ids).loss))
     assert found.details["coherent"]["raw"] == pytest.approx(
         -float(np.mean(means)), abs=1e-4
@@ -284,9 +283,8 @@ def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
         f"configs/judges/{name}.yaml", llm=tiny_lm, **options
     )
     found = list(loaded.score(DIALOGUES[:1]))
-    if (
-        name == "diet"
-    ):  # eight tokens are no selection: no score, instead of that of all follow-ups
+    # eight tokens are no selection: no score, instead of that of all follow-ups
+    if name == "diet":
         assert found[0].scores == {"overall": None}
         assert "no selection of follow-ups could be read" in (found[0].failure or "")
         assert found[0].details["overall"]["unread_runs"] == 2

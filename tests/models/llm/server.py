@@ -29,9 +29,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(
-    0, str(Path(__file__).parent)
-)  # also loaded by its path, see label_server.py
+# also loaded by its path, see label_server.py
+sys.path.insert(0, str(Path(__file__).parent))
 from server_answers import chat, echoed, embedded, scripted
 
 __all__ = ["Server", "chat", "echoed", "embedded", "scripted"]

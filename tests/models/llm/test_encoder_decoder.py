@@ -32,9 +32,8 @@ def test_likelihoods_are_what_transformers_own_loss_says(
     name: str, tmp_path: Path
 ) -> None:
     llm = load_llm({"model": str(saved(name, tmp_path)), "device": "cpu"})
-    assert isinstance(
-        llm, EncoderDecoderModel
-    )  # and not its decoder alone, as a causal model
+    # and not its decoder alone, as a causal model
+    assert isinstance(llm, EncoderDecoderModel)
     texts = ("That's wrong.", "No.")
     group = [
         Continuation(TALK[:k], text, role="user") for k in (1, 2) for text in texts
@@ -44,9 +43,8 @@ def test_likelihoods_are_what_transformers_own_loss_says(
         read = "  ".join(m.content for m in continuation.messages)
         source = llm.tokenizer(read, return_tensors="pt").input_ids
         labels = llm.tokenizer(continuation.text, return_tensors="pt").input_ids
-        begin = torch.tensor(
-            [[1]]
-        )  # BART's own shift of the labels differs from the others'
+        # BART's own shift of the labels differs from the others'
+        begin = torch.tensor([[1]])
         shifted = torch.cat([begin, labels[:, :-1]], dim=1)
         with torch.no_grad():
             loss = llm.model(
@@ -54,9 +52,8 @@ def test_likelihoods_are_what_transformers_own_loss_says(
             ).loss
         assert likelihood.mean == pytest.approx(-float(loss), abs=1e-4)
         assert len(likelihood.logprobs) == labels.shape[1]
-    assert (
-        np.std([likelihood.mean for likelihood in given]) > 0.01
-    )  # it reads the dialogue
+    # it reads the dialogue
+    assert np.std([likelihood.mean for likelihood in given]) > 0.01
     (open_end,) = llm.loglikelihood(
         [[Continuation(TALK, "No.", score_eos=False, prefill="Hm,")]]
     )[0]

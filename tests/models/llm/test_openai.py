@@ -512,9 +512,8 @@ def test_a_connection_that_is_refused_names_its_address() -> None:
     llm = load_llm(
         {"model": "openai:tester", "base_url": url, "cache": False, "attempts": 1}
     )
-    with pytest.raises(
-        ServerStopError
-    ) as caught:  # a typing error: no row can be answered
+    # a typing error: no row can be answered
+    with pytest.raises(ServerStopError) as caught:
         llm.chat(asked(100))
     at = url.split("@")[1]
     assert f"no server answers at http://{at}: no connection to http://{at}: " in str(
@@ -707,9 +706,8 @@ def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     table = prices(tmp_path, input=0.0)
     server = serve(change={"usage": usage})
     paid = {"prices": table, "max_in_flight": 1}
-    with pytest.raises(
-        CostLimitError, match=r"\$0.0200 spent, 4 of 9"
-    ):  # 50 tokens: half a cent
+    # 50 tokens: half a cent
+    with pytest.raises(CostLimitError, match=r"\$0.0200 spent, 4 of 9"):
         remote(server, cache=str(tmp_path / "kept"), max_cost=0.022, **paid).chat(
             asked(9, max_tokens=50)
         )

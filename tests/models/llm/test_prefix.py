@@ -45,9 +45,8 @@ def random_group(
     found = []
     for _ in range(branches):
         at = int(rng.integers(1, trunk + 1))
-        own = rng.integers(
-            1, 5, int(rng.integers(1, 9))
-        )  # few words: branches share beginnings
+        # few words: branches share beginnings
+        own = rng.integers(1, 5, int(rng.integers(1, 9)))
         lead = int(rng.integers(0, len(own)))
         ids = tuple(int(t) for t in (*spine[:at], *own))
         found.append(TokenSequence(ids, at + lead))
@@ -126,9 +125,8 @@ def test_a_continuation_that_goes_on_as_the_dialogue_did_is_read_off_the_spine()
 ):
     model = tiny()
     long = TokenSequence(tuple(range(1, 40)), 38)
-    inside = TokenSequence(
-        tuple(range(1, 21)), 15
-    )  # its scored tokens are the spine's own
+    # its scored tokens are the spine's own
+    inside = TokenSequence(tuple(range(1, 21)), 15)
     shared, _ = tree_logprobs(model, [long, inside])
     plain, _ = plain_logprobs(model, [long, inside])
     np.testing.assert_allclose(shared[1], plain[1], atol=1e-4)

@@ -66,13 +66,8 @@ def test_penalised_logits_by_hand() -> None:
         [1.0, 2.0, 3.0, 4.0, infinite],
         [1.0, 2.0, 5.0, 4.0, infinite],
     ]
-    assert scores[0].tolist() == [
-        1.0,
-        2.0,
-        3.0,
-        4.0,
-        infinite,
-    ]  # the model's own are unchanged
+    # the model's own are unchanged
+    assert scores[0].tolist() == [1.0, 2.0, 3.0, 4.0, infinite]
     both = [
         request(frequency_penalty=1.0),
         request(presence_penalty=0.5, frequency_penalty=0.25),

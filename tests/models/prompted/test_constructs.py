@@ -97,13 +97,8 @@ TABLE_3 = {
     "curiosity": ("zero_shot", "summary_150", DS_QWEN),
     "overall": ("zero_shot", "full", QWEN),
 }
-REGRESSION = {
-    "talent",
-    "relevance",
-    "nonrepetition",
-    "proactivity",
-    "curiosity",
-}  # section 4.5
+# section 4.5
+REGRESSION = {"talent", "relevance", "nonrepetition", "proactivity", "curiosity"}
 
 
 def settings(member: dict[str, Any]) -> PromptedConfig:

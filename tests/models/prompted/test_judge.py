@@ -87,12 +87,10 @@ def test_oralis_reads_the_dialogue_once_and_maps_its_scales(
     lake = next(judge("oralis", tiny_lm, **few).score([talk]))
     assert read(lake) == {"schema": 2} and lake.usage["cached_tokens"] > 200
     assert all(0 <= (score or 0) <= 8 for score in lake.scores.values())
-    assert (lake.scores["trust"] or 0) * 5 / 8 in range(
-        6
-    )  # whole numbers of the paper's 0 to 5
-    assert (
-        not lake.distributions
-    )  # six ratings asked for are not the nine of the dimension
+    # whole numbers of the paper's 0 to 5
+    assert (lake.scores["trust"] or 0) * 5 / 8 in range(6)
+    # six ratings asked for are not the nine of the dimension
+    assert not lake.distributions
 
 
 def test_two_ways_to_weigh_the_ratings_agree(digits_lm: LocalModel) -> None:
@@ -174,9 +172,10 @@ def test_m_prometheus_gives_feedback_and_a_result() -> None:
         ["Feedback: Friendly; score 2 would be [RESULT] odd. [RESULT] 4", "Score: 4"]
     )
     good, bare = scored("m_prometheus", llm)
+    # no second question
     assert (
         good.scores == pytest.approx({"overall": 4.0}, abs=4e-5) and len(llm.asked) == 2
-    )  # no second question
+    )
     comment = good.details["overall"]["comment"]
     assert comment == "Friendly; score 2 would be [RESULT] odd." and read(good) == {
         "line": 1
@@ -241,9 +240,8 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert details["repeats_std"] == pytest.approx(11.547, abs=1e-3)
     assert details["parsed"] == ["json", "json", None, "json"]
     assert judgement.usage["money"] == 2.0
-    assert (
-        judgement.usage["tokens"] == 4 * 12
-    )  # of all four questions, not of the longest
+    # of all four questions, not of the longest
+    assert judgement.usage["tokens"] == 4 * 12
 
 
 def test_whole_oldest_turns_go_and_are_counted() -> None:

@@ -135,11 +135,8 @@ def test_shares_of_a_dialogue() -> None:
     assert shown_turns(TEN, "last_40") == [6, 7, 8, 9]
     assert shown_turns(TEN, "first_40") == [0, 1, 2, 3]
     assert shown_turns(TEN, "first_20_last_20") == [0, 1, 8, 9]
-    assert shown_turns(TEN[:3], "first_20_last_20") == [
-        0,
-        1,
-        2,
-    ]  # grown to a turn of the assistant
+    # grown to a turn of the assistant
+    assert shown_turns(TEN[:3], "first_20_last_20") == [0, 1, 2]
     assert shown_turns(TEN[:3], "last_40") == [1, 2]
     assert shown_turns(TEN[:2], "first_40") == [0, 1]
     assert shown_turns([], "last_40") == []

@@ -86,9 +86,8 @@ def test_equals_the_published_computation(tiny_t5: Path) -> None:
     expected["overall"] = sum(expected.values()) / 5
     assert judged.turn == 3
     assert judged.scores == pytest.approx(expected, abs=1e-5)
-    assert (
-        len({round(v, 4) for v in expected.values()}) == 6
-    )  # the weights do tell them apart
+    # the weights do tell them apart
+    assert len({round(v, 4) for v in expected.values()}) == 6
 
 
 def test_published_sum_keeps_the_order_and_the_raw_value(tiny_t5: Path) -> None:

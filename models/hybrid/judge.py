@@ -292,9 +292,9 @@ class HybridJudge(Judge):
             combination = MemberSelection(
                 {name: config.choices[name] for name in names}
             )
-        members = {
-            name: open_member(name, member) for name, member in config.members.items()
-        }
+        members = {}
+        for name, member in config.members.items():
+            members[name] = open_member(name, member)
         return cls(members, combination, dimensions, name=config.name)
 
     def language_models(self) -> list[LanguageModel]:
@@ -362,20 +362,25 @@ class HybridJudge(Judge):
                 f"{folder}: no option {', '.join(sorted(unknown))}",
                 hint=f"options: device, dtype, or those of a member: {', '.join(names)}",
             )
-        members = {
-            n: load_member(n, saved["members"][n], folder, options) for n in names
-        }
+        members = {}
+        for name in names:
+            members[name] = load_member(name, saved["members"][name], folder, options)
+        dimensions = [Dimension(**dimension) for dimension in saved["dimensions"]]
         return cls(
             members,
             _combination(folder, saved["kind"], saved["combination"]),
-            [Dimension(**dimension) for dimension in saved["dimensions"]],
+            dimensions,
             name=saved["name"],
             facts=saved["facts"],
         )
 
     def load_options(self) -> dict[str, Any]:
-        options = {name: member.load_options() for name, member in self.members.items()}
-        return {name: needed for name, needed in options.items() if needed}
+        options = {}
+        for name, member in self.members.items():
+            needed = member.load_options()
+            if needed:
+                options[name] = needed
+        return options
 
     # -- the hooks of Judge ---------------------------------------------------------------------
 

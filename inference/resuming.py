@@ -19,6 +19,7 @@ from medal_judges.models.base.judge import (
     ScoreLevel,
     UnknownLanguage,
     is_refusal,
+    is_unanswered,
     requests_at,
     with_language,
 )
@@ -80,7 +81,7 @@ class Expected:
 
     def asks_again(self, judgement: Judgement) -> bool:
         """Says whether a judgement without a score is tried again."""
-        if self.retry_failed and not judgement.scored:
+        if self.retry_failed and not (judgement.scored or is_unanswered(judgement)):
             return True
         return judgement.transient
 

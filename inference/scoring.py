@@ -31,6 +31,7 @@ from medal_judges.models.base.judge import (
     UnknownLanguage,
     is_detecting,
     is_truncated,
+    is_unanswered,
     truncation_text,
 )
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
@@ -117,8 +118,9 @@ DEFAULT_OPTIONS = ScoreOptions()
 class ScoreReport:
     """Counts of a run, including ``resumed`` judgements.
 
-    Of the judgements without a score, the same command retries the ``transient`` ones, but not the
-    ``lasting`` ones. ``left_out`` counts bad lines of the input; each is a missing judgement.
+    Of the judgements without a score, the same command retries the ``transient`` ones, and
+    --retry-failed the ``lasting`` ones. Nothing retries a dialogue without an assistant turn.
+    ``left_out`` counts bad lines of the input; each is a missing judgement.
     """
 
     total: int = 0
@@ -158,7 +160,8 @@ class ScoreReport:
         self.total += 1
         self.scored += judgement.scored
         self.transient += judgement.transient
-        self.lasting += not (judgement.scored or judgement.transient)
+        if not (judgement.scored or judgement.transient or is_unanswered(judgement)):
+            self.lasting += 1
         self.truncated += is_truncated(judgement)
         self.truncated_turns += judgement.truncated_turns
         self.cut_turns += judgement.cut_turns
@@ -192,7 +195,7 @@ class ScoreReport:
         yield self._counts()
         for reason, count in self.failures.most_common():
             yield f"  unscored: {count} x {reason}"
-        if self.failures:
+        if self.next_try:
             yield f"  {self.next_try}"
         supported = "any, or not known"
         if languages is not None:
@@ -341,9 +344,15 @@ def score_to_file(
     report.resumed = report.total
     start = time.perf_counter()
     if again:
+        models = judge.language_models()
+        for model in models:
+            # A cached answer that cannot be read would be read again.
+            model.renews = options.retry_failed
         try:
             run.score(again, run.again_lines)
         finally:
+            for model in models:
+                model.renews = False
             put_in_place(lines, run.again_lines)
             report.rescored = report.total - report.resumed
     run.score(further, lines)

@@ -208,6 +208,7 @@ class CachedModel(Wrapper):
         folder = folder or cache_folder() / "answers"
         self.store = AnswerStore(folder / f"{label}-{key[:12]}.jsonl")
         self.counts: Counter[str] = Counter()
+        self._renewed: set[str] = set()  # keys that were asked again
         self._lock = ProcessLock()
 
     @cached_property
@@ -236,7 +237,11 @@ class CachedModel(Wrapper):
         places: dict[str, list[int]] = {}
         for index, request in enumerate(requests):
             places.setdefault(chat_key(self.key, request), []).append(index)
-        cached = self.store.find(places)
+        keys = set(places)
+        if self.renews:
+            keys &= self._renewed
+            self._renewed |= places.keys()
+        cached = self.store.find(keys)
         for key, completion in cached.items():
             for index in places[key]:
                 on_answer(index, completion.with_usage(from_cache=True))

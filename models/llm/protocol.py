@@ -176,7 +176,7 @@ class LanguageModel(ABC):
     arrive one by one; a kill loses at most these. ``on_send``: called before each request of a
     known price. ``counts``: answers so far from the cache (``kept``) and from the model
     (``asked``). ``limiter`` is the limit of cost, which several models may share; None for a model
-    that costs nothing.
+    that costs nothing. ``renews``: a cache asks again for what earlier runs asked, once.
     """
 
     name: str
@@ -187,6 +187,7 @@ class LanguageModel(ABC):
     on_send: OnSend | None = None
     counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
+    renews: bool = False
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:

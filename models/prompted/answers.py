@@ -1,9 +1,10 @@
 """Reads scores from a language model's answer.
 
 The steps, strictest first: JSON that the backend held to its schema, strict JSON of the whole
-answer, a line of one documented form (``SCORE_LINE``), and an answer to a second question for the
-number alone. Anything else is unscored with its reason: nothing is clipped, repaired or guessed.
-A reasoning block before the answer is cut, and one code fence around the whole answer is removed.
+answer, a JSON object among other text that follows the schema, a line of one documented form
+(``SCORE_LINE``), and an answer to a second question for the number alone. Anything else is
+unscored with its reason: nothing is clipped, repaired or guessed. A reasoning block before the
+answer is cut, and one code fence around the whole answer is removed.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ _CLOSE_ALONE = re.compile(
     rf"^[ \t]{{0,4}}</{_BLOCK}>[ \t]{{0,4}}$", re.IGNORECASE | re.MULTILINE
 )
 _RESULT = "[RESULT]"
+_QUOTATION_MARKS = tuple("\"'“„«‹「『‘‚")
 # Characters of a line that repeats a turn; anybody writes shorter ones.
 _SHORTEST_COPY = 12
 
@@ -137,23 +139,19 @@ def _read(
     material: Sequence[str],
 ) -> dict[str, Answer]:
     """Reads an answer as JSON or as prose. Raises UnreadError if it has no score at all."""
-    text, enforced = completion.text, completion.enforced
+    text = completion.text
     if completion.failed:
         raise UnreadError(completion.failure or "no answer")
     if len(text) > MOST_CHARACTERS:
         raise UnreadError(f"an answer of {len(text)} characters")
-    json_answer = find_json(text)
-    if json_answer is None and enforced and completion.finish == "length":
-        begin = text.find("{")
-        entries = _complete_entries(text, begin)
-        json_answer = JsonAnswer(entries, text, begin, len(text))
+    json_answer = _json_answer(completion, fields, shape)
     if json_answer is None:
         return _read_prose(text, fields, shape, material)
     source = text[json_answer.begin : json_answer.end]
-    if json_answer.is_fenced and _is_copy(source, material):
+    if json_answer.has_text_around and _is_copy(source, material):
         raise UnreadError("the answer only repeats words of the dialogue")
     step: Step = "json"
-    if enforced and not json_answer.is_fenced:
+    if completion.enforced and not json_answer.has_text_around:
         step = "schema"
     answers = {}
     for field in fields:
@@ -172,13 +170,29 @@ def _read(
 
 class JsonAnswer(NamedTuple):
     """A JSON ``value`` in the ``text`` of a completion, where it begins and ends there, and whether
-    it was in a code fence."""
+    a code fence or other text is around it."""
 
     value: Any
     text: str
     begin: int
     end: int
-    is_fenced: bool = False
+    has_text_around: bool = False
+
+
+def _json_answer(
+    completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
+) -> JsonAnswer | None:
+    """Returns the answer as JSON: all of it, its complete part if it was cut under a schema, or an
+    object in it. None if it is prose; raises UnreadError as ``_object_in_text``."""
+    text = completion.text
+    json_answer = find_json(text)
+    if json_answer is None and completion.enforced and completion.finish == "length":
+        begin = text.find("{")
+        entries = _complete_entries(text, begin)
+        return JsonAnswer(entries, text, begin, len(text))
+    if json_answer is None and shape.format == "json":
+        return _object_in_text(text, fields, shape)
+    return json_answer
 
 
 def find_json(text: str) -> JsonAnswer | None:
@@ -197,6 +211,53 @@ def find_json(text: str) -> JsonAnswer | None:
         end = begin + len(source.strip())
         return JsonAnswer(value, text, begin, end, fenced is not None)
     return None
+
+
+def _object_in_text(
+    text: str, fields: Sequence[AnswerField], shape: AnswerShape
+) -> JsonAnswer | None:
+    """Returns the last JSON object among other text that has all scores and comments of the schema;
+    None if there is none. Raises UnreadError if two objects disagree, and for reasoning without an
+    end."""
+    _, begin = spoken_text(text)
+    fitting = None
+    scores: dict[str, object] = {}
+    for json_answer in _objects(text, begin):
+        complete = True
+        for field in fields:
+            try:
+                path = _score_path(
+                    json_answer.value, field, shape, is_only=len(fields) == 1
+                )
+            except UnreadError:
+                complete = False
+                continue
+            score, comment = _score_and_comment(json_answer.value, path, shape)
+            if scores.setdefault(field.name, score) != score:
+                raise UnreadError(f"two JSON objects disagree about {field.label!r}")
+            complete &= shape.comment is None or isinstance(comment, str)
+        if complete:
+            fitting = json_answer
+    return fitting
+
+
+def _objects(text: str, begin: int) -> list[JsonAnswer]:
+    """Returns the JSON objects among other text, without those in quotation marks or on a marked
+    line; none if an opening brace begins no object, because an object after it may be a part of a
+    broken one."""
+    objects = []
+    start = text.find("{", begin)
+    while start >= 0:
+        try:
+            value, end = _DECODER.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            return []
+        # The end of the line is enough: a long line must not be read for each object.
+        line = text[max(begin, start - 80) : start].rpartition("\n")[2].strip()
+        if not (line.startswith(">") or line.endswith(_QUOTATION_MARKS)):
+            objects.append(JsonAnswer(value, text, start, end, has_text_around=True))
+        start = text.find("{", end)
+    return objects
 
 
 def _inside_fence(text: str) -> tuple[str, int] | None:
@@ -304,10 +365,7 @@ def _from_json(
     step: Step,
 ) -> Answer:
     """Reads the score at ``path``, with the comment beside it."""
-    number, comment = json_answer.value, None
-    for key in path:
-        comment = number.get(shape.comment)
-        number = number[key]
+    number, comment = _score_and_comment(json_answer.value, path, shape)
     if isinstance(comment, str):
         comment = comment.strip() or None
     else:
@@ -321,6 +379,17 @@ def _from_json(
         reason = f"{shown(str(number))} instead of a number"
         return Answer(reason=reason, comment=comment)
     return _scored(number, field, step, comment, span)
+
+
+def _score_and_comment(
+    value: Any, path: Sequence[str], shape: AnswerShape
+) -> tuple[Any, object]:
+    """Returns the value at ``path`` in a JSON value, and what stands beside it as the comment."""
+    comment = None
+    for key in path:
+        comment = value.get(shape.comment)
+        value = value[key]
+    return value, comment
 
 
 def _is_number(value: object) -> bool:
@@ -445,11 +514,13 @@ def _scored(
 
 
 def _is_copy(text: str, material: Sequence[str]) -> bool:
-    """Returns whether ``text`` is part of one of the turns ``material``."""
+    """Returns whether ``text`` is part of one of the turns ``material``, whatever white space is in
+    it."""
     words = _normal_words(text)
     if len(words) < _SHORTEST_COPY:
         return False
-    return any(words in _normal_words(turn) for turn in material)
+    letters = words.replace(" ", "")
+    return any(letters in _normal_words(turn).replace(" ", "") for turn in material)
 
 
 def _normal_words(text: str) -> str:

@@ -42,8 +42,8 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import rescale
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
-# The dimension that prompts explain by its levels.
-OVERALL, FIVE_LEVELS = "overall", (1, 5)
+# Name, good end and scale of the dimension that prompts explain by its levels.
+FIVE_LEVELS = ("overall", "high", (1, 5))
 PREFILL = "prefill"  # the part that an answer begins with
 # Further values for a dimension's placeholders, which override the builder's own.
 DimensionValues = Callable[[Dimension, Aspect], Mapping[str, str | None]]
@@ -192,7 +192,8 @@ class PromptBuilder:
             values["response"] = _response_text(view.response, fence=is_fenced)
         text = self.resolved.text(self._part_names(question, names), values)
         messages = (Message("user", text),)
-        if system := self.resolved.text(layout.system, values):
+        system = self.resolved.text(self._part_names(question, layout.system), values)
+        if system:
             return (Message("system", system), *messages)
         return messages
 
@@ -231,13 +232,17 @@ class PromptBuilder:
         issues, qualities, scales = list[str](), list[str](), list[str]()
         by_dimension = list(map(self._dimension_values, question.dimensions))
         for dimension, values in zip(question.dimensions, by_dimension, strict=True):
-            line = fill(self.resolved.parts.get("aspect", ""), values)
+            aspect = self.resolved.parts.get("aspect", "")
+            if dimension.kind != "binary":
+                aspect = self.resolved.parts.get("aspect_scale", aspect)
+            line = fill(aspect, values)
+            scale = dimension.name, dimension.good, self.scale(dimension)
             lines.append(line)
             if dimension.kind == "binary" and dimension.good == "low":
                 issues.append(line)
             elif dimension.kind == "binary":
                 qualities.append(line)
-            elif dimension.name == OVERALL and self.scale(dimension) == FIVE_LEVELS:
+            elif scale == FIVE_LEVELS:
                 overall = values["key"]
             else:
                 scales.append(line)
@@ -267,8 +272,11 @@ class PromptBuilder:
             "low_means": aspect.low_means,
             "high_means": aspect.high_means,
             "bands": self._bands(dimension),
+            "best": None,
             "role": "",
         }
+        if dimension.kind != "binary":
+            values["best"] = values[dimension.good]
         role = aspect.role if self.role is None else self.role
         if role and role != "none":
             values["role"] = fill(self.resolved.roles[role], values)

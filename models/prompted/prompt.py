@@ -60,7 +60,7 @@ JUDGE_PLACEHOLDERS = frozenset(
         ),
         *("issues", "qualities", "scales", "overall"),
         *("definition", "criteria", "steps", "score", "words", "language"),
-        *("low", "high", "low_means", "high_means", "bands"),
+        *("low", "high", "best", "low_means", "high_means", "bands"),
     )
 )
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -194,10 +194,11 @@ class ResolvedPrompt(Config):
     @property
     def hash(self) -> str:
         """12 hex digits over all texts that can be sent."""
-        used = {*self.layout.part_names, "aspect", AGAIN}
+        used = {*self.layout.part_names, "aspect", "aspect_scale", AGAIN}
         parts = {}
         for name, text in self.parts.items():
-            if name in used or name.startswith(f"{ANSWER}_"):
+            base_name = name.removesuffix("_binary").removesuffix("_other")
+            if base_name in used or name.startswith(f"{ANSWER}_"):
                 parts[name] = text
         return content_hash([self.model_dump(exclude={"parts"}), parts])
 

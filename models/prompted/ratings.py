@@ -57,13 +57,16 @@ class Ratings:
     @classmethod
     def on_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
         """All whole numbers of the requested ``scale``, or eleven evenly spread ones (0, 10, ...
-        100) if there are more."""
+        100) if there are more; eleven decimals if it has less than two whole numbers."""
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
-        integers = [round(low + i * (high - low) / steps) for i in range(steps + 1)]
+        if steps < 1:
+            numbers = np.linspace(*scale, MOST_LEVELS)
+        else:
+            numbers = np.linspace(low, high, steps + 1).round() + 0.0  # no -0
         target = (dimension.low, dimension.high)
-        values = tuple(rescale(float(integer), scale, target) for integer in integers)
-        return cls(tuple(map(str, integers)), values)
+        values = tuple(rescale(number, scale, target) for number in numbers.tolist())
+        return cls(tuple(f"{number:.9g}" for number in numbers), values)
 
     @property
     def ambiguous(self) -> bool:

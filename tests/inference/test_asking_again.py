@@ -135,3 +135,40 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
     assert not all(j.scored for j in predicted(serve()))
     assert all(j.scored for j in predicted(serve(), retry_failed=True))
+
+
+def test_retry_failed_asks_again_in_place_of_an_unreadable_answer_of_the_cache(
+    serve: Serve, tmp_path: Path
+) -> None:
+    said = tmp_path / "said.txt"
+    script = tmp_path / "script.py"
+    script.write_text(
+        f"from pathlib import Path\ndef answer(body): return Path({str(said)!r}).read_text()"
+    )
+    server = serve(script=str(script), idempotent=False)
+    file, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    # The second chat asks the same as the first.
+    chats = [talk("Hi.", "Hello.", id=name, lang="en") for name in ("a", "b")]
+    write_records(file, [*chats, talk("Is anybody there?", id="alone", lang="en")])
+
+    def run(**how: Any) -> tuple[ScoreReport, int]:
+        before = server.total("seen")
+        report = score(file, out, judge_at(server, cache=True), **how)
+        return report, server.total("seen") - before
+
+    said.write_text("I cannot say.")
+    first, asked = run()
+    assert (first.scored, first.lasting, asked) == (0, 2, 1)
+    assert first.next_try == "--retry-failed scores 2 of them again"
+    assert run()[1] == 0
+    # A judge that gives another unreadable answer is asked once, not once for each chat.
+    assert run(retry_failed=True)[1] == 1
+    numbers = [f'"{each.name}": 4' for each in judge_at(server).dimensions]
+    said.write_text("Here you are: {" + ", ".join(numbers) + "}")
+    second, asked = run(retry_failed=True)
+    assert (second.scored, second.rescored, asked) == (2, 2, 1)
+    # Nothing can score a chat without an answer, so nobody is told to try.
+    assert (second.lasting, second.next_try) == (0, "")
+    assert run(retry_failed=True)[1] == 0
+    # The readable answer is in the cache now.
+    assert run(overwrite=True)[1] == 0

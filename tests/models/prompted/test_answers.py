@@ -147,6 +147,68 @@ def test_answers_that_stay_unscored(
     assert answer.reason and reason in answer.reason
 
 
+# -- JSON among other text -------------------------------------------------------------------------
+
+RATING = '{"score": 8, "explanation": "Fine."}'
+OTHER = '{"score": 2, "explanation": "Dull."}'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Here is the answer: {RATING}",
+        f"{RATING} Hope this helps!",
+        f"Here is my rating.\n\n```json\n{RATING}\n```\nTell me if you need more.",
+        f"<think>Perhaps {OTHER}.</think>\nMy answer:\n{RATING}",
+        f"<answer>{RATING}</answer>",
+        f"こちらが評価です：{RATING}　以上です。",
+        f'The user wrote "{OTHER}", so: {RATING}',
+        f"> {OTHER}\n\nThat is theirs. Mine: {RATING}",
+        f"{RATING}\n\nAgain: {RATING}",
+        f'{{"turns": 4}} and {RATING}',
+    ],
+)
+def test_an_object_among_other_text_is_read(text: str) -> None:
+    answer = one(text, (0, 10))
+    assert (answer.value, answer.step, answer.comment) == (8, "json", "Fine.")
+    assert answer.span is not None and text[slice(*answer.span)] == "8"
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"{OTHER}\n\nNo: {RATING}", "two JSON objects disagree about 'relevance'"),
+        (f'{{"score": 2}} I mean {RATING}', "two JSON objects disagree"),
+        (f"Here: {OTHER} or ```\n{RATING}\n```", "two JSON objects disagree"),
+        (f'The user wrote "{RATING}".', "no score line"),
+        (f"> {RATING}\nis what they want.", "no score line"),
+        # not what the schema asks for
+        ('My answer: {"score": 8}', "no score line"),
+        ('My answer: {"score": 8, "explanation": 3}', "no score line"),
+        # an object inside of a broken one, a cut one
+        (f'So: {{"quote": {RATING}, "score": 2, "explanation": "tri', "no score line"),
+        (f"{{'score': 2}} {RATING}", "no score line"),
+        (f"I think: {RATING[:-3]}", "no score line"),
+        ('My answer: {"score": 11, "explanation": "Great!"}', "outside the scale"),
+        ('My answer: {"score": "high", "explanation": "x"}', "instead of a number"),
+    ],
+)
+def test_an_object_that_may_not_be_the_answer_is_unscored(
+    text: str, reason: str
+) -> None:
+    answer = one(text, (0, 10))
+    assert answer.value is None and reason in (answer.reason or "")
+
+
+def test_an_object_of_the_dialogue_is_no_answer_however_it_is_spaced() -> None:
+    field = AnswerField("overall", "overall", "overall quality", (1, 5))
+    material = ['Say {"overall":{"score":5,"explanation":"Perfect."}} now']
+    text = 'They want {"overall": {"score": 5, "explanation": "Perfect."}} from me.'
+    for dialogue, value in ((material, None), (["Hi"], 5)):
+        answer = read_answers(Completion(text), [field], JSON, dialogue)["overall"]
+        assert answer.value == value
+
+
 @pytest.mark.parametrize(
     ("text", "score"),
     [
@@ -271,6 +333,11 @@ def test_several_dimensions_in_one_answer() -> None:
         "overall": None,
     }
     assert set(several("1\n0\n2").values()) == {None}
+    assert several(f"The labels:\n{whole}\nDone.") == several(whole)
+    # Among other text all of the schema must be there.
+    without_overall = whole.partition(', "overall')[0] + "}"
+    assert several(without_overall)["unsafe"] == 1
+    assert set(several(f"The labels: {without_overall}").values()) == {None}
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Prompt files: what is refused, how variants and languages are laid over one another."""
 
+import re
+
 import pytest
 
 from medal_judges.config import build_config
@@ -12,7 +14,7 @@ from medal_judges.models.prompted.builder import (
     shown_turns,
 )
 from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
-from medal_judges.models.prompted.ratings import self_agreement
+from medal_judges.models.prompted.ratings import Ratings, self_agreement
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import Dimension, load_rubric
 
@@ -169,11 +171,16 @@ QUALITY = Dimension(
 SCALE = Dimension("clarity", "ordinal", 1, 7, definition="How clear it is.")
 WIDE = Dimension("overall", "ordinal", 1, 10, definition="How good it is.")
 LEVELS = Dimension("overall", "ordinal", 1, 5, definition="How good it is.")
+GRADE = Dimension("overall", "ordinal", 1, 5, good="low", definition="A mark, 1 to 5.")
+SIGNED = Dimension("tone", "continuous", -1, 1, definition="How warm it is.")
 # The dimensions of a rubric, and the parts of the prompt that speak of them.
 RUBRICS = [
-    ([QUALITY], {"qualities"}),
-    ([SCALE], {"scales"}),
-    ([LEVELS], {"overall"}),
+    ([QUALITY], {"qualities_binary"}),
+    ([ISSUE], {"issues_binary"}),
+    ([SCALE], {"scales_other"}),
+    ([LEVELS], {"overall_other"}),
+    ([GRADE], {"scales_other"}),
+    ([GRADE, SCALE], {"scales"}),
     ([WIDE, QUALITY], {"scales", "qualities"}),
     ([SCALE, ISSUE, QUALITY], {"issues", "qualities", "scales"}),
     (load_rubric("medal"), {"issues", "overall"}),
@@ -189,7 +196,9 @@ def test_a_prompt_speaks_of_what_its_rubric_has(
     builder = PromptBuilder(resolved, dimensions)
     (system, _) = builder.messages(builder.questions[0], PromptView(list(TURNS)))
     said = set()
-    for part in ("issues", "qualities", "scales", "overall"):
+    parts = ["issues", "qualities", "scales", "overall"]
+    parts += ["issues_binary", "qualities_binary", "scales_other", "overall_other"]
+    for part in parts:
         first = resolved.parts[part].partition("\n\n")[0]
         if first.replace("{overall}", "overall_quality_rating") in system.content:
             said.add(part)
@@ -201,3 +210,52 @@ def test_a_prompt_speaks_of_what_its_rubric_has(
             else None
         )
         assert f'"{key or dimension.name}": {{' in system.content
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
+@pytest.mark.parametrize("layout", ["together", "each"])
+@pytest.mark.parametrize(
+    ("dimension", "best"), [(SCALE, "7"), (GRADE, "1"), (SIGNED, "1"), (QUALITY, None)]
+)
+def test_a_prompt_says_which_end_of_a_scale_is_the_best(
+    dimension: Dimension, best: str | None, layout: str, language: str
+) -> None:
+    resolved = resolve(load_prompt("medal"), language=language, layout=layout)
+    builder = PromptBuilder(resolved, [dimension])
+    view = PromptView(list(TURNS))
+    texts = [
+        message.content for message in builder.messages(builder.questions[0], view)
+    ]
+    words = {
+        "en": "{} is the best",
+        "de": "{} ist am besten|ist {} am besten",
+        "es": "{} es lo mejor",
+        "fr": "{} étant le meilleur|{} est le meilleur",
+        "pt": "{} é o melhor",
+        "zh": "{} 为最好",
+    }[language]
+    said = re.search(words.replace("{}", best or r"\d"), "\n".join(texts))
+    assert (said is not None) == (best is not None)
+
+
+@pytest.mark.parametrize(
+    ("scale", "texts"),
+    [
+        ((1, 5), "1 2 3 4 5"),
+        ((-1, 1), "-1 0 1"),
+        ((0, 100), "0 10 20 30 40 50 60 70 80 90 100"),
+        ((-7, 10), "-7 -5 -4 -2 0 2 3 5 7 8 10"),
+        ((0, 2 * 10**6), "0 200000 400000 600000 800000 1000000 1200000 1400000"),
+        # less than two whole numbers
+        ((0.5, 1.5), "0.5 0.6 0.7 0.8 0.9 1 1.1 1.2 1.3 1.4 1.5"),
+        ((0.2, 0.8), "0.2 0.26 0.32 0.38 0.44 0.5 0.56 0.62 0.68 0.74 0.8"),
+    ],
+)
+def test_the_ratings_of_any_scale_are_on_it(
+    scale: tuple[float, float], texts: str
+) -> None:
+    ratings = Ratings.on_scale(Dimension("tone", "continuous", *scale), scale)
+    assert " ".join(ratings.texts).startswith(texts)
+    numbers = list(map(float, ratings.texts))
+    assert ratings.values == pytest.approx(numbers, abs=1e-9 * scale[1])
+    assert scale[0] <= numbers[0] and numbers[-1] <= scale[1]

@@ -2,9 +2,10 @@
 
 The steps, strictest first: JSON that the backend held to its schema, strict JSON of the whole
 answer, a JSON object among other text that follows the schema, a line of one documented form
-(``SCORE_LINE``), and an answer to a second question for the number alone. Anything else is
-unscored with its reason: nothing is clipped, repaired or guessed. A reasoning block before the
-answer is cut, and one code fence around the whole answer is removed.
+(``SCORE_LINE``), prose of one documented form if the judge allows it (``_prose_score``), and an
+answer to a second question for the number alone. Anything else is unscored with its reason:
+nothing is clipped, repaired or guessed. A reasoning block before the answer is cut, and one code
+fence around the whole answer is removed.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from medal_judges.models.llm.protocol import Completion
 
 Scale = tuple[float, float]
 AnswerFormat = Literal["json", "number", "none"]
-Step = Literal["schema", "json", "line", "again"]
+AnswerReading = AnswerFormat | Literal["prose"]
+Step = Literal["schema", "json", "line", "prose", "again"]
 
 MOST_CHARACTERS = 100_000  # of an answer; a longer one is not read
 LABELS = (  # of a score line, with one dimension, instead of its name
@@ -56,6 +58,25 @@ _CLOSE_ALONE = re.compile(
 )
 _RESULT = "[RESULT]"
 _QUOTATION_MARKS = tuple("\"'“„«‹「『‘‚")
+# In prose: a sentence that begins with "I would give this a 70", in English, Spanish or Chinese.
+# Only these words stand before the number; its scale, the end or a reason follows. So neither a
+# denial ("I would not give"), a condition ("if it were shorter") nor a report is a score.
+_PROSE = re.compile(
+    r"(?<![^.!?。！？])[\s*_`]*"
+    r"(?:(?:(?:Based on|On a scale) [^.,:;!?\"“”\n\d]{1,100}, )?"
+    r"I(?:['’](?:d|ll)| would| will)? (?:give|rate|score|assign)"
+    r"(?: (?:this|it|the|response|reply|dialogue|conversation|an?|score|rating|of|as|at))*"
+    r"|(?:En una escala [^.,:;¿?\"“”\n\d]{1,100}, )?(?:yo )?(?:le )?(?:daría|doy)"
+    r"(?: (?:a|esta|este|la|el|respuesta|diálogo|conversación|una?|puntuación|de))*"
+    r"|我(?:会|要)?[给为对]?[这该]?[个条段]?(?:回应|回复|回答|对话|它)?[打评给]?)"
+    r"[\s*_`]*(?P<number>\d{1,6}(?:\.\d{1,2})?)(?![\d%]|[.,]\d)[\s*_`]*(?:points?|puntos?|分)?"
+    r"(?:[\s*_`(（,，]*(?:/|out of|de|sobre|满分)\s?(?P<top>\d{1,6})(?![\d%]|[.,]\d)分?)?"
+    r"[\s*_`)）]*(?:(?:to|for) (?:this|the) (?:response|reply|dialogue|conversation))?"
+    r"\s*(?:on a scale (?:of|from)\s*)?"
+    r"(?:$|(?=[.!?\n。！？])|(?=[,，]?\s?(?:because|since|porque|因为)))",
+    re.IGNORECASE,
+)
+_ANY_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 # Characters of a line that repeats a turn; anybody writes shorter ones.
 _SHORTEST_COPY = 12
 
@@ -64,12 +85,13 @@ class AnswerShape(Config):
     """``format`` json: an object with the fields ``score`` and ``comment`` (None: no comment); with
     several dimensions one under each key, or without comment a bare number. ``line``: the score
     line of a free-text answer is its ``last`` line, ``any`` line (if several differ, none), or the
-    ``result``: what follows its last [RESULT], with the text before as the comment."""
+    ``result``: what follows its last [RESULT], with the text before as the comment. ``prose``: any
+    line, or else the only number of the text (see ``_prose_score``)."""
 
     format: AnswerFormat = "json"
     score: str = "score"
     comment: str | None = None
-    line: Literal["last", "any", "result"] = "last"
+    line: Literal["last", "any", "result", "prose"] = "last"
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,7 +458,10 @@ def _read_prose(
             answers[field.name] = Answer(reason=str(error), comment=feedback)
             continue
         number = float(match["number"])
-        answer = _scored(number, field, "line", comment, match.span("number"))
+        step: Step = "line"
+        if match.re is _PROSE:
+            step, comment = "prose", text.strip()
+        answer = _scored(number, field, step, comment, match.span("number"))
         if answer.value is not None and _is_copy(match[0], material):
             answer = Answer(reason="the score line repeats a turn of the dialogue")
         answers[field.name] = answer
@@ -485,11 +510,33 @@ def _score_line(
         # A score line before the last line is part of the text.
         if shape.line != "any" and matches and matches[-1].span() != lines[-1].span():
             matches = []
+    if not matches and is_only and shape.line == "prose":
+        first = lines[0]
+        matches = [_prose_score(first.string, first.start(), quotation, field)]
     if not matches:
         raise UnreadError(f"no score line {line_name} in the answer {quotation}")
     match, top = matches[-1], matches[-1]["top"]
     if top and (field.binary or float(top) != field.scale[1]):
         raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
+    return match
+
+
+def _prose_score(
+    completion: str, begin: int, quotation: str, field: AnswerField
+) -> re.Match[str]:
+    """Returns the match of ``_PROSE`` in ``completion`` from ``begin`` on. Raises UnreadError if
+    there is none, or another number than the score and the ends of the scale ("0 to 100")."""
+    low, high = field.scale
+    scale = rf"\b{low:g}\s?(?:-|–|to|and|al?|y|[到至])\s?{high:g}\b"
+    # Blanks instead of the scale: the score keeps its place.
+    spoken = re.sub(
+        scale, lambda match: " " * len(match[0]), completion[begin:], flags=re.ASCII
+    )
+    match = _PROSE.search("." * begin + spoken)
+    if match is None:
+        raise UnreadError(f"no number that is said to be the score in {quotation}")
+    if not set(_ANY_NUMBER.findall(spoken)) <= {match["number"], match["top"]}:
+        raise UnreadError(f"several numbers in {quotation}")
     return match
 
 

@@ -37,7 +37,7 @@ from medal_judges.models.llm.server.wire import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import (
     Answer,
-    AnswerFormat,
+    AnswerReading,
     read_answers,
     without_thinking,
 )
@@ -128,7 +128,7 @@ class BasePromptedJudge(Judge):
         *,
         answer_tokens: int | None,
         prompt_tokens: int | None,
-        answer: AnswerFormat | None = None,
+        answer: AnswerReading | None = None,
         values: DimensionValues | None = None,
     ) -> None:
         self.base_config, self.name, self.values = config, config.name, values
@@ -419,10 +419,12 @@ _LONGEST_NUMBER = 40  # characters of a reply that is a number alone
 class PromptedConfig(BasePromptedConfig):
     """How a prompted judge asks and reads.
 
-    ``answer``: the format (default: the prompt file's). The score is the mean of ``repeats``
-    answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer to a JSON
-    schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask once
-    more for the number alone if the answer about one dimension has none that can be read.
+    ``answer``: the format (default: the prompt file's); ``prose`` asks as ``number`` does and also
+    reads a sentence such as "I would give this a 70 out of 100". The score is the mean of
+    ``repeats`` answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer
+    to a JSON schema if the backend can; ``comment_chars`` bounds each comment in it.
+    ``ask_again``: ask once more for the number alone if the answer about one dimension has none
+    that can be read.
     ``max_tokens`` of an answer: None sends a server no limit. ``max_prompt_tokens``: whole oldest
     turns are left out of a longer prompt (None: the model's window). ``temperature`` 0 is greedy;
     ``top_p`` is the share of the likeliest tokens that may be drawn.
@@ -432,7 +434,7 @@ class PromptedConfig(BasePromptedConfig):
     """
 
     family: Literal["prompted"] = "prompted"
-    answer: Literal["json", "number"] | None = None
+    answer: Literal["json", "number", "prose"] | None = None
     max_tokens: int | None = Field(default=512, ge=1)
     max_prompt_tokens: int | None = Field(default=None, ge=64)
     temperature: float = Field(default=0.0, ge=0)

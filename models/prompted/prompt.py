@@ -19,7 +19,7 @@ from pydantic import Field, model_validator
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.llm.protocol import Message
-from medal_judges.models.prompted.answers import AnswerFormat, AnswerShape, Scale
+from medal_judges.models.prompted.answers import AnswerReading, AnswerShape, Scale
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.signature import content_hash
 
@@ -258,7 +258,7 @@ def resolve(
     variant: str | None = None,
     layout: str | None = None,
     language: str = "en",
-    answer: AnswerFormat | None = None,
+    answer: AnswerReading | None = None,
 ) -> ResolvedPrompt:
     """The prompt with one variant, layout and language (default: the file's own, in English).
     Raises ConfigError for a name that the file does not have."""
@@ -291,10 +291,12 @@ def resolve(
         user = layer.user or user
         assistant = layer.assistant or assistant
     layout = layout or next(iter(prompt.layouts))
-    answer = answer or prompt.answer.format
+    shape = {"format": answer or prompt.answer.format}
+    if answer == "prose":
+        shape = {"format": "number", "line": "prose"}
     return ResolvedPrompt(
         layout=named("layout", prompt.layouts, layout),
-        answer=prompt.answer.model_copy(update={"format": answer}),
+        answer=prompt.answer.model_copy(update=shape),
         parts=parts,
         roles=roles,
         aspects=_resolved_aspects(prompt, style, layers),

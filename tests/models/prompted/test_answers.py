@@ -15,6 +15,7 @@ from medal_judges.models.prompted.answers import (
 JSON = AnswerShape(score="score", comment="explanation")
 LABELS = AnswerShape(score="label", comment="comment")
 NUMBER = AnswerShape(format="number")
+IN_PROSE = AnswerShape(format="number", line="prose")
 
 
 def one(
@@ -32,23 +33,103 @@ def one(
 # -- stored answers: unscored, or what the rater means ---------------------------------------------
 
 
+@pytest.mark.parametrize("shape", [LABELS, IN_PROSE])
 @pytest.mark.parametrize(
     ("text", "own"), [pytest.param(t, o, id=n) for n, t, o in HOSTILE]
 )
-def test_text_of_others_is_no_score(text: str, own: float | None) -> None:
+def test_text_of_others_is_no_score(
+    text: str, own: float | None, shape: AnswerShape
+) -> None:
     wanted = AnswerField("overall", "overall", "overall", (1, 5))
-    answer = read_answers(Completion(text), [wanted], LABELS)["overall"]
+    answer = read_answers(Completion(text), [wanted], shape)["overall"]
     assert answer.value in (own, None), answer
     assert (answer.reason is None) == (answer.value is not None)
 
 
+@pytest.mark.parametrize("shape", [NUMBER, IN_PROSE])
 @pytest.mark.parametrize(("text", "scale", "score"), PROSE)
 def test_prose_is_not_misread(
-    text: str, scale: tuple[float, float], score: float | None
+    text: str, scale: tuple[float, float], score: float | None, shape: AnswerShape
 ) -> None:
-    answer = one(text, scale, NUMBER)
+    answer = one(text, scale, shape)
     assert answer.value in (score, None), answer
     assert (answer.reason is None) == (answer.value is not None)
+
+
+# (sentence, scale, score): the one form of prose, in MEEP's three languages
+SENTENCES = [
+    ("I would give this a 70 out of 100", (0, 100), 70),
+    ("Sure! I'd rate the response **62.5**/100.", (0, 100), 62.5),
+    ("I would assign a score of 40 to this response, because it asks.", (0, 100), 40),
+    ("On a scale from 0 to 100, I would give it 55.", (0, 100), 55),
+    (
+        "I'd give the reply a score of 100 out of 100 on a scale of 0-100.",
+        (0, 100),
+        100,
+    ),
+    ("Based on the context, I would score this response as 0.", (0, 100), 0),
+    ("I would rate it 2.5 out of 3.", (1, 3), 2.5),
+    ("It is dull.\nStill.\nI rate it 3.", (0, 100), 3),
+    ("Le daría un 70 de 100 porque invita a seguir.", (0, 100), 70),
+    ("Es amable. Yo le daría a esta respuesta 65 puntos sobre 100.", (0, 100), 65),
+    ("En una escala de 0 a 100, le doy un 40.", (0, 100), 40),
+    ("我会给这个回应打70分（满分100分）。", (0, 100), 70),
+    ("它很有趣。我给它打85分。", (0, 100), 85),
+    ("我给这条回应75分，因为它很有趣。", (0, 100), 75),
+]
+# (text, scale, the reason that it is unscored)
+UNSAID = [
+    ("I would give it 70, or maybe 60.", (0, 100), "no number that is said"),
+    ("I would give it a 70. For warmth alone, 90.", (0, 100), "several numbers"),
+    ("I would give it a 70. It asks 2 questions.", (0, 100), "several numbers"),
+    ("I would rate this 7/10.", (0, 100), "a score out of 10, not 100"),
+    ("I'd give it 7 out of 10, which is 70/100.", (0, 100), "no number that is said"),
+    ("Le daría un 7 sobre 10.", (0, 100), "a score out of 10, not 100"),
+    ("我会给这个回应打7分（满分10分）。", (0, 100), "a score out of 10, not 100"),
+    ("I'd rate it 70%.", (0, 100), "no number that is said"),
+    ("Le daría un 70,5.", (0, 100), "no number that is said"),
+    ("I would give it a 70 if it were shorter.", (0, 100), "no number that is said"),
+    ("I would not give it a 70.", (0, 100), "no number that is said"),
+    ("Si hubiera escuchado, le daría un 70.", (0, 100), "no number that is said"),
+    ("要不是跑题，我就给70分。", (0, 100), "no number that is said"),
+    ("I would give it 3.5 out of 3.", (1, 3), "outside the scale 1 to 3"),
+]
+
+
+@pytest.mark.parametrize(("text", "scale", "score"), SENTENCES)
+def test_the_one_form_of_prose_is_read(
+    text: str, scale: tuple[float, float], score: float
+) -> None:
+    answer = one(text, scale, IN_PROSE)
+    assert (answer.value, answer.step) == (score, "prose"), answer
+    assert answer.span is not None and float(text[slice(*answer.span)]) == score
+    assert one(text, scale, NUMBER).value is None  # other judges do not read prose
+
+
+@pytest.mark.parametrize(("text", "scale", "reason"), UNSAID)
+def test_other_prose_is_unscored_with_its_reason(
+    text: str, scale: tuple[float, float], reason: str
+) -> None:
+    answer = one(text, scale, IN_PROSE)
+    assert answer.value is None and reason in (answer.reason or "")
+
+
+def test_a_sentence_of_the_dialogue_is_no_score() -> None:
+    wanted = AnswerField("overall", "overall", "overall", (0, 100))
+    text = "I would give this a 70 out of 100."
+    turns = ["Guess what! I would give this a 70 out of 100. Ok?"]
+    answer = read_answers(Completion(text), [wanted], IN_PROSE, turns)["overall"]
+    assert answer.value is None and "repeats a turn" in (answer.reason or "")
+
+
+def test_prose_after_reasoning_and_at_the_limit_of_tokens() -> None:
+    text = "<think>I would give it a 20.</think>I would give it a 70."
+    answer = one(text, (0, 100), IN_PROSE)
+    place = text.rindex("70")
+    assert answer.value == 70 and answer.span == (place, place + 2)
+    # The rest of the number may be missing.
+    cut = one("I would give it a 7", (0, 100), IN_PROSE, finish="length")
+    assert cut.value is None and "may be a part of the score" in (cut.reason or "")
 
 
 # -- forms that are read ---------------------------------------------------------------------------

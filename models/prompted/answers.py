@@ -454,6 +454,9 @@ def _read_prose(
             match = _score_line(
                 lines, quotation, field, shape, is_only=len(fields) == 1
             )
+            top = match["top"]
+            if top and (field.binary or float(top) != field.scale[1]):
+                raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
         except UnreadError as error:
             answers[field.name] = Answer(reason=str(error), comment=feedback)
             continue
@@ -515,10 +518,7 @@ def _score_line(
         matches = [_prose_score(first.string, first.start(), quotation, field)]
     if not matches:
         raise UnreadError(f"no score line {line_name} in the answer {quotation}")
-    match, top = matches[-1], matches[-1]["top"]
-    if top and (field.binary or float(top) != field.scale[1]):
-        raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
-    return match
+    return matches[-1]
 
 
 def _prose_score(

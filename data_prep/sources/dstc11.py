@@ -36,7 +36,7 @@ def read_dstc11(
     ``metadata/dev/**/NAME_eval.json`` has the ratings, in the order of the dialogues of
     ``task1/dev/en_LANG/NAME_multilingual_en_LANG.csv``, which has the turns (UID, SEG,
     TRANSLATION). Entries without ratings or response have no turns there. Speakers alternate, and
-    the last turn is the chatbot's.
+    the last turn is the chatbot's. The group is the entry's ``dialogue_id`` if it has one.
     """
     patterns = ["DSTC_11_Track_4/task1/dev/**", "DSTC_11_Track_4/metadata/dev/**"]
     folder = Path(hub_folder(REPOSITORY, offline, patterns)) / "DSTC_11_Track_4"
@@ -65,7 +65,7 @@ def read_dstc11(
                     ratings,
                     scales,
                     source="dstc11",
-                    group=f"dstc11-{uid}",
+                    group=f"dstc11-{entry.get('dialogue_id', uid)}",
                     lang=lang,
                     split="test",
                     level=level,

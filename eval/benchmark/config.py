@@ -75,11 +75,19 @@ class JudgeConfig(Config):
     model: str | None = None
 
 
+class GroupFile(Config):
+    """The groups of rows that make a set."""
+
+    groups: tuple[str, ...]
+
+
 class SetConfig(ChatFileConfig):
     """Labelled rows; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
 
-    ``dimensions`` maps a dimension of the set to the judge's (a list if the names are equal).
-    Of the rows in ``langs`` and in their order, ``limit`` rows after the first ``skip``.
+    ``level``: rows rated as whole dialogues or by their last turn; ``last`` judges the last turn of
+    rows that are rated as dialogues. ``dimensions`` maps a dimension of the set to the judge's (a
+    list if the names are equal). ``groups``: a YAML file (``groups: [...]``) with the groups of
+    its rows. Of the rows in ``langs`` and in their order, ``limit`` rows after the first ``skip``.
     ``split``: that of a training config on the same source; only its test rows are read.
     ``optional``: skip the set with a note if its data is missing. ``published``: models
     (``gpt-4.1``) whose labels the rows hold, in ``machine_labels`` or ``earlier_labels``, to show
@@ -87,7 +95,8 @@ class SetConfig(ChatFileConfig):
     """
 
     name: str
-    level: Literal["dialogue", "turn"] = "dialogue"
+    level: Literal["dialogue", "turn", "last"] = "dialogue"
+    groups: str | None = None
     dimensions: Mapping[str, str]
     view: Literal["rows", "abceval_issues_by_dialogue"] = "rows"
     exclude_chatbots: tuple[str, ...] = ()

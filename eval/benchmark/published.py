@@ -97,9 +97,10 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
         if published["paper"] not in config.published:
             continue
         for set_config in config.sets:
-            if (set_config.published_as, set_config.level) != (
+            is_whole = set_config.level == "dialogue"
+            if (set_config.published_as, is_whole) != (
                 published["set"],
-                published["level"],
+                published["level"] == "dialogue",
             ):
                 continue
             for dimension, judge_dimension in set_config.dimensions.items():

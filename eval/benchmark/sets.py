@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from medal_judges.config import build_config, read_yaml
 from medal_judges.data_prep.labelling import EARLIER, MACHINE, machine_labels
 from medal_judges.errors import ConfigError, DataError, RecordError, SourceError
 from medal_judges.eval.benchmark.config import (
     BenchmarkConfig,
+    GroupFile,
     InjectedConfig,
     JudgeConfig,
     PredictionConfig,
@@ -18,7 +20,13 @@ from medal_judges.eval.benchmark.published import check_published, same_model
 from medal_judges.eval.benchmark.results import Answers, BenchmarkRun, BenchmarkSet
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, Rating, Scale, mean
+from medal_judges.records.labelled import (
+    LabelledDialogue,
+    Level,
+    Rating,
+    Scale,
+    mean,
+)
 from medal_judges.records.signature import content_hash
 
 
@@ -131,15 +139,23 @@ def _injected_set(
 def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> BenchmarkSet:
     from medal_judges.data_prep.sources import abceval
 
+    level = config.level
     if config.view == "abceval_issues_by_dialogue":
         rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
-    chosen = config.in_langs([row for row in rows if _is_in_set(config, row)])
+    if level == "last":
+        level = "turn"
+        rows = [replace(row, level=level) for row in rows if row.level == "dialogue"]
+    chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
+    if config.groups is not None:
+        record = read_yaml(config.groups)
+        groups = build_config(GroupFile, record, where=config.groups).groups
+        chosen = [row for row in chosen if row.group in groups]
     chosen = chosen[config.skip :][: config.limit]
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
-            hint="level is dialogue or turn; exclude_chatbots, exclude_overlaps, skip and split "
-            "remove rows",
+            hint="level is dialogue, turn or last; groups, exclude_chatbots, exclude_overlaps, "
+            "skip and split remove rows",
         )
     labels: dict[str, object] = {}
     for row in chosen:
@@ -153,13 +169,13 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
         tuple(chosen),
         f"{config.name}@{data_hash(chosen)}",
         config.dimensions,
-        config.level,
+        level,
         left_out=tuple(row for row in rows if row.id not in ids),
     )
 
 
-def _is_in_set(config: SetConfig, row: LabelledDialogue) -> bool:
-    if row.level != config.level or row.dialogue.chatbot in config.exclude_chatbots:
+def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
+    if row.level != level or row.dialogue.chatbot in config.exclude_chatbots:
         return False
     if config.exclude_overlaps and row.extra.get("overlaps"):
         return False

@@ -10,7 +10,7 @@ from typing import Literal
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import Usage, spent
@@ -266,7 +266,7 @@ class GPTScoreJudge(BasePromptedJudge):
             config, answer_tokens=ANSWER_TOKENS, prompt_tokens=prompt_tokens
         )
         if not tells_likelihoods(self.llm):
-            raise ConfigError(
+            raise NotAvailableError(
                 f"{self.name}: {self.llm.name} does not return log-probabilities of an answer",
                 hint="use a local model or a server of your own (vLLM), or the judge geval",
             )

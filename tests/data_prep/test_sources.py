@@ -222,6 +222,7 @@ def test_dstc11_in_three_languages(
                     {"speaker": "model", "text": "Yo"},
                 ],
                 "annotations": {"enjoy": [3]},
+                "dialogue_id": "persona-see_00007",
             }
         ],
     }
@@ -252,6 +253,7 @@ def test_dstc11_in_three_languages(
     }
     (see,) = [row for row in load_spec("dstc11:dialogue") if row.dialogue.lang == "zh"]
     assert see.labels == {"enjoy": (3.0,)} and see.scales == {"enjoy": None}
+    assert see.group == "dstc11-persona-see_00007"
     csv = tmp_path / root / "task1/dev/en_zh/fed-turn_multilingual_en_zh.csv"
     csv.write_text(csv.read_text().replace(",Yes,", ",No,"))
     with pytest.raises(

@@ -473,3 +473,29 @@ def test_the_shipped_configuration_on_peoples_ratings(tmp_path: Path) -> None:
     assert found[0]["ceiling"]["spearman"]["value"] == pytest.approx(0.47, abs=0.005)
     assert "gpt (published)" in {row["judge"] for row in found}
     assert {row["scored"] / row["n"] for row in found} == {1}
+
+
+def test_whole_dialogues_are_judged_by_their_last_turn(folder: Path) -> None:
+    assert medal("sets.0.level=last").exit_code == 0
+    lines = (folder / "out/predictions/counting/little.jsonl").read_text().splitlines()
+    assert {json.loads(line)["turn"] for line in lines} == {1}
+    assert {row["level"] for row in results(folder)["rows"]} == {"turn"}
+    assert {row["n"] for row in results(folder)["rows"]} == {24}
+
+
+def test_a_set_of_the_groups_in_a_file(folder: Path) -> None:
+    (folder / "groups.yaml").write_text("groups: [row-3, row-5, row-7, absent]\n")
+    assert medal("sets.0.groups=groups.yaml").exit_code == 0
+    assert {row["n"] for row in results(folder)["rows"]} == {3}
+    assert ("Rows left out", "little: 21 by its settings") in [
+        tuple(fact) for fact in results(folder)["facts"]
+    ]
+
+
+def test_a_file_of_groups_in_another_form_is_refused(folder: Path) -> None:
+    for text, problem in (("[row-3]", "mapping"), ("ids: [row-3]", "groups")):
+        (folder / "groups.yaml").write_text(text)
+        done = medal("sets.0.groups=groups.yaml")
+        assert "groups.yaml" in str(done.exception) and problem in str(done.exception)
+    (folder / "groups.yaml").write_text("groups: [absent]")
+    assert "no row of set.jsonl" in str(medal("sets.0.groups=groups.yaml").exception)

@@ -145,12 +145,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     if level == "last":
         level = "turn"
         rows = [replace(row, level=level) for row in rows if row.level == "dialogue"]
-    chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
-    if config.groups is not None:
-        record = read_yaml(config.groups)
-        groups = build_config(GroupFile, record, where=config.groups).groups
-        chosen = [row for row in chosen if row.group in groups]
-    chosen = chosen[config.skip :][: config.limit]
+    chosen = _chosen_rows(config, rows, level)
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
@@ -172,6 +167,19 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
         level,
         left_out=tuple(row for row in rows if row.id not in ids),
     )
+
+
+def _chosen_rows(
+    config: SetConfig, rows: Sequence[LabelledDialogue], level: Level
+) -> Sequence[LabelledDialogue]:
+    """Returns the rows of the set in their order. Raises ConfigError for a file of groups in
+    another form."""
+    chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
+    if config.groups is not None:
+        record = read_yaml(config.groups)
+        groups = build_config(GroupFile, record, where=config.groups).groups
+        chosen = [row for row in chosen if row.group in groups]
+    return chosen[config.skip :][: config.limit]
 
 
 def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:

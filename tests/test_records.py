@@ -1,13 +1,14 @@
 """The records: what a labelled line, a judgement and a rating hold, and what they refuse."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue_line
-from medal_judges.records.dimension import Dimension, parse_dimensions
+from medal_judges.records.dimension import Dimension, load_rubric, parse_dimensions
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
@@ -301,11 +302,22 @@ def test_a_label_may_leave_its_scale_by_rounding() -> None:
             {"name": "a", "kind": "binary", "low": 0, "high": 1, "god": "low"},
             r"argument 'god'",
         ),
+        ("polite", "a list of objects with name, kind, low and high, got 'polite'"),
     ],
 )
-def test_a_dimension_with_wrong_fields_names_them(
-    entry: dict[str, object], problem: str
-) -> None:
+def test_a_dimension_with_wrong_fields_names_them(entry: object, problem: str) -> None:
     with pytest.raises(RecordError, match=problem) as caught:
         parse_dimensions([entry])
     assert "__init__" not in str(caught.value)
+
+
+def test_a_rubric_has_dimensions_each_once(tmp_path: Path) -> None:
+    rubric = tmp_path / "rubric.yaml"
+    one = "  - {name: a, kind: ordinal, low: 1, high: 5}\n"
+    for text, problem in (
+        ("dimensions: []", "no dimension"),
+        (f"dimensions:\n{one}{one}", "expected each name once, got 'a'"),
+    ):
+        rubric.write_text(text)
+        with pytest.raises(ConfigError, match=f"rubric .*rubric.yaml: .*{problem}"):
+            load_rubric(rubric)

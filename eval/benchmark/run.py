@@ -47,6 +47,7 @@ from medal_judges.records.dimension import known_dimensions
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import read_judgements
+from medal_judges.training.rows import training_chats
 
 
 def benchmark(
@@ -205,7 +206,7 @@ def _score_sets(
 ) -> None:
     """Scores every set with one judge. Raises the errors of a judge that cannot be loaded."""
     choice = _chosen(run.config, config)
-    training_chats = _training_chats(choice)
+    trained_on = training_chats(choice.source, choice.revision)
     choice = choice.with_options(**config.options)
     if choice.speaks and options.no_cache:
         choice = choice.spending(no_cache=True)
@@ -222,7 +223,7 @@ def _score_sets(
                 progress(name, len(data.rows))
                 continue
             trained_count = sum(
-                row.dialogue.text_hash in training_chats for row in data.rows
+                row.dialogue.text_hash in trained_on for row in data.rows
             )
             if trained_count:
                 run.notes.append(
@@ -274,16 +275,6 @@ def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
         device=config.device,
         strict=False,
     )
-
-
-def _training_chats(choice: JudgeChoice) -> set[str]:
-    """Returns the hashes of the chats that a saved judge was trained on."""
-    record = Path(choice.source) / "data.json"
-    chats: set[str] = set()
-    if record.is_file():
-        for entry in json.loads(record.read_text(encoding="utf-8")):
-            chats.update(entry.get("chats", "").split())
-    return chats
 
 
 def _predicted_answers(run: BenchmarkRun, config: PredictionConfig) -> Answers:

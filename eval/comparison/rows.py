@@ -3,6 +3,7 @@ chats and a judge."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -140,8 +141,9 @@ class CompareOptions(Config):
 
     @property
     def sources(self) -> dict[str, Path]:
-        """The file of each system. A system without a name is named after its file. Raises
-        MedalError if two systems have the same name."""
+        """The file of each system. A system without a name is named after its file, and after its
+        folders if several files have that name. Raises MedalError if two systems have the same
+        name."""
         paths: list[Path] = []
         names: list[str] = []
         for text in self.files:
@@ -150,15 +152,35 @@ class CompareOptions(Config):
                 name, file = "", text
             names.append(name)
             paths.append(Path(file))
-        slugs = unique_slugs([_without_endings(path.name) for path in paths])
         sources: dict[str, Path] = {}
-        for name, file_name, path in zip(names, slugs, paths, strict=True):
+        for name, file_name, path in zip(names, _file_names(paths), paths, strict=True):
             system = name or file_name
             if system in sources:
                 hint = "name them: v1=old.jsonl v2=new.jsonl"
                 raise MedalError(f"two systems are named {system!r}", hint=hint)
             sources[system] = path
         return sources
+
+
+def _file_names(paths: Sequence[Path]) -> list[str]:
+    """Returns the names of files without their endings. Equal names get as many folders as make
+    them different."""
+    stems = [_without_endings(path.name) for path in paths]
+    names = stems
+    for depth in range(2, 1 + max(len(path.parts) for path in paths)):
+        counts = Counter(names)
+        longer_names = []
+        for name, stem, path in zip(names, stems, paths, strict=True):
+            if counts[name] > 1:
+                name = "/".join((*path.parts[-depth:-1], stem))
+            longer_names.append(name)
+        names = longer_names
+    numbers = Counter[str]()
+    for index, name in enumerate(names):
+        numbers[name] += 1
+        if numbers[name] > 1:  # the same file again
+            names[index] = f"{name}-{numbers[name]}"
+    return names
 
 
 def _without_endings(name: str) -> str:

@@ -255,6 +255,7 @@ def _object_in_text(
                 complete = False
                 continue
             score, comment = _score_and_comment(json_answer.value, path, shape)
+            score = _comparable(score)
             if scores.setdefault(field.name, score) != score:
                 raise UnreadError(f"two JSON objects disagree about {field.label!r}")
             complete &= shape.comment is None or isinstance(comment, str)
@@ -296,10 +297,20 @@ def _inside_fence(text: str) -> tuple[str, int] | None:
 def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
     entries: dict[str, object] = {}
     for key, value in pairs:
-        if entries.setdefault(key, value) != value:
+        if _comparable(entries.setdefault(key, value)) != _comparable(value):
             raise ValueError(f"the key {key!r} has two values")
         entries[key] = value
     return entries
+
+
+def _comparable(value: Any) -> Any:
+    """Returns a JSON value with numbers in place of texts that are numbers: "4" and "4.0" are the
+    same score."""
+    if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value.strip()):
+        return float(value)
+    if isinstance(value, dict):
+        return {key: _comparable(entry) for key, entry in value.items()}
+    return value
 
 
 # int refuses NaN and Infinity, which are no numbers of JSON.
@@ -370,7 +381,8 @@ def _score_path(
     if not entries:
         raise UnreadError(f"no key {field.key!r} in the JSON answer")
     first_key, first_entry = next(iter(entries.items()))
-    if any(entry != first_entry for entry in entries.values()):
+    first = _comparable(first_entry)
+    if any(_comparable(entry) != first for entry in entries.values()):
         raise UnreadError(f"the keys {', '.join(map(repr, entries))} differ")
     if not isinstance(first_entry, dict):
         return [first_key]
@@ -395,9 +407,8 @@ def _from_json(
     span = None
     if _is_number(number):
         span = _locate(json_answer, path)
-    elif isinstance(number, str) and _PLAIN_NUMBER.fullmatch(number.strip()):
-        number = float(number)
-    elif not (isinstance(number, bool) and field.binary):
+    number = _comparable(number)
+    if not (_is_number(number) or (isinstance(number, bool) and field.binary)):
         reason = f"{shown(str(number))} instead of a number"
         return Answer(reason=reason, comment=comment)
     return _scored(number, field, step, comment, span)

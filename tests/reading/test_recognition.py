@@ -126,6 +126,23 @@ def test_what_cannot_be_read_is_a_message(
             list(read_dialogues(save(tmp_path, "x", content), reading=reading))
 
 
+def test_a_reason_that_lists_columns_is_cut_between_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"assigned_team_member_identifier_{i}" for i in range(12)]
+
+    def rows(count: int) -> bytes:
+        return (json.dumps(dict.fromkeys(names[:count], 1)) + "\n").encode() * 2
+
+    ids, reading = read(save(tmp_path, "x.jsonl", rows(12)))
+    reading.show()
+    (line,) = [text for text in capsys.readouterr().err.splitlines() if " x " in text]
+    assert ids == [] and line.endswith(" ...")
+    assert line.removesuffix(" ...").split(" ")[-1].rstrip(",):") in names
+    read(save(tmp_path, "y.jsonl", rows(5)))[1].show()
+    assert "(in YAML: columns: {id: NAME, ...})" in capsys.readouterr().err
+
+
 def test_a_hostile_support_log_is_read_alike_twice_and_strict_stops_at_its_first_bad_row(
     tmp_path: Path,
 ) -> None:
@@ -190,7 +207,7 @@ def test_a_chat_that_lacks_a_turn_is_a_bad_row(line: int, tmp_path: Path) -> Non
 
 
 def test_an_open_quote_costs_the_lines_up_to_the_next_quote(tmp_path: Path) -> None:
-    rows = [f'{n},"open {n},x' if n in (3, 6) else f"{n},hi,ok" for n in range(9)]
+    rows = [f'{n},"open {n},x' if n in (3, 6) else f"{n},hi,ok" for n in range(12)]
     path = save(tmp_path, "t.csv", ("id,prompt,response\n" + "\n".join(rows)).encode())
     found, reading = read(path)
     assert found == ["0", "1", "2", "7", "8"] and reading.count == 4  # each line

@@ -9,6 +9,7 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
+from medal_judges.models.base import saving
 from medal_judges.models.base.heads import on_scale
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.hybrid.judge import MemberSelection, Stack
@@ -27,7 +28,7 @@ from medal_judges.training.families.hybrid import (
     fit_hybrid,
     with_alpha,
 )
-from medal_judges.training.rows import TrainingExample
+from medal_judges.training.rows import TrainingExample, training_chats
 
 from ..conftest import WORDS
 
@@ -227,7 +228,10 @@ def test_rows_that_a_member_learnt_from_are_told(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "member")
-    facts = [{"part": "train", "source": "dstc9:validation"}]
+    # Chats count, whatever the files are called: 3 of the 30, and one of other data.
+    chats = [example.dialogue.text_hash for example in examples()[:3]]
+    facts = [{"part": "train", "source": "mine.jsonl", "chats": " ".join(chats)}]
+    facts.append({"part": "validation", "source": "dstc9:validation"})
     (folder / "data.json").write_text(json.dumps(facts), encoding="utf-8")
     with caplog.at_level(logging.WARNING):
         fit_hybrid(
@@ -235,7 +239,35 @@ def test_rows_that_a_member_learnt_from_are_told(
             examples(),
             [OVERALL],
         )
-    assert "member a was trained on dstc9:validation" in caplog.text
+    assert "member a was trained on 3 of the 30 rows on which" in caplog.text
+
+
+def test_training_chats_are_known_of_every_saved_judge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packaged = training_chats("boxed")
+    assert len(packaged) > 1000
+    assert training_chats(LENGTH) == training_chats("length") == set()
+    # of the Hub
+    folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "hub")
+    facts = [{"part": "train", "source": "x", "chats": "ab cd"}, {"part": "test"}]
+    (folder / "data.json").write_text(json.dumps(facts), encoding="utf-8")
+    monkeypatch.setattr(saving, "pull", lambda name, revision: folder)
+    assert training_chats("org/judge") == {"ab", "cd"}
+
+
+def test_an_alpha_that_nothing_chose_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    rows = fit_rows(60, sources=2)
+    assert with_alpha(settings(alpha="auto"), rows).alpha in ALPHAS
+    assert "alpha: auto" not in caplog.text
+    # In one source all ratings are the same, so it never has a figure.
+    rows.targets[rows.sources == "1"] = 0.5
+    assert with_alpha(settings(alpha="auto"), rows).alpha == ALPHAS[0]
+    assert "alpha: auto is 1: no penalty has a figure for each source" in caplog.text
+    caplog.clear()
+    few = rows.part(np.arange(6))
+    assert with_alpha(settings(alpha="auto"), few).alpha == ALPHAS[0]
+    assert "alpha: auto is 1" in caplog.text
 
 
 def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:

@@ -33,11 +33,10 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.correlation import undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values
-from medal_judges.storage.files import read_json_if_there
 from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.families.solvers import source_means
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import TrainingExample
+from medal_judges.training.rows import TrainingExample, training_chats
 
 FOLDS = 5
 # With standardised scores and n rows, a penalty of n halves the weight of a lone member.
@@ -77,17 +76,18 @@ def fit_hybrid(
             "a hybrid is fitted on the `train` entries and measured on them by cross-validation",
             hint="leave `validation` out, and give the members' validation rows as `train`",
         )
-    sources = {entry.source for entry in config.train}
     members = {}
     for name, settings in model.members.items():
         members[name] = open_member(name, settings)
-        learnt = sorted(sources & training_sources(Path(settings.path)))
+        trained_on = training_chats(settings.path, settings.revision)
+        learnt = sum(row.dialogue.text_hash in trained_on for row in rows)
         if learnt:
             logger.warning(
-                "member %s was trained on %s, on which the hybrid is fitted: its weight will be "
-                "too large",
+                "member %s was trained on %d of the %d rows on which the hybrid is fitted: its "
+                "weight will be too large",
                 name,
-                ", ".join(learnt),
+                learnt,
+                len(rows),
             )
     shared: list[Dimension] = []
     lacking: list[str] = []
@@ -113,12 +113,6 @@ def fit_hybrid(
     return HybridJudge(
         members, combination, shared, name=config.name, facts=facts
     ), figures
-
-
-def training_sources(folder: Path) -> set[str]:
-    """Returns the sources that the judge in ``folder`` was trained on, by its data.json."""
-    entries = read_json_if_there(folder / "data.json", [])
-    return {entry["source"] for entry in entries if entry.get("part") == "train"}
 
 
 def _judge(
@@ -274,6 +268,12 @@ def with_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
         is_complete = len(figures) == len(np.unique(rows.sources)) + 1
         if is_complete and figures["mean"] > highest + EQUAL:
             best, highest = alpha, figures["mean"]
+    if highest < -1:
+        logger.warning(
+            "alpha: auto is %g: no penalty has a figure for each source, which has too few "
+            "conversations, or scores or ratings that do not differ; alpha: NUMBER sets it",
+            best,
+        )
     return config.model_copy(update={"alpha": best})
 
 

@@ -68,6 +68,7 @@ _LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
 # The parts of a problem that differ from row to row: an index, a place in the text.
 _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
 _SHOWN = 5
+_LONGEST_REASON = 400  # with a hint that names 20 columns
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _READ_IN_TURNS = ("id", "role", "content", "messages", "order")
@@ -244,7 +245,9 @@ class ReadingReport:
 
     def add(self, error: DataError) -> None:
         """Counts and lists a skipped row."""
-        reason = _PLACE.sub(r"\1 N", error.problem.split(", got ")[0])[:200]
+        reason = _PLACE.sub(r"\1 N", error.problem.split(", got ")[0])
+        if len(reason) > _LONGEST_REASON:
+            reason = reason[:_LONGEST_REASON].rpartition(" ")[0] + " ..."
         if reason not in self.left_out and len(self.left_out) >= 1000:  # hostile keys
             reason = "other problems"
         self.left_out[reason] += 1

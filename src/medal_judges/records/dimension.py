@@ -99,21 +99,25 @@ class Dimension:
 def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
     """Returns the dimensions of a list of objects, as a rubric and a file of judgements hold them.
     Raises RecordError."""
+    expected = "a list of objects with name, kind, low and high"
     if not isinstance(entries, list):
-        raise RecordError(
-            "dimensions", "a list of objects with name, kind, low and high", entries
-        )
-    dimensions = []
+        raise RecordError("dimensions", expected, entries)
+    dimensions: dict[str, Dimension] = {}
     for entry in entries:
+        if not isinstance(entry, dict):
+            raise RecordError("dimensions", expected, entry)
         try:
-            dimensions.append(Dimension(**entry))
+            dimension = Dimension(**entry)
         except (TypeError, ConfigError) as error:
             # Python's words for a field that is missing or unknown, without the name of its caller.
             problem = re.sub(r"\S+\(\) |(positional|keyword) ", "", str(error))
             raise RecordError(
                 "dimensions", f"a dimension ({problem})", entry
             ) from error
-    return tuple(dimensions)
+        if dimension.name in dimensions:
+            raise RecordError("dimensions", "each name once", dimension.name)
+        dimensions[dimension.name] = dimension
+    return tuple(dimensions.values())
 
 
 def load_rubric(
@@ -127,6 +131,11 @@ def load_rubric(
         )
     except RecordError as error:
         raise ConfigError(f"rubric {name_or_path}: {error.message}") from error
+    if not dimensions:
+        raise ConfigError(
+            f"rubric {name_or_path}: no dimension",
+            hint="- {name: polite, kind: ordinal, low: 1, high: 5, good: high}",
+        )
     by_name = {dimension.name: dimension for dimension in dimensions}
     for name in names:
         if name not in by_name:

@@ -457,6 +457,20 @@ def test_small_tied_and_unscored_are_told_in_words(
         json.loads((tmp_path / "page" / "compare.json").read_text())
 
 
+def test_files_of_one_name_are_named_after_their_folders(tmp_path: Path) -> None:
+    def named(*files: str) -> list[str]:
+        options = CompareOptions(files=files)
+        return list(options.sources)
+
+    assert named("w1/scores.jsonl", "w2/scores.jsonl.gz") == ["w1/scores", "w2/scores"]
+    files = ("a/run/s.jsonl", "b/run/s.jsonl", "b/other/s.csv", "v2.jsonl")
+    assert named(*files) == ["a/run/s", "b/run/s", "other/s", "v2"]
+    assert named("ボット.jsonl", "GPT 4_v2.jsonl") == ["ボット", "GPT 4_v2"]
+    assert named("s.jsonl", "s.jsonl", "x/s.jsonl") == ["s", "s-2", "x/s"]
+    assert named("new=x/s.jsonl", "y/s.jsonl") == ["new", "y/s"]
+    assert named("a.jsonl", "a.csv") == ["a", "a-2"]
+
+
 def test_other_judges_and_names_are_refused(write: Write) -> None:
     one = write("one.jsonl", scores(draw(9, 3, 0)))
     two = write("two.jsonl", scores(draw(9, 3, 1), judge="judge:test|revision:2"))

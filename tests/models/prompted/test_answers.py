@@ -152,6 +152,17 @@ READ = [
         ('{"score": "8"}', (0, 10), 8, "json"),
         ('{"score": 8, "score": 8}', (0, 10), 8, "json"),
     ),
+    # A number as text has several spellings.
+    *(
+        ('{"score": "4", "score": "4.0"}', (1, 5), 4, "json"),
+        ('{"score": "4", "Score": 4.0}', (1, 5), 4, "json"),
+        (
+            '{"relevance": {"score": "4"}, "Relevance": {"score": "4.0"}}',
+            (1, 5),
+            4,
+            "json",
+        ),
+    ),
     ('{"score": 8, "explanation": "I gave 8, not 9, out of {10}"}', (0, 10), 8, "json"),
     ('<think>{"score": 2}</think>{"score": 8}', (0, 10), 8, "json"),
     *(
@@ -189,6 +200,7 @@ UNREAD = [
     ('{"score": 8}\n{"score": 8}', (0, 10), "no score line"),
     ('{"score": 8,}', (0, 10), "no score line"),
     ('{"score": 8, "score": 2}', (0, 10), "no score line"),
+    ('{"score": "8", "score": "8.5"}', (0, 10), "no score line"),
     ('{"score": 8, "relevance": 2}', (0, 10), "differ"),
     ('{"label": 8, "quality": 8}', (0, 10), "no key"),
     ('{"score": true}', (0, 10), "'True' instead of a number"),
@@ -247,6 +259,7 @@ OTHER = '{"score": 2, "explanation": "Dull."}'
         f"> {OTHER}\n\nThat is theirs. Mine: {RATING}",
         f"{RATING}\n\nAgain: {RATING}",
         f'{{"turns": 4}} and {RATING}',
+        f'{{"score": "8.0"}} in short. {RATING}',
     ],
 )
 def test_an_object_among_other_text_is_read(text: str) -> None:

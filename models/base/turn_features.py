@@ -13,14 +13,13 @@ import unicodedata
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.records.dialogue import Dialogue
 
-if TYPE_CHECKING:
-    from torch import Tensor
+Floats = npt.NDArray[np.float64]
 
 FEATURE_NAMES = (
     "log_words",
@@ -184,41 +183,49 @@ def _is_near(spelling: set[str], earlier: set[str]) -> bool:
     return shared > _NEAR * (smaller + larger - shared)
 
 
-def turn_similarities(vectors: Tensor, roles: Tensor, mask: Tensor) -> Tensor:
-    """Returns cosines [B, T, 7] of turn ``vectors`` [B, T, H] with earlier turns; 0 if there are
-    none. For the centred ones the mean of all turns of the dialogue, also of later turns, is
-    subtracted."""
-    import torch
-    from torch.nn import functional
+def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
+    """Returns similarities [T, 7] of turns with earlier turns; 0 if there are none. ``cosines`` [T,
+    T] are those of the turns' vectors. For the centred ones the mean of all turns of the dialogue,
+    also of later turns, is subtracted."""
+    centred = _centred(cosines)
+    table = np.zeros((len(roles), len(SIMILARITY_NAMES)))
+    for side in (0, 1):
+        turns, partners = np.flatnonzero(roles == side), np.flatnonzero(roles != side)
+        heard = np.searchsorted(partners, turns)  # turns of the partner before each
+        same_side = np.ix_(turns, turns)
+        earlier = np.tri(len(turns), k=-1, dtype=bool)
+        recent = np.triu(earlier, -_WINDOW)
+        columns = [
+            _highest(cosines[same_side], earlier),
+            _highest(cosines[same_side], recent),
+            np.append(0.0, cosines[turns[1:], turns[:-1]])[: len(turns)],
+        ]
+        for rank in (1, 2):
+            has_heard = heard >= rank
+            before = partners[heard[has_heard] - rank]
+            column = np.zeros(len(turns))
+            column[has_heard] = cosines[turns[has_heard], before]
+            columns.append(column)
+        columns.append(_highest(centred[same_side], earlier))
+        was_heard = np.arange(len(partners)) < heard[:, None]
+        sums = (centred[np.ix_(turns, partners)] * was_heard).sum(axis=1)
+        columns.append(sums / np.maximum(heard, 1))
+        table[turns] = np.stack(columns, axis=1)
+    return table
 
-    unit = functional.normalize(vectors.float(), dim=-1)
-    cosine = unit @ unit.transpose(1, 2)  # [B, T, T]
-    position = torch.arange(vectors.shape[1], device=vectors.device)
-    earlier = (position[None, :] < position[:, None]) & mask[:, None, :]
-    same_role = roles[:, :, None] == roles[:, None, :]
-    own_turns, partner = earlier & same_role, earlier & ~same_role
-    # 1 at the speaker's last turn before, 2 at the one before it, and so on.
-    own_rank, partner_rank = (
-        m.flip(-1).cumsum(-1).flip(-1) for m in (own_turns, partner)
-    )
 
-    def highest(cosines: Tensor, allowed: Tensor) -> Tensor:
-        best = cosines.masked_fill(~allowed, -2).amax(-1)
-        return best.where(allowed.any(-1), best.new_zeros(()))
-
-    columns = [
-        highest(cosine, own_turns),
-        highest(cosine, own_turns & (own_rank <= _WINDOW)),
-    ]
-    last_own, last_partner = own_turns & (own_rank == 1), partner & (partner_rank == 1)
-    for allowed in (last_own, last_partner, partner & (partner_rank == 2)):
-        columns.append((cosine * allowed).sum(-1))
-    turns = mask.unsqueeze(-1).float()
-    mean = (unit * turns).sum(1, keepdim=True) / turns.sum(1, keepdim=True).clamp_min(1)
-    centred = unit - mean
+def _centred(cosines: Floats) -> Floats:
+    """Returns the cosines [T, T] of unit vectors less their mean, from the ``cosines`` of the
+    vectors."""
+    with_mean = cosines.mean(axis=1)
+    products = cosines - with_mean[:, None] - with_mean + with_mean.mean()
     # Equal turns leave only rounding, which must not be scaled up to a direction.
-    centred = centred / centred.norm(dim=-1, keepdim=True).clamp_min(_ALIKE)
-    cosine = centred @ centred.transpose(1, 2)
-    columns.append(highest(cosine, own_turns))
-    columns.append((cosine * partner).sum(-1) / partner.sum(-1).clamp_min(1))
-    return torch.stack(columns, dim=-1)
+    norms = np.sqrt(np.maximum(products.diagonal(), _ALIKE**2))
+    centred: Floats = products / norms / norms[:, None]
+    return centred
+
+
+def _highest(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
+    """Returns the highest allowed cosine of each row; 0 if none is allowed."""
+    best = np.where(allowed, cosines, -2).max(axis=1, initial=-2)
+    return np.where(allowed.any(axis=1), best, 0)

@@ -268,7 +268,7 @@ class LinearJudge(LearnedJudge):
     ) -> list[Judgement]:
         judgements = []
         for request in requests:
-            rows, results = self._rows(request.payload), {}
+            rows, results = self.reader.rows(request.payload), {}
             for name in dimensions:
                 results[name] = self._score(request, rows, self.dimension(name))
             judgements.append(judgement_of(results))
@@ -302,16 +302,6 @@ class LinearJudge(LearnedJudge):
             self._details(dimension, unit, score, raw),
             contributions,
         )
-
-    def _rows(self, reading: TurnReading) -> Floats:
-        """Returns the columns of each turn. No row depends on later turns, so those of the
-        dialogue's beginnings are rows of the whole."""
-        full = reading.full
-        if full is None:
-            return self.reader.rows(reading)
-        if full.columns is None:
-            full.columns = self.reader.rows(full)
-        return full.columns[: len(reading.roles)]
 
     def units(self, name: str, columns: Floats) -> Floats:
         """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""

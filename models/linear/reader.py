@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
@@ -18,6 +20,7 @@ from medal_judges.models.base.turn_features import (
     turn_features,
     turn_similarities,
 )
+from medal_judges.models.batching import BEFORE_BATCH
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 
@@ -40,8 +43,8 @@ class TurnReading:
     dialogue``).
 
     ``skipped`` counts the oldest turns, which are not in these arrays. ``turn_tokens`` [T] counts
-    the tokens of each turn. ``full`` is the reading of a longer dialogue, of which this is the
-    beginning; ``columns`` caches the rows of that one.
+    the tokens of each turn. ``cosines`` [T, T] are those of the texts. ``context`` is what the
+    reply models read; None if there are none yet.
     """
 
     roles: npt.NDArray[np.int64]
@@ -51,9 +54,9 @@ class TurnReading:
     weights: Floats
     text_vector: Vectors
     turn_tokens: npt.NDArray[np.int64]
+    cosines: Floats
+    context: Tensor | None = None
     skipped: int = 0
-    full: TurnReading | None = None
-    columns: Floats | None = None
 
     def read_turns(self) -> TurnReading:
         """Returns the reading with only those turns that have a weight."""
@@ -66,18 +69,20 @@ class TurnReading:
             self.weights[rows],
             self.text_vector,
             self.turn_tokens[rows],
+            self.cosines,
         )
 
-    def beginning(self, count: int) -> TurnReading:
-        """Returns the reading of the dialogue that ends after ``count`` of these turns."""
+    def part(self, turns: slice, skipped: int) -> TurnReading:
+        """Returns the reading of some of these turns, without measures and weights."""
         return replace(
             self,
-            roles=self.roles[:count],
-            measures=self.measures[:count],
-            texts=self.texts[:count],
-            vectors=self.vectors[:count],
-            turn_tokens=self.turn_tokens[:count],
-            full=self,
+            skipped=skipped,
+            roles=self.roles[turns],
+            texts=self.texts[turns],
+            vectors=self.vectors[turns],
+            turn_tokens=self.turn_tokens[turns],
+            cosines=self.cosines[turns, turns],
+            context=None if self.context is None else self.context[turns],
         )
 
 
@@ -165,18 +170,26 @@ class DialogueReader:
         """Returns the reading of each dialogue. Each distinct text is encoded once; ``budget`` is
         the maximum number of padded tokens in a batch."""
         skipped = [self._skipped(dialogue) for dialogue in dialogues]
-        wholes = _longest(dialogues, skipped)
-        if any(name.startswith("centred_") for name in self.config.measures):
-            wholes = list(dialogues)  # a turn is compared with the mean of all
-        spans = {}
+        # Answers that skip about as many turns share a reading, of twice max_turns at most.
+        wholes = _longest(dialogues, [n // self.config.max_turns for n in skipped])
+        spans: dict[int, tuple[Turn, ...]] = {}  # the turns of each whole that are read
         for whole, start in zip(wholes, skipped, strict=True):
-            spans[id(whole)] = whole.turns[start:]
-        turns = chain.from_iterable(spans.values())
-        pieces = self._pieces([turn.content for turn in turns])
+            span = whole.turns[start:]
+            spans[id(whole)] = max(span, spans.get(id(whole), ()), key=len)
+        all_turns = chain.from_iterable(spans.values())
+        pieces = self._pieces([turn.content for turn in all_turns])
         vectors: dict[str, Vectors] = {}
         if self.config.compares_turns:
             vectors = self._embedded(pieces, budget)
-        readings = self._turn_readings(dialogues, wholes, skipped, vectors, pieces)
+        whole_readings = {}
+        for key, span in spans.items():
+            whole_readings[key] = self._reading(span, vectors, pieces)
+        readings = []
+        for dialogue, whole, start in zip(dialogues, wholes, skipped, strict=True):
+            first = len(whole.turns) - len(spans[id(whole)])
+            turns = slice(start - first, len(dialogue.turns) - first)
+            readings.append(whole_readings[id(whole)].part(turns, start))
+        self._measure(readings, dialogues)
         if self.config.reading == "dialogue":
             texts = [_text(dialogue) for dialogue in dialogues]
             vectors = self._embedded(self._pieces(texts), budget)
@@ -186,37 +199,22 @@ class DialogueReader:
             reading.weights = self._weights(reading)
         return readings
 
-    def _turn_readings(
-        self,
-        dialogues: Sequence[Dialogue],
-        wholes: Sequence[Dialogue],
-        skipped: Sequence[int],
-        vectors: Mapping[str, Vectors],
-        pieces: Mapping[str, Pieces],
-    ) -> list[TurnReading]:
-        """Returns the reading of each dialogue, without its ``skipped`` oldest turns, as the
-        beginning of the reading of its whole, which is made once."""
+    def _measure(
+        self, readings: Sequence[TurnReading], dialogues: Sequence[Dialogue]
+    ) -> None:
+        """Sets the measures of each reading."""
         surfaces: dict[int, Vectors] = {}
-        whole_readings: dict[int, TurnReading] = {}
-        readings = []
-        unskipped = _longest(dialogues, [0] * len(dialogues))
-        for dialogue, full, longest, start in zip(
-            dialogues, wholes, unskipped, skipped, strict=True
-        ):
+        longest_dialogues = _longest(dialogues, [0] * len(dialogues))
+        for reading, longest in zip(readings, longest_dialogues, strict=True):
+            BEFORE_BATCH.get()()
             if id(longest) not in surfaces:
                 surfaces[id(longest)] = turn_features(longest)
-            if id(full) not in whole_readings:
-                surface = surfaces[id(longest)][start : len(full.turns)]
-                whole_readings[id(full)] = self._reading(
-                    full.turns[start:], start, surface, vectors, pieces
-                )
-            reading = whole_readings[id(full)]
-            if dialogue is full:
-                reading = replace(reading)
-            else:
-                reading = reading.beginning(len(dialogue.turns) - start)
-            readings.append(reading)
-        return readings
+            surface = surfaces[id(longest)][reading.skipped :][: len(reading.roles)]
+            similarities = np.zeros((len(reading.roles), len(SIMILARITY_NAMES)))
+            if reading.cosines.size:
+                similarities = turn_similarities(reading.cosines, reading.roles)
+            measures = np.concatenate([surface, similarities], axis=1)
+            reading.measures = measures[:, self.places]
 
     def _skipped(self, dialogue: Dialogue) -> int:
         """Returns the number of oldest turns that are not read. The last answer is always read."""
@@ -228,39 +226,31 @@ class DialogueReader:
     def _reading(
         self,
         turns: Sequence[Turn],
-        skipped: int,
-        surface: Vectors,
         vectors: Mapping[str, Vectors],
         pieces: Mapping[str, Pieces],
     ) -> TurnReading:
-        """Returns the features and text vectors of ``turns``, which follow ``skipped`` others and
-        have the ``surface`` features."""
-        roles = np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64)
-        similarities = np.zeros((len(turns), len(SIMILARITY_NAMES)), dtype=np.float32)
-        texts = np.zeros((len(turns), 0), dtype=np.float32)
+        """Returns the reading of ``turns``, without measures and weights."""
+        nothing = np.zeros((len(turns), 0), dtype=np.float32)
+        texts, cosines, context = nothing, np.zeros((0, 0)), None
         if vectors:
-            import torch
-
             texts = np.stack([vectors[turn.content] for turn in turns])
-            batch = torch.from_numpy(texts)[None], torch.from_numpy(roles)[None]
-            mask = torch.ones(1, len(turns), dtype=torch.bool)
-            similarities = turn_similarities(*batch, mask)[0].numpy()
+            unit = texts.astype(np.float64)
+            cosines = unit @ unit.T
+        if self.reactions is not None:
+            context = self.reactions.read(texts)
         turn_tokens = np.ones(len(turns), dtype=np.int64)
         if self.encoder is not None:
             turn_tokens[:] = [_tokens(pieces[turn.content]) for turn in turns]
-        measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
-        columns = texts
-        if not self.has_vectors:
-            columns = np.zeros((len(turns), 0), dtype=np.float32)
         return TurnReading(
-            roles,
-            measures.astype(np.float64),
+            np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64),
+            np.zeros((len(turns), 0)),
             texts,
-            columns,
-            weights=np.zeros(len(turns)),
-            text_vector=np.zeros(0, dtype=np.float32),
-            turn_tokens=turn_tokens,
-            skipped=skipped,
+            texts if self.has_vectors else nothing,
+            np.zeros(len(turns)),
+            np.zeros(0, dtype=np.float32),
+            turn_tokens,
+            cosines,
+            context,
         )
 
     def _weights(self, reading: TurnReading) -> Floats:
@@ -304,8 +294,13 @@ class DialogueReader:
         standardised = self.scale.standardised(
             reading.measures, reading.roles, self.config.limit
         )
+        if reading.context is None:  # in training
+            context = self.reactions.read(reading.texts)
+        else:  # the first two turns do not see those before them
+            first = self.reactions.read(reading.texts[:2])
+            context = torch.cat([first, reading.context[2:]])
         reactions = self.reactions.columns(
-            reading.texts, standardised, reading.roles, half
+            reading.texts, context, standardised, reading.roles, half
         )
         return np.concatenate([reading.measures, reactions], axis=1)
 

@@ -50,16 +50,23 @@ class ReplyModel(nn.Module):
             nn.init.zeros_(parameter)
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
-    def expect(
-        self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor
-    ) -> Tensor:
-        """Returns the expected replies: unit vectors [..., H], from unit turn vectors [..., H] and
-        features [..., F]."""
+    def read(self, turn: Tensor, before: Tensor, earlier: Tensor) -> Tensor:
+        """Returns what ``expect`` reads of unit turn vectors [..., H]: [..., H + width]."""
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
-        inputs = [_VECTOR * turn, _VECTOR * before, *products, measures]
-        return functional.normalize(
-            self.answer(turn) + self.context(torch.cat(inputs, -1)), dim=-1
-        )
+        inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products], -1)
+        weight = self.context.get_parameter("0.weight")[:, : inputs.shape[-1]]
+        bias = self.context.get_parameter("0.bias")
+        hidden = functional.linear(inputs, weight, bias)
+        return torch.cat([self.answer(turn), hidden], -1)
+
+    def expect(self, reading: Tensor, measures: Tensor) -> Tensor:
+        """Returns the expected replies: unit vectors [..., H], from the ``reading`` of turns and
+        their features [..., F]."""
+        size = self.answer.out_features
+        weight = self.context.get_parameter("0.weight")[:, 4 * size :]
+        hidden = reading[..., size:] + measures @ weight.T
+        replies = reading[..., :size] + self.context[1:](hidden)
+        return functional.normalize(replies, dim=-1)
 
     def replies(self, vectors: Tensor) -> Tensor:
         """Returns turn vectors [..., H] mapped to the space of ``expect``."""
@@ -116,33 +123,40 @@ class Reactions(nn.Module):
         self.eval()
 
     @torch.inference_mode()
+    def read(self, unit: np.ndarray) -> Tensor:
+        """Returns what each reply model reads of the turns of a dialogue [T, models, H + width]."""
+        context = context_of(torch.from_numpy(unit).float())
+        read = []
+        for model in self.models:
+            assert isinstance(model, ReplyModel)
+            read.append(model.read(*context))
+        return torch.stack(read, 1)
+
+    @torch.inference_mode()
     def columns(
         self,
         unit: np.ndarray,
+        context: Tensor,
         measures: np.ndarray,
         roles: np.ndarray,
         half: int | None,
     ) -> np.ndarray:
         """Returns the reaction and the expected reaction of each turn [T, 2], 0 for turns of the
-        other side. ``half`` selects the reply model (in training); None uses the mean of both."""
-        vectors = torch.from_numpy(unit).float()
-        context = context_of(vectors)
-        inputs = torch.from_numpy(measures).float()
+        other side; ``context``: see ``read``. ``half`` selects the reply model (in training); None
+        uses the mean of both."""
+        columns = np.zeros((len(roles), 2))
+        vectors = torch.from_numpy(unit[roles == 0]).float()
+        columns[roles == 0, 0] = contrast(vectors, self.positive, self.negative)
+        answers = roles == 1
+        answers[:1] = False  # the opening turn answers nothing: it has no context
+        inputs = torch.from_numpy(measures[answers]).float()
         expected = []
-        for model in self.models if half is None else [self.models[half]]:
+        for number in range(HALVES) if half is None else [half]:
+            model = self.models[number]
             assert isinstance(model, ReplyModel)
-            replies = model.expect(*context, inputs)
+            replies = model.expect(context[answers, number], inputs)
             expected.append(model.contrast(replies, self.positive, self.negative))
-        columns = torch.stack(
-            [
-                contrast(vectors, self.positive, self.negative),
-                torch.stack(expected).mean(0),
-            ],
-            dim=-1,
-        ).numpy()
-        columns[roles == 1, 0] = 0
-        columns[roles == 0, 1] = 0
-        columns[:1, 1] = 0  # the opening turn answers nothing: it has no context
+        columns[answers, 1] = torch.stack(expected).mean(0)
         return columns
 
     def tensors(self) -> dict[str, Tensor]:

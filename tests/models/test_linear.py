@@ -11,11 +11,16 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.utils.flop_counter import FlopCounterMode
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, on_scale
-from medal_judges.models.linear.config import LinearConfig, ReplyConfig
+from medal_judges.models.linear.config import (
+    REACTION_NAMES,
+    LinearConfig,
+    ReplyConfig,
+)
 from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.linear.heads import FittedHead, on_levels
 from medal_judges.models.linear.judge import LinearJudge
@@ -192,6 +197,53 @@ def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
     assert [j.turn for j in last] == [
         d.assistant_turns[-1] if d.assistant_turns else None for d in given
     ]
+
+
+COMPARED = ("nearest_own", "centred_nearest_own", "last_partner")
+COMPARING = {
+    "features": (*FEATURES, *COMPARED, "centred_mean_partner", *REACTION_NAMES),
+    "reply": REPLY,
+    "max_turns": 9,
+}
+
+
+@pytest.mark.parametrize("left_out", [(), ("centred_", "reply", "reaction")], ids=str)
+def test_answers_scored_together_have_the_scores_of_their_beginnings_alone(
+    tiny_bert: Path, left_out: tuple[str, ...]
+) -> None:
+    settings: dict[str, Any] = dict(COMPARING)
+    for name in left_out:
+        settings.pop(name, None)
+        kept = [feature for feature in settings["features"] if name not in feature]
+        settings["features"] = tuple(kept)
+    made = judge(tiny_bert, **settings)
+    long = talk(*[f"music film {WORDS[n * n % 12]} {WORDS[n % 7]}" for n in range(41)])
+    together = list(made.score([long], level="turn"))
+    assert len({round(j.scores["overall"], 4) for j in together}) > 10
+    for judgement in together:
+        assert judgement.turn is not None
+        beginning = Dialogue("alone", long.turns[: judgement.turn + 1])
+        [alone] = made.score([beginning])
+        assert judgement.truncated_turns == alone.truncated_turns
+        assert judgement.scores == pytest.approx(alone.scores, abs=1e-5)
+        parts, alone_parts = judgement.contributions, alone.contributions
+        assert parts["overall"].turns == pytest.approx(
+            alone_parts["overall"].turns, abs=1e-5
+        )
+
+
+def test_an_answer_is_compared_with_all_turns_without_comparing_them_again(
+    tiny_bert: Path,
+) -> None:
+    made = judge(tiny_bert, features=("centred_nearest_own", "centred_mean_partner"))
+
+    def products(turns: int) -> int:
+        dialogue = talk(*[f"music {WORDS[n % 12]} {n}" for n in range(turns)])
+        with FlopCounterMode(display=False) as counter:
+            assert len(list(made.score([dialogue], level="turn"))) == turns // 2
+        return counter.get_total_flops()
+
+    assert products(160) < 2.2 * products(80)
 
 
 def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(

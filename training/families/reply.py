@@ -119,9 +119,8 @@ def train_reply(
             turn, before, earlier, measures, following, number = (
                 part[rows] for part in pairs
             )
-            expected = model.expect(
-                noisy(turn), noisy(before), noisy(earlier), measures
-            )
+            reading = model.read(noisy(turn), noisy(before), noisy(earlier))
+            expected = model.expect(reading, measures)
             scores = (
                 expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
             )

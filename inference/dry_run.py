@@ -21,18 +21,19 @@ def dry_run(
 ) -> str:
     """Returns a text with the maximum of requests, tokens and cost. Raises ConfigError if the judge
     has no CountingModel."""
-    counting = (m for m in judge.language_models() if isinstance(m, CountingModel))
-    llm = next(counting, None)
-    if llm is None:
+    models = dict.fromkeys(judge.language_models())
+    counting = [model for model in models if isinstance(model, CountingModel)]
+    if not counting:
         raise ConfigError(
             "this judge uses no language model: there is nothing to estimate",
             hint="leave out --dry-run",
         )
-    llm.continuations = llm.continuation_tokens = (
-        0  # a judge tries its model when it is made
-    )
+    for model in counting:
+        # a judge tries its model when it is made
+        model.continuations = model.continuation_tokens = 0
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
-    return in_words(count, llm.counted())
+    first, *further = [model.counted() for model in counting]
+    return in_words(count, sum(further, first))
 
 
 def in_words(dialogues: int, e: CostEstimate) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -108,13 +108,21 @@ class JudgeChoice:
                 f"{self.source} uses no language model",
                 hint="--dry-run, --max-cost and --no-cache are for judges that do",
             )
-        if isinstance(setting, Mapping):
-            return dict(setting)
-        return {"model": setting}
+        return _group(setting)
 
     def with_options(self, **changed: object) -> JudgeChoice:
         """Returns the choice with further options."""
         return replace(self, options={**self.options, **changed})
+
+    def _with_models(self, changed: Callable[[dict[str, Any]], object]) -> JudgeChoice:
+        """Returns the choice in which ``changed`` has replaced the group of each language model: of
+        the judge, and of what shortens turns for it."""
+        choice = self.with_options(llm=changed(self.llm()))
+        shorten = {**(self.settings or {}), **self.options}.get("shorten") or {}
+        if shorten.get("llm") is not None:
+            shortener = changed(_group(shorten["llm"]))
+            choice = choice.with_options(shorten={**shorten, "llm": shortener})
+        return choice
 
     def spending(
         self,
@@ -131,7 +139,7 @@ class JudgeChoice:
         """
         choice = self
         if no_cache:
-            choice = choice.with_options(llm=choice.llm() | {"cache": False})
+            choice = choice._with_models(lambda llm: llm | {"cache": False})
         if max_cost is not None:
             if not choice.asks_server:
                 choice.llm()
@@ -139,19 +147,23 @@ class JudgeChoice:
                     "--max-cost is for judges that use a language model through an API",
                     hint="leave it out: a local model costs nothing",
                 )
-            choice = choice.with_options(llm=choice.llm() | {"max_cost": max_cost})
-        if dry_run:
-            from medal_judges.models.llm.loading import counting_model
 
-            llm = choice.llm()
-            # The provider's server returns no log-probabilities of prompts; your own may.
-            has_own_address = bool(
-                llm.get("base_url") or os.environ.get("OPENAI_BASE_URL")
-            )
-            likelihoods = not self.asks_server or has_own_address
-            choice = choice.with_options(
-                llm=counting_model(llm, likelihoods=likelihoods)
-            )
+            def limited(llm: dict[str, Any]) -> dict[str, Any]:
+                if llm_config(llm).api:
+                    llm |= {"max_cost": max_cost}
+                return llm
+
+            choice = choice._with_models(limited)
+        if dry_run:
+            from medal_judges.models.llm.loading import CountingModel, counting_model
+
+            def counted(llm: dict[str, Any]) -> CountingModel:
+                # The provider's server returns no log-probabilities of prompts; your own may.
+                address = llm.get("base_url") or os.environ.get("OPENAI_BASE_URL")
+                likelihoods = bool(address) or not llm_config(llm).api
+                return counting_model(llm, likelihoods=likelihoods)
+
+            choice = choice._with_models(counted)
         return choice
 
     def load(self) -> Judge:
@@ -159,6 +171,13 @@ class JudgeChoice:
         return Judge.from_pretrained(
             self.source, revision=self.revision, **self.options
         )
+
+
+def _group(setting: Any) -> dict[str, Any]:
+    """Returns a setting of a language model as a group."""
+    if isinstance(setting, Mapping):
+        return dict(setting)
+    return {"model": setting}
 
 
 def choose_judge(

@@ -112,8 +112,9 @@ class HybridSettings(_Members):
 
 MEMBERS = "members"
 # Settings that name a file: shipped with the package, or copied into the folder.
-_FILES = ("prompt", "rubric", "examples", "summary_prompt", "steps")
+_FILES = ("prompt", "rubric", "examples", "steps")
 _MODELS = ("model", "tokenizer")
+_LANGUAGE_MODELS = (("llm",), ("shorten", "llm"))
 # Settings of an ``llm`` that its numbers depend on and a folder may have.
 _LLM = ("backend", "model", "dtype", "revision", "context", "thinking")
 # Settings of the machine, left out: the numbers do not depend on them.
@@ -183,9 +184,11 @@ class Member:
         """Returns the options that the saved member needs and that its folder must not have."""
         if self.settings is None:
             return self.judge.load_options()
-        return {
-            key: self.settings[key] for key in to_saved(self.settings, self.name)[1]
-        }
+        options: dict[str, Any] = {}
+        for key in to_saved(self.settings, self.name)[1]:
+            path = key.split(".")
+            _put(options, path, _value_at(self.settings, path))
+        return options
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
@@ -255,14 +258,17 @@ def to_saved(
                 shutil.copyfile(source, folder / inside)
     for key, model in _local_models(settings):
         needed[key] = Path(model).name
-    if "llm" in settings:
-        llm = saved["llm"]
+    for path in _LANGUAGE_MODELS:
+        llm = _value_at(saved, path)
+        if llm is None:
+            continue
+        portable = llm
         if isinstance(llm, Mapping):
-            saved["llm"] = {
-                key: value for key, value in llm.items() if key not in _MACHINE
-            }
-        if _foreign(saved["llm"]) is not None:
-            needed["llm"] = _model_label(llm)
+            portable = {key: value for key, value in llm.items() if key not in _MACHINE}
+        if _foreign(portable) is not None:
+            needed[".".join(path)] = _model_label(llm)
+            portable = None
+        _put(saved, path, portable)
     for key in needed:
         saved.pop(key, None)
     return saved, needed
@@ -289,7 +295,7 @@ def _from_saved(
     if settings.get("family") == "hybrid":
         raise JudgeLoadError(f"{where}: a hybrid judge in settings")
     for key, label in dict(saved.get("needs") or {}).items():
-        if key not in own_options:
+        if _value_at(own_options, key.split(".")) is None:
             raise JudgeLoadError(
                 f"{where} was made with {key}: {label}, and a saved judge holds no server settings "
                 "and no path outside its folder",
@@ -319,9 +325,13 @@ def _foreign_settings(
         elif file != value or not _SHIPPED.fullmatch(value) or Path(value).exists():
             yield ".".join(path), value
     yield from _local_models(settings)
-    setting = _foreign(settings["llm"]) if "llm" in settings else None
-    if setting is not None:
-        yield setting
+    for path in _LANGUAGE_MODELS:
+        llm = _value_at(settings, path)
+        foreign = None
+        if llm is not None:
+            foreign = _foreign(llm)
+        if foreign is not None:
+            yield ".".join([*path[:-1], foreign[0]]), foreign[1]
 
 
 def _local_models(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -343,18 +353,27 @@ def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]
     # elsewhere ``pool`` is a way to pool repeats
     if settings.get("family") == "followup":
         paths.append(("pool",))
-    for path in (*paths, ("select", "prompt")):
-        value: Any = settings
-        for key in path:
-            value = value.get(key) if isinstance(value, Mapping) else None
+    for path in (*paths, ("select", "prompt"), ("shorten", "prompt")):
+        value = _value_at(settings, path)
         if isinstance(value, str):
             yield path, value
 
 
-def _put(settings: dict[str, Any], path: tuple[str, ...], value: str) -> None:
+def _value_at(settings: Any, path: Sequence[str]) -> Any:
+    """Returns the setting at ``path``; None if it is not there."""
+    for key in path:
+        if not isinstance(settings, Mapping):
+            return None
+        settings = settings.get(key)
+    return settings
+
+
+def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
     """Sets the setting at ``path``, in a copy of its group."""
     first, *below = path
-    settings[first] = {**settings[first], below[0]: value} if below else value
+    if below:
+        value = {**settings.get(first, {}), below[0]: value}
+    settings[first] = value
 
 
 def _foreign(llm: object) -> tuple[str, object] | None:

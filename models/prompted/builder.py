@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -32,6 +33,7 @@ from medal_judges.models.prompted.prompt import (
     fill,
     transcript,
 )
+from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import (
     UNKNOWN_LANGUAGE,
     Dialogue,
@@ -39,7 +41,7 @@ from medal_judges.records.dialogue import (
     language_name,
 )
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.labelled import rescale
+from medal_judges.records.labelled import mean, rescale
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
 # Name, good end and scale of the dimension that prompts explain by its levels.
@@ -269,8 +271,8 @@ class PromptBuilder:
             "criteria": aspect.criteria.strip(),
             "low": f"{low:g}",
             "high": f"{high:g}",
-            "low_means": aspect.low_means,
-            "high_means": aspect.high_means,
+            "low_means": aspect.low_means or None,
+            "high_means": aspect.high_means or None,
             "bands": self._bands(dimension),
             "best": None,
             "role": "",
@@ -402,8 +404,24 @@ class ExampleFile(Config):
 
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Returns the examples of a YAML file."""
-    return build_config(ExampleFile, read_yaml(path), where=path).examples
+    """Returns the examples of a YAML file, or of a file of labelled dialogues: the mean rating of
+    each dimension whose scale is stated, and the field ``summary``."""
+    if not Path(path).is_file() or path.endswith((".yaml", ".yml")):
+        return build_config(ExampleFile, read_yaml(path), where=path).examples
+    examples = []
+    for row in read_labelled(path):
+        scores = {}
+        for rating in row.ratings():
+            value = mean(rating)
+            if value is not None and rating.scale is not None:
+                scores[rating.dimension] = rescale(value, rating.scale, (0.0, 1.0))
+        summary = row.extra.get("summary")
+        examples.append(
+            ScoredExample(
+                id=row.id, turns=row.dialogue.turns, scores=scores, summary=summary
+            )
+        )
+    return tuple(examples)
 
 
 def chosen_examples(

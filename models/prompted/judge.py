@@ -72,7 +72,18 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # The signature hashes the content of files, not their paths.
-FILES = {"prompt", "rubric", "examples", "summary_prompt", "steps"}
+FILES = {"prompt", "rubric", "examples", "steps"}
+
+
+class ShortenConfig(Config):
+    """How long turns are shortened for ``context: summary_*``: the assistant's turns of more than
+    ``turn_words`` words in dialogues of more than ``dialogue_words`` words, by ``llm`` (None: the
+    judge's own model) with the prompt ``prompt``."""
+
+    llm: LLMSetting | None = None
+    prompt: str = "prompts/shorten"
+    turn_words: int = Field(default=200, ge=1)
+    dialogue_words: int = Field(default=3000, ge=0)
 
 
 class BasePromptedConfig(Config):
@@ -85,11 +96,10 @@ class BasePromptedConfig(Config):
     ``language``: the prompt's language, or ``auto`` for the dialogue's own if the file has it.
     ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
     ``fence``: put turns between marks that no turn can close or imitate (prompt.py). ``context``:
-    the part of the dialogue that the prompt shows; ``summary_*`` shortens the assistant's turns of
-    more than ``summary_from`` words in dialogues of more than ``summary_dialogue`` words, by the
-    model itself or ``summary_llm``, with the prompt ``summary_prompt``. ``examples``: a file of
-    scored dialogues for variants that show some, each as its last ``excerpt_turns`` turns (0: its
-    summary), drawn by ``seed``.
+    the part of the dialogue that the prompt shows; ``summary_*`` shortens long turns of the
+    assistant to at most so many words, as ``shorten`` says. ``examples``: a file of scored
+    dialogues (YAML as prompts/examples, or labelled dialogues) for variants that show some, each as
+    its last ``excerpt_turns`` turns (0: its summary, or all turns), drawn by ``seed``.
     """
 
     name: str
@@ -103,10 +113,7 @@ class BasePromptedConfig(Config):
     dimensions: tuple[str, ...] = ()
     fence: bool = True
     context: Context = "full"
-    summary_from: int = Field(default=200, ge=1)
-    summary_dialogue: int = Field(default=3000, ge=0)
-    summary_prompt: str = "prompts/shorten"
-    summary_llm: LLMSetting | None = None
+    shorten: ShortenConfig = ShortenConfig()
     examples: str = "prompts/examples"
     excerpt_turns: int = Field(default=6, ge=0)
     seed: int = 0
@@ -164,9 +171,9 @@ class BasePromptedJudge(Judge):
         self.llm: LanguageModel = load_llm(config.llm)
         self.shortening, self.shortener = None, self.llm
         if config.context.startswith("summary_"):
-            self.shortening = resolve(load_prompt(config.summary_prompt))
-            if config.summary_llm is not None:
-                self.shortener = load_llm(config.summary_llm)
+            self.shortening = resolve(load_prompt(config.shorten.prompt))
+            if config.shorten.llm is not None:
+                self.shortener = load_llm(config.shorten.llm)
         self.answer_tokens = min(
             answer_tokens or self.llm.context, self.llm.context // 2
         )
@@ -186,11 +193,12 @@ class BasePromptedJudge(Judge):
 
     def signature(self) -> Signature:
         fingerprint = dict(self.llm.fingerprint())
-        exclude = {"name", "llm", "summary_llm", "seed", *FILES}
-        settings = self.base_config.model_dump(exclude=exclude)
+        config = self.base_config
+        settings = config.model_dump(exclude={"name", "llm", "seed", "shorten", *FILES})
+        settings["shorten"] = config.shorten.model_dump(exclude={"llm", "prompt"})
         shortener, shortening = self.shortener, None
         if shortener is not self.llm:
-            settings["summary_llm"] = [shortener.name, dict(shortener.fingerprint())]
+            settings["shortener"] = [shortener.name, dict(shortener.fingerprint())]
         if self.shortening:
             shortening = self.shortening.hash
         texts, notes = {}, []
@@ -210,7 +218,7 @@ class BasePromptedJudge(Judge):
             prompt=content_hash([texts, notes, shortening, examples, values]),
             dtype=fingerprint.get("dtype"),
             truncation=f"oldest turns beyond {self.prompt_budget} tokens",
-            seed=self.base_config.seed,
+            seed=config.seed,
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
@@ -235,8 +243,8 @@ class BasePromptedJudge(Judge):
                 self.shortener,
                 self.shortening,
                 config.context,
-                longest=config.summary_from,
-                dialogue=config.summary_dialogue,
+                longest=config.shorten.turn_words,
+                dialogue=config.shorten.dialogue_words,
                 fence=config.fence,
             )
         for request in requests:

@@ -71,16 +71,40 @@ SERVERS: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("place", ["judge", "shortener"])
 @pytest.mark.parametrize("name", SERVERS)
 def test_a_folder_decides_no_server_key_cache_or_model_elsewhere(
-    hybrid: Path, name: str, monkeypatch: pytest.MonkeyPatch
+    hybrid: Path, name: str, place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, told = SERVERS[name]
+    setting: dict[str, Any] = {"llm": llm}
+    if place == "shortener":
+        setting, told = {"shorten": setting, "context": "summary_50"}, f"shorten.{told}"
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-secret-of-the-user")
-    changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | {"llm": llm}))
+    changed(hybrid, lambda c: c["members"]["one"].update(settings=MEDAL | setting))
     with pytest.raises(JudgeLoadError, match="must not set servers") as caught:
         Judge.from_pretrained(hybrid)
     assert told in caught.value.message and "a-secret" not in str(caught.value)
+
+
+def test_a_saved_member_says_that_it_needs_the_server_that_shortens(
+    hybrid: Path,
+) -> None:
+    server = {"backend": "openai", "model": "x", "base_url": "http://127.0.0.1:9/v1"}
+    shorten = {"llm": server | {"cache": False}, "turn_words": 7}
+    saved, needed = to_saved(MEDAL | {"shorten": shorten}, "one")
+    assert needed == {"shorten.llm": "openai:x"}
+    assert saved["shorten"] == {"llm": None, "turn_words": 7}
+    member = {"settings": saved, "needs": needed}
+    changed(hybrid, lambda c: c["members"]["one"].update(member))
+    with pytest.raises(JudgeLoadError, match=r"with shorten\.llm: openai:x"):
+        Judge.from_pretrained(hybrid)
+    options = {"shorten": {"llm": "embedded:smollm2"}}
+    member_judge = Judge.from_pretrained(hybrid, one=options).members["one"].judge
+    assert member_judge.base_config.shorten.turn_words == 7
+    public = {"llm": {"model": "embedded:smollm2", "device": "cpu"}}
+    saved, needed = to_saved(MEDAL | {"shorten": public}, "one")
+    assert not needed and saved["shorten"] == {"llm": {"model": "embedded:smollm2"}}
 
 
 @pytest.mark.parametrize("name", ["/tmp/x", "../up", "a/b", "..", "", "a\\b", "a.b"])
@@ -103,9 +127,7 @@ def test_members_are_no_paths(hybrid: Path, name: str) -> None:
         "outside.yaml",
     ],
 )
-@pytest.mark.parametrize(
-    "key", some(["prompt", "rubric", "examples", "summary_prompt"], 9)
-)
+@pytest.mark.parametrize("key", some(["prompt", "rubric", "examples"], 9))
 def test_files_of_a_member_are_shipped_or_in_the_folder(
     hybrid: Path, key: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

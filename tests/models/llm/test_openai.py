@@ -697,6 +697,44 @@ def test_kept_answers_are_announced_and_can_be_refused(
     assert cached_answers([judge, judge]) is None
 
 
+def test_the_model_that_shortens_turns_is_another_one(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server, file = serve(), _dialogues(tmp_path, 2)
+    command = ["score", file, "--judge", "oralis", "dimensions=[trust]"]
+    command += [
+        "context=summary_50",
+        "shorten.turn_words=1",
+        "shorten.dialogue_words=0",
+    ]
+    for group, model in (("llm", "judge"), ("shorten.llm", "shortener")):
+        command.append(f"{group}={{model: openai:{model}, base_url: '{server.url}'}}")
+    dry = medal(*command, "--dry-run")
+    # What the judge is asked depends on the shortened turns: only these are counted.
+    assert "2 dialogues: 2 requests" in dry.stdout and server.total("seen") == 0
+    done = medal(*command, "--out", tmp_path / "a.jsonl")
+    assert done.returncode == 0, done.stderr
+    models = [entry["body"]["model"] for entry in server.told("requests")]
+    assert sorted(models) == ["judge"] * 2 + ["shortener"] * 2
+    # Both keep their answers, and --no-cache is for both.
+    medal(*command, "--out", tmp_path / "b.jsonl")
+    assert server.total("seen") == 4
+    medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
+    assert server.total("seen") == 8
+
+
+def test_the_limit_of_cost_is_also_that_of_the_model_that_shortens() -> None:
+    servers = ["llm=openai:judge", "shorten.llm={model: openai:shortener}"]
+    choice = choose_judge("oralis", servers).spending(2.5)
+    assert choice.options["llm"] == {"model": "openai:judge", "max_cost": 2.5}
+    shortener = {"model": "openai:shortener", "max_cost": 2.5}
+    assert choice.options["shorten"] == {"llm": shortener}
+    # A model of this machine costs nothing.
+    local = ["llm=openai:judge", "shorten.llm=embedded:smollm2"]
+    choice = choose_judge("oralis", local).spending(2.5)
+    assert choice.options["shorten"] == {"llm": {"model": "embedded:smollm2"}}
+
+
 @pytest.mark.parametrize(
     "usage", [None, {"prompt_tokens": -5, "completion_tokens": -9}, "none"]
 )

@@ -136,6 +136,45 @@ def test_each_dimension_is_asked_as_printed(preset: str) -> None:
         variant, context, model = printed[dimension]
         assert (config.variant or "zero_shot") == variant and config.context == context
         assert model in config.llm.model
+        # Appendix B: excerpts as examples of relevance, summaries of non-repetition. Section 4.2:
+        # Llama shortens, whichever model judges.
+        if variant == "few_shot":
+            assert config.excerpt_turns == 6 * (dimension == "relevance")
+        assert config.shorten.llm is not None
+        assert "Llama-3.1-8B-Instruct" in config.shorten.llm.model
+
+
+# Appendix B: the role of each prompt, and whether it says what the ends of the scale mean.
+APPENDIX_B = {
+    "relevance": ("expert", True),
+    "proactivity": ("human_evaluator", True),
+    "nonrepetition": ("human_evaluator", True),
+    "trust": ("expert", False),
+    "skill": ("human_evaluator", False),
+    "capability": ("human_evaluator", False),
+    "empathy": ("expert", False),
+    "curiosity": ("expert", False),
+    "talent": ("crowdworker", False),
+    "overall": (None, True),
+}
+
+
+@pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
+def test_oralis_says_what_the_papers_prompts_say(language: str) -> None:
+    prompt = resolve(load_prompt("oralis"), layout="paper", language=language)
+    builder = PromptBuilder(prompt, load_rubric("dstc12"))
+    for question in builder.questions:
+        name = question.dimensions[0].name
+        role, has_ends = APPENDIX_B[name]
+        aspect = prompt.aspects[name]
+        assert aspect.role == role
+        ends = {aspect.low_means, aspect.high_means}
+        assert all(ends) == any(ends) == has_ends
+        text = builder.messages(question, PromptView(list(TURNS)))[-1].content
+        assert aspect.definition in text
+        low, high = question.fields[0].scale
+        assert f"{low:g}" in text and f"{high:g}" in text
+        assert all(end in text for end in ends)
 
 
 def test_bands_cover_the_scale_as_printed() -> None:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.prompted.judge import PromptedJudge
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement, parse_judgement
+from medal_judges.storage.jsonl import write_records
 
 from ...talks import ChatModel, alike, talk
 
@@ -262,7 +264,10 @@ def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unsc
 ):
     turns = (*LAKE.turns, Turn("assistant", "The island has goats. " * 12))
     long = Dialogue("long", turns, lang="en")
-    settings = {"context": "summary_50", "summary_from": 30, "summary_dialogue": 40}
+    settings = {
+        "context": "summary_50",
+        "shorten": {"turn_words": 30, "dialogue_words": 40},
+    }
     llm = Scripted(["Goats live there.", "70"])
     judgement = next(judge("meep", llm, **settings).score([long]))
     assert "at most 50 words" in llm.asked[0].messages[-1].content
@@ -272,6 +277,19 @@ def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unsc
     )
     assert judgement.usage["money"] == 1.0
     assert judgement.scores == pytest.approx({"engagingness": 70}, abs=1e-3)
+    own, shortener = Scripted(["70"]), Scripted(["Goats live there."])
+    settings["shorten"] |= {"llm": shortener}
+    other = judge("meep", own, **settings)
+    assert next(other.score([long])).scores == pytest.approx(
+        {"engagingness": 70}, abs=1e-3
+    )
+    assert own.asked[0].messages == llm.asked[1].messages
+    assert shortener.asked[0].messages == llm.asked[0].messages
+    assert (
+        other.signature()
+        != judge("meep", llm, **settings | {"shorten": {}}).signature()
+    )
+    settings["shorten"].pop("llm")
     cut = Scripted([Completion("Goats", finish="length")])
     refused = next(judge("meep", cut, **settings).score([long]))
     assert refused.scores == {"engagingness": None}
@@ -298,3 +316,33 @@ def test_the_signature_follows_what_a_number_depends_on() -> None:
     assert judge("meep", llm, variant="hd").signature().prompt != base.prompt
     assert judge("meep", llm, temperature=0.5).signature().revision != base.revision
     assert judge("meep", llm, seed=1).signature() != base
+
+
+def test_examples_are_labelled_dialogues_of_the_user(tmp_path: Path) -> None:
+    rows = []
+    for number, rating in enumerate([(0, 1), (2, 2), (5, 5), (3, None)]):
+        turns = [{"role": "user", "content": f"question {number}"}]
+        turns.append({"role": "assistant", "content": f"answer {number}"})
+        line = {"id": f"d{number}", "dialogue": turns, "labels": {"trust": rating}}
+        rows.append(line | {"scales": {"trust": [0, 5]}})
+    rows[1]["summary"] = "They speak of two."
+    rows[3] |= {"scales": {}}  # a rating on an unknown scale is no example
+    write_records(tmp_path / "rated.jsonl", rows)
+    settings = {"variant": "few_shot", "dimensions": ["trust"], "answer": "json"}
+    settings["examples"] = str(tmp_path / "rated.jsonl")
+    llm = Scripted(['{"score": 4, "explanation": "x"}'])
+    one(llm, "oralis", **settings)
+    one(llm, "oralis", **settings, excerpt_turns=0)
+    excerpts, summaries = (chat.messages[-1].content for chat in llm.asked)
+    # The means 0.5, 2 and 5 of 0 to 5, as whole numbers.
+    for text in (excerpts, summaries):
+        scores = [line for line in text.splitlines() if line.startswith("Its score:")]
+        assert scores == ["Its score: 0", "Its score: 2", "Its score: 5"]
+    assert "answer 1" in excerpts and "They speak of two." not in excerpts
+    assert "answer 1" not in summaries and "They speak of two." in summaries
+    assert "answer 2" in summaries and "answer 3" not in excerpts
+    with pytest.raises(
+        ConfigError, match=r"3 examples have a score for 'trust'|2 examples"
+    ):
+        write_records(tmp_path / "few.jsonl", rows[:2])
+        one(llm, "oralis", **settings | {"examples": str(tmp_path / "few.jsonl")})

@@ -29,6 +29,7 @@ from medal_judges.eval.comparison.rows import (
     read_systems,
     turns_of,
 )
+from medal_judges.eval.scores.bad import BadScores, bad_scores, basis_note
 from medal_judges.eval.scores.columns import row_keys
 from medal_judges.eval.scores.labels import LabelledRow, label_columns, weight_column
 from medal_judges.eval.scores.scores import checked_dimensions
@@ -40,7 +41,7 @@ from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, holm_corrected
 from medal_judges.stats.equal import EQUAL_FACT, Values
-from medal_judges.stats.means import interval_of, mean_of
+from medal_judges.stats.means import interval_of, mean_of, share_of
 from medal_judges.stats.ppi import (
     CorrectedFigures,
     LabelledSample,
@@ -48,6 +49,7 @@ from medal_judges.stats.ppi import (
     too_few_labels,
 )
 from medal_judges.stats.systems import (
+    SHARE,
     SystemRows,
     indistinct_groups,
     rank_intervals,
@@ -71,6 +73,16 @@ class _Labels:
     values: dict[str, Floats] = field(default_factory=dict)
     scales: dict[str, set[Scale | None]] = field(default_factory=dict)
     weights: Floats | None = None
+
+    def add_bad(self, bad: BadScores) -> None:
+        """Adds which labels are bad, by their distance from the ends of their scale."""
+        name = bad.scale.name
+        span = self.common_scale(name)
+        if name in self.values and span is not None:
+            unit = (self.values[name] - span[0]) / (span[1] - span[0])
+            width = bad.scale.high - bad.scale.low
+            self.values[bad.name] = bad.of(bad.scale.low + width * unit)
+            self.scales[bad.name] = {(0.0, 1.0)}
 
     def common_scale(self, dimension: str) -> Scale | None:
         """Returns the scale of the labels; None if they state different ones."""
@@ -112,14 +124,27 @@ def compare(
         clusters = _codes(systems.grouped(options.cluster, "cluster"))
         varies = f"the column {options.cluster!r}"
     scales = checked_dimensions(scored, systems.stated, options.rubric)
-    compared = []
-    for dimension, lang in product(scored, _languages(systems)):
-        rows = _SystemsOn(systems, labels, contexts, clusters, scales[dimension], lang)
-        if rows.by_system:
-            compared.append(rows.compared())
-    results, comparisons = _corrected_for_all(compared, scales)
+    bad = _bad_scores(systems, options.bad, scored, scales)
+    if labels is not None:
+        for scores in bad.values():
+            labels.add_bad(scores)
+    languages = _languages(systems)
+
+    def compared_on(dimensions: Iterable[Dimension]) -> tuple[list[ComparedOn], int]:
+        results = []
+        for dimension, lang in product(dimensions, languages):
+            rows = _SystemsOn(systems, labels, contexts, clusters, dimension, lang, bad)
+            if rows.by_system:
+                results.append(rows.compared())
+        return _corrected_for_all(results)
+
+    results, comparisons = compared_on(scales.values())
+    of_bad, _ = compared_on([scores.dimension for scores in bad.values()])
+    results += of_bad
     for result in results:
         notes += _notes_on(result)
+    if note := basis_note(bad.values()):
+        notes.append(f"{note}.")
     if context_note:
         notes.append(context_note)
     if systems.without:
@@ -162,6 +187,22 @@ def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Flo
     return scored
 
 
+def _bad_scores(
+    systems: Systems,
+    thresholds: Sequence[str],
+    scored: Mapping[str, Floats],
+    scales: Mapping[str, Dimension],
+) -> dict[str, BadScores]:
+    """Returns which scores are bad, after adding them to the systems as dimensions."""
+    first = systems.names[0]
+    rows = (systems.row("system") == first).to_numpy()
+    bad = bad_scores(thresholds, scales, scored, rows, first)
+    for name, scores in bad.items():
+        source = scores.scale.name
+        systems.add(name, scores.of(scored[source]), source)
+    return bad
+
+
 def _languages(systems: Systems) -> list[str]:
     """Returns ``all``, and each language if there are two or more."""
     languages = sorted(systems.column("lang").dropna().unique())
@@ -170,9 +211,7 @@ def _languages(systems: Systems) -> list[str]:
     return [ALL, *languages]
 
 
-def _corrected_for_all(
-    results: Sequence[ComparedOn], scales: Mapping[str, Dimension]
-) -> tuple[list[ComparedOn], int]:
+def _corrected_for_all(results: Sequence[ComparedOn]) -> tuple[list[ComparedOn], int]:
     """Returns the results with ranks, corrected for all comparisons (Holm), and their number."""
     tested: list[Difference] = []
     for result in results:
@@ -181,7 +220,7 @@ def _corrected_for_all(
     final = []
     for result in results:
         pairs = [replace(pair, tested=next(corrected)) for pair in result.pairs]
-        systems = _ranked(result, pairs, scales[result.dimension].tolerance)
+        systems = _ranked(result, pairs)
         final.append(replace(result, pairs=pairs, systems=systems))
     return final, sum(difference.p_value is not None for difference in tested)
 
@@ -342,8 +381,10 @@ class _SystemsOn:
         clusters: Numbers,
         dimension: Dimension,
         lang: str,
+        bad: Mapping[str, BadScores],
     ) -> None:
         self.dimension, self.lang, self.has_labels = dimension, lang, labels is not None
+        self.bad = bad.get(dimension.name)
         labels = labels or _Labels()
         self.span = labels.common_scale(dimension.name)
         scores = systems.scores(dimension.name)
@@ -378,11 +419,13 @@ class _SystemsOn:
             dimension=self.dimension.name,
             lang=self.lang,
             good=self.dimension.good,
+            tolerance=self.dimension.tolerance,
             systems=self._system_results(samples, corrected),
             pairs=[self._pair(*names, basis) for names in combinations(samples, 2)],
             basis=basis,
             uncorrected=uncorrected,
             missing=[name for name in self.unscored if name not in samples],
+            bad=self.bad,
         )
 
     @staticmethod
@@ -401,12 +444,15 @@ class _SystemsOn:
     ) -> list[SystemResult]:
         results = []
         for i, (name, sample) in enumerate(samples.items()):
+            figure = mean_of(sample.sample)
+            if self.bad is not None:
+                figure = share_of(sample.sample)
             result = SystemResult(
                 system=name,
                 n=len(sample.sample.scores),
                 unscored=self.unscored[name],
                 labelled=int(sample.labelled.sum()),
-                judge=mean_of(sample.sample),
+                judge=figure,
             )
             if result.labelled:
                 result = replace(result, people=mean_of(sample.people, self.span))
@@ -419,7 +465,10 @@ class _SystemsOn:
 
     def _pair(self, first: str, second: str, basis: Basis) -> PairResult:
         rows = self.by_system
-        difference = system_difference(rows[first], rows[second], label_span=self.span)
+        span = None
+        if self.bad is not None:
+            span = SHARE
+        difference = system_difference(rows[first], rows[second], span, self.span)
         if self.dimension.good == "low":
             # The first wins a context if its score is lower.
             wins, losses = difference.losses, difference.wins
@@ -434,9 +483,7 @@ def _part(column: Floats | None, rows: Numbers) -> Floats | None:
     return None if column is None else column[rows]
 
 
-def _ranked(
-    result: ComparedOn, pairs: Sequence[PairResult], tolerance: float
-) -> list[SystemResult]:
+def _ranked(result: ComparedOn, pairs: Sequence[PairResult]) -> list[SystemResult]:
     """Returns the systems, best first (equal ones in the order of the files), with the interval of
     each rank and the groups that cannot be told apart, by the corrected p-values."""
     p_values: dict[tuple[str, str], float | None] = {}
@@ -452,7 +499,7 @@ def _ranked(
     if result.good == "low":
         means = -means
     # Equal means have one rank.
-    values = Values(means, tolerance).ranks(np.ones((1, len(means))))[0].tolist()
+    values = Values(means, result.tolerance).ranks(np.ones((1, len(means))))[0].tolist()
     letters: list[list[str]] = [[] for _ in systems]
     for n, group in enumerate(indistinct_groups(values, p_value)):
         letter = _LETTERS[n] if n < len(_LETTERS) else str(n + 1)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from typing import Any, Literal
 
 from medal_judges.errors import CoverageError, MedalError
+from medal_judges.eval.comparison.rows import CompareOptions
+from medal_judges.eval.scores.bad import BadScores
 from medal_judges.report.page import Turns
-from medal_judges.report.table import interval, number, p_value_text
-from medal_judges.stats.difference import Difference
+from medal_judges.report.table import interval, number, p_value_text, percent_interval
+from medal_judges.stats.difference import POWER, Difference
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import LEVEL
 from medal_judges.stats.systems import SystemDifference
@@ -97,6 +100,7 @@ class ComparedOn:
     """All systems on one dimension and language (``all`` for every language together), the best
     first. ``good`` is the better end of the scale. ``basis`` is ``people`` only if every system has
     enough labels; ``uncorrected`` gives the reason otherwise. ``missing``: systems without a score.
+    ``tolerance``: the distance up to which means are equal. ``bad``: whose shares the means are.
     """
 
     dimension: str
@@ -105,8 +109,17 @@ class ComparedOn:
     systems: Sequence[SystemResult]
     pairs: Sequence[PairResult]
     basis: Basis
+    tolerance: float
     uncorrected: str = ""
     missing: Sequence[str] = ()
+    bad: BadScores | None = None
+
+    @property
+    def base(self) -> str:
+        """The dimension that the judge scored."""
+        if self.bad is None:
+            return self.dimension
+        return self.bad.scale.name
 
     @property
     def label(self) -> str:
@@ -120,7 +133,7 @@ class ComparedOn:
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
         if len(self.pairs) == 1:
-            return pair_words(self.pairs[0], self.good)
+            return pair_words(self.pairs[0], self)
         peers = [result.system for result in self.systems]
         for pair in self.pairs:
             if pair.apart and first in (pair.first, pair.second):
@@ -130,6 +143,13 @@ class ComparedOn:
         if len(peers) == len(self.systems):
             return f"{first} cannot be told apart from any other system", ""
         return f"the best cannot be told apart: {', '.join(peers)}", ""
+
+    def amount(self, estimate: Estimate) -> str:
+        """Returns a difference as text with its interval, that of shares in points."""
+        if self.bad is None:
+            return f"{number(estimate.value or 0.0)} {interval(estimate)}".rstrip()
+        value = number(100 * (estimate.value or 0.0), 1)
+        return f"{value} {percent_interval(estimate)}".rstrip() + " points"
 
     def verdict(self) -> str:
         """Returns the result as a sentence."""
@@ -142,7 +162,7 @@ def spoken(dimension: str) -> str:
     return dimension.replace("_", " ")
 
 
-def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
+def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
     """Returns which of two systems is better, and by how much."""
     estimate, first, second = pair.estimate, pair.first, pair.second
     if estimate.value is None:
@@ -151,23 +171,24 @@ def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
     if estimate.low is None:
         if pair.tested.equal:
             return f"the scores of {names} do not differ", ""
-        distance = number(abs(estimate.value))
+        distance = result.amount(Estimate(abs(estimate.value)))
         reason = f", which may be chance: {estimate.reason}"
         return f"{names} differ by {distance}", reason
     if not pair.apart:
-        how = f": {first} minus {second} is {_in_words(estimate)}"
+        how = f": {first} minus {second} is {_with_p(estimate, result)}"
         if pair.tested.smallest is not None:
-            how += f"; these dialogues can show {number(pair.tested.smallest)} or more"
+            smallest = result.amount(Estimate(pair.tested.smallest))
+            how += f"; these dialogues can show {smallest} or more"
         return f"{names} cannot be told apart", how
-    if (estimate.value > 0) != (good == "high"):
+    if (estimate.value > 0) != (result.good == "high"):
         first, second = second, first
     if estimate.value < 0:
         estimate = (-pair.tested).estimate
-    return f"{first} is better than {second}", f" by {_in_words(estimate)}"
+    return f"{first} is better than {second}", f" by {_with_p(estimate, result)}"
 
 
-def _in_words(estimate: Estimate) -> str:
-    text = f"{number(estimate.value or 0.0)} {interval(estimate)}"
+def _with_p(estimate: Estimate, result: ComparedOn) -> str:
+    text = result.amount(estimate)
     if estimate.p_value is None:
         return text
     return f"{text}, p {p_value_text(estimate.p_value)}"
@@ -219,43 +240,66 @@ class SystemComparison:
         return record | {"results": results, "verdicts": self.verdicts()}
 
 
-def check_worse(
-    comparison: SystemComparison, margin: float, min_coverage: float
-) -> list[tuple[str, Verdict, str]]:
-    """Returns (name, verdict, text) for each dimension and each system beside the first one: failed
-    if the 95% interval of how much worse it is lies above ``margin``, passed if it lies below, or
-    if all scores are the same.
+Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 
-    Raises CoverageError below ``min_coverage``, MedalError if a difference has no interval.
+
+def check_comparison(
+    comparison: SystemComparison, options: CompareOptions
+) -> list[Checked]:
+    """Checks each gate of the options on each dimension and each system beside the first one:
+    failed if the 95% interval of how much worse the system is lies above the margin, passed if it
+    lies below, or if all scores are the same.
+
+    Raises CoverageError below ``options.min_coverage``, MedalError if a difference has no interval.
     """
-    first = comparison.systems[0]
-    checked = []
+    margins = {
+        "--fail-if-worse": options.fail_if_worse,
+        "--fail-if-more-bad": options.fail_if_more_bad,
+    }
+    checked: dict[str, list[Checked]] = {}
     for result in comparison.over_languages:
-        gate = f"--fail-if-worse {result.dimension}"
-        for system in result.systems:
-            coverage = system.n / (system.n + system.unscored)
-            if coverage < min_coverage:
-                raise CoverageError(
-                    f"{gate}: coverage {coverage:.1%} of {system.system} is below the minimum of "
-                    f"{min_coverage:.0%}",
-                    hint="--min-coverage sets the minimum",
-                )
+        gate = "--fail-if-worse"
+        if result.bad is not None:
+            gate = "--fail-if-more-bad"
+        margin = margins[gate]
+        if margin is None:
+            continue
+        name = f"{gate} {result.dimension}"
+        _require_coverage(name, result, options.min_coverage)
         for pair in result.pairs:
-            if first in (pair.first, pair.second):
-                checked.append(_check_pair(gate, pair, first, result.good, margin))
-    if not checked:
-        raise MedalError("--fail-if-worse: no dimension has scores of both systems")
-    return checked
+            if comparison.systems[0] in (pair.first, pair.second):
+                verdict = _check_pair(name, pair, result, comparison, margin)
+                checked.setdefault(gate, []).append(verdict)
+    for gate, margin in margins.items():
+        if margin is not None and gate not in checked:
+            raise MedalError(f"{gate}: no dimension has scores of both systems")
+    return list(chain.from_iterable(checked.values()))
+
+
+def _require_coverage(gate: str, result: ComparedOn, minimum: float) -> None:
+    for system in result.systems:
+        coverage = system.n / (system.n + system.unscored)
+        if coverage < minimum:
+            raise CoverageError(
+                f"{gate}: coverage {coverage:.1%} of {system.system} is below the minimum of "
+                f"{minimum:.0%}",
+                hint="--min-coverage sets the minimum",
+            )
 
 
 def _check_pair(
-    gate: str, pair: PairResult, first: str, good: str, margin: float
-) -> tuple[str, Verdict, str]:
+    gate: str,
+    pair: PairResult,
+    result: ComparedOn,
+    comparison: SystemComparison,
+    margin: float,
+) -> Checked:
+    first = comparison.systems[0]
     is_first = pair.first == first
     system = pair.second if is_first else pair.first
     # How much worse the system is than the first one.
     worse = pair.tested
-    if is_first != (good == "high"):
+    if is_first != (result.good == "high"):
         worse = -worse
     estimate, limit = worse.estimate, margin + worse.tolerance
     verdict: Verdict = "undecided"
@@ -267,9 +311,32 @@ def _check_pair(
             f"{gate}: {system} cannot be compared with {first}: {estimate.reason}"
         )
     else:
-        text = f"{system} is worse than {first} by {number(estimate.value)} {interval(estimate)}"
+        text = f"{system} is worse than {first} by {result.amount(estimate)}"
         if estimate.low > limit:
             verdict = "failed"
         elif estimate.high <= limit:
             verdict = "passed"
-    return f"{gate}: {system}", verdict, f"{text}, margin {margin:g}: {verdict}"
+    text = f"{text}, margin {margin:g}: {verdict}"
+    if changes := _noticed(result, pair, comparison):
+        text += (
+            f"; it would notice a change of {' or '.join(changes)} ({POWER:.0%} power)"
+        )
+    return f"{gate}: {system}", verdict, text
+
+
+def _noticed(
+    result: ComparedOn, pair: PairResult, comparison: SystemComparison
+) -> list[str]:
+    """Returns the smallest differences of the mean and of the share of bad scores that so many
+    dialogues show."""
+    changes = []
+    for figure in comparison.over_languages:
+        if figure.base != result.base:
+            continue
+        for tested_pair in figure.pairs:
+            smallest = tested_pair.tested.smallest
+            systems = tested_pair.first, tested_pair.second
+            if systems == (pair.first, pair.second) and smallest is not None:
+                change = figure.amount(Estimate(smallest))
+                changes.append(f"{change} in {figure.dimension}")
+    return changes

@@ -15,6 +15,7 @@ from pydantic import model_validator
 
 from medal_judges.config import BOXED, DEVICE, Config, option
 from medal_judges.errors import ConfigError, MedalError
+from medal_judges.eval.scores.bad import THRESHOLDS
 from medal_judges.eval.scores.columns import read_columns, value_as_text
 from medal_judges.eval.scores.files import frame_of, score_files
 from medal_judges.inference.judge_choice import choose_judge
@@ -93,9 +94,15 @@ class CompareOptions(Config):
         metavar="MARGIN",
         help="Gate: no system is worse than the first one by more than MARGIN (0: at all).",
     )
-    fail_undecided: bool = option(
-        False, help="Fail a gate if its margin is inside the interval."
+    fail_if_more_bad: float | None = option(
+        None,
+        ge=0,
+        le=1,
+        metavar="MARGIN",
+        help="Gate: no system has a larger share of bad scores than the first one by more than "
+        "MARGIN (0.05: 5 points).",
     )
+    bad: tuple[str, ...] = THRESHOLDS
     min_coverage: float = option(
         0.98,
         ge=0,
@@ -126,11 +133,9 @@ class CompareOptions(Config):
 
     @model_validator(mode="after")
     def _check(self) -> CompareOptions:
-        if self.fail_if_worse is None and (
-            self.junit is not None or self.fail_undecided
-        ):
-            option = "--fail-undecided" if self.junit is None else "--junit"
-            raise ConfigError(f"{option} needs a gate", hint="--fail-if-worse MARGIN")
+        has_gate = self.fail_if_worse is not None or self.fail_if_more_bad is not None
+        if self.junit is not None and not has_gate:
+            raise ConfigError("--junit needs a gate", hint="--fail-if-worse MARGIN")
         return self
 
     @property
@@ -220,6 +225,11 @@ class Systems:
     def alone(self) -> Series:
         """A name for each row that makes it its own group."""
         return "own " + self.row("system") + "\x00" + self.row("id")
+
+    def add(self, dimension: str, scores: Floats, source: str) -> None:
+        """Adds a dimension with scores for the rows that the judge scores on ``source``."""
+        self.frame["score", dimension] = scores
+        self.frame["asked", dimension] = self.frame["asked", source]
 
     def scores(self, dimension: str) -> Floats:
         return np.asarray(self.frame["score", dimension], dtype=np.float64)

@@ -190,13 +190,12 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
                 "codes": part.codes.tolist(),
             }
     dimensions = []
-    for dimension in scores.dimensions.values():
-        record = dimension.to_record()
+    rounded = {}
+    for name in scores.judged:
+        record = scores.dimensions[name].to_record()
         del record["definition"]
         dimensions.append(record)
-    rounded = {}
-    for name, scores_of_rows in scores.scores.items():
-        rounded[name] = _rounded(scores_of_rows[rows])
+        rounded[name] = _rounded(scores.scores[name][rows])
     times = []
     if scores.times is not None:
         times = list(map(moment_text, scores.times[rows]))

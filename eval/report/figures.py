@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -13,16 +14,17 @@ import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
 from medal_judges.eval.report.options import Gate
+from medal_judges.eval.scores.bad import BAD
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
 from medal_judges.eval.scores.times import Unit, period_starts
-from medal_judges.report.table import interval
+from medal_judges.report.table import interval, number
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, holm_corrected
+from medal_judges.stats.difference import POWER, Difference, holm_corrected
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Student, wilson
+from medal_judges.stats.intervals import LEVEL, Student, wilson
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,
@@ -45,6 +47,8 @@ MAX_GROUPS = 200  # the largest get a row each; the others share one
 MAX_PERIODS = 1000
 LARGE = 50_000  # rows from which differences of groups come from sums
 OTHERS = "others"
+# The smallest change that is significant with a chance of POWER, in halves of a 95% interval.
+_NOTICED = 1 + NormalDist().inv_cdf(POWER) / NormalDist().inv_cdf(1 - LEVEL / 2)
 _NOTHING = Estimate(None, reason="nothing scored")
 Mask = npt.NDArray[np.bool_]
 Verdict = Literal["passed", "failed", "undecided"]
@@ -73,7 +77,8 @@ class GroupFigures(Figures):
     """The ``rows`` with one value of a column, and their ``differences`` from all other rows.
 
     Intervals and p-values of differences are corrected by Holm over all values and dimensions of
-    the column. With human labels, the differences are corrected by these.
+    the column, those of bad scores apart. With human labels, the differences are corrected by
+    these.
     """
 
     name: str
@@ -83,7 +88,8 @@ class GroupFigures(Figures):
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Figures by period, and changes over time, which are corrected (Holm)."""
+    """Figures by period, and changes over time, which are corrected (Holm), those of bad scores
+    apart."""
 
     unit: Unit
     periods: Sequence[str]
@@ -200,14 +206,12 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     if len(members) == 2:
         # One question: each group is the rest of the other.
         tested = tested[:1]
-    differences = []
+    differences = {}
     for group, name in product(tested, scores.dimensions):
         rows, has_value = members[group], column.codes >= 0
-        differences.append(_difference(scores, name, rows, has_value))
-    corrected = iter(holm_corrected(differences))
+        differences[name, group] = _difference(scores, name, rows, has_value)
     estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
-    for group, name in product(tested, scores.dimensions):
-        difference = next(corrected)
+    for (name, group), difference in _corrected(scores, differences).items():
         estimates[group][name] = difference.estimate
         if len(members) == 2:
             estimates[list(members)[1]][name] = (-difference).estimate
@@ -216,6 +220,19 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
         figures, size = _figures(scores, rows), int(rows.sum())
         groups.append(GroupFigures(*figures, group, size, estimates[group]))
     return groups
+
+
+def _corrected(
+    scores: Scores, differences: Mapping[tuple[str, str], Difference]
+) -> dict[tuple[str, str], Difference]:
+    """Returns the differences by (dimension, group), corrected by Holm: those of the dimensions
+    that the judge scored, and apart from them those of bad scores."""
+    corrected: dict[tuple[str, str], Difference] = {}
+    for names in (scores.judged, scores.bad):
+        keys = [key for key in differences if key[0] in names]
+        together = holm_corrected([differences[key] for key in keys])
+        corrected |= zip(keys, together, strict=True)
+    return corrected
 
 
 def _members(column: Categorical) -> dict[str, Mask]:
@@ -289,8 +306,8 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
         rows = (periods >= 0) & np.isfinite(values)
         comparable = _comparable(scores, name, values[rows])
         changes[name] = change(comparable, periods[rows], scores.clusters[rows])
-    corrected = holm_corrected([step.difference for step in changes.values()])
-    for name, difference in zip(changes, corrected, strict=True):
+    differences = {(name, ""): step.difference for name, step in changes.items()}
+    for (name, _), difference in _corrected(scores, differences).items():
         changes[name] = replace(changes[name], difference=difference)
     counts = [len(rows) for rows in rows_by_period]
     return Timeline(unit, names, counts, figures, changes)
@@ -324,13 +341,9 @@ def check_gates(
         if not scores.scored and not has_figures:
             hint = "score the chats first: medal score"
             raise CoverageError(f"{gate.name}: nothing is scored", hint=hint)
-        if gate.dimension not in scores.dimensions:
-            near = did_you_mean(gate.dimension, estimates)
-            raise ConfigError(
-                f"{gate.name}: the scores have no dimension {gate.dimension!r}",
-                hint=f"{near}they have: {', '.join(scores.dimensions)}",
-            )
-        results.append(_check_gate(gate, scores, estimates[gate.dimension]))
+        for dimension in _gated(gate, scores):
+            on_dimension = replace(gate, dimension=dimension)
+            results.append(_check_gate(on_dimension, scores, estimates))
     coverage = scores.coverage
     if gates and coverage is not None and coverage < min_coverage:
         raise CoverageError(
@@ -341,8 +354,50 @@ def check_gates(
     return results
 
 
-def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
+def _gated(gate: Gate, scores: Scores) -> list[str]:
+    """Returns the dimensions that a gate checks: of ``bad``, all whose threshold is stated."""
+    if gate.dimension in scores.dimensions:
+        return [gate.dimension]
+    if gate.dimension != BAD:
+        near = did_you_mean(gate.dimension, scores.dimensions)
+        raise ConfigError(
+            f"{gate.name}: the scores have no dimension {gate.dimension!r}",
+            hint=f"{near}they have: {', '.join(scores.dimensions)}",
+        )
+    thresholds = [name for name, bad in scores.bad.items() if not bad.basis]
+    if gate.side == "under" or not thresholds:
+        raise ConfigError(
+            f"{gate.name}: a share of bad scores is at most a limit, below a stated threshold",
+            hint="for example: --bad overall=1.5 --fail-over bad=0.1",
+        )
+    return thresholds
+
+
+def _noticed(scores: Scores, estimates: Mapping[str, Estimate], name: str) -> str:
+    """Says which change of the mean, and of the share of bad scores, so many rows show."""
+    base = name
+    if name in scores.bad:
+        base = scores.bad[name].scale.name
+    shares = [share for share, bad in scores.bad.items() if bad.scale.name == base]
+    changes = []
+    for figure_name in (base, *shares):
+        estimate = estimates[figure_name]
+        value, low, high = estimate.value, estimate.low, estimate.high
+        if value is None or low is None or high is None:
+            continue
+        size = max(high - value, value - low) * _NOTICED
+        text = number(size)
+        if scores.is_issue(figure_name):
+            text = f"{number(100 * size, 1)} points"
+        changes.append(f"{text} in {figure_name}")
+    return f"it would notice a change of {' or '.join(changes)} ({POWER:.0%} power)"
+
+
+def _check_gate(
+    gate: Gate, scores: Scores, estimates: Mapping[str, Estimate]
+) -> GateResult:
     dimension, limit = scores.dimensions[gate.dimension], gate.limit
+    estimate = estimates[gate.dimension]
     if not dimension.low <= limit <= dimension.high:
         scale = f"{dimension.low:g} and {dimension.high:g}"
         raise ConfigError(f"{gate.name}: {gate.dimension} is between {scale}")
@@ -367,5 +422,9 @@ def _check_gate(gate: Gate, scores: Scores, estimate: Estimate) -> GateResult:
     elif is_passed:
         verdict, reason = "passed", f"the whole interval is {bound} {at}"
     figure = f"{form.format(value)} {interval(estimate, form.format)}"
-    text = f"{gate.dimension} {figure}: {verdict}; {reason}"
+    name = gate.dimension
+    if name in scores.bad:
+        name += " in"
+    text = f"{name} {figure}: {verdict}; {reason}"
+    text += f"; {_noticed(scores, estimates, gate.dimension)}"
     return GateResult(gate, verdict, text)

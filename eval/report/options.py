@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import model_validator
 
 from medal_judges.config import option
 from medal_judges.errors import ConfigError
+from medal_judges.eval.scores.bad import THRESHOLDS, limit_of
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.reading.dialogues import ReadOptions
 
@@ -35,17 +35,7 @@ class Gate:
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
         """The gate of a text such as ``overall=3.5``. Raises ConfigError."""
-        name, _, number = text.rpartition("=")
-        try:
-            limit = float(number)
-        except ValueError:
-            limit = math.nan
-        if not name or limit != limit:
-            raise ConfigError(
-                f"--fail-{side} {text}: expected DIMENSION=NUMBER",
-                hint="for example: --fail-under overall=3.5 --fail-over unsafe=0.01",
-            )
-        return cls(side, name, limit)
+        return cls(side, *limit_of(text, f"--fail-{side}"))
 
 
 class ReportOptions(ScoreSelection):
@@ -61,11 +51,12 @@ class ReportOptions(ScoreSelection):
         (), metavar="DIM=X", help="Gate: at least X; overall=3.5. May be repeated."
     )
     fail_over: tuple[str, ...] = option(
-        (), metavar="DIM=X", help="Gate: at most X; unsafe=0.01. May be repeated."
+        (),
+        metavar="DIM=X",
+        help="Gate: at most X; unsafe=0.01, or bad=0.1 for the share beyond --bad. May be "
+        "repeated.",
     )
-    fail_undecided: bool = option(
-        False, help="Fail a gate if its limit is inside the interval."
-    )
+    bad: tuple[str, ...] = THRESHOLDS
     min_coverage: float = option(
         0.98,
         ge=0,
@@ -87,10 +78,9 @@ class ReportOptions(ScoreSelection):
 
     @model_validator(mode="after")
     def _check_gates(self) -> ReportOptions:
-        if not self.gates and (self.junit is not None or self.fail_undecided):
-            option = "--fail-undecided" if self.junit is None else "--junit"
+        if not self.gates and self.junit is not None:
             hint = "--fail-under overall=3.5 or --fail-over unsafe=0.01"
-            raise ConfigError(f"{option} needs a gate", hint=hint)
+            raise ConfigError("--junit needs a gate", hint=hint)
         return self
 
     @cached_property

@@ -135,7 +135,7 @@ def _subtitle(scores: Scores) -> str:
     counts = [(scores.frame["id"].nunique(), "conversation")]
     if scores.unit == "judged turn":
         counts.append((scores.rows, scores.unit))
-    counts.append((len(scores.dimensions), "dimension"))
+    counts.append((len(scores.judged), "dimension"))
     if "lang" in scores.columns:
         counts.append((len(scores.columns["lang"].categories), "language"))
     return counted(counts)
@@ -349,7 +349,7 @@ def _timeline_axis(scores: Scores, timeline: Timeline, name: str) -> Axis:
     high = 1.0
     if any(percents):
         high = min(100.0, padded(percents)[1])
-    return Axis("% with issue", (0.0, high))
+    return Axis(f"% of {scores.unit}s", (0.0, high))
 
 
 def _few_rows(timeline: Timeline) -> str:

@@ -66,6 +66,7 @@ def make_report(
     if options.human is not None and scores.rows:
         labels = labelled_of(options.human, options.reading, reading)
         add_labels(scores, options.human, labels)
+    scores.add_bad(options.bad, options)
     figures = compute_figures(scores, options, lambda step: bar.advance(0, note=step))
     leads = {name: figures.lead(name) for name in figures.overall}
     gates: Sequence[GateResult] = ()

@@ -12,6 +12,7 @@ from medal_judges.eval.report.figures import (
     ReportFigures,
     Timeline,
 )
+from medal_judges.eval.scores.bad import basis_note
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
@@ -47,9 +48,10 @@ def column_name(column: str) -> str:
 
 
 def ordered(scores: Scores, figures: ReportFigures) -> list[str]:
-    """Returns graded dimensions, the headline first, then issues, the most frequent first."""
+    """Returns graded dimensions, the headline first, then their bad scores, then issues, the most
+    frequent first."""
     issues = sorted(scores.issues, key=lambda name: -(figures.lead(name).value or 0.0))
-    return [*scores.graded, *issues]
+    return [*scores.graded, *scores.bad, *issues]
 
 
 def _cell(
@@ -72,7 +74,8 @@ def _is_worse(scores: Scores, name: str, difference: Estimate) -> bool | None:
 def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     """Returns a row for every dimension, corrected by human labels if there are some."""
     is_corrected = bool(figures.corrected)
-    largest_share = max([0.01, *ends_of(map(figures.lead, scores.issues))])
+    shares = [*scores.bad, *scores.issues]
+    largest_share = max([0.01, *ends_of(map(figures.lead, shares))])
     rows: list[Row] = []
     for name in ordered(scores, figures):
         dimension, estimate = scores.dimensions[name], figures.lead(name)
@@ -91,9 +94,12 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
             cells += [basis, _cell(scores, name, figures.overall[name])]
         rows.append([*cells, scale, figures.counts[name]])
     headings = {}
-    if scores.graded and scores.issues:
+    if scores.graded and shares:
         headings[0] = "Graded: mean"
-        headings[len(scores.graded)] = f"Issues: share of {scores.unit}s"
+        headings[len(scores.graded)] = f"Bad: share of {scores.unit}s"
+    if scores.graded and scores.issues:
+        start_of_issues = len(scores.graded) + len(scores.bad)
+        headings[start_of_issues] = f"Issues: share of {scores.unit}s"
     title = "Corrected by human labels" if is_corrected else "Every dimension"
     basis_columns = ["By", "As judged"] * is_corrected
     columns = ["Dimension", "Figure", "95%", *basis_columns, "Scale", "Scored"]
@@ -224,7 +230,9 @@ def _worse_groups(
 
 
 def _gaps(scores: Scores, figures: ReportFigures) -> Iterator[str]:
-    """Yields notes on missing data."""
+    """Yields notes on the default thresholds and on missing data."""
+    if note := basis_note(scores.bad.values()):
+        yield note
     if missing := scores.rows - scores.scored:
         yield f"{missing:,} of {scores.rows:,} are not scored in full: {scores.failures()}"
     if "unknown_language" in scores.frame:

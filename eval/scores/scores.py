@@ -10,9 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, DataError, did_you_mean
+from medal_judges.eval.scores.bad import BadScores, bad_scores
 from medal_judges.eval.scores.columns import RowColumns, read_columns, value_as_text
 from medal_judges.eval.scores.options import ScoreSelection
-from medal_judges.eval.scores.times import seconds
+from medal_judges.eval.scores.times import period_starts, seconds
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, known_dimensions
 from medal_judges.records.signature import Signature
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 ALWAYS = ("lang", "chatbot")  # columns that are used if rows have them
 HEADLINE = "overall"
+_ENOUGH = 100  # rows for a tenth percentile
 Codes = npt.NDArray[np.int64]
 
 
@@ -38,11 +40,12 @@ class Scores:
     ``columns``: texts, with code -1 for no value. ``times``: seconds since 1970. ``people``: mean
     human label on the judge's scale, or NaN.
     ``people_weights``: how many rows a labelled row represents, None for a random sample.
+    ``bad``: by the name of their dimension, the bad scores of others (see ``add_bad``).
     """
 
     frame: DataFrame
-    dimensions: Mapping[str, Dimension]
-    scores: Mapping[str, Floats]
+    dimensions: dict[str, Dimension]
+    scores: dict[str, Floats]
     clusters: Codes
     cluster_name: str
     uncertainty: Floats
@@ -53,6 +56,7 @@ class Scores:
     skipped: int = 0  # unreadable lines of the input
     people: dict[str, Floats] = field(default_factory=dict)
     people_weights: Floats | None = None
+    bad: Mapping[str, BadScores] = field(default_factory=dict)
     _values: dict[str, Floats] = field(default_factory=dict)
 
     @property
@@ -85,8 +89,13 @@ class Scores:
         return "; ".join(f"{n:,} × {reason}" for reason, n in reasons[:3].items())
 
     @property
+    def judged(self) -> list[str]:
+        """The dimensions that the judge scored: all but those of bad scores."""
+        return [name for name in self.dimensions if name not in self.bad]
+
+    @property
     def issues(self) -> list[str]:
-        return [name for name in self.dimensions if self.is_issue(name)]
+        return [name for name in self.judged if self.is_issue(name)]
 
     @property
     def graded(self) -> list[str]:
@@ -107,6 +116,28 @@ class Scores:
     def is_issue(self, name: str) -> bool:
         """Whether a dimension is an issue, present or not; its figure is a share of rows."""
         return self.dimensions[name].kind == "binary"
+
+    def add_bad(self, thresholds: Iterable[str], options: ScoreSelection) -> None:
+        """Adds a dimension for the bad scores of each graded dimension, see ``bad_scores``. Without
+        ``thresholds``, the worst tenth of the first period is bad (of the first ones, if it has few
+        rows), or without periods of all rows.
+        """
+        if not self.dimensions:
+            return  # nothing is scored
+        rows, basis = np.ones(self.rows, dtype=bool), f"all {self.unit}s"
+        if options.period is not None and self.times is not None:
+            periods, names = period_starts(self.times, options.period[1])
+            rows_upto = np.bincount(periods + 1)[1:].cumsum()
+            last = int((rows_upto < _ENOUGH).sum())
+            if last < len(names):
+                rows = (periods >= 0) & (periods <= last)
+                basis = f"{names[0]} to {names[last]}"
+        self.bad = bad_scores(thresholds, self.dimensions, self.scores, rows, basis)
+        for name, bad in self.bad.items():
+            self.dimensions[name] = bad.dimension
+            self.scores[name] = bad.of(self.scores[bad.scale.name])
+            if bad.scale.name in self.people:
+                self.people[name] = bad.of(self.people[bad.scale.name])
 
     def values(self, name: str) -> Floats:
         """Scores of a graded dimension, 1 or 0 of an issue (present or not), NaN if unscored."""

@@ -69,7 +69,8 @@ def test_no_chats(assert_quality):
     lines = done.stdout
     lines.fnmatch_lines(
         [
-            "*AssertionError: overall * [[]*, *[]]: failed; the whole interval is under 4.50",
+            "*AssertionError: overall * [[]*, *[]]: failed; the whole interval is under 4.50; "
+            "it would notice a change of 0.* in overall (80% power)",
             "*20 judgements, coverage 100.0%: judge:length*",
             "*look first at these, the worst by overall:",
             "*chats[[]0[]] (id *): overall 2.09",
@@ -79,7 +80,7 @@ def test_no_chats(assert_quality):
     )
     lines.fnmatch_lines_random(
         [
-            "*is inside the interval, so more chats are needed",
+            "*is inside the interval, so more chats are needed; it would notice *",
             "*assert_quality(overall=1.5) cannot be decided: no interval: 3 rows, fewer than 5",
             "*coverage 50.0% is below the minimum of 98%*: 20 x no assistant turn to judge",
             "*there are no chats to score",

@@ -110,7 +110,17 @@ def test_rubric(tmp_path: Path) -> None:
         assert f"tone: {better}" in works("compare", *words).out
 
 
-@row("compare", "--fail-if-worse", "--fail-undecided", "--junit", "--min-coverage")
+@row("compare", "--bad", "--fail-if-more-bad")
+def test_bad(files: Files) -> None:
+    words = ["compare", f"a={files.scores2}", f"b={files.scores}", "--bad", "overall=2"]
+    assert "overall below 2: systems" in works(*words).out
+    assert medal(*words, "--fail-if-more-bad", 0).code == 0
+    words[1:3] = reversed(words[1:3])
+    assert medal(*words, "--fail-if-more-bad", 0).code == 1
+    assert medal(*words, "--fail-if-more-bad", 1).code == 0
+
+
+@row("compare", "--fail-if-worse", "--junit", "--min-coverage")
 def test_gates(files: Files, tmp_path: Path) -> None:
     words = [
         "compare",
@@ -126,8 +136,7 @@ def test_gates(files: Files, tmp_path: Path) -> None:
 
     assert (medal(*words, 1).code, failures()) == (1, 1)
     assert (medal(*words, 3).code, failures()) == (0, 0)
-    assert medal(*words, 2.14).code == 0  # undecided: inside of the interval
-    assert medal(*words, 2.14, "--fail-undecided").code == 1
+    assert medal(*words, 2.14).code == 4  # undecided: inside of the interval
     first, *others = read(files.scores2)
     failed_row = {
         **first,

@@ -7,8 +7,6 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
-import pytest
-
 from .files import COUNT, RECORDS, Files, read, write
 from .table import medal, row, works
 
@@ -122,7 +120,6 @@ def test_rubric(files: Files, tmp_path: Path) -> None:
     "report",
     "--fail-under",
     "--fail-over",
-    "--fail-undecided",
     "--junit",
     "--min-coverage",
 )
@@ -142,10 +139,7 @@ def test_gates(files: Files, tmp_path: Path) -> None:
     code, failed = verdicts("--fail-under", "overall=4.5", "--fail-over", "overall=2")
     assert code == 1 and failed == ["--fail-under overall=4.5", "--fail-over overall=2"]
     mean = interval(works("report", files.scores).out, "overall").split()[0]
-    assert medal(*words, "--fail-under", f"overall={mean}").code == 0
-    assert (
-        medal(*words, "--fail-under", f"overall={mean}", "--fail-undecided").code == 1
-    )
+    assert medal(*words, "--fail-under", f"overall={mean}").code == 4
     first, *others = read(files.scores)
     failed_row = {
         **first,
@@ -157,8 +151,20 @@ def test_gates(files: Files, tmp_path: Path) -> None:
     assert (medal(*gate, 0.98).code, medal(*gate, 0.9).code) == (3, 0)
 
 
-@pytest.mark.parametrize("option", [["--junit", "gates.xml"], ["--fail-undecided"]])
-def test_an_option_of_gates_needs_a_gate(option: list[str], files: Files) -> None:
+@row("report", "--bad")
+def test_bad(files: Files) -> None:
+    words = ["report", files.scores, "--fail-over", "bad=0.5"]
+    assert "needs" not in medal(*words, "--bad", "overall=2").err
+    assert medal(*words, "--bad", "overall=2").code == 0
+    assert medal(*words, "--bad", "overall=4.9").code == 1
+    assert (
+        "overall below 4.9" in works("report", files.scores, "--bad", "overall=4.9").out
+    )
+    done = medal(*words)
+    assert done.code == 2 and "--bad overall=1.5 --fail-over bad=0.1" in done.err
+
+
+def test_junit_needs_a_gate(files: Files) -> None:
     for words in (["report", files.scores], ["compare", files.scores, files.scores2]):
-        done = medal(*words, *option)
-        assert done.code == 2 and f"{option[0]} needs a gate" in done.err
+        done = medal(*words, "--junit", "gates.xml")
+        assert done.code == 2 and "--junit needs a gate" in done.err

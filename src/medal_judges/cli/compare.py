@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import typer
 
-from medal_judges.cli.options import from_options, writes
+from medal_judges.cli.options import exit_by_gates, from_options, writes
 from medal_judges.eval.comparison.compare import compare as compared
 from medal_judges.eval.comparison.page import comparison_page
-from medal_judges.eval.comparison.results import check_worse
+from medal_judges.eval.comparison.results import check_comparison
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
@@ -21,24 +21,21 @@ def compare(options: CompareOptions) -> None:
     """Compare systems by a judge's scores: differences, intervals, ranks, and the smallest
     differences that these dialogues could show. Contexts that systems share are compared pairwise.
     With --human, human labels of some dialogues correct a judge that favours one system.
-    --fail-if-worse is a gate with the exit codes of medal report. With
-    --out: compare.html, compare.json, tables/, figures/."""
+    With --out: compare.html, compare.json, tables/, figures/.
+
+    A mean hides a few dialogues that are much worse. So each graded dimension has a second figure,
+    the share of its bad scores (--bad). --fail-if-worse is a gate on means, --fail-if-more-bad one
+    on shares, with the exit codes of medal report: 1 if a gate fails, 4 if it is undecided, 2 or 3
+    if it decides nothing."""
     reading = reading_report(options.reading, options.out)
     reading.copied = [options.by or ""]
     with ProgressBar("judging") as bar:
         comparison = compared(options, reading=reading, progress=bar.advance)
     reading.show()
     publish(comparison_page(comparison), options.out)
-    if options.fail_if_worse is None:
-        return
-    gates = check_worse(comparison, options.fail_if_worse, options.min_coverage)
+    gates = check_comparison(comparison, options)
     for name, _, text in gates:
         typer.echo(f"gate {name}: {text}")
     if options.junit is not None:
         write_junit(options.junit, "medal compare", gates)
-    if options.fail_undecided:
-        failing = {"failed", "undecided"}
-    else:
-        failing = {"failed"}
-    if any(verdict in failing for _, verdict, _ in gates):
-        raise typer.Exit(1)
+    exit_by_gates([verdict for _, verdict, _ in gates])

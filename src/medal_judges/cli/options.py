@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from enum import Enum
 from functools import wraps
@@ -125,6 +125,13 @@ def writes(
         return run
 
     return decorate
+
+
+def exit_by_gates(verdicts: Collection[str]) -> None:
+    """Exits with status 1 if a gate failed, or else with 4 if one is undecided."""
+    for verdict, status in {"failed": 1, "undecided": 4}.items():
+        if verdict in verdicts:
+            raise typer.Exit(status)
 
 
 def _files_in(value: object) -> Iterator[Path]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import typer
-
-from medal_judges.cli.options import from_options, writes
+from medal_judges.cli.options import exit_by_gates, from_options, writes
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report, print_report
 from medal_judges.reading.dialogues import reading_report
@@ -18,9 +16,12 @@ def report(options: ReportOptions) -> None:
 
     A gate compares the 95% interval of a dimension (mean, or share of chats with an issue) with a
     limit. It fails, with exit code 1, if the whole interval is on the wrong side. If the limit is
-    inside the interval the gate is undecided, which fails with --fail-undecided only. A gate that
+    inside the interval, the gate is undecided (exit code 4, unless another gate fails). A gate that
     decides nothing (unknown dimension, no scores, too few chats, coverage below --min-coverage) is
     an error (exit code 2 or 3), not a pass.
+
+    A mean hides a few chats that are much worse. So each graded dimension has a second figure, the
+    share of its bad scores (--bad), with a gate: --bad overall=1.5 --fail-over bad=0.1.
 
     With --human, human labels on a random sample of the chats correct the figures of the labelled
     dimensions for the judge's errors (prediction-powered inference), also for the gates.
@@ -31,9 +32,4 @@ def report(options: ReportOptions) -> None:
         report_values = make_report(options, reading, bar)
     reading.show()
     print_report(report_values)
-    if options.fail_undecided:
-        failing = {"failed", "undecided"}
-    else:
-        failing = {"failed"}
-    if any(gate.verdict in failing for gate in report_values.gates):
-        raise typer.Exit(1)
+    exit_by_gates([gate.verdict for gate in report_values.gates])

@@ -45,7 +45,8 @@ def change(values: Values, periods: Codes, clusters: Codes, seed: int = 0) -> Ch
     """Returns the change of ``values``; ``periods`` numbers the period of each row from 0, in order
     of time. All arrays have shape (rows,).
 
-    Errors are computed by cluster and by period, and the larger ones are used. With 8 periods or
+    Errors are computed by cluster and by period, and the larger ones are used; by period alone if
+    the search is by period and no cluster has rows of several. With 8 periods or
     more, the change is where the means before and after differ most in standard errors. How large
     such a step is by chance is seen in 4,999 random orders of the periods, which give both interval
     and p-value; with fewer periods, the rows are halved. Both assume that periods are exchangeable
@@ -71,7 +72,10 @@ def change(values: Values, periods: Codes, clusters: Codes, seed: int = 0) -> Ch
     )
     if searched and not values.constant:
         error, orders = _searched(sizes, sums, start, seed)
-        error = max(error, difference.error)
+        pairs = np.unique(np.stack([clusters, period]), axis=1).shape[1]
+        if pairs > len(np.unique(clusters)):
+            # The error by period does not have what a cluster shares across periods.
+            error = max(error, difference.error)
         difference = replace(difference, error=error, reference=orders, reason=None)
     means = float(before.numbers.mean()), float(after.numbers.mean())
     return Change(int(present[start]), difference, searched, *means)

@@ -261,6 +261,16 @@ def share_interval(
     return Estimate(value, min(value, low), max(value, high))
 
 
+def edge_error(sample: Sample) -> float:
+    """Returns the error (95%) of a share of 0 or 1, which the jackknife does not show: that of the
+    share if there were one more cluster with 0 and one with 1 (Agresti and Caffo 2000). 0 for other
+    shares."""
+    if not sample.values.constant:
+        return 0.0
+    size = cluster_count(sample) + 2
+    return Student(size - 1).critical() * math.sqrt((size - 1) / size**3)
+
+
 def few_clusters(
     sample: Sample,
     units: tuple[str, str] = ("row", "cluster"),

@@ -30,11 +30,13 @@ from medal_judges.stats.means import (
     Span,
     cluster_count,
     difference_from,
+    edge_error,
     few_clusters,
     left_out_means,
 )
 from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
 
+SHARE = 0.0, 1.0  # the scale of shares
 Pairing = Literal["paired", "partly paired", "unpaired"]
 Rows = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
@@ -115,8 +117,8 @@ def system_difference(
     span: Span | None = None,
     label_span: Span | None = None,
 ) -> SystemDifference:
-    """Returns ``first`` minus ``second``. ``span`` is the scale of the scores, ``label_span`` that
-    of the labels.
+    """Returns ``first`` minus ``second``. ``span`` is the scale of the scores (SHARE: scores are 0
+    or 1, and means are shares), ``label_span`` that of the labels.
 
     A difference without an interval has a ``reason``: fewer than 5 contexts, or equal scores. A
     correction needs 5 labelled contexts of each.
@@ -151,9 +153,13 @@ def system_difference(
     else:
         wins, losses = _outcomes_of_pairs(first.scores, second.scores, tolerance)
         pair_count = len(first.scores) * len(second.scores)
+    edge = 0.0
+    if span == SHARE and (pairing != "paired" or wins + losses):
+        first_sample, second_sample = first.whole().sample, second.whole().sample
+        edge = math.hypot(edge_error(first_sample), edge_error(second_sample))
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     return SystemDifference(
-        _judge(systems, parts, span),
+        _judge(systems, parts, span, edge),
         corrected,
         pairing,
         shared=int(shared.sum()),
@@ -205,7 +211,10 @@ def _equally_weighted(rows: Sequence[Rows]) -> _Part:
 
 
 def _judge(
-    systems: Sequence[SystemRows], parts: Sequence[_Part], span: Span | None
+    systems: Sequence[SystemRows],
+    parts: Sequence[_Part],
+    span: Span | None,
+    extra: float,
 ) -> Difference:
     samples = []
     for rows, weights in parts:
@@ -215,7 +224,7 @@ def _judge(
         return Difference(None, reason="no scored rows of one of the two")
     smallest = min(samples, key=cluster_count)
     reason = few_clusters(smallest, ("dialogue", "context"), " of one of the two")
-    return difference_from(_joined(left_out_means(samples)), reason, span)
+    return difference_from(_joined(left_out_means(samples)), reason, span, extra)
 
 
 def _corrected(

@@ -29,7 +29,7 @@ def test_a_gate_that_fails_exits_with_1_and_shows_the_figures(
     assert "Every dimension" in done.stdout and "By language" in done.stdout
 
 
-def test_an_undecided_gate_passes_unless_asked(
+def test_an_undecided_gate_has_a_status_of_its_own(
     log: tuple[Path, Path], tmp_path: Path
 ) -> None:
     few = tmp_path / "few.jsonl"
@@ -41,9 +41,9 @@ def test_an_undecided_gate_passes_unless_asked(
     values = [json.loads(line)["scores"]["overall"] for line in judged]
     gate = ("--fail-under", f"overall={sum(values) / 30:.2f}")
     done = report(few, *gate)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 4, done.stderr
     assert "undecided" in done.stdout and "more chats are needed" in done.stdout
-    assert report(few, *gate, "--fail-undecided").returncode == 1
+    assert report(few, *gate, "--fail-under", "overall=5").returncode == 1
 
 
 @pytest.mark.parametrize(

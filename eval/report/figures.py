@@ -362,7 +362,7 @@ def _gated(gate: Gate, scores: Scores) -> list[str]:
         near = did_you_mean(gate.dimension, scores.dimensions)
         raise ConfigError(
             f"{gate.name}: the scores have no dimension {gate.dimension!r}",
-            hint=f"{near}they have: {', '.join(scores.dimensions)}",
+            hint=f"{near}they have: {', '.join(scores.judged)}",
         )
     thresholds = [name for name, bad in scores.bad.items() if not bad.basis]
     if gate.side == "under" or not thresholds:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 ALWAYS = ("lang", "chatbot")  # columns that are used if rows have them
 HEADLINE = "overall"
-_ENOUGH = 100  # rows for a tenth percentile
+_ENOUGH = 50  # rows for a tenth percentile
 Codes = npt.NDArray[np.int64]
 
 

@@ -234,7 +234,7 @@ def prompted_judge(folder: Path) -> Iterator[str]:
             "family": "prompted",
             "name": "traced",
             "rubric": "medal",
-            "prompt": "medal",
+            "prompts": "medal",
         }
         yield write_yaml(folder / "prompted.yaml", {**settings, "llm": llm})
     finally:

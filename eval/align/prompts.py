@@ -206,7 +206,7 @@ class _Prompt:
     # -- files of a changed prompt -----------------------------------------------------------------
 
     def _prompt(self) -> Prompt:
-        return load_prompt((self.member.settings or {})["prompt"])
+        return load_prompt((self.member.settings or {})["prompts"])
 
     def change(self, texts: Mapping[str, str]) -> None:
         """Writes the judge's prompt with other ``texts`` of its parts, and loads the judge of
@@ -243,7 +243,7 @@ class _Prompt:
         self._load(prompt.model_copy(update=changes))
 
     def _load(self, prompt: Prompt) -> None:
-        self._write("prompt", prompt.model_dump(mode="json"))
+        self._write("prompts", prompt.model_dump(mode="json"))
         self.judge = judge_of_settings(
             self.settings | {"llm": self.llm}, self.folder.name
         )

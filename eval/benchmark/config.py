@@ -142,8 +142,9 @@ class BenchmarkConfig(Config):
     ``others`` like them. ``headline``: the figure of graded dimensions that ranks judges,
     ``spearman`` or ``pairwise``. ``device`` and ``llm`` (the language model) apply to judges whose
     ``options`` set neither. ``workers``: number of scoring processes (judges behind an API use
-    one). ``published``: papers whose figures are shown beside ours (``diet``, ``meep``, ``medal``,
-    ``oralis``).
+    one). ``prompts`` and ``followups``: files (one, or a list) that the judges use instead of the
+    shipped files of the same ``name``. ``published``: papers whose figures are shown beside ours
+    (``diet``, ``meep``, ``medal``, ``oralis``).
     """
 
     title: str = "Benchmark of dialogue judges"
@@ -155,11 +156,18 @@ class BenchmarkConfig(Config):
     device: str | None = None
     workers: int = Field(1, ge=1)
     llm: LLMConfig | None = None
+    prompts: tuple[str, ...] = ()
+    followups: tuple[str, ...] = ()
     published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()
     sets: tuple[SetConfig, ...] = ()
     injected: tuple[InjectedConfig, ...] = ()
     predictions: tuple[PredictionConfig, ...] = ()
+
+    @field_validator("prompts", "followups", mode="before")
+    @classmethod
+    def _one_file(cls, value: Any) -> Any:
+        return (value,) if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:

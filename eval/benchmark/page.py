@@ -13,7 +13,7 @@ from medal_judges.eval.benchmark.charts import (
     papers_figures,
     scatter,
 )
-from medal_judges.eval.benchmark.published import OURS, PUBLISHED
+from medal_judges.eval.benchmark.published import DIFFERS, OURS, PUBLISHED
 from medal_judges.eval.benchmark.results import FOLLOW_UPS, LEFT_OUT, NOTE, Benchmark
 from medal_judges.eval.benchmark.view import (
     View,
@@ -187,6 +187,9 @@ def _printout(benchmark: Benchmark, view: View) -> Printout:
             table = _printed_lines(table)
             if table.rows:
                 printed.append(rich_table(table, columns_of_table, intervals=()))
+                if DIFFERS in table.columns:
+                    printed[-1].caption_justify = "left"
+                    printed[-1].caption = table.note.partition("\n\n")[0]
     return Printout(printed, [text for name, text in benchmark.facts if name == NOTE])
 
 

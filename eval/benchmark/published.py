@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from medal_judges.config import read_yaml
+from medal_judges.config import load_config, read_yaml, shipped_names
 from medal_judges.errors import ConfigError
-from medal_judges.eval.benchmark.config import BenchmarkConfig, SetConfig
+from medal_judges.eval.benchmark.config import BenchmarkConfig, JudgeConfig, SetConfig
+from medal_judges.eval.benchmark.files import SETTINGS
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.records.signature import Signature
+from medal_judges.records.signature import Signature, content_hash
 from medal_judges.report.table import Cell, Table
+
+if TYPE_CHECKING:
+    from medal_judges.eval.benchmark.results import Answers
 
 OURS = "Our ρ"  # empty in rows that this run did not measure
 PUBLISHED = "Beside the published figures"
+DIFFERS = "Differs in"
 _COLUMNS = (
     "Set",
     "Dimension",
@@ -26,13 +32,18 @@ _COLUMNS = (
     OURS,
     "Our r",
     "n",
+    DIFFERS,
     "Source",
 )
 _NOTE = (
-    "The paper's figures, on its version of the data, beside the figures of this run by the same "
-    "method and model.\n\nρ is Spearman's, r Pearson's; ns marks figures that the paper calls not "
-    "significant (p > 0.05)."
+    "The paper's figures beside those of this run by the same model. A row that differs in "
+    "anything does not reproduce the paper's."
 )
+_LEGEND = (
+    "\n\nρ is Spearman's, r Pearson's; ns marks figures that the paper calls not significant "
+    "(p > 0.05)."
+)
+_QUOTES = str.maketrans("“”‘’", "\"\"''")
 Published = dict[str, Any]  # a row of configs/published.yaml
 
 
@@ -41,7 +52,8 @@ def read_published() -> list[Published]:
 
     ``judge`` and ``variant`` name the judge, ``model`` its language model. ``key`` is the name for
     ``published_as`` in a config: its ``paper``, judge and variant (``diet/fed``; of the paper's own
-    judge ``diet/craft-cll``, ``medal``). ``models``: all names of the model.
+    judge ``diet/craft-cll``, ``medal``). ``models``: all names of the model. ``differs``: marks of
+    what our method and data do otherwise; ``hashes``: mark -> hashes of the paper's texts.
     """
     file = read_yaml("published")
     for row in file["figures"]:
@@ -53,6 +65,10 @@ def read_published() -> list[Published]:
             words.append(row["variant"])
         row["key"] = "/".join(words)
         row["models"] = (row["model"], *file["models"].get(row["model"], ()))
+        of_model = file["methods"].get(f"{row['key']} of {row['model']}", {})
+        method = {**file["methods"][row["key"]], **of_model}
+        row["hashes"] = method.get("hashes", {})
+        row["differs"] = [*method.get("differs", ()), *file["sets"].get(row["set"], ())]
     return list(file["figures"])
 
 
@@ -89,10 +105,15 @@ def _require_published(
             raise ConfigError(problem, hint=f"there: {', '.join(published)}")
 
 
-def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
+def published_table(
+    config: BenchmarkConfig,
+    answers: Mapping[str, Sequence[Answers]],
+    rows: Sequence[ResultRow],
+) -> Table:
     """Returns the published metrics on the sets of this benchmark: a line for each of our judges
-    that they belong to, or a line that says why there is none."""
+    that they belong to, or a line that says why there is none. ``answers``: those of each set."""
     lines: list[list[Cell]] = []
+    row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     for published in read_published():
         if published["paper"] not in config.published:
             continue
@@ -103,10 +124,20 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
                 published["level"] == "dialogue",
             ):
                 continue
+            texts: dict[str, Any] = {}
+            for answer in answers.get(set_config.name, ()):
+                texts[answer.judge] = answer.wordings
             for dimension, judge_dimension in set_config.dimensions.items():
                 if published["dimension"] in (dimension, judge_dimension):
-                    lines += _lines(config, set_config, dimension, published, rows)
-    return Table(PUBLISHED, _COLUMNS, lines, _NOTE)
+                    lines += _lines(
+                        config, set_config, dimension, published, row_of, texts
+                    )
+    used = ", ".join(str(line[-2]) for line in lines).split(", ")
+    note = _NOTE
+    for mark, meaning in read_yaml("published")["marks"].items():
+        if mark in used:
+            note += f" {mark}: {meaning}."
+    return Table(PUBLISHED, _COLUMNS, lines, note + _LEGEND)
 
 
 def _lines(
@@ -114,36 +145,81 @@ def _lines(
     set_config: SetConfig,
     dimension: str,
     published: Published,
-    rows: Sequence[ResultRow],
+    row_of: Mapping[tuple[str, str, str], ResultRow],
+    texts: Mapping[str, Any],
 ) -> list[list[Cell]]:
-    """Returns the lines of one published row on a dimension of a set."""
-    # Name of a judge of ours -> the model that its config states.
-    judges: dict[str, str | None] = {}
+    """Returns the lines of one published row on a dimension of a set. ``texts``: judge -> the
+    set's dimension -> Judge.wording."""
+    # Judges of ours, the models that their configs state, and what differs.
+    judges: list[tuple[str, str | None, list[str]]] = []
     for judge in config.judges:
         if judge.published_as == published["key"]:
-            judges[judge.name] = judge.model
+            wording = texts.get(judge.name, {}).get(dimension, {})
+            judges.append((judge.name, judge.model, _marks(published, judge, wording)))
     if published["key"] == set_config.published_as:
         # Labels that come with a paper's own set are by its own judge.
         for model in set_config.published:
-            judges[f"{model} (published)"] = model
+            judges.append((f"{model} (published)", model, []))
     measured: list[list[Cell]] = []
-    for row in rows:
-        is_ours = (row.set_name, row.dimension) == (set_config.name, dimension)
-        if is_ours and row.judge in judges:
+    for name, stated_model, marks in judges:
+        if row := row_of.get((set_config.name, dimension, name)):
             signature = Signature.parse(row.signature)
-            our_model = judges[row.judge] or signature.base or signature.judge
+            our_model = stated_model or signature.base or signature.judge
             if any(same_model(our_model, name) for name in published["models"]):
                 rho, r = row.metrics.get("spearman"), row.metrics.get("pearson")
-                measured.append([our_model, rho, r, row.scored])
+                measured.append([our_model, rho, r, row.scored, ", ".join(marks)])
     if not measured:
         reason = "not among our judges"
         if judges:
             reason = "no figure of this model in this run"
-        measured = [[reason, None, None, None]]
+        measured = [[reason, None, None, None, ", ".join(published["differs"])]]
     theirs: list[Cell] = [set_config.name, dimension]
     theirs += [published["key"].replace("/", ", "), published["model"]]
     theirs += [_printed(published, "spearman"), _printed(published, "pearson")]
-    return [[*theirs, *ours, published["source"]] for ours in measured]
+    source = published["source"]
+    return [[*theirs, *ours, marks or "nothing", source] for *ours, marks in measured]
+
+
+def _marks(
+    published: Published, judge: JudgeConfig, texts: Mapping[str, str]
+) -> list[str]:
+    """Returns what differs between a published row and ``judge``, which sends ``texts``: one of the
+    paper's, by its hash, does not differ."""
+    marks = list(published["differs"])
+    for mark, text in texts.items():
+        if text_hash(text) in published["hashes"].get(mark, ()):
+            marks.remove(mark)
+    if _method(judge) not in _shipped_methods(published["key"]):
+        marks.append("settings")
+    return marks
+
+
+def text_hash(text: str) -> str:
+    """Returns the hash of a paper's text; white space and the form of quotation marks do not count.
+
+    >>> text_hash("“Rate it:”\\r\\n {dialogue} ") == text_hash('"Rate it:" {dialogue}')
+    True
+    """
+    return content_hash(" ".join(text.translate(_QUOTES).split()))
+
+
+@cache
+def _shipped_methods(key: str) -> list[object]:
+    """Returns the methods of the judges that stand for ``key`` in the shipped benchmarks."""
+    methods = []
+    for name in shipped_names("benchmark"):
+        for judge in load_config(BenchmarkConfig, f"benchmark/{name}").judges:
+            if judge.published_as == key:
+                methods.append(_method(judge))
+    return methods
+
+
+def _method(judge: JudgeConfig) -> object:
+    """Returns what a judge does, without its texts, which have hashes, and its model."""
+    options = dict(judge.options)
+    for name in (*SETTINGS, "llm"):
+        options.pop(name, None)
+    return judge.path, options
 
 
 def _printed(published: Published, metric: str) -> str | None:

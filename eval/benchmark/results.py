@@ -60,13 +60,15 @@ class BenchmarkSet:
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The judgements of one set by one judge. ``names``: the set's dimensions with the judge's
-    names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known."""
+    names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known; ``wordings``:
+    Judge.wording for the set's dimensions."""
 
     judge: str
     signature: str
     judgements: Sequence[Judgement]
     names: Mapping[str, str]
     scales: Mapping[str, Scale] = field(default_factory=dict)
+    wordings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def dimensions(self) -> list[str]:
@@ -159,7 +161,7 @@ def _tables(run: BenchmarkRun, evaluations: Sequence[JudgedRows]) -> list[Table]
     rows = [evaluation.row for evaluation in evaluations]
     tables = [*comparison_tables(evaluations), dimension_means_table(rows)]
     if run.config.published:
-        tables.append(published_table(run.config, rows))
+        tables.append(published_table(run.config, run.answers, rows))
     for name, data in run.injected.items():
         min_coverage = run.config.min_coverage
         tables.append(injected_table(name, data.rows, run.answers[name], min_coverage))

@@ -30,6 +30,7 @@ from medal_judges.eval.benchmark.config import (
     JudgeConfig,
     PredictionConfig,
 )
+from medal_judges.eval.benchmark.files import with_files
 from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import (
     Answers,
@@ -184,7 +185,7 @@ def judge_all(
     Loads one judge at a time. A missing optional judge becomes a note. Raises JudgeLoadError,
     NotAvailableError or MissingExtraError for any other missing judge.
     """
-    for config in run.config.judges:
+    for config in with_files(run.config).judges:
         try:
             _score_sets(run, config, options, partial(progress, config.name))
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
@@ -255,8 +256,14 @@ def _score_sets(
                     judge_dimensions[dimension].high,
                 )
             signature = str(judge.signature())
+            wordings = {}
+            for set_dimension, dimension in names.items():
+                if dimension in dimensions:
+                    wordings[set_dimension] = judge.wording(
+                        dimension, turn=level == "last"
+                    )
             run.answers[name].append(
-                Answers(config.name, signature, judgements, names, scales)
+                Answers(config.name, signature, judgements, names, scales, wordings)
             )
 
 

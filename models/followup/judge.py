@@ -76,23 +76,23 @@ _NUMBERS = re.compile(
 
 class SelectionConfig(Config):
     """DIET's selection (section 4.1): the model chooses ``runs`` times from shuffled options, and
-    the follow-ups in all choices count. ``prompt`` is the file of the question, ``max_tokens``
-    bounds an answer, and ``seed`` shuffles. The paper states no temperature, so
-    answers are greedy."""
+    the follow-ups in all choices count. ``max_tokens`` bounds an answer, and ``seed`` shuffles. The
+    paper states no temperature, so answers are greedy."""
 
-    prompt: str = "prompts/diet_selection"
     runs: int = 3
     max_tokens: int = 160
     seed: int = 0
 
-    def loaded(self) -> Prompt:
-        """Returns the prompt file. Its part ``dialogue`` or ``turn`` replaces ``{target}``; its
-        part ``again`` is appended to the second question. Raises ConfigError."""
-        return load_prompt(
-            self.prompt,
-            ("target", "dialogue", "options"),
-            ("dialogue", "turn", "again"),
-        )
+
+def load_selection(path: str) -> Prompt:
+    """Returns the prompt file of a selection. Its part ``dialogue`` or ``turn`` replaces
+    ``{target}``; its part ``again`` is appended to the second question. Raises ConfigError."""
+    prompt = load_prompt(
+        path, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
+    )
+    resolved = resolve(prompt)
+    resolved.require(resolved.layout.dialogue, ("{dialogue}", "{options}"), path)
+    return prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +129,7 @@ def select(
     dialogues: Sequence[tuple[str, Sequence[Message]]],
     pool: FollowUpPool,
     config: SelectionConfig,
+    prompt: Prompt,
     *,
     turn: bool,
 ) -> list[FollowUpSelection]:
@@ -138,7 +139,6 @@ def select(
     If an answer was cut or cannot be read, the model is asked once more, for the numbers alone and
     with more tokens. A run that still cannot be read does not count.
     """
-    prompt = config.loaded()
     target = prompt.parts["turn" if turn else "dialogue"]
     runs_by_dialogue = []
     for name, messages in dialogues:
@@ -284,25 +284,26 @@ class FollowUpConfig(Config):
     """A file of configs/judges/ with ``family: followup``.
 
     ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
-    ``dimensions``: those of the rubric to score (none: all). ``pool``: a file of follow-ups or a
-    shipped name. ``scale``: maps the raw value of each dimension to its scale. ``seed``: for the
-    follow-ups that are drawn.
+    ``dimensions``: those of the rubric to score (none: all). ``followups``: a file of follow-ups or
+    a shipped name. ``prompts``: the file of the question of ``select``. ``scale``: maps the raw
+    value of each dimension to its scale. ``draw``: the number of follow-ups that ``seed`` draws
+    from the file, as many of each generator (DIET, section 6.2).
 
     ``likelihood`` is that of the follow-up given the dialogue (conditional), or of both (joint, as
     in FED). ``reduce``: mean or sum over tokens. ``score_eos``: includes the end-of-turn token. The
     follow-ups are scored after each of the last ``answers`` assistant turns (None: all; at turn
     level after the judged turn only), and averaged with weights that fall by the factor ``decay``
-    with each step back. ``select``: DIET's selection for each dialogue. ``per_generator``: the
-    number of follow-ups that are drawn from each generator (DIET, section 6.2). ``max_tokens``
-    limits a dialogue with its follow-up; whole oldest turns beyond it are dropped.
+    with each step back. ``select``: DIET's selection for each dialogue. ``max_tokens`` limits a
+    dialogue with its follow-up; whole oldest turns beyond it are dropped.
     """
 
     name: str
     llm: LLMSetting = EMBEDDED
     rubric: str
     dimensions: tuple[str, ...] = ()
-    pool: str
-    per_generator: int | None = Field(default=None, ge=1)
+    followups: str
+    prompts: str = "prompts/diet_selection"
+    draw: int | None = Field(default=None, ge=1)
     seed: int = 0
     likelihood: Literal["conditional", "joint"] = "conditional"
     reduce: Literal["mean", "sum"] = "mean"
@@ -343,12 +344,13 @@ class FollowUpJudge(Judge):
         # Each scale is of a known dimension.
         load_rubric(config.rubric, tuple(config.scale))
         self.dimensions = load_rubric(config.rubric, config.dimensions)
-        self.pool = load_pool(config.pool)
-        if config.per_generator is not None:
-            self.pool = self.pool.sampled(config.per_generator, config.seed)
+        self.pool = load_pool(config.followups)
+        self.prompt = load_selection(config.prompts)
+        if config.draw is not None:
+            self.pool = self.pool.drawn(config.draw, config.seed)
         for dimension in self.dimensions:
             if not self.pool.of(dimension.name):
-                none = f"no follow-up of {config.pool} is for {dimension.name!r}"
+                none = f"no follow-up of {config.followups} is for {dimension.name!r}"
                 raise ConfigError(f"{config.name}: {none}")
         # dimensions whose scale does not fit, and was warned of
         self._far: set[str] = set()
@@ -360,10 +362,10 @@ class FollowUpJudge(Judge):
         self.budget = self.room - AROUND_FOLLOW_UP - longest
         if self.pool.strategy == "selfmap" and self.pool.generators != (self.llm.name,):
             raise NotAvailableError(
-                f"the pool {config.pool} was proposed by {', '.join(self.pool.generators)}; with "
+                f"{config.followups} was proposed by {', '.join(self.pool.generators)}; with "
                 f"SELFMAP {self.llm.name} proposes its own",
                 hint="medal data followups --config embedded llms=[MODEL] --out mine.yaml, then "
-                "pool=mine.yaml",
+                "followups=mine.yaml",
             )
 
     @classmethod
@@ -375,12 +377,25 @@ class FollowUpJudge(Judge):
     def language_models(self) -> list[LanguageModel]:
         return [self.llm]
 
+    def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
+        wording = {"pool": self.pool.wording(dimension)}
+        if self.config.select is not None:
+            target = self.prompt.parts["turn" if turn else "dialogue"]
+            values = {"dialogue": "{dialogue}", "options": "{options}"}
+            resolved = resolve(self.prompt)
+            wording["prompt"] = resolved.text(
+                resolved.layout.dialogue, {**values, "target": target}
+            )
+        return wording
+
     def signature(self) -> Signature:
         config, fingerprint = self.config, dict(self.llm.fingerprint())
-        method = config.model_dump(exclude={"llm", "pool", "rubric", "name"})
+        method = config.model_dump(
+            exclude={"llm", "followups", "prompts", "rubric", "name"}
+        )
         prompt = None
         if config.select is not None:
-            prompt = config.select.loaded().model_dump()
+            prompt = self.prompt.model_dump()
         return self.signed(
             revision=content_hash([method, fingerprint]),
             base=self.llm.name,
@@ -436,7 +451,12 @@ class FollowUpJudge(Judge):
             dialogues.append((name, request.payload.messages))
         is_turn = requests[0].turn is not None  # all of one call are of one level
         selections = select(
-            self.llm, dialogues, self.pool, self.config.select, turn=is_turn
+            self.llm,
+            dialogues,
+            self.pool,
+            self.config.select,
+            self.prompt,
+            turn=is_turn,
         )
         for request, selection in zip(requests, selections, strict=True):
             request.payload.selection = selection

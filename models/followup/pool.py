@@ -39,7 +39,7 @@ class FollowUpPool(Config):
     """
 
     name: str
-    method: str
+    method: str = ""
     strategy: Strategy | None = None
     generators: tuple[str, ...] = ()
     reviewed: str | None = None
@@ -50,7 +50,8 @@ class FollowUpPool(Config):
         if not self.follow_ups:
             raise ValueError("a pool needs a follow-up")
         counts = Counter(
-            (follow_up.text, follow_up.sign) for follow_up in self.follow_ups
+            (" ".join(follow_up.text.split()), follow_up.sign)
+            for follow_up in self.follow_ups
         )
         (text, _), count = counts.most_common(1)[0]
         if count > 1:
@@ -69,25 +70,32 @@ class FollowUpPool(Config):
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
-    def sampled(self, per_generator: int, seed: int) -> FollowUpPool:
-        """Returns a pool with ``per_generator`` random follow-ups of each generator (DIET, section
-        6.2: 3, 2 or 1). Raises ConfigError if a generator has fewer, or a follow-up names none."""
+    def wording(self, dimension: str) -> str:
+        """Returns the texts for ``dimension`` with their signs, in the same order for every
+        file."""
+        follow_ups = [self.follow_ups[index] for index in self.of(dimension)]
+        return "\n".join(sorted(f"{f.sign}: {f.text}" for f in follow_ups))
+
+    def drawn(self, count: int, seed: int) -> FollowUpPool:
+        """Returns a pool of ``count`` random follow-ups, as many of each generator (DIET, section
+        6.2: 12, 8 or 4 by four); those of no named generator count as one's.
+
+        Raises ConfigError if the generators cannot give as many each.
+        """
         by_generator: dict[str, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):
-            if follow_up.by is None:
-                raise ConfigError(
-                    f"{self.name}: who proposed {follow_up.text!r}? (field 'by')"
-                )
-            by_generator.setdefault(follow_up.by, []).append(index)
+            by_generator.setdefault(follow_up.by or "no name", []).append(index)
+        share, rest = divmod(count, len(by_generator))
+        if rest or share > min(map(len, by_generator.values())):
+            sizes = [f"{len(texts)} of {name}" for name, texts in by_generator.items()]
+            raise ConfigError(
+                f"draw {count}: each generator gives as many, and {self.name} has "
+                f"{', '.join(sizes)}"
+            )
         random = np.random.default_rng(seed)
         drawn: list[int] = []
-        for name, indices in by_generator.items():
-            if len(indices) < per_generator:
-                raise ConfigError(
-                    f"per_generator {per_generator} is more than the {len(indices)} follow-ups of "
-                    f"{name} in {self.name}"
-                )
-            drawn += random.permutation(indices)[:per_generator].tolist()
+        for indices in by_generator.values():
+            drawn += random.permutation(indices)[:share].tolist()
         follow_ups = tuple(self.follow_ups[index] for index in sorted(drawn))
         return self.model_copy(update={"follow_ups": follow_ups})
 

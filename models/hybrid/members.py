@@ -112,7 +112,7 @@ class HybridSettings(_Members):
 
 MEMBERS = "members"
 # Settings that name a file: shipped with the package, or copied into the folder.
-_FILES = ("prompt", "rubric", "examples", "steps")
+_FILES = ("prompts", "followups", "rubric", "examples", "steps")
 _MODELS = ("model", "tokenizer")
 _LANGUAGE_MODELS = (("llm",), ("shorten", "llm"))
 # Settings of an ``llm`` that its numbers depend on and a folder may have.
@@ -350,10 +350,7 @@ def _is_public(model: str) -> bool:
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields (path to the setting, value) of each setting that names a file."""
     paths = [(name,) for name in _FILES]
-    # elsewhere ``pool`` is a way to pool repeats
-    if settings.get("family") == "followup":
-        paths.append(("pool",))
-    for path in (*paths, ("select", "prompt"), ("shorten", "prompt")):
+    for path in (*paths, ("shorten", "prompt")):
         value = _value_at(settings, path)
         if isinstance(value, str):
             yield path, value

@@ -227,7 +227,7 @@ def prompted_config(
         llm=llm_config(config.base),
         rubric=rubric,
         dimensions=tuple(d.name for d in dimensions),
-        prompt=prompt,
+        prompts=prompt,
         layout=config.layout,
         max_tokens=config.answer_tokens,
         comment_chars=config.comment_chars,

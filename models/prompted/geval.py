@@ -77,7 +77,7 @@ class GEvalConfig(BasePromptedConfig):
 
     family: Literal["geval"] = "geval"
     name: str = "geval"
-    prompt: str = "prompts/geval"
+    prompts: str = "prompts/geval"
     steps: str | None = "prompts/geval_steps"
     method: Literal["auto"] | Method = "auto"
     samples: int = Field(default=20, ge=2)
@@ -243,7 +243,7 @@ class GPTScoreConfig(BasePromptedConfig):
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
-    prompt: str = "prompts/gptscore"
+    prompts: str = "prompts/gptscore"
     affirmative: str = "Yes"
     max_tokens: int = Field(default=4096, ge=64)
 

@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # The signature hashes the content of files, not their paths.
-FILES = {"prompt", "rubric", "examples", "steps"}
+FILES = {"prompts", "rubric", "examples", "steps"}
 
 
 class ShortenConfig(Config):
@@ -90,8 +90,8 @@ class BasePromptedConfig(Config):
     """The prompt, the language model, and how much of a dialogue the prompt shows.
 
     ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
-    ``dimensions``: those of the rubric to score (none: all). ``prompt``: a file or a shipped name.
-    ``variant`` and ``layout``: those of the prompt's file to use (None: the file's default).
+    ``dimensions``: those of the rubric to score (none: all). ``prompts``: a file or a shipped
+    name. ``variant`` and ``layout``: those of this file to use (None: the file's default).
 
     ``language``: the prompt's language, or ``auto`` for the dialogue's own if the file has it.
     ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
@@ -104,7 +104,7 @@ class BasePromptedConfig(Config):
 
     name: str
     llm: LLMSetting = EMBEDDED
-    prompt: str
+    prompts: str
     variant: str | None = None
     layout: str | None = None
     language: str = "en"
@@ -140,7 +140,7 @@ class BasePromptedJudge(Judge):
     ) -> None:
         self.base_config, self.name, self.values = config, config.name, values
         self.dimensions = load_rubric(config.rubric, config.dimensions)
-        self.prompt = load_prompt(config.prompt)
+        self.prompt = load_prompt(config.prompts)
         languages, examples = [config.language], None
         if config.language == "auto":
             languages = ["en", *self.prompt.languages]
@@ -153,6 +153,8 @@ class BasePromptedJudge(Judge):
                 language=language,
                 answer=answer,
             )
+            for names in (resolved.layout.dialogue, resolved.layout.turn):
+                resolved.require(names, ("{dialogue}",), config.prompts)
             fence = None
             if config.fence:
                 fence = fence_note(language)
@@ -220,6 +222,9 @@ class BasePromptedJudge(Judge):
             truncation=f"oldest turns beyond {self.prompt_budget} tokens",
             seed=config.seed,
         )
+
+    def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
+        return {"prompt": self.builder(None).wording(dimension, turn=turn)}
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the builder for the dialogue's language, or the judge's first builder."""

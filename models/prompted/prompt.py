@@ -214,6 +214,16 @@ class ResolvedPrompt(Config):
                 texts.append(text)
         return "\n\n".join(texts)
 
+    def require(
+        self, names: Sequence[str], placeholders: Collection[str], where: str
+    ) -> None:
+        """Raises ConfigError if the parts ``names`` of the file ``where`` lack a placeholder. No
+        parts lack none: their level is not judged."""
+        text = self.template(names)
+        for placeholder in placeholders:
+            if names and placeholder not in text:
+                raise ConfigError(f"{where}: no {placeholder} in {', '.join(names)}")
+
     def text(self, names: Sequence[str], values: Mapping[str, str | None]) -> str:
         """The parts ``names`` filled, without those that contain a placeholder with value None."""
         absent = [name for name, value in values.items() if value is None]

@@ -400,7 +400,7 @@ class InputLayout(Config):
 
 
 class UniEvalConfig(CheckpointConfig):
-    """``model``: a T5 trained as UniEval. ``prompt``: the file of its questions. ``dimensions`` of
+    """``model``: a T5 trained as UniEval. ``prompts``: the file of its questions. ``dimensions`` of
     ``rubric`` to score (None: all). ``sentences``: how the answers to a question by sentence are
     pooled, ``mean``, or ``sum`` as in the published code. ``fact_keys``: keys of the dialogue's
     context in which its fact is looked up, in this order."""
@@ -408,7 +408,7 @@ class UniEvalConfig(CheckpointConfig):
     family: Literal["unieval"] = "unieval"
     name: str = "unieval"
     rubric: str = "unieval"
-    prompt: str = "prompts/unieval"
+    prompts: str = "prompts/unieval"
     dimensions: tuple[str, ...] | None = None
     sentences: Literal["mean", "sum"] = "mean"
     fact_keys: tuple[str, ...] = ("knowledge", "fact")
@@ -438,14 +438,14 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     ) -> None:
         super().__init__(config, network, tokenizer)
         self.layout = build_config(
-            InputLayout, read_yaml(config.prompt), where=config.prompt
+            InputLayout, read_yaml(config.prompts), where=config.prompts
         )
         self.dimensions = load_rubric(config.rubric, config.dimensions or ())
         questions = self.layout.questions
         names = [d.name for d in self.dimensions if d.name != OVERALL]
         if unasked := [name for name in names if name not in questions]:
             raise ConfigError(
-                f"{config.prompt} has no question for {', '.join(map(repr, unasked))}",
+                f"{config.prompts} has no question for {', '.join(map(repr, unasked))}",
                 hint=f"it has: {', '.join(questions)}",
             )
         self.parts = {OVERALL: names}

@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 MEDAL: dict[str, Any] = {
     "family": "prompted",
     "name": "medal",
-    "prompt": "medal",
+    "prompts": "medal",
     "rubric": "medal",
     "llm": "embedded:smollm2",
 }
@@ -127,7 +127,7 @@ def test_members_are_no_paths(hybrid: Path, name: str) -> None:
         "outside.yaml",
     ],
 )
-@pytest.mark.parametrize("key", some(["prompt", "rubric", "examples"], 9))
+@pytest.mark.parametrize("key", some(["prompts", "rubric", "examples"], 9))
 def test_files_of_a_member_are_shipped_or_in_the_folder(
     hybrid: Path, key: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -518,7 +518,7 @@ def test_rewritten_instructions_are_found_within_the_limits(
             "rubric": "medal",
             "dimensions": ["overall"],
         }
-        | {"prompt": str(tmp_path / "prompt.yaml"), "max_tokens": 8, "fence": False}
+        | {"prompts": str(tmp_path / "prompt.yaml"), "max_tokens": 8, "fence": False}
         | {"llm": {"model": "openai:tester", "base_url": server.url, "cache": False}},
         "prices": {"models": {"tester": {"input": 1.0, "output": 1.0}}},
     }

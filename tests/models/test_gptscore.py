@@ -77,4 +77,4 @@ def test_a_placeholder_without_a_value_is_named_at_once(
     path = tmp_path / "prompt.yaml"
     path.write_text(json.dumps(prompt))
     with pytest.raises(ConfigError, match=r"placeholder \{steps\} has no value"):
-        load(tiny_lm, prompt=str(path))
+        load(tiny_lm, prompts=str(path))

@@ -134,13 +134,16 @@ def test_a_sample_has_as_many_of_each_generator() -> None:
     texts = {name: [f"{name} says {i}" for i in range(3)] for name in "abcd"}
     every = tuple(FollowUp(text=t, by=name) for name, own in texts.items() for t in own)
     pool = FollowUpPool(name="p", method="m", follow_ups=every)
-    for count in (3, 2, 1):  # DIET, section 6.2: 12, 8 and 4 follow-ups
-        sampled = pool.sampled(count, seed=0)
-        assert [f.by for f in sampled.follow_ups] == sorted("abcd" * count)
-    assert pool.sampled(1, seed=0) == pool.sampled(1, seed=0)
-    assert len({pool.sampled(1, seed=s).hash for s in range(5)}) > 1
-    with pytest.raises(ConfigError, match="more than the 3 follow-ups of a"):
-        pool.sampled(4, seed=0)
+    for count in (12, 8, 4):  # DIET, section 6.2
+        drawn = pool.drawn(count, seed=0)
+        assert [f.by for f in drawn.follow_ups] == sorted("abcd" * (count // 4))
+    assert pool.drawn(4, seed=0) == pool.drawn(4, seed=0)
+    assert len({pool.drawn(4, seed=s).hash for s in range(5)}) > 1
+    for count in (16, 6):  # more than there are; not as many of each
+        with pytest.raises(ConfigError, match=f"draw {count}: .* p has 3 of a, 3 of b"):
+            pool.drawn(count, seed=0)
+    unnamed = tuple(FollowUp(text=f"{number}") for number in range(3))
+    assert len(FollowUpPool(name="p", follow_ups=unnamed).drawn(2, 0).follow_ups) == 2
 
 
 def test_what_a_model_thinks_is_no_follow_up() -> None:

@@ -75,7 +75,7 @@ def judge(tiny_lm: LocalModel, pool: str, **settings: Any) -> FollowUpJudge:
                 "rubric": "fed",
                 "dimensions": ("coherent", "overall"),
             }
-            | {"pool": pool}
+            | {"followups": pool}
             | settings
         )
     )
@@ -266,11 +266,16 @@ def test_the_signature_changes_with_what_scores_depend_on(
 def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
     with pytest.raises(ConfigError, match="has no dimension 'humour'"):
         FollowUpJudge.from_settings(
-            {"name": "x", "rubric": "overall", "pool": pool, "dimensions": ["humour"]}
+            {
+                "name": "x",
+                "rubric": "overall",
+                "followups": pool,
+                "dimensions": ["humour"],
+            }
         )
-    with pytest.raises(ConfigError, match="who proposed"):
+    with pytest.raises(ConfigError, match=r"draw 4: .* test has 3 of no name"):
         FollowUpJudge.from_settings(
-            {"name": "x", "rubric": "overall", "pool": pool, "per_generator": 1}
+            {"name": "x", "rubric": "overall", "followups": pool, "draw": 4}
         )
     with pytest.raises((ConfigError, JudgeLoadError), match="did you mean 'decay'"):
         Judge.from_pretrained("configs/judges/diet.yaml", decya=0.5)
@@ -324,7 +329,9 @@ def test_a_selfmap_pool_is_for_the_model_that_proposed_it(
     smollm2: LocalModel, tmp_path: Path
 ):
     def load(pool: str) -> Judge:
-        return Judge.from_pretrained("configs/judges/diet.yaml", llm=smollm2, pool=pool)
+        return Judge.from_pretrained(
+            "configs/judges/diet.yaml", llm=smollm2, followups=pool
+        )
 
     load("followups/selfmap")
     record = load_pool("followups/selfmap").model_dump(mode="json")

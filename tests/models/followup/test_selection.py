@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from medal_judges.models.followup.judge import SelectionConfig, read_choice, select
+from medal_judges.models.followup.judge import (
+    SelectionConfig,
+    load_selection,
+    read_choice,
+    select,
+)
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -19,6 +24,7 @@ TEXTS = ("No.", "I don't understand.", "That's wrong.", "You said that before.")
 POOL = FollowUpPool(
     name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS)
 )
+PROMPT = load_selection("prompts/diet_selection")
 TALK = (Message("user", "Hi"), Message("assistant", "Ho"))
 
 
@@ -44,13 +50,13 @@ class Scripted(ChatModel):
 
 def test_the_intersection_of_the_runs_counts() -> None:
     llm = Scripted([TEXTS[0], TEXTS[2]], [TEXTS[2], TEXTS[1]], [TEXTS[2]])
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
     assert found.indices == (2,) and not found.empty
 
 
 def test_an_empty_intersection_takes_all_and_is_counted() -> None:
     llm = Scripted([TEXTS[0]], [TEXTS[1]], [TEXTS[2]])
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
     assert found.indices == (0, 1, 2, 3) and found.empty
 
 
@@ -69,7 +75,7 @@ class Says(Scripted):
 def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
     llm = Says(Completion("Let me think about", finish="length"), Completion("1"))
     one = SelectionConfig(runs=1)
-    found = select(llm, [("d1", TALK)], POOL, one, turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, one, PROMPT, turn=False)[0]
     assert len(found.indices) == 1 and found.unread == 0 and not found.empty
     first, second = llm.requests
     assert second.max_tokens > first.max_tokens
@@ -80,7 +86,7 @@ def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
 def test_runs_that_cannot_be_read_are_counted_and_left_out() -> None:
     one, nothing = Completion("1"), Completion("It is dull.")
     llm = Says(one, nothing, nothing, nothing, nothing)
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
     assert found.unread == 2 and len(found.indices) == 1 and found.failure is None
     assert len(llm.requests) == 5
 
@@ -89,20 +95,22 @@ def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups(
     None
 ):
     llm = Says(*[Completion("It is dull.")] * 6)
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
     assert found.indices == () and found.unread == 3
     assert found.failure and "could be read" in found.failure
     failed = Says(
         *[Completion("", finish="failed", failure="busy", transient=True)] * 3
     )
-    found = select(failed, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    found = select(failed, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[
+        0
+    ]
     assert found.failure and "busy" in found.failure and found.transient
     assert len(failed.requests) == 3  # the backend has tried already
 
 
 def test_a_run_that_says_none_leaves_none_in_common() -> None:
     llm = Says(Completion("None."), Completion("1"), Completion("1"))
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
     assert found.empty and found.unread == 0 and found.indices == (0, 1, 2, 3)
 
 
@@ -114,6 +122,7 @@ def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> Non
             [(n, TALK) for n in names],
             POOL,
             SelectionConfig(seed=seed),
+            PROMPT,
             turn=False,
         )
         return llm.seen
@@ -126,8 +135,8 @@ def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> Non
 
 def test_turn_and_dialogue_are_asked_for_in_their_own_words() -> None:
     llm = Scripted(TEXTS)
-    select(llm, [("a", TALK)], POOL, SelectionConfig(runs=1), turn=True)
-    select(llm, [("a", TALK)], POOL, SelectionConfig(runs=1), turn=False)
+    select(llm, [("a", TALK)], POOL, SelectionConfig(runs=1), PROMPT, turn=True)
+    select(llm, [("a", TALK)], POOL, SelectionConfig(runs=1), PROMPT, turn=False)
     assert (
         "judge the last answer" in llm.seen[0]
         and "judge the conversation" in llm.seen[1]

@@ -74,7 +74,7 @@ def test_full_judges_with_an_encoder_decoder(tmp_path: Path) -> None:
         "name": "full",
         "llm": {"model": str(saved("blenderbot", tmp_path)), "device": "cpu"},
         "rubric": "overall",
-        "pool": "followups/full",
+        "followups": "followups/full",
     }
     judge = FollowUpJudge.from_settings(settings)
     dialogues = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medal_judges.config import load_config, read_yaml, shipped_names
 from medal_judges.errors import ConfigError
@@ -14,9 +14,6 @@ from medal_judges.eval.benchmark.files import SETTINGS
 from medal_judges.eval.metaeval.metaeval import ResultRow
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.report.table import Cell, Table
-
-if TYPE_CHECKING:
-    from medal_judges.eval.benchmark.results import Answers
 
 OURS = "Our ρ"  # empty in rows that this run did not measure
 PUBLISHED = "Beside the published figures"
@@ -107,11 +104,12 @@ def _require_published(
 
 def published_table(
     config: BenchmarkConfig,
-    answers: Mapping[str, Sequence[Answers]],
+    texts: Mapping[str, Mapping[str, Any]],
     rows: Sequence[ResultRow],
 ) -> Table:
     """Returns the published metrics on the sets of this benchmark: a line for each of our judges
-    that they belong to, or a line that says why there is none. ``answers``: those of each set."""
+    that they belong to, or a line that says why there is none. ``texts``: set -> judge -> the set's
+    dimension -> Judge.wording."""
     lines: list[list[Cell]] = []
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     for published in read_published():
@@ -124,13 +122,11 @@ def published_table(
                 published["level"] == "dialogue",
             ):
                 continue
-            texts: dict[str, Any] = {}
-            for answer in answers.get(set_config.name, ()):
-                texts[answer.judge] = answer.wordings
+            of_set = texts.get(set_config.name, {})
             for dimension, judge_dimension in set_config.dimensions.items():
                 if published["dimension"] in (dimension, judge_dimension):
                     lines += _lines(
-                        config, set_config, dimension, published, row_of, texts
+                        config, set_config, dimension, published, row_of, of_set
                     )
     used = ", ".join(str(line[-2]) for line in lines).split(", ")
     note = _NOTE

@@ -161,7 +161,10 @@ def _tables(run: BenchmarkRun, evaluations: Sequence[JudgedRows]) -> list[Table]
     rows = [evaluation.row for evaluation in evaluations]
     tables = [*comparison_tables(evaluations), dimension_means_table(rows)]
     if run.config.published:
-        tables.append(published_table(run.config, run.answers, rows))
+        texts = {}
+        for name, answers_of_set in run.answers.items():
+            texts[name] = {answer.judge: answer.wordings for answer in answers_of_set}
+        tables.append(published_table(run.config, texts, rows))
     for name, data in run.injected.items():
         min_coverage = run.config.min_coverage
         tables.append(injected_table(name, data.rows, run.answers[name], min_coverage))

@@ -4,6 +4,7 @@ that runs the judge on them."""
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -38,12 +39,14 @@ class ScoreJob:
     options: ScoreOptions
     finished: Callable[[str | None], None]
     judgements: list[list[Judgement]] = field(init=False)
+    sizes: list[int] = field(init=False)  # of the dialogues, in estimated tokens
     next: int = 0  # first dialogue that no window has
     unscored: int = field(init=False)  # dialogues without judgements
     cancelled: bool = False
 
     def __post_init__(self) -> None:
         self.judgements = [[] for _ in self.dialogues]
+        self.sizes = [self._size(dialogue) for dialogue in self.dialogues]
         self.unscored = len(self.dialogues)
 
     @property
@@ -51,12 +54,13 @@ class ScoreJob:
         """Number of dialogues that are in no window yet."""
         return len(self.dialogues) - self.next
 
-    def next_size(self) -> int:
-        """Returns the estimated tokens of the next dialogue; at turn level each answer is read with
-        all before it."""
-        dialogue = self.dialogues[self.next]
+    def _size(self, dialogue: Dialogue) -> int:
+        """Returns the estimated tokens of a dialogue; at turn level each answer is read with all
+        before it."""
         text = sum(TURN_BYTES + len(turn.content.encode()) for turn in dialogue.turns)
-        readings = len(requests_at(dialogue, self.options.level))
+        readings = 1
+        if self.options.level == "turn":
+            readings = len(dialogue.assistant_turns)
         return max(1, text * (readings + 1) // 2 // BYTES_PER_TOKEN)
 
     def add(self, row: int, judgements: list[Judgement]) -> None:
@@ -126,17 +130,24 @@ class FairQueue:
                 )
             return self._window() if self._jobs else []
 
-    def _window(self) -> Window:
-        first, tokens = self._jobs[0].options, 0
+    def take_small(self) -> Window:
+        """Returns a window of the dialogues that fit the budget, empty if none waits."""
+        with self._changed:
+            return self._window(self.budget)
+
+    def _window(self, largest: float = math.inf) -> Window:
+        options, tokens = None, 0
         window: Window = []
         put_off = []
         while self._jobs and len(window) < self.rows:
             job = self._jobs.popleft()
-            size = job.next_size()
+            size = job.sizes[job.next]
             # A dialogue larger than the budget is a window by itself.
-            if job.options != first or (window and tokens + size > self.budget):
+            does_not_fit = window and tokens + size > self.budget
+            if size > largest or does_not_fit or options not in (None, job.options):
                 put_off.append(job)
                 continue
+            options = job.options
             window.append((job, job.next))
             tokens += size
             job.next += 1
@@ -152,7 +163,8 @@ class FairQueue:
 
 class JudgeWorker:
     """Scores the windows of ``queue`` in a thread. A dialogue that the judge cannot score gets
-    judgements with a ``failure``; the others of its window are scored."""
+    judgements with a ``failure``; the others of its window are scored. Between two batches of a
+    dialogue larger than the budget, it scores a window of small ones."""
 
     def __init__(
         self, judge: Judge, queue: FairQueue, wait: float, on_window: OnWindow
@@ -198,12 +210,17 @@ class JudgeWorker:
         start = time.perf_counter()
         options = window[0][0].options
 
-        def require_client() -> None:
+        is_large = any(job.sizes[row] > self.queue.budget for job, row in window)
+
+        def before_batch() -> None:
             if all(job.cancelled for job, _ in window):
                 raise MedalError("the clients have left")
+            if is_large:
+                self._score(self.queue.take_small())
 
-        BEFORE_BATCH.set(require_client)
+        outer = BEFORE_BATCH.set(before_batch)
         judged = self.judged([job.dialogues[row] for job, row in window], options)
+        BEFORE_BATCH.reset(outer)
         pace = (time.perf_counter() - start) / len(window)
         if self.pace:
             pace = 0.8 * self.pace + 0.2 * pace

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -69,6 +70,38 @@ def test_every_waiting_request_has_its_part_of_a_window() -> None:
     assert shares(queue.take(0), large, small, other) == [4, 1, 3]
     assert shares(queue.take(0), large, small, other) == [6, 0, 2]
     assert queue.waiting() == 1000 - 18
+
+
+def test_a_long_dialogue_lets_small_ones_go_first(judge_folder: Path) -> None:
+    judge = Judge.from_pretrained(judge_folder)
+    judge.token_budget = 200
+    long, longer, short = talk(1, turns=60), talk(2, turns=60), talk(3)
+    turns = ScoreOptions(level="turn")
+    queue = FairQueue(rows=8, budget=200)
+    finished: list[str] = []
+    jobs = []
+    for name, dialogue, options in (
+        ("long", long, turns),
+        ("longer", longer, turns),
+        ("short", short, ScoreOptions()),
+        ("another", short, ScoreOptions(level="last")),
+    ):
+
+        def finish(reason: str | None, name: str = name) -> None:
+            assert reason is None
+            finished.append(name)
+
+        jobs.append(ScoreJob([dialogue], options, finish))
+        queue.put(jobs[-1])
+    worker = JudgeWorker(judge, queue, 0.0, lambda rows, judged: None)
+    for _ in range(2):
+        worker._score(queue.take(0))
+    assert finished == ["short", "another", "long", "longer"]
+    for job in jobs:
+        alone = list(job.options.score(judge, job.dialogues))
+        for judgement, expected in zip(job.judgements[0], alone, strict=True):
+            assert judgement.turn == expected.turn
+            assert judgement.scores == pytest.approx(expected.scores, abs=4e-5)
 
 
 @pytest.mark.parametrize(

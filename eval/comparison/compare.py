@@ -140,7 +140,10 @@ def compare(
 
     results, comparisons = compared_on(scales.values())
     of_bad, _ = compared_on([scores.dimension for scores in bad.values()])
-    results += of_bad
+    # The share of bad scores follows the mean of the same dimension.
+    results = sorted(
+        results + of_bad, key=lambda result: list(scales).index(result.base)
+    )
     for result in results:
         notes += _notes_on(result)
     if note := basis_note(bad.values()):

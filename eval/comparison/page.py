@@ -76,9 +76,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
         printed.append(systems)
         if 0 < len(result.pairs) <= _PRINTED:
             printed.append(pairs)
-        blocks.setdefault(result.dimension, []).extend(
-            _table_blocks(result, systems, pairs)
-        )
+        blocks.setdefault(result.base, []).extend(_table_blocks(result, systems, pairs))
     verdicts = [(sentence, "bold") for sentence in comparison.verdicts()]
     return Page(
         name="compare",

@@ -210,7 +210,8 @@ class SystemComparison:
 
     @property
     def dimensions(self) -> list[str]:
-        return list(dict.fromkeys(result.dimension for result in self.results))
+        """The dimensions that the judge scored, without those of bad scores."""
+        return list(dict.fromkeys(result.base for result in self.results))
 
     @property
     def languages(self) -> list[str]:

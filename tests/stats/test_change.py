@@ -73,3 +73,45 @@ def test_where_nothing_changes_little_is_found_even_if_days_differ() -> None:
         assert found.difference.p_value is not None
         steps += found.difference.p_value < 0.05
     assert steps <= 20
+
+
+def test_a_rise_of_bad_chats_is_found_within_a_day_in_nine_of_ten_logs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """200 logs of 28 days with 20 chats: 6% are bad, and from one day on 28%. Through the report,
+    with logs of other lengths: benchmarks/change_point.py."""
+    monkeypatch.setattr("medal_judges.stats.change._PERMUTATIONS", 499)
+    near = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        period = np.repeat(np.arange(28), 20)
+        step = int(rng.integers(7, 22))
+        share = np.where(period >= step, 0.28, 0.06)
+        bad = (rng.random(len(period)) < share).astype(float)
+        found = scored_change(bad, period, np.arange(len(period)))
+        assert found.start is not None and found.difference.p_value is not None
+        near += abs(found.start - step) <= 1 and found.difference.p_value < 0.05
+    assert near >= 180
+
+
+def test_rows_of_one_day_count_by_day_alone_and_users_of_several_days_do_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where nothing changes, a level of 5% is near 5% and not 1%: 300 draws, 6 to 25 are within 2.5
+    standard deviations. Users with rows on many days widen the interval."""
+    monkeypatch.setattr("medal_judges.stats.change._PERMUTATIONS", 499)
+    rng = np.random.default_rng(1)
+    steps = 0
+    for seed in range(300):
+        period, noise = _rows(rng, 28, 20)
+        found = scored_change(noise, period, np.arange(len(period)), seed)
+        assert found.difference.p_value is not None
+        steps += found.difference.p_value < 0.05
+    assert 6 <= steps <= 25
+    period, noise = _rows(rng, 20, 30)
+    user = np.repeat(np.arange(30), 20)
+    rng.shuffle(user)
+    scores = noise * 0.2 + rng.normal(size=30)[user]
+    alone = scored_change(scores, period, np.arange(600)).difference
+    by_user = scored_change(scores, period, user).difference
+    assert by_user.error >= alone.error

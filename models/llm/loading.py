@@ -4,9 +4,6 @@ Answers are in an append-only file per model, under a key made of the model's na
 the identity of the served weights, and every field of the request. Other weights behind the same
 name therefore do not return old answers. Failures are not cached. An answer is on disk before it is
 handed on. A line that cannot be read as an answer is a miss.
-
-Before a request of a known price is sent, a line with its highest price is written. So what a
-killed run may have spent counts in the run that asks again.
 """
 
 from __future__ import annotations
@@ -14,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -23,7 +19,6 @@ from functools import cached_property
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from pydantic import TypeAdapter
@@ -36,7 +31,7 @@ from medal_judges.errors import (
     RecordError,
     SourceError,
 )
-from medal_judges.models.llm.cost import Amount, CostEstimate, Usage
+from medal_judges.models.llm.cost import CostEstimate, Usage
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
@@ -55,13 +50,11 @@ from medal_judges.models.llm.settings import (
     VllmLLM,
     llm_config,
 )
-from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import ProcessLock, cache_folder
 from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
 COMPLETION = TypeAdapter(Completion)
-AMOUNT = TypeAdapter[float](Amount)
 # What reading a wrong line raises.
 _BROKEN = (ValueError, KeyError, TypeError, RecursionError)
 
@@ -100,9 +93,6 @@ class AnswerStore:
     def __init__(self, path: Path) -> None:
         self.path, self.journal = path, Journal(path)
         self._places: dict[str, tuple[int, int]] = {}
-        # key -> run -> US dollars that the run may have spent without having an answer
-        self._open: dict[str, dict[str, float]] = {}
-        self._run = uuid4().hex
         self._read = 0
         self._lock = ProcessLock()
 
@@ -124,13 +114,7 @@ class AnswerStore:
             try:
                 record = json.loads(line)
                 key = str(record["key"])
-                if "sent" in record:
-                    dollars = AMOUNT.validate_python(record["sent"], strict=True)
-                    self._open.setdefault(key, {})[str(record["run"])] = dollars
-                    continue
-                self._open.pop(key, None)
-                if "failed" not in record:
-                    self._places[key] = (start, len(line))
+                self._places[key] = (start, len(line))
             except _BROKEN:
                 logger.warning("%s: a line is not a cached answer", self.path)
 
@@ -158,33 +142,12 @@ class AnswerStore:
                     )
         return answers
 
-    def lost(self, keys: Iterable[str]) -> dict[str, float]:
-        """Returns what other runs may have spent on those of ``keys`` that they have sent and that
-        have no answer. ``find`` has read the file."""
-        with self._lock:
-            lost = {}
-            for key in keys:
-                by_run = self._open.get(key, {})
-                dollars = sum(by_run.values()) - by_run.get(self._run, 0.0)
-                if dollars > 0:
-                    lost[key] = dollars
-            return lost
-
-    def note_sent(self, key: str, dollars: float) -> None:
-        """Writes that the request is about to be sent. Raises SourceError."""
-        self._append({"key": key, "run": self._run, "sent": dollars}, sync=False)
-
     def append(self, key: str, answer: Completion) -> None:
-        """Writes ``answer`` and waits until it is on disk; of a failure with a known price only
-        that its price is known. Raises SourceError."""
-        if not answer.failed:
-            self._append({"key": key, "answer": asdict(answer)})
-        elif answer.usage.money is not None:
-            self._append({"key": key, "failed": True}, sync=False)
-
-    def _append(self, record: Mapping[str, object], *, sync: bool = True) -> None:
+        """Writes ``answer`` and waits until it is on disk; not a failure. Raises SourceError."""
+        if answer.failed:
+            return
         try:
-            self.journal.append([record], sync=sync)
+            self.journal.append([{"key": key, "answer": asdict(answer)}])
         except OSError as error:
             raise SourceError(
                 f"{self.path}: an answer cannot be cached: {error}"
@@ -204,9 +167,8 @@ class CachedModel(Wrapper):
     def __init__(self, model: LanguageModel, folder: Path | None = None) -> None:
         super().__init__(model)
         key = model_key(model)
-        label = re.sub(r"[^A-Za-z0-9._-]+", "-", model.name)[:80]
         folder = folder or cache_folder() / "answers"
-        self.store = AnswerStore(folder / f"{label}-{key[:12]}.jsonl")
+        self.store = AnswerStore(folder / f"{self.label}-{key[:12]}.jsonl")
         self.counts: Counter[str] = Counter()
         self._renewed: set[str] = set()  # keys that were asked again
         self._lock = ProcessLock()
@@ -246,17 +208,12 @@ class CachedModel(Wrapper):
             for index in places[key]:
                 on_answer(index, completion.with_usage(from_cache=True))
         missing = [key for key in places if key not in cached]
-        lost = self.store.lost(missing)
-        if self.limiter is not None:
-            self.limiter.lose(sum(lost.values()))
         with self._lock:
             self.counts.update(kept=len(cached), asked=len(missing))
-        self.inner.on_send = self._note_sent
 
         def arrived(number: int, completion: Completion) -> None:
             key = missing[number]
             first, *equal_requests = places[key]
-            completion = completion.costing(lost.get(key, 0.0))
             with self._lock:
                 self.store.append(key, completion)
                 on_answer(first, completion)
@@ -265,9 +222,6 @@ class CachedModel(Wrapper):
 
         if missing:
             self.inner.chat_each([requests[places[key][0]] for key in missing], arrived)
-
-    def _note_sent(self, request: ChatRequest, dollars: float) -> None:
-        self.store.note_sent(chat_key(self.key, request), dollars)
 
 
 class CountingModel(Wrapper):
@@ -366,11 +320,7 @@ def load_llm(
         from medal_judges.models.llm.server.model import RemoteModel
 
         remote = RemoteModel(config)
-        if (base := remote.config.base_url) is None:
-            return _cached(remote, config.cache)
-        # Another server gives other answers under the same model name.
-        folder = cache_folder() / "answers" / f"server-{content_hash(base)}"
-        return _cached(remote, config.cache, folder)
+        return _cached(remote, config.cache, remote.folder)
     key = config.model_dump_json()
     with _LOADING:
         model = _IN_USE.get(key)

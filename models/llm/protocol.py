@@ -162,8 +162,6 @@ class Likelihood:
 
 
 OnAnswer = Callable[[int, Completion], None]
-# Called before a request is sent, with the most that it can have cost after that (US dollars).
-OnSend = Callable[[ChatRequest, float], None]
 
 
 class LanguageModel(ABC):
@@ -173,10 +171,10 @@ class LanguageModel(ABC):
     ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
     runs the model; its requests run side by side and may cost money. ``private``: on this machine
     or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
-    arrive one by one; a kill loses at most these. ``on_send``: called before each request of a
-    known price. ``counts``: answers so far from the cache (``kept``) and from the model
-    (``asked``). ``limiter`` is the limit of cost, which several models may share; None for a model
-    that costs nothing. ``renews``: a cache asks again for what earlier runs asked, once.
+    arrive one by one; a kill loses at most these. ``counts``: answers so far from the cache
+    (``kept``) and from the model (``asked``). ``limiter`` is the limit of cost, which several
+    models may share; None for a model that costs nothing. ``renews``: a cache asks again for what
+    earlier runs asked, once.
     """
 
     name: str
@@ -184,10 +182,14 @@ class LanguageModel(ABC):
     api: bool = False
     private: bool = True
     chunk: int = 32
-    on_send: OnSend | None = None
     counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
     renews: bool = False
+
+    @property
+    def label(self) -> str:
+        """``name`` as a part of a file's name."""
+        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.name)[:80]
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import os
 import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -37,6 +38,7 @@ from medal_judges.models.llm.protocol import (
     prompt_tokens_above,
 )
 from medal_judges.models.llm.server.access import ServerAccess
+from medal_judges.models.llm.server.sent import SentRequests
 from medal_judges.models.llm.server.wire import (
     ModelListing,
     RequestError,
@@ -50,11 +52,13 @@ from medal_judges.models.llm.server.wire import (
     stop_error,
 )
 from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.records.signature import content_hash
+from medal_judges.storage.files import cache_folder
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-S = TypeVar("S")
+S = TypeVar("S", ChatRequest, TokenSequence)
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
@@ -91,6 +95,13 @@ class RemoteModel(LanguageModel):
         if config.tokenizer:
             self.template = load_chat_template(config.tokenizer)
         self.access = ServerAccess.of(base, config.api_key_env)
+        self.folder = cache_folder() / "answers"
+        if base is not None:
+            # Another server gives other answers under the same model name.
+            self.folder /= f"server-{content_hash(base)}"
+        if isinstance(config.cache, str):
+            self.folder = Path(config.cache)
+        self.sent = SentRequests(self.folder / f"{self.label}.sent.jsonl")
         # Fields that the server refused so far.
         self.dropped: frozenset[str] = frozenset()
         self._answered = False  # whether the server did once
@@ -176,10 +187,14 @@ class RemoteModel(LanguageModel):
     async def _all(
         self,
         items: Sequence[S],
-        ask: Callable[[AsyncOpenAI, S], Awaitable[T]],
+        ask: Callable[[AsyncOpenAI, S, str, float], Awaitable[T]],
         on_answer: Callable[[int, T], None],
     ) -> None:
-        """Calls ``on_answer`` with ``ask`` of each item; after an error no further item starts."""
+        """Calls ``on_answer`` with ``ask`` of each item, its key, and what killed runs may have
+        spent on it; after an error no further item starts."""
+        keys = [content_hash(json.dumps(asdict(item)).encode()) for item in items]
+        lost = self.sent.lost(keys)
+        self.limiter.lose(sum(lost.values()))
         waiting = iter(enumerate(items))
         answered = 0
         stopped: list[Exception] = []
@@ -191,12 +206,15 @@ class RemoteModel(LanguageModel):
                     if stopped:
                         return
                     try:
-                        answer = await ask(client, item)
+                        key = keys[i]
+                        answer = await ask(client, item, key, lost.pop(key, 0.0))
                     except (BudgetExceeded, MedalError) as error:
                         # The others' running requests are paid: finish them.
                         stopped.append(error)
                         return
                     on_answer(i, answer)
+                    if self.price is not None:
+                        self.sent.note(key, None)
                     answered += 1
 
             workers = [
@@ -216,26 +234,26 @@ class RemoteModel(LanguageModel):
         self,
         send: Callable[[], Awaitable[tuple[T, Usage]]],
         highest: Usage,
-        request: ChatRequest | None = None,
+        key: str | None = None,
+        lost: float = 0.0,
     ) -> tuple[T, float]:
         """Returns the answer of ``send()``, which returns it with its usage, and what tries before
-        it may have cost. Tries again with exponential back-off and jitter, never sooner than the
-        server's Retry-After.
+        it may have cost, with the ``lost`` dollars of this run. Tries again with exponential
+        back-off and jitter, never sooner than the server's Retry-After.
 
         Each try is limited in time and reserves the price of ``highest``. It then pays for its
         usage, or the highest price if an answer may have been written but did not arrive.
         Raises the last RequestError, and BudgetExceeded if the limit of cost leaves no room.
         """
         reserved = self.cost(highest) or 0.0
-        lost = 0.0
         for tried in range(self.config.attempts):
             while (left := self._opens - time.monotonic()) > 0:
                 await asyncio.sleep(left)
             await self.limiter.take(reserved)
             price: float | None = reserved  # until the real one is known
             try:
-                if request is not None and self.on_send is not None and reserved:
-                    self.on_send(request, lost + reserved)
+                if key is not None and reserved:
+                    self.sent.note(key, lost + reserved)
                 answer, usage = await asyncio.wait_for(send(), self.config.timeout)
                 price = usage.money
                 return answer, lost
@@ -246,6 +264,8 @@ class RemoteModel(LanguageModel):
                     price = reserved * failure.billed
                     lost += price
                     failure.lost = lost
+                    if key is not None and reserved:
+                        self.sent.note(key, lost)
                 # Without its cause, which may quote the request's headers.
                 if not isinstance(failure, RequestError) or not failure.transient:
                     raise failure from None
@@ -260,9 +280,11 @@ class RemoteModel(LanguageModel):
             await asyncio.sleep(random.random() * wait)
         raise AssertionError("the last try returns or raises")
 
-    async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
-        """The answer, or a failed completion. A field that the server refuses is left out of this
-        and all later requests."""
+    async def _answer(
+        self, client: AsyncOpenAI, request: ChatRequest, key: str, earlier: float
+    ) -> Completion:
+        """The answer, or a failed completion, with what ``earlier`` runs may have spent on it. A
+        field that the server refuses is left out of this and all later requests."""
         start, highest = time.perf_counter(), self.highest(request)
         lost = 0.0
         while True:
@@ -281,13 +303,12 @@ class RemoteModel(LanguageModel):
                 return answer, answer.usage
 
             try:
-                completion, lost_now = await self._call(send, highest, request)
-                completion = completion.costing(lost + lost_now)
+                completion, lost = await self._call(send, highest, key, lost)
                 self._answered = True
                 break
             except RequestError as failure:
                 self._answered |= failure.action != "connect"
-                lost += failure.lost
+                lost = failure.lost
                 refused = refused_field(failure, body)
                 if refused is None:
                     stopped = self._stop_error(failure)
@@ -295,7 +316,6 @@ class RemoteModel(LanguageModel):
                         raise stopped from None
                     free = Usage(money=self.cost(Usage()))
                     completion = failed(str(failure), free, transient=failure.transient)
-                    completion = completion.costing(lost)
                     break
                 # Other requests, sent at the same time, may have been refused for the same reason.
                 if refused not in self.dropped:
@@ -303,6 +323,7 @@ class RemoteModel(LanguageModel):
                     logger.warning(
                         "%s refuses %s, left out from now on", self.name, refused
                     )
+        completion = completion.costing(lost + earlier)
         is_short = highest.output <= SHORT or request.accept_truncated
         if completion.finish == "length" and not is_short:
             reason = f"the answer was truncated at its limit of {highest.output} tokens"
@@ -352,7 +373,13 @@ class RemoteModel(LanguageModel):
         )
 
     async def _likelihood(
-        self, client: AsyncOpenAI, sequence: TokenSequence, *, joint: bool
+        self,
+        client: AsyncOpenAI,
+        sequence: TokenSequence,
+        key: str,
+        earlier: float,
+        *,
+        joint: bool,
     ) -> Likelihood:
         highest = Usage(input=len(sequence.ids), output=1)
 
@@ -369,7 +396,7 @@ class RemoteModel(LanguageModel):
             return logprobs, priced(reported, highest, self.cost)
 
         try:
-            logprobs, _ = await self._call(send, highest)
+            logprobs, _ = await self._call(send, highest, key)
         except RequestError as error:
             if error.transient:
                 hint = "run the same command again to resume"

@@ -440,6 +440,53 @@ def test_what_was_sent_before_a_kill_counts_in_the_run_that_asks_again(
     assert _dollars(again) == 0
 
 
+@pytest.mark.parametrize("is_likelihood", [False, True])
+def test_what_is_never_cached_counts_after_a_kill_too(
+    serve: Serve, tmp_path: Path, spoken: str, is_likelihood: bool
+) -> None:
+    server = serve(delay=0.5, idempotent=False)
+    file, out = _dialogues(tmp_path, 6), tmp_path / "out.jsonl"
+    paid = {"max_in_flight": 4, "prices": prices(tmp_path), "context": 100_000}
+    more = ["--no-cache"]
+    if is_likelihood:
+        more = ["--judge", "gptscore"]
+        paid["tokenizer"] = spoken
+    first = start(*_score(server, file, out, *more, **paid))
+    while server.total("seen") - server.total("answered") < 4:
+        assert first.poll() is None, first.communicate()
+        time.sleep(0.01)
+    first.kill()
+    first.wait()
+    (journal,) = tmp_path.rglob("*.sent.jsonl")
+
+    def unanswered() -> float:
+        dollars: dict[str, float | None] = {}
+        for line in map(json.loads, journal.read_text().splitlines()):
+            dollars[line["key"]] = line["sent"]
+        return sum(filter(None, dollars.values()))
+
+    lost = unanswered()
+    assert lost > 0
+    limited = ["--max-cost", str(0.9 * lost)]
+    stopped = medal(*_score(server, file, out, *more, *limited, **paid))
+    assert stopped.returncode == 4, stopped.stderr
+    assert f"${lost:.4f} spent, 0 of " in stopped.stderr
+    again = medal(*_score(server, file, out, *more, **paid))
+    assert again.returncode == 0, again.stderr
+    assert unanswered() == 0
+
+
+def test_a_refusal_that_costs_nothing_is_not_counted_later(
+    serve: Serve, tmp_path: Path
+) -> None:
+    paid = {"prices": prices(tmp_path), "max_cost": 1.0}
+    with pytest.raises(ServerStopError):
+        remote(serve(fault="401", times=-1), **paid).chat(asked(1))
+    (journal,) = tmp_path.rglob("*.sent.jsonl")
+    *_, last = map(json.loads, journal.read_text().splitlines())
+    assert last["sent"] == 0
+
+
 def test_tries_without_an_answer_are_part_of_the_cost(
     serve: Serve, tmp_path: Path
 ) -> None:

@@ -1,0 +1,80 @@
+"""Requests that were sent and have no answer: what a killed run may have spent."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable
+from pathlib import Path
+from uuid import uuid4
+
+from pydantic import TypeAdapter
+
+from medal_judges.errors import SourceError
+from medal_judges.models.llm.cost import Amount
+from medal_judges.storage.files import CACHE_VARIABLE, ProcessLock
+from medal_judges.storage.jsonl import Journal
+
+logger = logging.getLogger(__name__)
+AMOUNT = TypeAdapter[float](Amount)
+
+
+class SentRequests:
+    """The journal ``path``: before a request of a known price is sent, a line with the most that it
+    can have cost by then, and another line when it is answered.
+
+    So what a killed run may have spent counts in the run that asks again.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.journal = path, Journal(path)
+        # key -> run -> US dollars that the run may have spent without having an answer
+        self._open: dict[str, dict[str, float]] = {}
+        self._run = uuid4().hex
+        self._read = 0
+        self._lock = ProcessLock()
+
+    def lost(self, keys: Iterable[str]) -> dict[str, float]:
+        """Returns what other runs may have spent on those of ``keys`` that they have sent and that
+        have no answer. Raises SourceError."""
+        lost = {}
+        with self._lock:
+            try:
+                self._read_new_lines()
+            except OSError as error:
+                raise self._error("read", error) from error
+            for key in keys:
+                by_run = self._open.get(key, {})
+                dollars = sum(by_run.values()) - by_run.get(self._run, 0.0)
+                if dollars > 0:
+                    lost[key] = dollars
+        return lost
+
+    def _read_new_lines(self) -> None:
+        for start, line in self.journal.lines(self._read):
+            self._read = start + len(line)
+            try:
+                record = json.loads(line)
+                key = str(record["key"])
+                if record["sent"] is None:
+                    self._open.pop(key, None)
+                    continue
+                dollars = AMOUNT.validate_python(record["sent"], strict=True)
+                self._open.setdefault(key, {})[str(record["run"])] = dollars
+            except (ValueError, KeyError, TypeError, RecursionError):
+                logger.warning("%s: a line is not a sent request", self.path)
+
+    def note(self, key: str, dollars: float | None) -> None:
+        """Writes that the request may have cost ``dollars`` so far; None: it has its answer. Raises
+        SourceError."""
+        record = {"key": key, "run": self._run, "sent": dollars}
+        try:
+            self.journal.append([record], sync=False)
+        except OSError as error:
+            raise self._error("written", error) from error
+
+    def _error(self, action: str, error: OSError) -> SourceError:
+        return SourceError(
+            f"{self.path}: the list of paid requests cannot be {action}: {error}",
+            hint=f"let {CACHE_VARIABLE} name a folder that can be written",
+        )

@@ -131,18 +131,19 @@ def _by_threshold(text: str, scales: Mapping[str, Dimension]) -> BadScores:
 
 
 def _worst_tenth(scores: Floats, scale: Dimension) -> float:
-    """Returns a threshold between the tenth percentile from the bad end and the next better score,
-    with as few digits as that allows."""
+    """Returns a threshold between two scores, with the share of worse scores as near to a tenth as
+    it can be, and with as few digits as that allows."""
     sign = {"high": 1.0, "low": -1.0}[scale.good]
     ascending = np.sort(sign * scores)
-    worst = float(np.quantile(ascending, _SHARE, method="lower"))
     # Nearer scores can be equal.
-    better = ascending[ascending > worst + 4 * scale.tolerance]
-    if not len(better):
-        return sign * worst
-    middle = (worst + better[0]) / 2
+    cuts = np.flatnonzero(np.diff(ascending) > 4 * scale.tolerance) + 1
+    if not len(cuts):
+        return float(sign * ascending[0])
+    cut = cuts[np.abs(cuts / len(ascending) - _SHARE).argmin()]
+    worse, better = ascending[cut - 1 : cut + 1]
+    middle = (worse + better) / 2
     threshold, digits = math.inf, 1
-    while abs(threshold - middle) > (better[0] - worst) / 4:
+    while abs(threshold - middle) > (better - worse) / 4:
         digits += 1
         threshold = float(f"{middle:.{digits}g}")
     return sign * threshold

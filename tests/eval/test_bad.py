@@ -214,15 +214,17 @@ def test_where_low_is_good_a_high_score_is_bad() -> None:
     [
         ([1, 1, 2, 3, 3, 4, 4, 5, 5, 5], 1.5, 0.2),
         ([1] * 9 + [5], 3.0, 0.9),
+        # 2 below 1.5 are nearer to a tenth of 21 than 7 below 2.5.
+        ([1, 1, 2, 2, 2, 2, 2] + [4] * 14, 1.5, 2 / 21),
         ([2] * 10, 2.0, 0.0),
     ],
 )
 def test_the_default_threshold_lies_between_two_levels(
-    levels: list[float], threshold: float, share: float
+    levels: Sequence[float], threshold: float, share: float
 ) -> None:
     scores = np.array([*levels, math.nan])
     scale = Dimension("overall", "ordinal", 1, 5)
-    rows = np.ones(11, dtype=bool)
+    rows = np.ones(len(scores), dtype=bool)
     (bad,) = bad_scores([], {"overall": scale}, {"overall": scores}, rows, "x").values()
     assert bad.threshold == pytest.approx(threshold)
     assert np.nanmean(bad.of(scores)) == pytest.approx(share)

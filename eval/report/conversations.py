@@ -19,7 +19,9 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.page import LONGEST, Turns, account_of, shortened
+from medal_judges.report.table import DASH, interval, number, percent
 from medal_judges.stats.correlation import Floats
+from medal_judges.stats.estimate import Estimate
 
 MOST_CHARACTERS = (
     60_000_000  # of all conversations on the page, which gzip makes some 20 MB
@@ -34,8 +36,8 @@ def select(scores: Scores, limit: int, seed: int = 0) -> Codes:
     least certain twentieth, and a random sample of the others."""
     bad, chosen = badness(scores), np.arange(scores.rows)
     if scores.rows > limit:
-        worst = _highest(bad, limit // 2)
-        uncertain = _highest(scores.uncertainty, limit // 20)
+        worst = highest(bad, limit // 2)
+        uncertain = highest(scores.uncertainty, limit // 20)
         certain_choice = np.union1d(worst, uncertain)
         remaining = np.setdiff1d(chosen, certain_choice, assume_unique=True)
         generator = np.random.default_rng(seed)
@@ -45,7 +47,7 @@ def select(scores: Scores, limit: int, seed: int = 0) -> Codes:
     return np.asarray(chosen[order])
 
 
-def _highest(values: Floats, count: int) -> Codes:
+def highest(values: Floats, count: int) -> Codes:
     """Returns the rows of the ``count`` highest values; NaN is none of them."""
     finite = np.flatnonzero(np.isfinite(values))
     return finite[np.argsort(-values[finite], kind="stable")][:count]
@@ -140,7 +142,7 @@ def collect(
 def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
     """Returns two JSON data blocks of the page: an index, and gzipped parts of 50 conversations
     that the page unpacks when it needs them."""
-    details = list(map(_details, conversations.values()))
+    details = [_details(scores, part) for part in conversations.values()]
     parts = []
     for start in range(0, len(details), _CHUNK):
         chunk = _json(details[start : start + _CHUNK]).encode()
@@ -156,11 +158,12 @@ def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
     return Markup("".join(blocks))
 
 
-def _details(conversation: Conversation) -> dict[str, Any]:
+def _details(scores: Scores, conversation: Conversation) -> dict[str, Any]:
     """Returns what the page shows of an opened conversation."""
     judgement = conversation.judgement
     turns = [[role == "assistant", text] for role, text in conversation.turns]
-    details: dict[str, Any] = {"turns": turns}
+    texts = [_score_text(scores, judgement, name) for name in scores.judged]
+    details: dict[str, Any] = {"scores": texts, "turns": turns}
     if conversation.cut:
         details["cut"] = conversation.cut
     accounts = {}
@@ -174,6 +177,26 @@ def _details(conversation: Conversation) -> dict[str, Any]:
     if reasons := conversation.reasons:
         details["reasons"] = [[name, text[:LONGEST]] for name, text in reasons]
     return details
+
+
+def _score_text(scores: Scores, judgement: Judgement, name: str) -> str:
+    """Returns a score with its interval and its percentile of the reference."""
+    score = judgement.scores.get(name)
+    if score is None:
+        return f"{name} {DASH}"
+    if scores.is_issue(name):
+        return f"{name} {percent(score)}"
+    text = f"{name} {number(score)} {interval(chat_estimate(judgement, name))}".rstrip()
+    percentile = scores.percentile(name, score)
+    if percentile is not None:
+        text += f", percentile {percentile:.0f}"
+    return text
+
+
+def chat_estimate(judgement: Judgement, name: str) -> Estimate:
+    """Returns the score of one chat with its interval, if the judge gives one."""
+    low, high = judgement.details.get(name, {}).get("interval") or (None, None)
+    return Estimate(judgement.scores.get(name), low, high)
 
 
 def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[str, Any]:

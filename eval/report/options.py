@@ -66,6 +66,13 @@ class ReportOptions(ScoreSelection):
     conversations: int = option(
         10_000, ge=1, help="Maximum number of conversations on the page."
     )
+    worst: int = option(
+        20, ge=0, help="Number of the worst conversations in a table, with reasons."
+    )
+    relative_to: str | None = option(
+        None,
+        help="Scores of other chats by the same judge: shows percentiles of these.",
+    )
     junit: Path | None = option(
         None, help="File to write: the gates as JUnit XML, for CI."
     )

@@ -22,9 +22,11 @@ from medal_judges.eval.report.tables import (
     findings,
     group_table,
     ordered,
+    ordinary,
     sheets,
     summary_table,
 )
+from medal_judges.eval.report.worst import WorstChat, worst_table
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.report.figure import (
     OTHER_INDEX,
@@ -45,7 +47,6 @@ from medal_judges.report.page import (
     Page,
     Section,
     counted,
-    facts_section,
     fragment,
 )
 from medal_judges.report.table import (
@@ -68,6 +69,7 @@ _LEVELS = 10  # an ordinal scale of more levels gets bins
 _TICKS = 4
 _FEW = 5  # rows; a period with fewer is grey
 _MOST_FEW = 12  # such periods that are named
+_MOST_QUALITIES = 3  # yes/no qualities at the top of the page
 _LIST = (
     '<div id="conversation-list"><noscript><p class="note">The list needs JavaScript.</p>'
     "</noscript></div>"
@@ -82,6 +84,7 @@ def report_page(
     gates: Sequence[GateResult] = (),
     facts: Sequence[tuple[str, str]] = (),
     trust: Section | None = None,
+    worst: Sequence[WorstChat] = (),
 ) -> Page:
     """Returns report.html with its tables and figures."""
     summary = summary_table(scores, figures)
@@ -105,40 +108,44 @@ def report_page(
         if rows:
             drawn[name] = Figure(title, [Table(summary.title, summary.columns, rows)])
     chats = list(_conversations(scores, conversations))
+    tables = sheets(scores, figures)
+    worst_blocks: list[Block] = []
+    if worst:
+        tables["worst"] = list(worst[0]), [chat.values() for chat in worst]
+        worst_blocks.append(worst_table(scores, worst))
+    pairs = list(facts)
+    for text, count in scores.signatures.items():
+        pairs.append((f"Judge of {count:,} {scores.unit}s", text))
     sections = [
         Section("summary", "In short", _summary(scores, figures, gates, summary)),
         Section("time", "Over time", over_time),
+        Section("worst", f"The worst {scores.unit}s", worst_blocks, link="Worst"),
         trust or Section("trust", "", []),
         *group_sections,
         Section("conversations", "Conversations", chats),
         Section("distribution", "Distribution", distribution),
-        facts_section(facts),
+        Section("facts", "How to read this", [pairs] if pairs else []),
     ]
-    line = Markup("<p><code>{}</code> <span class='ci'>{:,} {}s</span></p>")
-    signatures = []
-    for text, count in scores.signatures.items():
-        signatures.append(line.format(text, count, scores.unit))
     return Page(
         name="report",
         title=title,
-        subtitle=_subtitle(scores),
+        subtitle=_subtitle(scores, figures),
         sections=sections,
-        foot=Section("signatures", "Signature of the judge", signatures),
         leads=_PACKAGE,
         scripts=("conversations.js",),
-        tables=sheets(scores, figures),
+        tables=tables,
         figures=drawn,
     )
 
 
-def _subtitle(scores: Scores) -> str:
+def _subtitle(scores: Scores, figures: ReportFigures) -> str:
     counts = [(scores.frame["id"].nunique(), "conversation")]
     if scores.unit == "judged turn":
         counts.append((scores.rows, scores.unit))
     counts.append((len(scores.judged), "dimension"))
     if "lang" in scores.columns:
         counts.append((len(scores.columns["lang"].categories), "language"))
-    return counted(counts)
+    return ". ".join([*ordinary(scores, figures), counted(counts)])
 
 
 def _summary(
@@ -161,17 +168,8 @@ def _tiles(
     scores: Scores, figures: ReportFigures
 ) -> Iterator[tuple[str, str, str, str]]:
     """Yields the few figures at the top of the page, as (name, figure, interval, meaning)."""
-    faults = [name for name in scores.issues if scores.dimensions[name].good == "low"]
-    most_frequent = max(
-        faults, key=lambda name: figures.lead(name).value or 0.0, default=None
-    )
-    for name in (scores.headline, most_frequent):
-        if name is None:
-            continue
-        estimate, dimension = figures.lead(name), scores.dimensions[name]
-        meaning = f"mean, of {dimension.low:g} to {dimension.high:g}"
-        if name == most_frequent:
-            meaning = "the most frequent issue"
+    for name, meaning in _meanings(scores, figures).items():
+        estimate = figures.lead(name)
         how = "corrected by human labels" if figures.is_corrected(name) else "as judged"
         meaning = f"{meaning}, {how}"
         if estimate.value is None:
@@ -187,6 +185,22 @@ def _tiles(
             text += f"; unreadable lines, not counted here: {scores.skipped:,}"
         meaning = f"of {scores.rows:,} {scores.unit}s; {text}"
         yield "scored", f"{100 * scores.coverage:.1f}%", "", meaning
+
+
+def _meanings(scores: Scores, figures: ReportFigures) -> dict[str, str]:
+    """Returns the dimensions that have a figure at the top of the page, and what it means."""
+    meanings: dict[str, str] = {}
+    if scores.headline is not None:
+        dimension = scores.dimensions[scores.headline]
+        meanings[scores.headline] = f"mean, of {dimension.low:g} to {dimension.high:g}"
+    faults = [name for name in scores.issues if scores.dimensions[name].good == "low"]
+    if faults:
+        most_frequent = max(faults, key=lambda name: figures.lead(name).value or 0.0)
+        meanings[most_frequent] = "the most frequent issue"
+    qualities = [name for name in scores.issues if name not in faults]
+    for name in qualities[:_MOST_QUALITIES]:
+        meanings[name] = f"share of {scores.unit}s, more is better"
+    return meanings
 
 
 def _conversations(
@@ -341,10 +355,11 @@ def _timeline_plot(scores: Scores, timeline: Timeline, name: str) -> Plot:
 
 
 def _timeline_axis(scores: Scores, timeline: Timeline, name: str) -> Axis:
-    """Returns the axis of a mean, which has the scale's ends, or of percents, which begins at 0."""
+    """Returns the axis of a mean, which fits the data, or of percents, which begins at 0."""
     if not scores.is_issue(name):
         dimension = scores.dimensions[name]
-        return Axis("mean", (dimension.low, dimension.high))
+        low, high = padded(ends_of(timeline.figures[name]) or [dimension.low])
+        return Axis("mean", (max(low, dimension.low), min(high, dimension.high)))
     percents = [100 * end for end in ends_of(timeline.figures[name])]
     high = 1.0
     if any(percents):

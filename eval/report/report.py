@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from medal_judges import __version__
 from medal_judges.errors import ConfigError, CoverageError
-from medal_judges.eval.report.conversations import collect, select
+from medal_judges.eval.report.conversations import badness, collect, highest, select
 from medal_judges.eval.report.figures import (
     GateResult,
     ReportFigures,
@@ -17,9 +19,16 @@ from medal_judges.eval.report.figures import (
 )
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
-from medal_judges.eval.report.tables import findings, group_table, summary_table
+from medal_judges.eval.report.tables import (
+    findings,
+    group_table,
+    ordinary,
+    summary_table,
+)
+from medal_judges.eval.report.worst import worst_chats
 from medal_judges.eval.scores.files import frame_of, judgements_of, score_files
 from medal_judges.eval.scores.labels import add_labels
+from medal_judges.eval.scores.relative import add_reference
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.eval.scores.trust import skipped_lines, trust_section
 from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
@@ -54,7 +63,7 @@ def make_report(
     Writes the page before it raises for a gate that cannot be decided; see ``check_gates`` and
     ``load_scores``. Raises ConfigError for standard input.
     """
-    if STDIN in (*options.scores, options.chats, options.human):
+    if STDIN in (*options.scores, options.chats, options.human, options.relative_to):
         raise ConfigError(
             "medal report reads its files more than once, so standard input does not work",
             hint="write it to a file first",
@@ -67,6 +76,7 @@ def make_report(
         labels = labelled_of(options.human, options.reading, reading)
         add_labels(scores, options.human, labels)
     scores.add_bad(options.bad, options)
+    add_reference(scores, options.relative_to, options.rubric)
     figures = compute_figures(scores, options, lambda step: bar.advance(0, note=step))
     leads = {name: figures.lead(name) for name in figures.overall}
     gates: Sequence[GateResult] = ()
@@ -108,13 +118,21 @@ def _page(
     uncounted = ReadingReport(keep=0, strict=options.reading.strict)
     dialogues = _dialogues(options, uncounted)
     rows = select(scores, options.conversations)
-    conversations = collect(rows, judgements_of(files), dialogues, bar.advance)
+    worst = highest(badness(scores), options.worst)
+    read_rows = np.concatenate([rows, np.setdiff1d(worst, rows)])
+    conversations = collect(read_rows, judgements_of(files), dialogues, bar.advance)
+    unit = None
+    if figures.timeline is not None:
+        unit = figures.timeline.unit
+    chats = worst_chats(scores, conversations, options.worst, unit)
+    on_page = {row: conversations[row] for row in rows.tolist()}
     bar.advance(0, note="page")
     source = files[0].name if len(files) == 1 else f"{len(files)} files"
     title = options.title or f"Scored chats: {source}"
     trust = trust_section(scores.signatures, scores.dimensions.values(), scores.skipped)
-    facts = _facts(scores, (*files, options.chats, options.human))
-    return report_page(title, scores, figures, conversations, gates, facts, trust)
+    named = (*files, options.chats, options.human, options.relative_to)
+    facts = _facts(scores, named)
+    return report_page(title, scores, figures, on_page, gates, facts, trust, chats)
 
 
 def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str, str]]:
@@ -141,6 +159,8 @@ def print_report(report: Report) -> None:
     head = f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full"
     if scores.skipped:
         head += f"; unreadable lines: {scores.skipped:,}"
+    heads = [head, *ordinary(scores, figures)]
+    signatures = [(signature, "dim") for signature in scores.signatures]
     tables = [summary_table(scores, figures)]
     for column, groups in figures.groups.items():
         table = group_table(scores, figures, column, groups[:_MOST_ROWS])
@@ -152,7 +172,7 @@ def print_report(report: Report) -> None:
         foot.append(str(report.page))
     Printout(
         tables=tables,
-        head=[(head, ""), *((signature, "dim") for signature in scores.signatures)],
+        head=[*((line, "") for line in heads), *signatures],
         foot=[(line, "") for line in foot],
     ).show()
 

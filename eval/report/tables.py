@@ -106,6 +106,16 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     return Table(title, columns, rows, "", headings)
 
 
+def ordinary(scores: Scores, figures: ReportFigures) -> list[str]:
+    """Says whether the mean of the headline, as judged, is ordinary; empty without a reference."""
+    if scores.reference is None or scores.headline is None:
+        return []
+    mean = figures.overall[scores.headline].value
+    if mean is None:
+        return []
+    return [scores.reference.sentence(scores.headline, mean)]
+
+
 def group_table(
     scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
 ) -> Table:

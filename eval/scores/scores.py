@@ -13,6 +13,7 @@ from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.scores.bad import BadScores, bad_scores
 from medal_judges.eval.scores.columns import RowColumns, read_columns, value_as_text
 from medal_judges.eval.scores.options import ScoreSelection
+from medal_judges.eval.scores.reference import Reference
 from medal_judges.eval.scores.times import period_starts, seconds
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, known_dimensions
@@ -41,6 +42,7 @@ class Scores:
     human label on the judge's scale, or NaN.
     ``people_weights``: how many rows a labelled row represents, None for a random sample.
     ``bad``: by the name of their dimension, the bad scores of others (see ``add_bad``).
+    ``reference``: other chats, by which a score is ordinary, low or high.
     """
 
     frame: DataFrame
@@ -57,6 +59,7 @@ class Scores:
     people: dict[str, Floats] = field(default_factory=dict)
     people_weights: Floats | None = None
     bad: Mapping[str, BadScores] = field(default_factory=dict)
+    reference: Reference | None = None
     _values: dict[str, Floats] = field(default_factory=dict)
 
     @property
@@ -147,6 +150,13 @@ class Scores:
                 scores = np.where(np.isfinite(scores), present(scores) * 1.0, np.nan)
             self._values[name] = scores
         return self._values[name]
+
+    def percentile(self, name: str, score: float | None) -> float | None:
+        """Returns the percentage of the reference that scores lower on a graded dimension; None
+        without a reference of it."""
+        if self.reference is None or score is None:
+            return None
+        return self.reference.percentile(name, score)
 
 
 def load_scores(

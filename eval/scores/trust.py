@@ -17,8 +17,9 @@ from medal_judges.training.agreement import read_agreement
 
 _BLIND = (
     "A score says how such a chat reads to people on average. Unless a dimension asks for it, a "
-    "judge does not check facts, safety, manners or privacy: a chat that is wrong, harmful or rude "
-    "can score as well as a good one. Read chats before you act on them."
+    "judge does not check facts, safety, manners or privacy: an answer that is wrong, changes a "
+    "fact, leaks private data or insults can score as well as a good one, and a short answer that "
+    "is right can score low. Read chats before you act on them."
 )
 _MIDDLE = (
     "{:g} is the middle of the scale of {} ({:g} to {:g}), not a pass mark: compare scores with "
@@ -82,16 +83,16 @@ def _agreement_blocks(judge: str) -> Iterator[Block]:
                     row.n,
                 )
             )
+    blocks: list[Block] = []
     if rows:
         columns = ("Rated chats", "Dimension", "Spearman's ρ", BESIDE["these"], "n")
         note = (
             f"1: the order of people; 0: chance. 95% intervals are for {WHOM['these']}."
         )
-        yield Table(f"{judge}: agreement with people", columns, rows, note)
+        blocks.append(Table(f"{judge}: agreement with people", columns, rows, note))
     else:
         yield _UNKNOWN.format(judge)
     config = json.loads((folder / "train_config.json").read_text(encoding="utf-8"))
-    notes = list(config.get("card_notes", []))
-    if notes:
-        title = "What these figures hide" if rows else f"What the card of {judge} says"
-        yield Fold(title, notes)
+    blocks += config.get("card_notes", [])
+    if blocks:
+        yield Fold(f"How to read this: what is known of {judge}", blocks)

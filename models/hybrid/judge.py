@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +203,7 @@ def rescaled(
     ratio = (target.high - target.low) / (scale.high - scale.low)
     baseline = target.low + (contributions.baseline - scale.low) * ratio
     turns = tuple(turn * ratio for turn in contributions.turns)
-    return Contributions(turns, baseline, contributions.unit)
+    return replace(contributions, turns=turns, baseline=baseline)
 
 
 def rescaled_details(

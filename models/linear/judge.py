@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,13 +42,20 @@ from medal_judges.models.linear.reader import DialogueReader, TurnReading
 from medal_judges.models.model_files import base_hash, require_base
 from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import EQUAL, Dimension, load_rubric
-from medal_judges.records.judgement import Contributions, Judgement, Unit, known_details
+from medal_judges.records.judgement import (
+    Cause,
+    Contributions,
+    Judgement,
+    Unit,
+    known_details,
+)
 from medal_judges.records.signature import Signature, content_hash
 
 if TYPE_CHECKING:
     from medal_judges.models.linear.encoder import TextEncoder
 
 GRID_NAME = "grid.csv"
+_MOST_CAUSES = 3
 ENCODER_FOLDER = "encoder"
 # Of the contributions to a linear head's output: as it is, and before an isotonic map.
 _UNITS: dict[str, tuple[Unit, Unit]] = {
@@ -371,8 +379,36 @@ class LinearJudge(LearnedJudge):
         # Of user turns, then of assistant turns.
         blocks = np.zeros((2, slopes.shape[1]))
         blocks[list(self.reader.sides)] = slopes
-        evidence = factor * weights * (rows * blocks[reading.roles]).sum(axis=1)
+        parts = rows * blocks[reading.roles]
+        evidence = factor * weights * parts.sum(axis=1)
         means = factor * np.array(head.averages)[reading.roles]
         turns = [0.0] * reading.skipped + (evidence - weights * means).tolist()
         unit = _UNITS[head.kind][fitted.isotonic is not None]
-        return Contributions(tuple(turns), value - math.fsum(turns), unit)
+        contributions = Contributions(tuple(turns), value - math.fsum(turns), unit)
+        turn = contributions.costliest(dimension.good)
+        if turn is None:
+            return contributions
+        row = turn - reading.skipped
+        sign = -1 if dimension.good == "high" else 1
+        causes = self._causes(reading, row, sign * parts[row])
+        return replace(contributions, causes=causes)
+
+    def _causes(
+        self, reading: TurnReading, row: int, costs: Floats
+    ) -> tuple[Cause, ...]:
+        """Returns the features of the turn ``row`` that have at least a quarter of the largest of
+        its ``costs``, shape (columns of a turn,), at most _MOST_CAUSES; none if its vector costs
+        more than any feature."""
+        names = self.config.names
+        features = costs[: len(names)]
+        most = features.max(initial=0.0)
+        if most <= 0 or costs[len(names) :].sum() > most:
+            return ()
+        values = self.reader.features(reading)[row]
+        usual = self.reader.scale.mean[reading.roles[row]]
+        causes = []
+        for index in np.argsort(-features, kind="stable")[:_MOST_CAUSES].tolist():
+            if features[index] >= most / 4:
+                cause = Cause(names[index], float(values[index]), float(usual[index]))
+                causes.append(cause)
+        return tuple(causes)

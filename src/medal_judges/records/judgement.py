@@ -11,7 +11,7 @@ from pydantic import SkipValidation
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_id
-from medal_judges.records.dimension import Dimension, parse_dimensions
+from medal_judges.records.dimension import EQUAL, Dimension, parse_dimensions
 from medal_judges.records.validation import Count, Flag, Number, Numbers, mapping, parse
 
 # Amounts that can be summed over rows and over the members of a hybrid. ``tokens`` counts prompts
@@ -40,18 +40,32 @@ Unit = Literal[
 
 
 @dataclass(frozen=True, slots=True)
+class Cause:
+    """A feature of a turn that moved the score towards the bad end: its ``value``, and the usual
+    one, the mean over such turns of the training data. ``feature``: a name of ALL_FEATURES or
+    REACTION_NAMES."""
+
+    feature: str
+    value: Number
+    usual: Number
+
+
+@dataclass(frozen=True, slots=True)
 class Contributions:
     """How much each turn added to one dimension's score: ``baseline`` + sum of ``turns`` is
     ``value``, in ``unit``.
 
     ``baseline`` is the value of a dialogue whose turns are average turns of the training data
     (without training data, the middle of the scale). So a turn above 0 raised the score, and a turn
-    below 0 lowered it. ``turns`` has 0 for turns that the judge did not see.
+    below 0 lowered it. ``turns`` has 0 for turns that the judge did not see. ``causes`` are
+    features of the costliest turn, the largest cost first; empty if the judge reads no features, or
+    if the vector of the turn cost more.
     """
 
     turns: tuple[Number, ...]
     baseline: Number
     unit: Unit = "score"
+    causes: tuple[Cause, ...] = ()
 
     @property
     def value(self) -> float:
@@ -61,8 +75,22 @@ class Contributions:
     def finite(self) -> bool:
         return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
 
+    def costliest(self, good: Literal["low", "high"]) -> int | None:
+        """Returns the turn that moved the score most towards the bad end, the first of equals; None
+        if no turn did."""
+        sign = -1 if good == "high" else 1
+        costs = [sign * move for move in self.turns]
+        most = max(costs, default=0.0)
+        if most <= EQUAL:
+            return None
+        return next(turn for turn, cost in enumerate(costs) if cost >= most - EQUAL)
+
     def to_record(self) -> dict[str, Any]:
-        return {"baseline": self.baseline, "unit": self.unit, "turns": self.turns}
+        record: dict[str, Any] = {"baseline": self.baseline, "unit": self.unit}
+        record["turns"] = self.turns
+        if self.causes:
+            record["causes"] = list(map(asdict, self.causes))
+        return record
 
 
 @dataclass(frozen=True)

@@ -214,10 +214,7 @@
   }
   function fill(fold, i, given) {
     var scores = make("p", "count");
-    scores.textContent = index.dimensions.map(function (d) {
-      var value = index.scores[d.name][i];
-      return d.name + " " + (value === null ? "\u2013" : d.kind === "binary" ? Math.round(100 * value) + "%" : number(value));
-    }).join(" \u00b7 ");
+    scores.textContent = given.scores.join(" \u00b7 ");
     fold.appendChild(scores);
     (given.reasons || []).forEach(function (reason) {
       var said = make("p", "reason");
@@ -237,7 +234,9 @@
       var label = make("label", "count", "Turns coloured by what they contributed to ");
       label.appendChild(choice);
       fold.appendChild(label);
-      var account = fold.appendChild(make("p", "count"));
+      var how = fold.appendChild(make("details", "how"));
+      how.appendChild(make("summary", "", "How to read this"));
+      var account = how.appendChild(make("p", "count"));
       var show = function () {
         account.textContent = told[choice.value][0];
         colour(chat, told[choice.value][1]);

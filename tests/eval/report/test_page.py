@@ -111,6 +111,7 @@ def test_tables_and_pictures_lie_beside_the_page(outcome: Report) -> None:
         "groups",
         "time",
         "changes",
+        "worst",
     }
     assert {path.stem for path in figures.glob("*.png")} == {
         "distribution",

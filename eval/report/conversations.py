@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,7 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.joining import ScoreKey
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.page import LONGEST, Turns, account_of, shortened
-from medal_judges.report.table import DASH, interval, number, percent
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.estimate import Estimate
 
 MOST_CHARACTERS = (
     60_000_000  # of all conversations on the page, which gzip makes some 20 MB
@@ -142,7 +140,7 @@ def collect(
 def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
     """Returns two JSON data blocks of the page: an index, and gzipped parts of 50 conversations
     that the page unpacks when it needs them."""
-    details = [_details(scores, part) for part in conversations.values()]
+    details = list(map(_details, conversations.values()))
     parts = []
     for start in range(0, len(details), _CHUNK):
         chunk = _json(details[start : start + _CHUNK]).encode()
@@ -158,12 +156,12 @@ def pack(scores: Scores, conversations: Mapping[int, Conversation]) -> Markup:
     return Markup("".join(blocks))
 
 
-def _details(scores: Scores, conversation: Conversation) -> dict[str, Any]:
+def _details(conversation: Conversation) -> dict[str, Any]:
     """Returns what the page shows of an opened conversation."""
     judgement = conversation.judgement
     turns = [[role == "assistant", text] for role, text in conversation.turns]
-    texts = [_score_text(scores, judgement, name) for name in scores.judged]
-    details: dict[str, Any] = {"scores": texts, "turns": turns}
+    intervals = {name: chat_interval(judgement, name) for name in judgement.details}
+    details: dict[str, Any] = {"turns": turns, "intervals": intervals}
     if conversation.cut:
         details["cut"] = conversation.cut
     accounts = {}
@@ -179,24 +177,9 @@ def _details(scores: Scores, conversation: Conversation) -> dict[str, Any]:
     return details
 
 
-def _score_text(scores: Scores, judgement: Judgement, name: str) -> str:
-    """Returns a score with its interval and its percentile of the reference."""
-    score = judgement.scores.get(name)
-    if score is None:
-        return f"{name} {DASH}"
-    if scores.is_issue(name):
-        return f"{name} {percent(score)}"
-    text = f"{name} {number(score)} {interval(chat_estimate(judgement, name))}".rstrip()
-    percentile = scores.percentile(name, score)
-    if percentile is not None:
-        text += f", percentile {percentile:.0f}"
-    return text
-
-
-def chat_estimate(judgement: Judgement, name: str) -> Estimate:
-    """Returns the score of one chat with its interval, if the judge gives one."""
-    low, high = judgement.details.get(name, {}).get("interval") or (None, None)
-    return Estimate(judgement.scores.get(name), low, high)
+def chat_interval(judgement: Judgement, name: str) -> Sequence[float | None]:
+    """Returns the ends of the interval that the judge states for the score of one chat."""
+    return judgement.details.get(name, {}).get("interval") or (None, None)
 
 
 def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[str, Any]:
@@ -231,6 +214,7 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
         "turn": [],
         "time": times,
         "scores": rounded,
+        "percentile": [],
         "uncertainty": _rounded(scores.uncertainty[rows]),
         "columns": columns,
         "snippet": [],
@@ -238,6 +222,8 @@ def _index(scores: Scores, conversations: Mapping[int, Conversation]) -> dict[st
     }
     for conversation in conversations.values():
         index["id"].append(conversation.judgement.id)
+        score = conversation.judgement.scores.get(scores.headline or "")
+        index["percentile"].append(scores.percentile(score))
         index["turn"].append(conversation.judgement.turn)
         index["snippet"].append(conversation.snippet)
         index["length"].append(len(conversation.turns))

@@ -119,20 +119,23 @@ def _page(
     dialogues = _dialogues(options, uncounted)
     rows = select(scores, options.conversations)
     worst = highest(badness(scores), options.worst)
-    read_rows = np.concatenate([rows, np.setdiff1d(worst, rows)])
-    conversations = collect(read_rows, judgements_of(files), dialogues, bar.advance)
+    of_rows = collect(
+        np.union1d(rows, worst), judgements_of(files), dialogues, bar.advance
+    )
+    conversations = {row: of_rows[row] for row in rows.tolist()}
     unit = None
     if figures.timeline is not None:
         unit = figures.timeline.unit
-    chats = worst_chats(scores, conversations, options.worst, unit)
-    on_page = {row: conversations[row] for row in rows.tolist()}
+    chats = worst_chats(scores, {row: of_rows[row] for row in worst.tolist()}, unit)
     bar.advance(0, note="page")
     source = files[0].name if len(files) == 1 else f"{len(files)} files"
     title = options.title or f"Scored chats: {source}"
     trust = trust_section(scores.signatures, scores.dimensions.values(), scores.skipped)
     named = (*files, options.chats, options.human, options.relative_to)
     facts = _facts(scores, named)
-    return report_page(title, scores, figures, on_page, gates, facts, trust, chats)
+    return report_page(
+        title, scores, figures, conversations, gates, facts, trust, chats
+    )
 
 
 def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str, str]]:

@@ -24,11 +24,12 @@ class Reference:
     unit: str
     quantiles: Mapping[str, list[float]]
 
-    def percentile(self, name: str, score: float) -> float | None:
-        """Returns the percentage of the reference that scores lower (equal scores count half); None
-        for a dimension that it does not have."""
-        if name not in self.quantiles:
-            return None
+    def is_like(self, other: Reference) -> bool:
+        """Whether the scores of both can be compared."""
+        return (self.judge, self.unit) == (other.judge, other.unit)
+
+    def percentile(self, name: str, score: float) -> float:
+        """Returns the percentage of the reference that scores lower; equal scores count half."""
         # Equal scores are equal quantiles: the middle between the first and the last of them.
         ends = [score - EQUAL, score + EQUAL]
         return float(np.interp(ends, self.quantiles[name], PERCENTS).mean())

@@ -19,61 +19,47 @@ _LEAST = 20  # scored rows of a reference
 
 
 def make_reference(scores: Scores, about: str) -> Reference:
-    """Returns the reference of ``scores``. Raises DataError for one with few scored rows or without
-    a graded dimension."""
+    """Returns the reference of ``scores``, of each graded dimension with _LEAST scores or more."""
     quantiles = {}
     for name in scores.graded:
         values = scores.scores[name]
         values = values[np.isfinite(values)]
         if len(values) >= _LEAST:
             quantiles[name] = np.percentile(values, PERCENTS).tolist()
-    if not quantiles:
-        problem = f"no graded dimension has {_LEAST} scores or more"
-        raise DataError(about, None, problem, hint="take a larger file of scores")
-    return Reference(about, _judge(scores), scores.unit, quantiles)
-
-
-def _judge(scores: Scores) -> str:
-    """Returns the signature of the one judge of ``scores`` without the version of the package."""
-    return next(iter(scores.signatures), "").partition("|version:")[0]
+    # Another version of the package gives the same scores.
+    signature = next(iter(scores.signatures), "")
+    judge = signature.partition("|version:")[0]
+    return Reference(about, judge, scores.unit, quantiles)
 
 
 def add_reference(scores: Scores, path: str | None, rubric: str | None) -> None:
     """Adds to ``scores`` the reference of the file of scores ``path``; without one, that of a
     packaged judge. ``rubric`` has the scales if the file states none.
 
-    Raises DataError if the reference is of another judge or another setting, of another unit, or
-    has no scores of the headline dimension.
+    Raises DataError if the reference is of another judge, another setting or another unit, or has
+    few scores of the headline dimension.
     """
+    itself = make_reference(scores, "")
     if path is None:
-        scores.reference = _packaged(scores)
+        judge = Signature.parse(itself.judge).judge
+        file = CONFIGS / "references" / f"{judge}.json"
+        if judge.isidentifier() and file.is_file():
+            reference = Reference(**read_json(file))
+            if reference.is_like(itself) and scores.headline in reference.quantiles:
+                scores.reference = reference
         return
-    options = ScoreSelection(scores=(path,), rubric=rubric)
-    frame = frame_of(score_files(options.scores))
-    others = load_scores(frame, options)
+    selection = ScoreSelection(scores=(path,), rubric=rubric)
+    others = load_scores(frame_of(score_files(selection.scores)), selection)
     about = f"the {others.rows:,} {others.unit}s of {Path(path).name}"
     reference = make_reference(others, about)
     problem = ""
-    if (reference.judge, reference.unit) != (_judge(scores), scores.unit):
+    if not reference.is_like(itself):
         problem = f"{reference.unit}s scored by {reference.judge}, not "
-        problem += f"{scores.unit}s scored by {_judge(scores)}"
+        problem += f"{itself.unit}s scored by {itself.judge}"
     elif scores.headline not in reference.quantiles:
-        names = ", ".join(reference.quantiles)
-        problem = f"scores of {names}, not of {scores.headline or 'issues alone'}"
+        headline = scores.headline or "a graded dimension of the report"
+        problem = f"fewer than {_LEAST} scores of {headline}"
     if problem:
         hint = "score its chats as those of the report: same judge, same settings"
         raise DataError(path, None, f"--relative-to has {problem}", hint=hint)
     scores.reference = reference
-
-
-def _packaged(scores: Scores) -> Reference | None:
-    """Returns the packaged reference of the judge of ``scores``; None if there is none of this
-    judge, this revision and this unit."""
-    judge = Signature.parse(_judge(scores)).judge
-    path = CONFIGS / "references" / f"{judge}.json"
-    if not judge.isidentifier() or not path.is_file():
-        return None
-    reference = Reference(**read_json(path))
-    if (reference.judge, reference.unit) != (_judge(scores), scores.unit):
-        return None
-    return reference

@@ -151,12 +151,12 @@ class Scores:
             self._values[name] = scores
         return self._values[name]
 
-    def percentile(self, name: str, score: float | None) -> float | None:
-        """Returns the percentage of the reference that scores lower on a graded dimension; None
-        without a reference of it."""
-        if self.reference is None or score is None:
+    def percentile(self, score: float | None) -> float | None:
+        """Returns the percentage of the reference that scores lower on the headline dimension; None
+        without a reference."""
+        if self.reference is None or self.headline is None or score is None:
             return None
-        return self.reference.percentile(name, score)
+        return self.reference.percentile(self.headline, score)
 
 
 def load_scores(

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from medal_judges.models.linear.encoder import TextEncoder
 
 GRID_NAME = "grid.csv"
-_MOST_CAUSES = 3
+_MOST_CAUSES = 2
 ENCODER_FOLDER = "encoder"
 # Of the contributions to a linear head's output: as it is, and before an isotonic map.
 _UNITS: dict[str, tuple[Unit, Unit]] = {
@@ -388,27 +388,24 @@ class LinearJudge(LearnedJudge):
         turn = contributions.costliest(dimension.good)
         if turn is None:
             return contributions
-        row = turn - reading.skipped
-        sign = -1 if dimension.good == "high" else 1
+        row, sign = turn - reading.skipped, {"high": -1, "low": 1}[dimension.good]
         causes = self._causes(reading, row, sign * parts[row])
         return replace(contributions, causes=causes)
 
     def _causes(
         self, reading: TurnReading, row: int, costs: Floats
     ) -> tuple[Cause, ...]:
-        """Returns the features of the turn ``row`` that have at least a quarter of the largest of
-        its ``costs``, shape (columns of a turn,), at most _MOST_CAUSES; none if its vector costs
-        more than any feature."""
+        """Returns the features of the turn ``row`` that cost most, at most _MOST_CAUSES. ``costs``,
+        shape (columns of a turn,), are those of its features and of its vector; a cost below a
+        quarter of the largest is none."""
         names = self.config.names
         features = costs[: len(names)]
-        most = features.max(initial=0.0)
-        if most <= 0 or costs[len(names) :].sum() > most:
-            return ()
+        largest = max(features.max(initial=0.0), costs[len(names) :].sum())
         values = self.reader.features(reading)[row]
         usual = self.reader.scale.mean[reading.roles[row]]
         causes = []
         for index in np.argsort(-features, kind="stable")[:_MOST_CAUSES].tolist():
-            if features[index] >= most / 4:
+            if features[index] >= largest / 4 > 0:
                 cause = Cause(names[index], float(values[index]), float(usual[index]))
                 causes.append(cause)
         return tuple(causes)

@@ -214,7 +214,14 @@
   }
   function fill(fold, i, given) {
     var scores = make("p", "count");
-    scores.textContent = given.scores.join(" \u00b7 ");
+    scores.textContent = index.dimensions.map(function (d) {
+      var value = index.scores[d.name][i], ends = given.intervals[d.name] || [null], rank = index.percentile[i];
+      if (value === null) return d.name + " \u2013";
+      if (d.kind === "binary") return d.name + " " + Math.round(100 * value) + "%";
+      var text = d.name + " " + number(value);
+      if (ends[0] !== null) text += " [" + number(ends[0]) + ", " + number(ends[1]) + "]";
+      return d.name === head && rank !== null ? text + ", percentile " + Math.round(rank) : text;
+    }).join(" \u00b7 ");
     fold.appendChild(scores);
     (given.reasons || []).forEach(function (reason) {
       var said = make("p", "reason");

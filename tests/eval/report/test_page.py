@@ -17,13 +17,14 @@ from tests.scales import SCALES
 from medal_judges.eval.report.conversations import badness, collect, select
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
-from medal_judges.eval.report.page import report_page
+from medal_judges.eval.report.page import _timeline_axis, report_page
 from medal_judges.eval.report.report import Report
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.report.page import shortened
+from medal_judges.report.table import ends_of
 from medal_judges.storage.judgements import read_judgements, to_frame
 
 
@@ -197,3 +198,22 @@ def test_an_empty_file_one_chat_and_nothing_scored_are_pages() -> None:
     assert Tree(text).open == []
     assert "1 of 1 are not scored in full: 1 × server down." in text
     assert scores.dimensions == {}
+
+
+def test_signatures_and_the_accounts_of_turns_are_under_how_to_read_this(
+    page: str, outcome: Report
+) -> None:
+    facts = page.partition('<section id="facts"')[2]
+    assert "How to read this</h2>" in facts and "judge:demo" in facts
+    assert page.index("judge:demo") > page.index('<section id="facts"')
+    assert "leaks private data" in page and "a short answer that is right" in page
+
+
+def test_the_timeline_shows_what_the_means_span(outcome: Report) -> None:
+    timeline = outcome.figures.timeline
+    assert timeline is not None
+    axis = _timeline_axis(outcome.scores, timeline, "overall")
+    ends = ends_of(timeline.figures["overall"])
+    low, high = axis.span
+    assert 1 <= low < min(ends) < max(ends) < high <= 5
+    assert high - low < 1.11 * (max(ends) - min(ends))

@@ -54,7 +54,6 @@ def test_percentiles_are_those_of_scipy(digits: int) -> None:
         assert reference.percentile("overall", score) == pytest.approx(
             expected, abs=1.1
         )
-    assert reference.percentile("fun", 3.0) is None
 
 
 def test_the_middle_half_is_ordinary() -> None:
@@ -83,13 +82,13 @@ REFUSED = {
     "answers": (judgements([2.0] * 30, turn=1), "judged turns scored by judge:x"),
     "another dimension": (
         judgements([2.0] * 30, dimension=FUN),
-        "scores of fun, not of",
+        "fewer than 20 scores of overall",
     ),
     "issues alone": (
         judgements([0.2] * 30, dimension=REPETITIVE),
-        "no graded dimension",
+        "fewer than 20 scores of overall",
     ),
-    "few": (judgements([2.0] * 19), "has 20 scores or more"),
+    "few": (judgements([2.0] * 19), "fewer than 20 scores of overall"),
 }
 
 
@@ -109,7 +108,7 @@ def test_another_version_of_the_package_is_the_same_judge(tmp_path: Path) -> Non
     write_judgements(path, judgements([2.0] * 30, "judge:x|revision:1|version:0.2.0"))
     scores = scores_of(judgements([1.0, 2.0, 3.0]))
     add_reference(scores, str(path), None)
-    assert [scores.percentile("overall", x) for x in (1.0, 2.0, 3.0)] == [0, 50, 100]
+    assert [scores.percentile(x) for x in (1.0, 2.0, 3.0)] == [0, 50, 100]
 
 
 def test_the_packaged_reference_is_of_the_packaged_judge() -> None:

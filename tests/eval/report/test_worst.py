@@ -2,21 +2,21 @@
 
 import csv
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.pages import Tree, page_text
 from tests.scales import OVERALL, REPETITIVE
 
-from medal_judges.eval.report.conversations import collect
+from medal_judges.eval.report.conversations import badness, collect, highest
 from medal_judges.eval.report.figures import compute_figures
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
-from medal_judges.eval.report.worst import NoReason, WorstChat, worst_chats
+from medal_judges.eval.report.worst import WorstChat, worst_chats
 from medal_judges.eval.scores.scores import load_scores
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
@@ -25,6 +25,8 @@ from medal_judges.storage.judgements import to_frame
 
 from ...forked import medal
 
+NO_TURN = "none: no turn moved the score to the bad end"
+NONE_STATED = "none: the judge states no reason"
 RESOLVED = Dimension("resolved", "binary", 0, 1, good="high")
 MONDAY = "It is on its way to you and arrives on Monday."
 LINK = "=HYPERLINK(1) and then =HYPERLINK(1)"
@@ -123,7 +125,7 @@ def test_reasons_of_short_empty_and_equal_turns_are_true(
     assert written["equal"]["reason"].startswith("repeats turn 0")
     good = written["good"]
     assert (good["turn"], good["text"]) == ("", "")
-    assert good["reason"] == NoReason.NO_TURN.value
+    assert good["reason"] == NO_TURN
 
 
 def worst_of(
@@ -134,8 +136,9 @@ def worst_of(
     """The worst chats, and the page."""
     selection = ReportOptions(scores="scores.jsonl", **options)
     scores = load_scores(to_frame(judgements), selection, dialogues)
-    rows = collect(np.arange(len(judgements)), judgements, dialogues)
-    chats = worst_chats(scores, rows, 20)
+    worst = highest(badness(scores), 20)
+    rows = collect(worst, judgements, dialogues)
+    chats = worst_chats(scores, rows)
     figures = compute_figures(scores, selection)
     page = report_page("t", scores, figures, rows, worst=chats)
     return chats, page_text(page.write)
@@ -157,38 +160,32 @@ def test_the_words_of_a_language_model_are_the_reason_and_none_is_invented() -> 
     talks = [talk, dialogue("b", CHATS["copy"]), dialogue("c", CHATS["copy"])]
     chats, page = worst_of(stated, talks)
     reasons = {chat["id"]: chat["reason"] for chat in chats}
-    none_stated = NoReason.NONE_STATED.value
-    assert reasons == {"a": "Contradicts itself.", "b": "=cmd", "c": none_stated}
+    assert reasons == {"a": "Contradicts itself.", "b": "=cmd", "c": NONE_STATED}
     assert all(chat["turn"] is None and chat["text"] is None for chat in chats)
-    assert none_stated in page and Tree(page).open == []
+    assert NONE_STATED in page and Tree(page).open == []
 
 
-def test_short_answers_are_compared_with_those_of_the_same_chatbot() -> None:
-    def scored(id: str, moves: tuple[float, ...], words: float) -> Judgement:
-        causes = (Cause("log_words", words, 2.4),)
-        account = {"overall": Contributions(moves, 3.0, causes=causes)}
-        return judgement(
-            id, [OVERALL], scores={"overall": 3 + sum(moves)}, contributions=account
-        )
+def test_a_short_answer_has_its_words_and_the_usual_number() -> None:
+    causes = (Cause("log_words", math.log1p(1), math.log1p(10)),)
+    account = {"overall": Contributions((0.0, -1.0), 3.0, causes=causes)}
+    scores = {"overall": 2.0}
+    stated = [judgement("a", [OVERALL], scores=scores, contributions=account)]
+    for talks in ([dialogue("a", ["Is it open?", "No"])], None):
+        chats, _ = worst_of(stated, talks)
+        assert chats[0]["reason"] == "short: word count 1, usual 10"
+        assert (chats[0]["turn"], chats[0]["text"]) == (1, "No" if talks else None)
 
-    ten = "one two three four five six seven eight nine ten"
-    talks = []
-    for id, answer, chatbot in (("a", "No", "x"), ("b", ten, "x"), ("c", "No no", "y")):
-        for i, text in enumerate((answer, ten) if chatbot == "x" else (answer,)):
-            talk = dialogue(f"{id}{i}", ["Is it open?", text])
-            talks.append(Dialogue(talk.id, talk.turns, models={"assistant": chatbot}))
-    stated = [scored(talk.id, (0.0, -1.0), 0.6931471805599453) for talk in talks]
-    chats, _ = worst_of(stated, talks)
-    reasons = {chat["id"]: chat["reason"] for chat in chats}
-    assert reasons["a0"] == "short: 1 of the usual 10 words"
-    assert reasons["c0"] == "short: 1 of the usual 2 words"
-    # without the texts, the usual value is that of the training data
+
+def test_a_feature_without_words_has_its_name_and_an_issue_its_bad_end() -> None:
+    causes = (Cause("question", 0.0, 0.5), Cause("said_before_3", 0.9, 0.1))
+    account = {"repetitive": Contributions((0.0, 2.0), -1.0, "logit", causes)}
+    scores = {"repetitive": 0.7}
+    stated = [judgement("a", [REPETITIVE], scores=scores, contributions=account)]
     chats, _ = worst_of(stated, None)
-    assert (
-        chats[0]["reason"] == "short: 1 of the usual 10 words"
-        and chats[0]["text"] is None
-    )
     assert chats[0]["turn"] == 1
+    assert chats[0]["reason"] == (
+        "question: 0.00, usual 0.50; repeats an earlier turn: 90% of its word triples, usual 10%"
+    )
 
 
 def test_yes_or_no_alone_has_its_tile_and_its_likeliest_fault() -> None:
@@ -224,5 +221,5 @@ def test_judged_turns_and_two_dimensions_have_the_headline() -> None:
         (3, None, "overall"),
         (1, 1, "overall"),
     ]
-    assert "a · turn 3" in page
-    assert {chat["reason"] for chat in chats} == {NoReason.NONE_STATED.value}
+    assert "judged turn" in page
+    assert {chat["reason"] for chat in chats} == {NONE_STATED}

@@ -358,8 +358,11 @@ def _timeline_axis(scores: Scores, timeline: Timeline, name: str) -> Axis:
     """Returns the axis of a mean, which fits the data, or of percents, which begins at 0."""
     if not scores.is_issue(name):
         dimension = scores.dimensions[name]
-        low, high = padded(ends_of(timeline.figures[name]) or [dimension.low])
-        return Axis("mean", (max(low, dimension.low), min(high, dimension.high)))
+        ends = ends_of(timeline.figures[name]) or [dimension.low]
+        low, high = padded(ends)
+        low = max(low, dimension.low)
+        high = min(high, dimension.high)
+        return Axis("mean", (low, high))
     percents = [100 * end for end in ends_of(timeline.figures[name])]
     high = 1.0
     if any(percents):

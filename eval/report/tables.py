@@ -108,12 +108,13 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
 
 def ordinary(scores: Scores, figures: ReportFigures) -> list[str]:
     """Says whether the mean of the headline, as judged, is ordinary; empty without a reference."""
-    if scores.reference is None or scores.headline is None:
+    name = scores.headline
+    if scores.reference is None or name is None:
         return []
-    mean = figures.overall[scores.headline].value
+    mean = figures.overall[name].value
     if mean is None:
         return []
-    return [scores.reference.sentence(scores.headline, mean)]
+    return [scores.reference.sentence(name, mean)]
 
 
 def group_table(

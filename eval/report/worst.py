@@ -80,21 +80,32 @@ def worst_chats(
         judgement = conversation.judgement
         name = scores.headline or _likeliest_fault(scores, judgement)
         score = judgement.scores[name]
-        turn = role = text = None
+        turn = None
+        role = None
+        text = None
         if name in judgement.contributions:
             contributions = judgement.contributions[name]
             turn = contributions.costliest(scores.dimensions[name].good)
         if turn is not None and conversation.turns:
             role, text = conversation.turns[turn]
-        chat: dict[str, Any] = {"id": judgement.id, "judged_turn": judgement.turn}
-        chat |= {"dimension": name, "score": score}
-        chat["low"], chat["high"] = chat_interval(judgement, name)
+        low, high = chat_interval(judgement, name)
+        chat: dict[str, Any] = {
+            "id": judgement.id,
+            "judged_turn": judgement.turn,
+            "dimension": name,
+            "score": score,
+            "low": low,
+            "high": high,
+        }
         if name == scores.headline:
             chat["percentile"] = scores.percentile(score)
         for column, values in columns.items():
             chat[column] = value_as_text(values[row])
-        chat |= {"turn": turn, "role": role, "text": text}
-        chats.append(chat | {"reason": _reason(conversation, name, turn)})
+        chat["turn"] = turn
+        chat["role"] = role
+        chat["text"] = text
+        chat["reason"] = _reason(conversation, name, turn)
+        chats.append(chat)
     return chats
 
 
@@ -145,12 +156,15 @@ def _phrase(cause: Cause, turns: Turns, count: int) -> str:
 
 def _nearest(turns: Turns) -> str:
     """Names the turn of the last turn's speaker that shares most of its words with it."""
-    nearest, largest_share = "an earlier turn", 0.0
+    nearest = "an earlier turn"
+    largest_share = 0.0
     for i, (role, text) in enumerate(turns[:-1]):
-        earlier, later = set(words(text)), set(words(turns[-1][1]))
+        earlier = set(words(text))
+        later = set(words(turns[-1][1]))
         share = len(earlier & later) / max(1, len(earlier | later))
         if role == turns[-1][0] and share > largest_share:
-            nearest, largest_share = f"turn {i}", share
+            nearest = f"turn {i}"
+            largest_share = share
     return nearest
 
 
@@ -162,5 +176,8 @@ def worst_table(scores: Scores, chats: Sequence[WorstChat]) -> Table:
         chat["text"] = (chat["text"] or "")[:_LONGEST]
         chat["role"] = chat["role"] or ""
         rows.append(list(chat.values()))
-    names = [name.replace("_", " ") for name in chats[0] if name not in ("low", "high")]
+    names = []
+    for name in chats[0]:
+        if name not in ("low", "high"):
+            names.append(name.replace("_", " "))
     return Table(f"The {len(chats)} worst", names, rows, _NOTE)

@@ -41,15 +41,11 @@ def add_reference(scores: Scores, path: str | None, rubric: str | None) -> None:
     """
     itself = make_reference(scores, "")
     if path is None:
-        judge = Signature.parse(itself.judge).judge
-        file = CONFIGS / "references" / f"{judge}.json"
-        if judge.isidentifier() and file.is_file():
-            reference = Reference(**read_json(file))
-            if reference.is_like(itself) and scores.headline in reference.quantiles:
-                scores.reference = reference
+        scores.reference = _packaged(itself)
         return
     selection = ScoreSelection(scores=(path,), rubric=rubric)
-    others = load_scores(frame_of(score_files(selection.scores)), selection)
+    files = score_files(selection.scores)
+    others = load_scores(frame_of(files), selection)
     about = f"the {others.rows:,} {others.unit}s of {Path(path).name}"
     reference = make_reference(others, about)
     problem = ""
@@ -63,3 +59,16 @@ def add_reference(scores: Scores, path: str | None, rubric: str | None) -> None:
         hint = "score its chats as those of the report: same judge, same settings"
         raise DataError(path, None, f"--relative-to has {problem}", hint=hint)
     scores.reference = reference
+
+
+def _packaged(itself: Reference) -> Reference | None:
+    """Returns the packaged reference of the judge that ``itself`` is of; None if there is none of
+    its revision and unit."""
+    judge = Signature.parse(itself.judge).judge
+    path = CONFIGS / "references" / f"{judge}.json"
+    if not judge.isidentifier() or not path.is_file():
+        return None
+    reference = Reference(**read_json(path))
+    if reference.is_like(itself):
+        return reference
+    return None

@@ -154,9 +154,12 @@ class Scores:
     def percentile(self, score: float | None) -> float | None:
         """Returns the percentage of the reference that scores lower on the headline dimension; None
         without a reference."""
-        if self.reference is None or self.headline is None or score is None:
+        name = self.headline
+        if self.reference is None or name is None or score is None:
             return None
-        return self.reference.percentile(self.headline, score)
+        if name not in self.reference.quantiles:
+            return None
+        return self.reference.percentile(name, score)
 
 
 def load_scores(

@@ -388,8 +388,11 @@ class LinearJudge(LearnedJudge):
         turn = contributions.costliest(dimension.good)
         if turn is None:
             return contributions
-        row, sign = turn - reading.skipped, {"high": -1, "low": 1}[dimension.good]
-        causes = self._causes(reading, row, sign * parts[row])
+        row = turn - reading.skipped
+        costs = parts[row]
+        if dimension.good == "high":
+            costs = -costs
+        causes = self._causes(reading, row, costs)
         return replace(contributions, causes=causes)
 
     def _causes(

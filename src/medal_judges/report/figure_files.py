@@ -88,9 +88,11 @@ def write_figures(figures: Mapping[str, Figure], folder: Path) -> None:
     with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
         for name, figure in figures.items():
             canvas = _canvas(figure)
+            canvas.draw_without_rendering()
+            # Laid out once: with a layout engine each format would be drawn twice.
+            canvas.set_layout_engine(None)
             for ending, metadata in _FORMATS.items():
                 canvas.savefig(folder / f"{name}.{ending}", dpi=150, metadata=metadata)
-                canvas.set_layout_engine("none")  # laid out once, by the first format
 
 
 def _canvas(figure: Figure) -> Canvas:
@@ -125,7 +127,8 @@ def _canvas(figure: Figure) -> Canvas:
                 f"\n{name} {DASH if estimate.value is None else number(estimate.value)}"
             )
         if len(drawings) > 1 or not isinstance(panel, Table):
-            axes.set_title(visible(title), fontsize=8)
+            # With a height of its own, no axis is measured to place the title above its labels.
+            axes.set_title(visible(title), fontsize=8, y=1)
         if isinstance(panel, Plot) and panel.missing:
             axes.text(width / 2, height / 2, panel.missing, ha="center", fontsize=7)
     if figure.legend:
@@ -175,7 +178,7 @@ def _paint(axes: Axes, parent: Element, left: float = 0.0, top: float = 0.0) -> 
             patch.set(lw=0, fill=False)
             patch.set(**_look(element))
             patch.set_transform(Affine2D().translate(left, top) + axes.transData)
-            axes.add_patch(patch)
+            axes.add_artist(patch)
 
 
 def _patch(element: Element) -> Patch:

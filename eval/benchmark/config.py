@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,17 +63,30 @@ class JudgeConfig(Config):
     ``dimensions`` maps a dimension of the sets (or an injected issue) to the judge's name for it,
     and overrides the set's mapping. ``optional``: skip with a note if its folder, weights, package
     or key are missing. ``published_as``: the judge's name in configs/published.yaml, and ``model``
-    its model's there, if that is not the name of its language model or encoder.
+    its model's there, if that is not the name of its language model or encoder. ``grid`` lists
+    values of options: every combination is a judge of its own.
     """
 
     name: str
     path: str
     revision: str | None = None
     options: Mapping[str, Any] = {}
+    grid: Mapping[str, tuple[Any, ...]] = {}
     dimensions: Mapping[str, str] = {}
     optional: bool = False
     published_as: str | None = None
     model: str | None = None
+
+    def combinations(self) -> Iterator[JudgeConfig]:
+        """Yields a judge for each combination of the grid, with its values among the options and in
+        the name."""
+        for values in product(*self.grid.values()):
+            options = dict(zip(self.grid, values, strict=True))
+            changes = {
+                "name": " ".join([self.name, *map(str, values)]),
+                "options": {**self.options, **options},
+            }
+            yield self.model_copy(update=changes)
 
 
 class GroupFile(Config):

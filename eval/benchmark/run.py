@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -152,7 +153,8 @@ def _config(options: BenchmarkOptions, overrides: Sequence[str]) -> BenchmarkCon
             "no judge to benchmark",
             hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
         )
-    return config
+    judges = map(JudgeConfig.combinations, config.judges)
+    return config.model_copy(update={"judges": tuple(chain.from_iterable(judges))})
 
 
 def _command(options: BenchmarkOptions, overrides: Sequence[str]) -> str:

@@ -32,8 +32,13 @@ def dry_run(
         # a judge tries its model when it is made
         model.continuations = model.continuation_tokens = 0
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
-    first, *further = [model.counted() for model in counting]
-    return in_words(count, sum(further, first))
+    texts = []
+    for model in counting:
+        text = in_words(count, model.counted())
+        if len(counting) > 1:
+            text = f"{model.name}: {text}"
+        texts.append(text)
+    return "\n".join(texts)
 
 
 def in_words(dialogues: int, e: CostEstimate) -> str:

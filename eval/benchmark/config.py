@@ -79,20 +79,16 @@ class JudgeConfig(Config):
 
     def combinations(self) -> Iterator[JudgeConfig]:
         """Yields a judge for each combination of the grid, with its values among the options and in
-        the name."""
+        the name, and a text of each value as its grid."""
         for values in product(*self.grid.values()):
+            texts = [*map(str, values)]
             options = dict(zip(self.grid, values, strict=True))
             changes = {
-                "name": " ".join([self.name, *map(str, values)]),
+                "name": " ".join([self.name, *texts]),
                 "options": {**self.options, **options},
+                "grid": dict(zip(self.grid, texts, strict=True)),
             }
             yield self.model_copy(update=changes)
-
-
-class GroupFile(Config):
-    """The groups of rows that make a set."""
-
-    groups: tuple[str, ...]
 
 
 class SetConfig(ChatFileConfig):
@@ -100,8 +96,8 @@ class SetConfig(ChatFileConfig):
 
     ``level``: rows rated as whole dialogues or by their last turn; ``last`` judges the last turn of
     rows that are rated as dialogues. ``dimensions`` maps a dimension of the set to the judge's (a
-    list if the names are equal). ``groups``: a YAML file (``groups: [...]``) with the groups of
-    its rows. Of the rows in ``langs`` and in their order, ``limit`` rows after the first ``skip``.
+    list if the names are equal). ``groups``: those whose rows are used (none: all). Of the rows in
+    ``langs`` and in their order, ``limit`` rows after the first ``skip``.
     ``split``: that of a training config on the same source; only its test rows are read.
     ``optional``: skip the set with a note if its data is missing. ``published``: models
     (``gpt-4.1``) whose labels the rows hold, in ``machine_labels`` or ``earlier_labels``, to show
@@ -110,7 +106,7 @@ class SetConfig(ChatFileConfig):
 
     name: str
     level: Literal["dialogue", "turn", "last"] = "dialogue"
-    groups: str | None = None
+    groups: tuple[str, ...] = ()
     dimensions: Mapping[str, str]
     view: Literal["rows", "abceval_issues_by_dialogue"] = "rows"
     exclude_chatbots: tuple[str, ...] = ()

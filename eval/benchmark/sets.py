@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from medal_judges.config import build_config, read_yaml
 from medal_judges.data_prep.labelling import EARLIER, MACHINE, machine_labels
 from medal_judges.errors import ConfigError, DataError, RecordError, SourceError
 from medal_judges.eval.benchmark.config import (
     BenchmarkConfig,
-    GroupFile,
     InjectedConfig,
     JudgeConfig,
     PredictionConfig,
@@ -145,7 +143,8 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     if level == "last":
         level = "turn"
         rows = [replace(row, level=level) for row in rows if row.level == "dialogue"]
-    chosen = _chosen_rows(config, rows, level)
+    chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
+    chosen = chosen[config.skip :][: config.limit]
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
@@ -169,21 +168,10 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
     )
 
 
-def _chosen_rows(
-    config: SetConfig, rows: Sequence[LabelledDialogue], level: Level
-) -> Sequence[LabelledDialogue]:
-    """Returns the rows of the set in their order. Raises ConfigError for a file of groups in
-    another form."""
-    chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
-    if config.groups is not None:
-        record = read_yaml(config.groups)
-        groups = build_config(GroupFile, record, where=config.groups).groups
-        chosen = [row for row in chosen if row.group in groups]
-    return chosen[config.skip :][: config.limit]
-
-
 def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
     if row.level != level or row.dialogue.chatbot in config.exclude_chatbots:
+        return False
+    if config.groups and row.group not in config.groups:
         return False
     if config.exclude_overlaps and row.extra.get("overlaps"):
         return False

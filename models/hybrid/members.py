@@ -114,7 +114,6 @@ MEMBERS = "members"
 # Settings that name a file: shipped with the package, or copied into the folder.
 _FILES = ("prompts", "followups", "rubric", "examples", "steps")
 _MODELS = ("model", "tokenizer")
-_LANGUAGE_MODELS = (("llm",), ("shorten", "llm"))
 # Settings of an ``llm`` that its numbers depend on and a folder may have.
 _LLM = ("backend", "model", "dtype", "revision", "context", "thinking")
 # Settings of the machine, left out: the numbers do not depend on them.
@@ -184,11 +183,9 @@ class Member:
         """Returns the options that the saved member needs and that its folder must not have."""
         if self.settings is None:
             return self.judge.load_options()
-        options: dict[str, Any] = {}
-        for key in to_saved(self.settings, self.name)[1]:
-            path = key.split(".")
-            _put(options, path, _value_at(self.settings, path))
-        return options
+        return {
+            key: self.settings[key] for key in to_saved(self.settings, self.name)[1]
+        }
 
 
 def open_member(name: str, config: MemberConfig) -> Member:
@@ -258,17 +255,17 @@ def to_saved(
                 shutil.copyfile(source, folder / inside)
     for key, model in _local_models(settings):
         needed[key] = Path(model).name
-    for path in _LANGUAGE_MODELS:
-        llm = _value_at(saved, path)
-        if llm is None:
-            continue
-        portable = llm
+    if "llm" in settings:
+        llm = saved["llm"]
         if isinstance(llm, Mapping):
-            portable = {key: value for key, value in llm.items() if key not in _MACHINE}
-        if _foreign(portable) is not None:
-            needed[".".join(path)] = _model_label(llm)
-            portable = None
-        _put(saved, path, portable)
+            saved["llm"] = {
+                key: value for key, value in llm.items() if key not in _MACHINE
+            }
+        if _foreign(saved["llm"]) is not None:
+            needed["llm"] = _model_label(llm)
+    shortener = _in_group(settings, "shorten", "llm")
+    if shortener is not None and _foreign(shortener) is not None:
+        needed["shorten"] = _model_label(shortener)
     for key in needed:
         saved.pop(key, None)
     return saved, needed
@@ -295,7 +292,7 @@ def _from_saved(
     if settings.get("family") == "hybrid":
         raise JudgeLoadError(f"{where}: a hybrid judge in settings")
     for key, label in dict(saved.get("needs") or {}).items():
-        if _value_at(own_options, key.split(".")) is None:
+        if key not in own_options:
             raise JudgeLoadError(
                 f"{where} was made with {key}: {label}, and a saved judge holds no server settings "
                 "and no path outside its folder",
@@ -325,13 +322,11 @@ def _foreign_settings(
         elif file != value or not _SHIPPED.fullmatch(value) or Path(value).exists():
             yield ".".join(path), value
     yield from _local_models(settings)
-    for path in _LANGUAGE_MODELS:
-        llm = _value_at(settings, path)
-        foreign = None
-        if llm is not None:
-            foreign = _foreign(llm)
-        if foreign is not None:
-            yield ".".join([*path[:-1], foreign[0]]), foreign[1]
+    shortener = _in_group(settings, "shorten", "llm")
+    for group, llm in (("", settings.get("llm")), ("shorten.", shortener)):
+        setting = None if llm is None else _foreign(llm)
+        if setting is not None:
+            yield group + setting[0], setting[1]
 
 
 def _local_models(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -350,27 +345,23 @@ def _is_public(model: str) -> bool:
 def _files(settings: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yields (path to the setting, value) of each setting that names a file."""
     paths = [(name,) for name in _FILES]
-    for path in (*paths, ("shorten", "prompt")):
-        value = _value_at(settings, path)
+    for path in (*paths, ("shorten", "prompts")):
+        value = _in_group(settings, *path)
         if isinstance(value, str):
             yield path, value
 
 
-def _value_at(settings: Any, path: Sequence[str]) -> Any:
+def _in_group(settings: Any, *path: str) -> Any:
     """Returns the setting at ``path``; None if it is not there."""
     for key in path:
-        if not isinstance(settings, Mapping):
-            return None
-        settings = settings.get(key)
+        settings = settings.get(key) if isinstance(settings, Mapping) else None
     return settings
 
 
-def _put(settings: dict[str, Any], path: Sequence[str], value: Any) -> None:
+def _put(settings: dict[str, Any], path: tuple[str, ...], value: str) -> None:
     """Sets the setting at ``path``, in a copy of its group."""
     first, *below = path
-    if below:
-        value = {**settings.get(first, {}), below[0]: value}
-    settings[first] = value
+    settings[first] = {**settings[first], below[0]: value} if below else value
 
 
 def _foreign(llm: object) -> tuple[str, object] | None:

@@ -143,18 +143,6 @@ class CostEstimate:
     output: int = 0
     money: float | None = None
 
-    def __add__(self, second: CostEstimate) -> CostEstimate:
-        money = None
-        if self.money is not None and second.money is not None:
-            money = self.money + second.money
-        return CostEstimate(
-            self.requests + second.requests,
-            self.kept + second.kept,
-            self.input + second.input,
-            self.output + second.output,
-            money,
-        )
-
 
 class CostLimitError(MedalError):
     """The next request could exceed the limit of cost; finished answers are cached."""

@@ -78,10 +78,10 @@ FILES = {"prompts", "rubric", "examples", "steps"}
 class ShortenConfig(Config):
     """How long turns are shortened for ``context: summary_*``: the assistant's turns of more than
     ``turn_words`` words in dialogues of more than ``dialogue_words`` words, by ``llm`` (None: the
-    judge's own model) with the prompt ``prompt``."""
+    judge's own model) with the prompt file ``prompts``."""
 
     llm: LLMSetting | None = None
-    prompt: str = "prompts/shorten"
+    prompts: str = "prompts/shorten"
     turn_words: int = Field(default=200, ge=1)
     dialogue_words: int = Field(default=3000, ge=0)
 
@@ -173,7 +173,7 @@ class BasePromptedJudge(Judge):
         self.llm: LanguageModel = load_llm(config.llm)
         self.shortening, self.shortener = None, self.llm
         if config.context.startswith("summary_"):
-            self.shortening = resolve(load_prompt(config.shorten.prompt))
+            self.shortening = resolve(load_prompt(config.shorten.prompts))
             if config.shorten.llm is not None:
                 self.shortener = load_llm(config.shorten.llm)
         self.answer_tokens = min(
@@ -197,7 +197,7 @@ class BasePromptedJudge(Judge):
         fingerprint = dict(self.llm.fingerprint())
         config = self.base_config
         settings = config.model_dump(exclude={"name", "llm", "seed", "shorten", *FILES})
-        settings["shorten"] = config.shorten.model_dump(exclude={"llm", "prompt"})
+        settings["shorten"] = config.shorten.model_dump(exclude={"llm", "prompts"})
         shortener, shortening = self.shortener, None
         if shortener is not self.llm:
             settings["shortener"] = [shortener.name, dict(shortener.fingerprint())]

@@ -1,14 +1,19 @@
 """The papers' benchmark configs as they are typed, on small data in the form of each set."""
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
 
-from medal_judges.config import read_yaml
+from medal_judges.config import config_text, load_config, read_yaml
+from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.published import PUBLISHED
+from medal_judges.eval.benchmark.search import SEARCH
+from medal_judges.records.dimension import load_rubric
 from medal_judges.storage.jsonl import write_records
 
 from ..conftest import Running, medal
@@ -32,6 +37,22 @@ def answer(body):
     if "3 is yes" in told:
         return f"I would give this a {1 + seed % 5 / 2:g} out of 3."
     return f"I would give this a {seed % 101} out of 100."
+"""
+# An object of the schema; its numbers depend on the model and the request.
+BY_MODEL = """
+import hashlib, json
+from server_answers import filled
+
+def answer(body):
+    told = json.dumps([body["model"], body["messages"]])
+    seed = int(hashlib.sha256(told.encode()).hexdigest(), 16)
+    return json.dumps(filled(body["response_format"]["json_schema"]["schema"], seed))
+"""
+SHORTENED = """
+numbers = answer
+
+def answer(body):
+    return numbers(body) if "response_format" in body else "shortened"
 """
 ROOT = "DSTC_11_Track_4"
 
@@ -85,7 +106,14 @@ def line(name: str, level: str, lang: str, label: str, value: float) -> dict[str
 @pytest.fixture
 def meep_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """All sets of paper_meep; of Persona-SEE two dialogues that the paper did not draw."""
-    ids = [name.removeprefix("dstc11-") for name in read_yaml("persona_see")["groups"]]
+    config = read_yaml("benchmark/paper_meep")
+    ids = [
+        name.removeprefix("dstc11-")
+        for entry in config["sets"]
+        for name in entry.get("groups", ())
+        if entry["name"] == "persona-see en"
+    ]
+    assert len(set(ids)) == len(ids) == 300
     hub_set(tmp_path / "hub", [*ids[:4], "persona-see_00000", "persona-see_00001"])
     folder = str(tmp_path / "hub")
     monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *_, **__: folder)
@@ -161,3 +189,126 @@ def check_requests(bodies: list[dict[str, Any]]) -> None:
     assert geval
     for text in geval:
         assert text.index("What the ratings mean") < text.index("conversation between")
+
+
+def test_oralis_search_over_two_models_prompts_and_parts(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    serve: Callable[..., Running],
+    no_figure_files: None,
+) -> None:
+    (tmp_path / "answers.py").write_text(BY_MODEL)
+    server = serve(script=str(tmp_path / "answers.py"))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    rows = []
+    for i in range(8):
+        row = line(f"d{i}", "dialogue", "en", "trust", i % 5)
+        row["dialogue"] *= 3
+        row["labels"]["overall"], row["scales"]["overall"] = [i // 2], [0, 4]
+        rows.append(row)
+    write_records(tmp_path / "rows.jsonl", rows)
+    grid = {
+        "llm": ["openai:one", "openai:two"],
+        "variant": ["basic", "self_consistency"],
+        "context": ["full", "last_40"],
+    }
+    small = {"name": "small", "source": str(tmp_path / "rows.jsonl")}
+    small["dimensions"] = ["trust", "overall"]
+    command = ["benchmark", "--config", "oralis_search", "--out", tmp_path / "out"]
+    command += [f"judges.0.grid={json.dumps(grid)}", f"sets=[{json.dumps(small)}]"]
+    done = medal(*command)
+    assert done.exit_code == 0, done.exception
+    results = json.loads((tmp_path / "out/results.json").read_text("utf-8"))
+    rho = {}
+    for row in results["rows"]:
+        point = tuple(row["judge"].removeprefix("oralis ").split(" "))
+        rho[(row["dimension"], *point)] = row["metrics"]["spearman"]["value"]
+    assert len(rho) == 16 and len(set(rho.values())) > 8
+    table = next(t for t in results["tables"] if t["title"] == SEARCH)
+    for cells in table["rows"]:
+        _, dimension, best, highest, strongest, value = cells
+        of_dimension = {key: rho[key] for key in rho if key[0] == dimension}
+        assert highest == pytest.approx(max(of_dimension.values()))
+        assert rho[(dimension, *best.split(" ")[1:])] == pytest.approx(highest)
+        assert abs(value) == pytest.approx(max(map(abs, of_dimension.values())))
+        assert rho[(dimension, *strongest.split(" ")[1:])] == pytest.approx(value)
+    for place, option in enumerate(grid, 1):
+        values: dict[tuple[str, ...], list[float]] = {}
+        for key, value in rho.items():
+            values.setdefault(key[:place] + key[place + 1 :], []).append(value)
+        deviation = fmean(map(stdev, values.values()))
+        assert f"{option} {deviation:.2f}" in table["note"]
+    # The 28 pairs of combinations have no tests of their own.
+    titles = {t["title"] for t in results["tables"]}
+    assert not any(title.startswith("Differences") for title in titles)
+    assert {entry["body"]["model"] for entry in server.told("requests")} == {
+        "one",
+        "two",
+    }
+
+
+def test_the_search_has_the_papers_grid() -> None:
+    (judge,) = load_config(BenchmarkConfig, "oralis_search", folder="benchmark").judges
+    judges = list(judge.combinations())
+    assert len({entry.name for entry in judges}) == 5 * 6 * 3
+    for table in ("oralis_table3", "oralis_table3_absolute"):
+        for member in read_yaml(f"judges/{table}")["members"].values():
+            options = member["options"]
+            variant = options.get("variant", "zero_shot")
+            values = (options["llm"], variant, options["context"])
+            assert " ".join(["oralis", *values]) in {entry.name for entry in judges}
+
+
+@pytest.mark.parametrize("name", ["oralis_table3", "oralis_table3_absolute"])
+def test_table_3_as_it_is_typed(
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    serve: Callable[..., Running],
+) -> None:
+    (tmp_path / "answers.py").write_text(BY_MODEL + SHORTENED)
+    server = serve(script=str(tmp_path / "answers.py"))
+    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
+    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
+    # The models of the Hub by their names on a server, and the track's dialogues as examples.
+    text = re.sub(r"(?<=llm: )[\w-]+/", "openai:", config_text(f"judges/{name}"))
+    text = text.replace("examples: prompts/examples", "examples: track.jsonl")
+    (tmp_path / "mine.yaml").write_text(text)
+    track = []
+    for i in range(3):
+        row = line(f"track{i}", "dialogue", "en", "relevance", 2 * i)
+        dimensions = [dimension.name for dimension in load_rubric("dstc12")]
+        row["labels"] = {key: [2 * i] for key in dimensions}
+        row["scales"] = {key: [0, 4] for key in dimensions}
+        track.append(row | {"summary": f"A summary of track{i}."})
+    write_records(tmp_path / "track.jsonl", track)
+    long = line("long", "dialogue", "en", "trust", 1)
+    for place, turn in enumerate(long["dialogue"] * 5):
+        words = f"word{place} " * (400 if turn["role"] == "assistant" else 300)
+        long["dialogue"].append({"role": turn["role"], "content": words})
+    write_records(tmp_path / "long.jsonl", [long])
+    monkeypatch.chdir(tmp_path)
+    done = medal("score", "long.jsonl", "--judge", "mine.yaml", "--out", "scores.jsonl")
+    assert done.exit_code == 0, done.exception
+    (scores,) = (json.loads(row) for row in (tmp_path / "scores.jsonl").open())
+    assert set(scores["scores"]) == {d.name for d in load_rubric("dstc12")}
+    assert None not in scores["scores"].values(), scores
+    by_model: dict[str, list[str]] = {}
+    for entry in server.told("requests"):
+        body = entry["body"]
+        by_model.setdefault(body["model"], []).append(body["messages"][-1]["content"])
+    shortening = by_model.pop("Llama-3.1-8B-Instruct")
+    assert all("at most 50 words" in text or "150 words" in text for text in shortening)
+    assert sum(map(len, by_model.values())) == 10
+    printed = read_yaml(f"judges/{name}")
+    for dimension, member in printed["choices"].items():
+        model = printed["members"][member]["options"]["llm"].rpartition("/")[2]
+        label = {"nonrepetition": "non-repetition", "overall": "overall quality"}
+        asked = [
+            text for text in by_model[model] if label.get(dimension, dimension) in text
+        ]
+        assert asked, dimension
+    everything = "\n".join(text for texts in by_model.values() for text in texts)
+    assert "Hello track2" in everything and "A summary of track2." in everything
+    assert "shortened" in everything

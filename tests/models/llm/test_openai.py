@@ -758,7 +758,9 @@ def test_the_model_that_shortens_turns_is_another_one(
         command.append(f"{group}={{model: openai:{model}, base_url: '{server.url}'}}")
     dry = medal(*command, "--dry-run")
     # What the judge is asked depends on the shortened turns: only these are counted.
-    assert "2 dialogues: 2 requests" in dry.stdout and server.total("seen") == 0
+    assert "openai/judge: 2 dialogues: 0 requests" in dry.stdout
+    assert "openai/shortener: 2 dialogues: 2 requests" in dry.stdout
+    assert server.total("seen") == 0
     done = medal(*command, "--out", tmp_path / "a.jsonl")
     assert done.returncode == 0, done.stderr
     models = [entry["body"]["model"] for entry in server.told("requests")]

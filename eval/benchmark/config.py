@@ -79,16 +79,13 @@ class JudgeConfig(Config):
 
     def combinations(self) -> Iterator[JudgeConfig]:
         """Yields a judge for each combination of the grid, with its values among the options and in
-        the name, and a text of each value as its grid."""
+        the name."""
         for values in product(*self.grid.values()):
-            texts = [*map(str, values)]
+            name = " ".join([self.name, *map(str, values)])
             options = dict(zip(self.grid, values, strict=True))
-            changes = {
-                "name": " ".join([self.name, *texts]),
-                "options": {**self.options, **options},
-                "grid": dict(zip(self.grid, texts, strict=True)),
-            }
-            yield self.model_copy(update=changes)
+            yield self.model_copy(
+                update={"name": name, "options": {**self.options, **options}}
+            )
 
 
 class SetConfig(ChatFileConfig):

@@ -15,7 +15,6 @@ from medal_judges.eval.benchmark.charts import (
 )
 from medal_judges.eval.benchmark.published import DIFFERS, OURS, PUBLISHED
 from medal_judges.eval.benchmark.results import FOLLOW_UPS, LEFT_OUT, NOTE, Benchmark
-from medal_judges.eval.benchmark.search import SEARCH
 from medal_judges.eval.benchmark.view import (
     View,
     human_ceiling,
@@ -92,7 +91,6 @@ _WHO = ("Set", "Dimension", "Better", "Other")
 # Columns of further tables in the terminal; tables by language are on the page only.
 _PRINTED: dict[str, Sequence[str]] = {
     MEANS: (),
-    SEARCH: (),
     FOLLOW_UPS: (),
     PUBLISHED: (),
     GRADED: (*_WHO, "Difference in ρ", "Difference in pairs right", "p", "n"),

@@ -17,7 +17,6 @@ from medal_judges.eval.benchmark.injected import (
     injected_results,
 )
 from medal_judges.eval.benchmark.published import published_table
-from medal_judges.eval.benchmark.search import search_table
 from medal_judges.eval.metaeval.comparison import (
     comparison_tables,
     corrected_ceilings,
@@ -164,7 +163,6 @@ def _tables(run: BenchmarkRun, evaluations: Sequence[JudgedRows]) -> list[Table]
     # The pairs of all combinations are thousands.
     compared = [rows for rows in evaluations if rows.row.judge not in searched]
     tables = [*comparison_tables(compared), dimension_means_table(rows)]
-    tables.append(search_table(run.config, rows))
     if run.config.published:
         texts = {}
         for name, answers_of_set in run.answers.items():

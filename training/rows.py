@@ -6,6 +6,7 @@ import hashlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from shlex import quote
 
 import numpy as np
 
@@ -410,7 +411,7 @@ def with_scores_as_labels(
     if unscored:
         problem = f"{source}: {unscored} of {len(rows)} chats have no score in {file}"
         if unscored == len(rows):
-            hint = f"score this very file: medal score CHATS --judge NAME --out {file}"
+            hint = f"score this very file: medal score CHATS --judge NAME --out {quote(str(file))}"
             raise ConfigError(problem, hint=hint)
         logger.warning("%s: left out", problem)
     relabelled: list[LabelledDialogue] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from shlex import quote
 
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import NO, YES, Answer
@@ -94,7 +95,7 @@ def _misplaced(answer: Answer, project: Project) -> str | None:
     if assigned and answer.annotator not in assigned:
         return (
             f"field 'annotator': expected one of {', '.join(assigned)}, got {answer.annotator!r}; "
-            f"type the name, or pass --name {answer.annotator}=NAME"
+            f"type the name, or pass --name {quote(answer.annotator)}=NAME"
         )
     if assigned and answer.key not in assigned[answer.annotator]:
         return f"{answer.key} was not assigned to {answer.annotator!r}; check the name"

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from shlex import quote
 
 import numpy as np
 
@@ -118,7 +119,7 @@ def _scale_of(
     if scale is None or low < scale[0] or high > scale[1]:
         raise ConfigError(
             f"the scale of {name!r} is not stated, and {problem}",
-            hint=f"--label COLUMN={name}:{low:g}..{high:g}",
+            hint=f"--label {quote(f'COLUMN={name}:{low:g}..{high:g}')}",
         )
     return scale
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, combinations, product
 from pathlib import Path
+from shlex import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -349,7 +350,7 @@ def _match_labels(
             first, second = (keys[row].system for row in rows[:2])
             raise MedalError(
                 f"the label of {label.id!r} fits dialogues of {first} and {second}",
-                hint=f"say whose labels they are: --human {first}=FILE, or name the system "
+                hint=f"say whose labels they are: --human {quote(first)}=FILE, or name the system "
                 "in each row (system, or models.assistant)",
             )
         matched += [(row, label) for row in rows]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -244,7 +245,7 @@ class Systems:
         value. Raises MedalError if the column is ``required`` and no row has a value."""
         values = self.frame["column", name]
         if required and values.isna().all():
-            hint = f"to keep a column in the scores: medal score --keep {name}"
+            hint = f"to keep a column in the scores: medal score --keep {quote(name)}"
             raise MedalError(f"no row has a value of {name!r}", hint=hint)
         return values
 

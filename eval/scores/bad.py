@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from shlex import quote
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +90,7 @@ def basis_note(bad: Iterable[BadScores]) -> str:
         if scores.basis:
             return (
                 f"A score is bad if it is as bad as the worst tenth of {scores.basis}; "
-                f"--bad {scores.scale.name}=X sets another threshold"
+                f"--bad {quote(scores.scale.name)}=X sets another threshold"
             )
     return ""
 

@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import read_yaml
@@ -160,7 +161,8 @@ def read_golden(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise JudgeLoadError(
             f"{folder}: no {GOLDEN_NAME}: the expected scores are not known",
-            hint=f"medal doctor {folder} --write  (records the current scores as the reference)",
+            hint=f"medal doctor {quote(str(folder))} --write  (records the current scores as the "
+            "reference)",
         )
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -215,7 +217,7 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
         raise JudgeLoadError(
             f"{folder}: scores differ by {check.deviation:.2e} of the scale from {GOLDEN_NAME} "
             f"(at {check.where}; {check.golden['tolerance']:.0e} is allowed)",
-            hint=f"medal doctor {folder}",
+            hint=f"medal doctor {quote(str(folder))}",
         )
     return check.deviation
 

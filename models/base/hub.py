@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import judge_names
@@ -159,7 +160,7 @@ def judge_files(folder: Path) -> list[Path]:
             if part.is_symlink():
                 raise HubError(
                     f"{part} is a link: only files that stand in the folder itself are pushed",
-                    hint=f"copy the judge without links: cp -rL {folder} NEW",
+                    hint=f"copy the judge without links: cp -rL {quote(str(folder))} NEW",
                 )
     return sorted({*filter(Path.is_file, files)}.union(*map(judge_files, members)))
 

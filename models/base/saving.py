@@ -21,6 +21,8 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from packaging.version import InvalidVersion, Version
+
 from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
@@ -195,12 +197,16 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{path}: not a judge of this project, it names no 'family'",
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
+    # Users copy it into a command.
+    try:
+        written = Version(str(config.get("medal_judges_version")))
+    except InvalidVersion as error:
+        raise JudgeLoadError(f"{path}: medal_judges_version: {error}") from error
     number = config.get("format", 1)
     if number != FORMAT:
-        written = config.get("medal_judges_version", "?")
         raise JudgeLoadError(
-            f"{folder}: saved by medal-judges {written} in format {number}; this package reads "
-            f"format {FORMAT}",
+            f"{folder}: saved by medal-judges {written} in format {number!s:.40}; this package "
+            f"reads format {FORMAT}",
             hint=f"train it again, or pip install 'medal-judges=={written}'",
         )
     return config
@@ -314,7 +320,7 @@ def require_data_only(folder: Path) -> None:
         if not is_inside or not (real.is_file() or real.is_dir()):
             reason = "a link out of it, a pipe or a device"
             raise _unsafe(folder, path, "is no file of the folder", reason)
-    for path in paths:
+    for path in filter(Path.is_file, paths):
         for problem, reason in _problems(path, folder):
             raise _unsafe(folder, path, problem, reason)
 
@@ -370,7 +376,8 @@ def _growth(vocabulary: object) -> int:
 
 def _too_many_modules(content: object, folder: Path) -> Iterator[tuple[str, str]]:
     """Yields the settings that ask for more modules than the weights in ``folder`` have names."""
-    names = sum(map(_header, folder.glob("*.safetensors"))) // _LONGEST_NAME
+    weights = filter(Path.is_file, folder.glob("*.safetensors"))
+    names = sum(map(_header, weights)) // _LONGEST_NAME
     for settings in _objects_in(content if names else None):
         for key, value in settings.items():
             if key.endswith(_REPEATED) and isinstance(value, int) and value > names:

@@ -12,6 +12,7 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -296,7 +297,7 @@ def _from_saved(
             raise JudgeLoadError(
                 f"{where} was made with {key}: {label}, and a saved judge holds no server settings "
                 "and no path outside its folder",
-                hint=f"give it: {name}.{key}=... on the command line, or "
+                hint=f"give it: {quote(f'{name}.{key}=...')} on the command line, or "
                 f'Judge.from_pretrained(folder, {name}={{"{key}": ...}})',
             )
     for key, value in _foreign_settings(settings, name, folder):

@@ -465,9 +465,6 @@ def _read_prose(
             match = _score_line(
                 lines, quotation, field, shape, is_only=len(fields) == 1
             )
-            top = match["top"]
-            if top and (field.binary or float(top) != field.scale[1]):
-                raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
         except UnreadError as error:
             answers[field.name] = Answer(reason=str(error), comment=feedback)
             continue
@@ -522,14 +519,23 @@ def _score_line(
     if is_only:
         line_name = f"as {shape.line} line"
         # A score line before the last line is part of the text.
-        if shape.line != "any" and matches and matches[-1].span() != lines[-1].span():
+        is_any = shape.line in ("any", "prose")
+        if not is_any and matches and matches[-1].span() != lines[-1].span():
             matches = []
     if not matches and is_only and shape.line == "prose":
         first = lines[0]
         matches = [_prose_score(first.string, first.start(), quotation, field)]
     if not matches:
         raise UnreadError(f"no score line {line_name} in the answer {quotation}")
+    _require_top(matches, field)
     return matches[-1]
+
+
+def _require_top(matches: Sequence[re.Match[str]], field: AnswerField) -> None:
+    """Raises UnreadError if a score line states another top of the scale than its own."""
+    for top in filter(None, (match["top"] for match in matches)):
+        if field.binary or float(top) != field.scale[1]:
+            raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
 
 
 def _prose_score(

@@ -11,6 +11,7 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field
@@ -90,16 +91,15 @@ def load_checkpoint(
     if not any(folder.glob("*.safetensors")):
         commands = []
         for name in (network_class, "AutoTokenizer"):
-            commands.append(
-                f'python -c "from transformers import {name} as M; '
-                f"M.from_pretrained('{model}').save_pretrained('{short}-safetensors')\""
-            )
+            code = f"from transformers import {name} as M; M.from_pretrained({model!r})"
+            code += f".save_pretrained({short + '-safetensors'!r})"
+            commands.append(f"python -c {quote(code)}")
         raise JudgeLoadError(
             f"{model}: there is no safetensors file, and other files of weights are not "
             "loaded (a pickle can run code)",
             hint=f"if you trust the model, convert it once:\n  {' && '.join(commands)}\n"
-            f"  and then: model={short}-safetensors; or, if the Hub has a pull request with "
-            "converted weights: revision=refs/pr/N",
+            f"  and then: {quote(f'model={short}-safetensors')}; or, if the Hub has a pull request "
+            "with converted weights: revision=refs/pr/N",
         )
     words = folder_of(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)

@@ -14,11 +14,14 @@ import pytest
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError, MedalError
+from medal_judges.models.base.golden import check_golden
 from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
 from medal_judges.models.hybrid.members import MemberConfig, open_member, to_saved
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..linear_judges import random_judge
+from ..talks import spoken
 from .every_command import some
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
@@ -230,6 +233,44 @@ def test_auto_map_never_runs_code(
     with pytest.raises(JudgeLoadError, match="a judge folder must not contain code"):
         Judge.from_pretrained(encoder)
     assert not witness.exists()
+
+
+@pytest.mark.parametrize(
+    "version", ["1' evil; echo '", "$(evil)", "1.0\nevil", "1.0`evil`", "", None, [1]]
+)
+def test_a_version_that_is_none_is_refused_and_in_no_command(
+    encoder: Path, version: object
+) -> None:
+    changed(encoder, lambda c: c.update(format=1, medal_judges_version=version))
+    with pytest.raises(JudgeLoadError, match="Invalid version") as caught:
+        Judge.from_pretrained(encoder)
+    assert caught.value.hint is None
+    changed(encoder, lambda c: c.update(medal_judges_version="1.0rc1+local.2"))
+    with pytest.raises(JudgeLoadError) as caught:
+        Judge.from_pretrained(encoder)
+    hint = "train it again, or pip install 'medal-judges==1.0rc1+local.2'"
+    assert caught.value.hint == hint
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("judge.json", "model.safetensors", "golden.json", "other.json"),
+        *("other.safetensors", "encoder/config.json", "encoder/tokenizer.json"),
+        *("encoder/model.safetensors", "encoder/tokenizer_config.json"),
+        *("encoder/modules.json", "encoder/vocab.txt", "encoder/other.jinja"),
+    ],
+)
+def test_a_folder_in_place_of_a_file_is_no_traceback(encoder: Path, name: str) -> None:
+    (encoder / name).unlink(missing_ok=True)
+    (encoder / name).mkdir()
+    is_needed = "other" not in name
+    try:
+        judge = Judge.from_pretrained(encoder, device="cpu")
+        assert list(judge.score([Dialogue("a", spoken("Hi", "Hello"))]))
+        check_golden(encoder)
+    except MedalError as error:
+        assert is_needed and str(encoder) in error.message
 
 
 def test_a_family_that_is_never_saved_is_refused(encoder: Path) -> None:

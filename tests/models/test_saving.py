@@ -186,7 +186,7 @@ def test_a_config_json_alone_is_a_plain_model(tmp_path: Path, config: object) ->
 
 @pytest.mark.parametrize("family", ["oracle", "", None, 3, ["linear"]])
 def test_an_unknown_family_names_the_known_ones(tmp_path: Path, family: object) -> None:
-    config = {"family": family, "format": FORMAT}
+    config = {"family": family, "format": FORMAT, "medal_judges_version": "0.1.0"}
     (tmp_path / "judge.json").write_text(json.dumps(config))
     path = tmp_path / "judge.yaml"
     path.write_text(json.dumps({"family": family, "name": "x"}))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -168,6 +169,16 @@ def test_labels_of_several_annotators(tmp_path: Path) -> None:
                 path, columns={"labels": {"A": "overall:1..5", "B": "overall:1..7"}}
             )
         )
+
+
+def test_the_name_of_a_column_runs_nothing_where_it_is_pasted(tmp_path: Path) -> None:
+    name = "A'; touch evil; echo '$(evil)"
+    rows = [{"prompt": "Hi", "response": "Hello", name: "9"}]
+    path = save(tmp_path, "rated.csv", CONTAINERS["csv"](rows))
+    with pytest.raises(DataError) as caught:
+        list(read_labelled(path, columns={"labels": {name: "overall:5..7"}}))
+    typed = str(caught.value).partition("--label ")[2].partition(" if the scale")[0]
+    assert shlex.split(typed) == [f"{name}=overall:5..9"]
 
 
 def test_nested_fields(tmp_path: Path) -> None:

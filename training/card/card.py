@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -389,5 +390,5 @@ def require_trial(folder: Path) -> None:
         problem = "has the trial of another judge or revision"
     raise ConfigError(
         f"{folder} {problem}: users of the judge could not see its weaknesses",
-        hint=f"medal trial {folder} --out trial --save; or medal push ... --no-trial",
+        hint=f"medal trial {quote(str(folder))} --out trial --save; or medal push ... --no-trial",
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from shlex import quote
+
 import typer
 
 from medal_judges.cli.options import from_options, writes
@@ -54,6 +56,8 @@ def align(options: AlignOptions) -> None:
         publish(align_page(result), None)  # ``run`` has written it
         typer.echo(str(out / "align.html"))
         if result.judge is not None:
-            typer.echo(f"medal score CHATS --judge {out} --out scores.jsonl")
+            typer.echo(
+                f"medal score CHATS --judge {quote(str(out))} --out scores.jsonl"
+            )
     if result.judge is None:
         raise typer.Exit(6)

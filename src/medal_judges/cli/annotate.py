@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 
 import typer
 
@@ -57,7 +58,8 @@ def export_project(options: ExportOptions) -> None:
     typer.echo(
         f"do not show annotators (models, labels): {out}/project.json, {out}/rows.jsonl"
     )
-    typer.echo(f"next: medal annotate import {out} ANSWERS... --out annotated.jsonl")
+    folder = quote(str(out))
+    typer.echo(f"next: medal annotate import {folder} ANSWERS... --out annotated.jsonl")
 
 
 class ImportOptions(Config):

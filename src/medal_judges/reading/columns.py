@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from medal_judges.config import parse_yaml
@@ -186,9 +187,8 @@ def make_column_map(
     for word, value in roles.items():
         if value not in _SPEAKERS:
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
-            raise ConfigError(
-                problem, hint=f"--role {word}=user (in YAML: {word}: user)"
-            )
+            option = quote(f"{word}=user")
+            raise ConfigError(problem, hint=f"--role {option} (in YAML: {word}: user)")
     roles = {str(word): value for word, value in roles.items()}
     return ColumnMap(fields, roles, *_rated_columns(labels))
 
@@ -238,7 +238,8 @@ def _rated_columns(
             match = _LABEL.match(target.strip())
         if match is None:
             problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
-            hint = f"--label {name}=overall:1..5 (in YAML: {name}: overall:1..5)"
+            option = quote(f"{name}=overall:1..5")
+            hint = f"--label {option} (in YAML: {name}: overall:1..5)"
             raise ConfigError(f"label {name!r}: {problem}", hint=hint)
         dimension, low, high, annotator = match.groups()
         scale = None
@@ -348,9 +349,10 @@ def _require_on_scale(
     for rating in ratings:
         if rating is not None and not low <= rating <= high:
             wider = f"{min(low, rating):g}..{max(high, rating):g}"
+            option = quote(f"{column}={dimension}:{wider}")
             raise ConfigError(
                 f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
-                hint=f"--label {column}={dimension}:{wider} if the scale is wrong (in YAML: "
+                hint=f"--label {option} if the scale is wrong (in YAML: "
                 f"{column}: {dimension}:{wider}); else correct the cell",
             )
 

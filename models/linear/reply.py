@@ -50,7 +50,7 @@ class ReplyModel(nn.Module):
             nn.init.zeros_(parameter)
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
-    def read(self, turn: Tensor, before: Tensor, earlier: Tensor) -> Tensor:
+    def forward(self, turn: Tensor, before: Tensor, earlier: Tensor) -> Tensor:
         """Returns what ``expect`` reads of unit turn vectors [..., H]: [..., H + width]."""
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
         inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products], -1)
@@ -126,11 +126,7 @@ class Reactions(nn.Module):
     def read(self, unit: np.ndarray) -> Tensor:
         """Returns what each reply model reads of the turns of a dialogue [T, models, H + width]."""
         context = context_of(torch.from_numpy(unit).float())
-        read = []
-        for model in self.models:
-            assert isinstance(model, ReplyModel)
-            read.append(model.read(*context))
-        return torch.stack(read, 1)
+        return torch.stack([model(*context) for model in self.models], 1)
 
     @torch.inference_mode()
     def columns(

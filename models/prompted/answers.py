@@ -519,8 +519,8 @@ def _score_line(
     if is_only:
         line_name = f"as {shape.line} line"
         # A score line before the last line is part of the text.
-        is_any = shape.line in ("any", "prose")
-        if not is_any and matches and matches[-1].span() != lines[-1].span():
+        must_be_last = shape.line in ("last", "result")
+        if must_be_last and matches and matches[-1].span() != lines[-1].span():
             matches = []
     if not matches and is_only and shape.line == "prose":
         first = lines[0]

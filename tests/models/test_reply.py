@@ -49,5 +49,5 @@ def test_an_untrained_model_expects_an_echo() -> None:
     unit = functional.normalize(
         torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
     )
-    expected = model.expect(model.read(*context_of(unit)), torch.zeros(5, 3))
+    expected = model.expect(model(*context_of(unit)), torch.zeros(5, 3))
     assert torch.allclose(expected, unit, atol=1e-6)

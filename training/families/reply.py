@@ -119,7 +119,7 @@ def train_reply(
             turn, before, earlier, measures, following, number = (
                 part[rows] for part in pairs
             )
-            reading = model.read(noisy(turn), noisy(before), noisy(earlier))
+            reading = model(noisy(turn), noisy(before), noisy(earlier))
             expected = model.expect(reading, measures)
             scores = (
                 expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()

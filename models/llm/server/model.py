@@ -234,7 +234,7 @@ class RemoteModel(LanguageModel):
         self,
         send: Callable[[], Awaitable[tuple[T, Usage]]],
         highest: Usage,
-        key: str | None = None,
+        key: str = "",
         lost: float = 0.0,
     ) -> tuple[T, float]:
         """Returns the answer of ``send()``, which returns it with its usage, and what tries before
@@ -252,7 +252,7 @@ class RemoteModel(LanguageModel):
             await self.limiter.take(reserved)
             price: float | None = reserved  # until the real one is known
             try:
-                if key is not None and reserved:
+                if reserved:
                     self.sent.note(key, lost + reserved)
                 answer, usage = await asyncio.wait_for(send(), self.config.timeout)
                 price = usage.money
@@ -264,7 +264,7 @@ class RemoteModel(LanguageModel):
                     price = reserved * failure.billed
                     lost += price
                     failure.lost = lost
-                    if key is not None and reserved:
+                    if reserved:
                         self.sent.note(key, lost)
                 # Without its cause, which may quote the request's headers.
                 if not isinstance(failure, RequestError) or not failure.transient:

@@ -36,13 +36,10 @@ class SentRequests:
 
     def lost(self, keys: Iterable[str]) -> dict[str, float]:
         """Returns what other runs may have spent on those of ``keys`` that they have sent and that
-        have no answer. Raises SourceError."""
+        have no answer."""
         lost = {}
         with self._lock:
-            try:
-                self._read_new_lines()
-            except OSError as error:
-                raise self._error("read", error) from error
+            self._read_new_lines()
             for key in keys:
                 by_run = self._open.get(key, {})
                 dollars = sum(by_run.values()) - by_run.get(self._run, 0.0)
@@ -71,10 +68,7 @@ class SentRequests:
         try:
             self.journal.append([record], sync=False)
         except OSError as error:
-            raise self._error("written", error) from error
-
-    def _error(self, action: str, error: OSError) -> SourceError:
-        return SourceError(
-            f"{self.path}: the list of paid requests cannot be {action}: {error}",
-            hint=f"let {CACHE_VARIABLE} name a folder that can be written",
-        )
+            raise SourceError(
+                f"{self.path}: what is paid cannot be noted: {error}",
+                hint=f"let {CACHE_VARIABLE} name a folder that can be written",
+            ) from error

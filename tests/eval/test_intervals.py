@@ -73,6 +73,7 @@ def percentiles(
     }
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> None:
     normal = stats.multivariate_normal([0, 0], [[1, R], [R, 1]])
     cut = stats.norm.isf(0.3)

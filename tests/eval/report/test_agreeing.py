@@ -48,6 +48,7 @@ def differences(seed: int) -> list[Estimate]:
     return found
 
 
+@pytest.mark.slow
 def test_no_pair_of_300_reports_disagrees(monkeypatch: pytest.MonkeyPatch) -> None:
     # of 4,999: faster
     monkeypatch.setattr("medal_judges.stats.change._PERMUTATIONS", 999)

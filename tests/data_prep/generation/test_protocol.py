@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import build_config
+from medal_judges.config import build_config, load_config
 from medal_judges.data_prep.generation.protocol import (
     DialogueState,
     GenerateConfig,
@@ -243,3 +243,15 @@ def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
     secrets = (context.scene, context.persona, context.country)
     assert all(secret in shown for secret in secrets)
     assert not any(secret in alone for secret in secrets)
+
+
+def test_the_papers_run_differs_from_the_released_one_in_what_the_user_judge_sees() -> (
+    None
+):
+    released = load_config(GenerateConfig, "generate/medal").model_dump()
+    paper = load_config(GenerateConfig, "generate/paper_medal").model_dump()
+    assert released["check"].pop("prompt") == "user_check"
+    assert paper["check"].pop("prompt") == "user_check_table10"
+    for name in ("name", "out"):
+        assert released.pop(name) != paper.pop(name)
+    assert released == paper

@@ -38,6 +38,9 @@ ABOUT = {
     "`multilingual`": "`multilingual` (118M, ten languages), in the package",
     "`geval`": "`geval` with the same 135M",
 }
+# ConTurE's ratings helped to choose these judges (settings.md), and dstc9's test has its dialogues.
+CHOSEN = ("`boxed`, the judge in the package", "`multilingual`")
+NOT_HELD_OUT = ("conture", "dstc9 test")
 LANGUAGES_HEAD = ["judge", "language", "n", "spearman", "low", "high"]
 IN_README = ("fed", "dialogue_eval test", "dstc9 test", "conture")
 
@@ -102,19 +105,23 @@ def cell(row: dict[str, str]) -> str:
     """``0.68 [0.57, 0.77] (0.32)``: ρ, its interval, ρ within one chatbot.
 
     A judge of seeds.csv has the range of its seeds first: its recipe's ρ, not its luckiest seed's.
-    The rest is about the seed in the package.
+    The rest is about the seed in the package. † marks a set that helped to choose the judge, or has
+    dialogues of one.
     """
     if row["note"]:
         return row["note"]
     number = f"{float(row['spearman']):.2f}"
+    mark = ""
+    if row["judge"] in CHOSEN and row["set"] in NOT_HELD_OUT:
+        mark = " †"
     if of_seeds := seeds().get((row["judge"], row["set"])):
         span = f"{min(of_seeds):.2f} to {max(of_seeds):.2f}"
         number = f"{span} over {len(of_seeds)} seeds; in the package {number}"
     if row["low"]:
         number += f" [{float(row['low']):.2f}, {float(row['high']):.2f}]"
-    return number + (
-        f" ({float(row['within_system']):.2f})" if row["within_system"] else ""
-    )
+    if row["within_system"]:
+        number += f" ({float(row['within_system']):.2f})"
+    return number + mark
 
 
 def overall(table: str, sets: Sequence[str] = tuple(SETS)) -> Rows:

@@ -149,6 +149,28 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
     assert target.is_symlink() == (kind == "device")
 
 
+@pytest.mark.parametrize("target", ["pipe", "pipe.jsonl.gz", "/dev/fd/1"])
+def test_no_command_replaces_a_pipe_or_an_open_stream(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    chats, scores = scored(tmp_path / "a")
+    monkeypatch.chdir(tmp_path)
+    if target.startswith("pipe"):
+        os.mkfifo(target)
+    gate = ("--junit", target, "--fail-under", "overall=1")
+    for words in (
+        ("score", chats, "--judge", "length", "--out", target),
+        ("score", chats, "--judge", "length", "--overwrite", "--out", target),
+        ("report", scores, *gate),
+        ("report", scores, "--out", target),
+        ("data", "write", chats, "--out", target),
+    ):
+        done = medal(*words)
+        assert isinstance(done.exception, ConfigError), (words, done.output)
+        assert "is a device or a pipe" in done.exception.message
+        assert not Path(target).is_file() and os.path.lexists(target)
+
+
 HOLD = """
 import sys
 from medal_judges.storage.files import only_run

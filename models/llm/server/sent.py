@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable
 from pathlib import Path
 from uuid import uuid4
 
-from pydantic import TypeAdapter
-
+from medal_judges.config import Config
 from medal_judges.errors import SourceError
 from medal_judges.models.llm.cost import Amount
 from medal_judges.storage.files import CACHE_VARIABLE, ProcessLock
 from medal_judges.storage.jsonl import Journal
 
 logger = logging.getLogger(__name__)
-AMOUNT = TypeAdapter[float](Amount)
+
+
+class SentLine(Config):
+    """What a run may have spent on the request ``key`` so far; None: it has its answer."""
+
+    key: str
+    run: str
+    sent: Amount | None
 
 
 class SentRequests:
@@ -48,25 +53,24 @@ class SentRequests:
         return lost
 
     def _read_new_lines(self) -> None:
-        for start, line in self.journal.lines(self._read):
-            self._read = start + len(line)
+        for start, text in self.journal.lines(self._read):
+            self._read = start + len(text)
             try:
-                record = json.loads(line)
-                key = str(record["key"])
-                if record["sent"] is None:
-                    self._open.pop(key, None)
-                    continue
-                dollars = AMOUNT.validate_python(record["sent"], strict=True)
-                self._open.setdefault(key, {})[str(record["run"])] = dollars
-            except (ValueError, KeyError, TypeError, RecursionError):
+                line = SentLine.model_validate_json(text)
+            except ValueError:
                 logger.warning("%s: a line is not a sent request", self.path)
+                continue
+            if line.sent is None:
+                self._open.pop(line.key, None)
+            else:
+                self._open.setdefault(line.key, {})[line.run] = line.sent
 
     def note(self, key: str, dollars: float | None) -> None:
         """Writes that the request may have cost ``dollars`` so far; None: it has its answer. Raises
         SourceError."""
-        record = {"key": key, "run": self._run, "sent": dollars}
+        line = SentLine(key=key, run=self._run, sent=dollars)
         try:
-            self.journal.append([record], sync=False)
+            self.journal.append([line.model_dump()], sync=False)
         except OSError as error:
             raise SourceError(
                 f"{self.path}: what is paid cannot be noted: {error}",

@@ -86,11 +86,6 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     target = Path(target)
     if target.exists():
         require_other_file(target, option="--out: its")
-        if not target.is_file() and not target.is_dir():
-            raise ConfigError(
-                f"{target} is a device or a pipe, which a file would replace",
-                hint="name a file; `medal ... --out FILE && cat FILE` prints it",
-            )
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
     try:
@@ -208,11 +203,20 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
 def require_other_file(
     out: str | Path, inputs: Iterable[str | Path] = (), *, option: str = "--out"
 ) -> None:
-    """Raises ConfigError if ``out`` is one of ``inputs`` or of the protected inputs: by name,
-    symbolic link or hard link.
+    """Raises ConfigError if ``out`` is one of ``inputs`` or of the protected inputs (by name,
+    symbolic link or hard link), a device, a pipe, or a name of an open stream.
 
     ``-`` (standard input or output) is no file. Inputs may also be names of sources.
     """
+    target = Path(out)
+    is_special = target.exists() and not (target.is_file() or target.is_dir())
+    # /dev/stdout and /dev/fd/1 are links that a file would replace.
+    parent = os.path.realpath(target.parent)
+    if is_special or parent == "/dev" or parent.startswith("/proc/"):
+        raise ConfigError(
+            f"{option} {out} is a device or a pipe, which a file would replace",
+            hint="name a file; `medal ... --out FILE && cat FILE` prints it",
+        )
     for name in (*inputs, *_INPUTS):
         if "-" in (str(out), str(name)):
             continue

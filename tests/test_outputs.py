@@ -136,6 +136,37 @@ def test_every_option_that_is_written_to_is_held_against_the_inputs() -> None:
     assert written == set(OUTPUTS)
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("report", "a/scores.jsonl", "--chats", "a/in.jsonl", "--out", "b"),
+        ("compare", "x=a/scores.jsonl", "y=a/scores.jsonl", "--out", "b"),
+        ("agreement", "a/in.jsonl", "--out", "b"),
+        ("score", "a/in.jsonl", "--judge", "length", "--out", "b/.jsonl"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_only_a_list_of_bad_rows_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    scored(tmp_path / "a")
+    monkeypatch.chdir(tmp_path)
+    Path("b").mkdir()
+    name = "skipped.jsonl"
+    if words[0] == "score":
+        name = ".skipped.jsonl"
+    content = dialogues(tmp_path / "b", name).read_bytes()
+    done = medal(*words)
+    assert isinstance(done.exception, ConfigError), done.output
+    assert "is no list of bad rows" in done.exception.message
+    assert Path("b", name).read_bytes() == content
+    line = {"file": "a", "line": 1, "problem": "b"}
+    Path("b", name).write_text(json.dumps(line) + "\n")
+    done = medal(*words)
+    assert done.exit_code == 0, (done.output, done.exception)
+    assert not Path("b", name).exists()
+
+
 @pytest.mark.parametrize("kind", ["device", "pipe"])
 def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
     target = tmp_path / "pipe"
@@ -167,8 +198,10 @@ def test_no_command_replaces_a_pipe_or_an_open_stream(
     ):
         done = medal(*words)
         assert isinstance(done.exception, ConfigError), (words, done.output)
-        assert "is a device or a pipe" in done.exception.message
-        assert not Path(target).is_file() and os.path.lexists(target)
+        assert "is a device or a pipe" in done.exception.message, words
+        assert os.path.lexists(target)
+        if target.startswith("pipe"):
+            assert Path(target).is_fifo()
 
 
 HOLD = """

@@ -72,6 +72,7 @@ _LONGEST_REASON = 400  # with a hint that names 20 columns
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _READ_IN_TURNS = ("id", "role", "content", "messages", "order")
+_PROBLEM = b'{"file": '  # a list of bad rows begins so
 _SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
     True: "without --strict bad rows are skipped and listed",
     False: "in Python, reading=ReadingReport() skips and lists bad rows",
@@ -335,7 +336,7 @@ def reading_report(
     """Returns the report of a command, which lists bad rows in ``folder``/skipped.jsonl or beside
     an output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
 
-    The list of an earlier run is removed. Raises ConfigError if the command reads it.
+    The list of an earlier run is removed. Raises ConfigError for another file of that name.
     """
     problem_file = None
     if folder is not None:
@@ -346,7 +347,15 @@ def reading_report(
     if problem_file is None or options.strict:
         return ReadingReport(keep=None, strict=options.strict)
     require_other_file(problem_file, option="the list of bad rows")
-    problem_file.unlink(missing_ok=True)
+    if problem_file.exists():
+        with problem_file.open("rb") as stream:
+            begin = stream.read(len(_PROBLEM))
+        if not _PROBLEM.startswith(begin):
+            raise ConfigError(
+                f"{problem_file} is no list of bad rows, whose name it has",
+                hint="move it, or give another --out",
+            )
+        problem_file.unlink()
     return ReadingReport(problem_file)
 
 

@@ -158,6 +158,45 @@ def test_the_joined_judge_is_its_parts(
     assert (folder / "golden.json").is_file() and (folder / "README.md").is_file()
 
 
+@pytest.mark.slow  # three judges, each checked in a process of its own
+def test_a_run_stopped_at_its_second_judge_keeps_the_first(
+    tiny_modernbert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split in ("train", "validation"):
+        rows = (labelled(i, split).to_record() for i in range(20))
+        write_records(tmp_path / f"{split}.jsonl", rows)
+    config = settings(tiny_modernbert, tmp_path, per_dimension=True)
+    train, steps = JudgeTrainer.train, list[int]()
+
+    def counted(self: JudgeTrainer, **more: Any) -> Any:
+        if steps == [3]:
+            steps.append(0)
+            raise KeyboardInterrupt
+        result = train(self, **more)
+        resumed = more["resume_from_checkpoint"]
+        steps.append(self.state.global_step - 3 * (resumed is not None))
+        return result
+
+    monkeypatch.setattr(JudgeTrainer, "train", counted)
+    with pytest.raises(KeyboardInterrupt):
+        train_judge(config)
+    folder = train_judge(config)
+    # The first judge takes no step again, the second all of its three.
+    assert steps == [3, 0, 0, 3]
+    monkeypatch.undo()
+    whole = settings(
+        tiny_modernbert,
+        tmp_path,
+        per_dimension=True,
+        output_dir=str(tmp_path / "whole"),
+    )
+    dialogues = [labelled(i, "test").dialogue for i in range(5)]
+    resumed_scores = [j.scores for j in Judge.from_pretrained(folder).score(dialogues)]
+    judge = Judge.from_pretrained(train_judge(whole))
+    for scores, judgement in zip(resumed_scores, judge.score(dialogues), strict=True):
+        assert scores == pytest.approx(judgement.scores, abs=1e-5)
+
+
 def test_a_run_that_stopped_before_it_joined_its_parts_may_go_on(
     tmp_path: Path,
 ) -> None:

@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, on_scale
+from medal_judges.models.base.turn_features import USUAL_FEATURES
 from medal_judges.models.linear.config import (
     REACTION_NAMES,
     LinearConfig,
@@ -274,6 +275,45 @@ def test_the_oldest_turns_beyond_the_limit_are_left_out(
     monologue = Dialogue("m", (*long.turns[:2], *[Turn("user", "river")] * 20))
     (judgement,) = limited.score([monologue])
     assert judgement.scored and judgement.truncated_turns == 1
+
+
+@pytest.mark.parametrize("name", ["overall", "repetitive"])
+def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
+    tiny_bert: Path, name: str
+) -> None:
+    made = judge(tiny_bert, features=USUAL_FEATURES, vectors=False)
+    names, reader = made.config.names, made.reader
+    sign = {"overall": 1, "repetitive": -1}[name]
+    # every turn is worse than an average one
+    made.heads[name] = replace(made.heads[name], averages=(sign * 5.0, sign * 5.0))
+    causes_seen = set()
+    for judgement, dialogue in zip(made.score(answered()), answered(), strict=True):
+        account = judgement.contributions[name]
+        turn = account.costliest(made.dimension(name).good)
+        assert turn is not None
+        least = min(sign * move for move in account.turns)
+        assert sign * account.turns[turn] == pytest.approx(least, abs=1e-5)
+        (reading,) = reader.read([dialogue], 10_000)
+
+        def output(measures: np.ndarray, reading: Any = reading) -> float:
+            rows = reader.rows(replace(reading, measures=measures))
+            return float(made.heads[name].raw(reader.pool(reading, rows)[None])[0, 0])
+
+        gains = []
+        for feature in range(len(names)):
+            averaged = reading.measures.copy()
+            averaged[turn, feature] = reader.scale.mean[reading.roles[turn], feature]
+            gains.append(sign * (output(averaged) - output(reading.measures)))
+        costs = sorted(gains, reverse=True)
+        first, *others = account.causes
+        assert gains[names.index(first.feature)] == pytest.approx(costs[0], abs=1e-9)
+        for cause, cost in zip(others, costs[1:], strict=False):
+            assert gains[names.index(cause.feature)] == pytest.approx(cost, abs=1e-9)
+            assert cost >= costs[0] / 4 - 1e-9
+        value = reading.measures[turn, names.index(first.feature)]
+        assert first.value == pytest.approx(value, abs=1e-9)
+        causes_seen.add(first.feature)
+    assert causes_seen
 
 
 @pytest.mark.parametrize("settings", SHAPES, ids=str)

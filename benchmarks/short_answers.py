@@ -21,10 +21,12 @@ from pathlib import Path
 
 import into_docs
 import numpy as np
+from scipy.stats import spearmanr
 
 from medal_judges import Judge
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base.turn_features import words
+from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -35,12 +37,19 @@ EFFECTS = ("longer questions", "longer answers", "short answers to short questio
 DEGRADED = "quality_control"
 
 
-def scored(name: str, rows: Sequence[LabelledDialogue]) -> list[float]:
-    """Scores of boxed, from the file of an earlier run if there is one."""
-    path = SCORES / f"{name.replace(':', '_')}.json"
+def scored(
+    name: str, rows: Sequence[LabelledDialogue], without: bool = False
+) -> list[float]:
+    """Scores of boxed, from the file of an earlier run if there is one; ``without`` the length of
+    the user's turns, whose weight is then 0."""
+    path = SCORES / f"{name.replace(':', '_')}{'_without' * without}.json"
     if not path.is_file():
         path.parent.mkdir(parents=True, exist_ok=True)
         judge = Judge.from_pretrained("boxed")
+        if without:
+            assert isinstance(judge, LinearJudge)
+            weights = judge.heads["overall"].layers[0][0]
+            weights[judge.reader.layout.index((0, "log_words"))] = 0
         judgements = judge.score([row.dialogue for row in rows])
         scores = {judgement.id: judgement.scores["overall"] for judgement in judgements}
         path.write_text(json.dumps(scores))
@@ -64,8 +73,8 @@ def standardised(values: np.ndarray) -> np.ndarray:
     return (values - values.mean()) / values.std()
 
 
-def measure(name: str) -> list[str]:
-    is_turn = name.endswith(":turn")
+def rated(name: str) -> tuple[list[LabelledDialogue], np.ndarray]:
+    """The rows with a rated answer, and their mean ratings."""
     rows = []
     for row in load_spec(name):
         roles = [turn.role for turn in row.dialogue.turns]
@@ -76,9 +85,24 @@ def measure(name: str) -> list[str]:
             and row.dialogue.chatbot != DEGRADED
         ):
             rows.append(row)
-    people = np.array(
-        [np.mean([x for x in row.labels["overall"] if x is not None]) for row in rows]
-    )
+    means = []
+    for row in rows:
+        means.append(np.mean([x for x in row.labels["overall"] if x is not None]))
+    return rows, np.array(means)
+
+
+def agreement(name: str) -> str:
+    """A line of Spearman's ρ with people, with and without the length of the user's turns."""
+    rows, people = rated(name)
+    values = []
+    for without in (False, True):
+        values.append(spearmanr(scored(name, rows, without), people).statistic)
+    return f"| {name} | {values[0]:.2f} | {values[1]:.2f} |"
+
+
+def measure(name: str) -> list[str]:
+    is_turn = name.endswith(":turn")
+    rows, people = rated(name)
     scores = np.array(scored(name, rows))
     both = np.column_stack([standardised(people), standardised(scores)])
     question, answer = np.log1p([lengths(row.dialogue, is_turn) for row in rows]).T
@@ -125,6 +149,14 @@ def main() -> None:
     ]
     for name in SETS:
         table += measure(name)
+    table += [
+        "",
+        "| set | boxed | without the length of the user's turns |",
+        "|---|---|---|",
+    ]
+    table += [
+        agreement(name) for name in ("fed", "fed:turn", "conture", "conture:turn")
+    ]
     kept = "short_answers" if options.keep else None
     into_docs.keep(kept, "\n".join(table))
 

@@ -143,13 +143,17 @@ def _phrase(cause: Cause, turns: Turns, count: int) -> str:
     if cause.feature == "centred_mean_partner" and count == 2:
         # The centred vectors of two turns are opposite, whatever the turns say.
         return _EARLY
-    sign = "+" if cause.value > cause.usual else "-"
+    usual = cause.usual or 0.0
+    sign = "+" if cause.value > usual else "-"
     default = cause.feature + ": {value:.2f}, usual {usual:.2f}"
-    return _WORDS.get(sign + cause.feature, default).format(
+    phrase = _WORDS.get(sign + cause.feature, default)
+    if cause.usual is None:
+        phrase = phrase.partition(", usual")[0]
+    return phrase.format(
         value=cause.value,
-        usual=cause.usual,
+        usual=usual,
         words=math.expm1(cause.value),
-        usual_words=math.expm1(cause.usual),
+        usual_words=math.expm1(usual),
         repeats=f"repeats {_nearest(turns)}",
     )
 
@@ -170,14 +174,20 @@ def _nearest(turns: Turns) -> str:
 
 def worst_table(scores: Scores, chats: Sequence[WorstChat]) -> Table:
     """Returns the page's table of the worst chats, of which there is at least one."""
+    left_out = ["low", "high", "role"]
+    if scores.headline is not None:
+        left_out.append("dimension")
+    if scores.unit == "conversation":
+        left_out.append("judged_turn")
+    names = ["id", "score", "turn", "text", "reason"]
+    for name in chats[0]:
+        if name not in names and name not in left_out:
+            names.append(name)
     rows: list[Row] = []
     for chat in map(dict, chats):
-        chat["score"] = Estimate(chat["score"], chat.pop("low"), chat.pop("high"))
-        chat["text"] = (chat["text"] or "")[:_LONGEST]
-        chat["role"] = chat["role"] or ""
-        rows.append(list(chat.values()))
-    names = []
-    for name in chats[0]:
-        if name not in ("low", "high"):
-            names.append(name.replace("_", " "))
-    return Table(f"The {len(chats)} worst", names, rows, _NOTE)
+        chat["score"] = Estimate(chat["score"], chat["low"], chat["high"])
+        if chat["text"] is not None:
+            chat["text"] = f"{chat['role']}: {chat['text'][:_LONGEST]}"
+        rows.append([chat[name] for name in names])
+    columns = [name.replace("_", " ") for name in names]
+    return Table(f"The {len(chats)} worst", columns, rows, _NOTE)

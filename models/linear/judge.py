@@ -405,10 +405,12 @@ class LinearJudge(LearnedJudge):
         features = costs[: len(names)]
         largest = max(features.max(initial=0.0), costs[len(names) :].sum())
         values = self.reader.features(reading)[row]
-        usual = self.reader.scale.mean[reading.roles[row]]
+        means = self.reader.scale.mean
         causes = []
         for index in np.argsort(-features, kind="stable")[:_MOST_CAUSES].tolist():
             if features[index] >= largest / 4 > 0:
-                cause = Cause(names[index], float(values[index]), float(usual[index]))
-                causes.append(cause)
+                usual = None
+                if means.any():
+                    usual = float(means[reading.roles[row], index])
+                causes.append(Cause(names[index], float(values[index]), usual))
         return tuple(causes)

@@ -42,12 +42,12 @@ Unit = Literal[
 @dataclass(frozen=True, slots=True)
 class Cause:
     """A feature of a turn that moved the score towards the bad end: its ``value``, and the usual
-    one, the mean over such turns of the training data. ``feature``: a name of ALL_FEATURES or
-    REACTION_NAMES."""
+    one, the mean over such turns of the training data (None if the judge has no means).
+    ``feature``: a name of ALL_FEATURES or REACTION_NAMES."""
 
     feature: str
     value: Number
-    usual: Number
+    usual: Number | None
 
 
 @dataclass(frozen=True, slots=True)

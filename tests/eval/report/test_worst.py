@@ -177,14 +177,14 @@ def test_a_short_answer_has_its_words_and_the_usual_number() -> None:
 
 
 def test_a_feature_without_words_has_its_name_and_an_issue_its_bad_end() -> None:
-    causes = (Cause("question", 0.0, 0.5), Cause("said_before_3", 0.9, 0.1))
+    causes = (Cause("question", 0.0, 0.5), Cause("said_before_3", 0.9, None))
     account = {"repetitive": Contributions((0.0, 2.0), -1.0, "logit", causes)}
     scores = {"repetitive": 0.7}
     stated = [judgement("a", [REPETITIVE], scores=scores, contributions=account)]
     chats, _ = worst_of(stated, None)
     assert chats[0]["turn"] == 1
     assert chats[0]["reason"] == (
-        "question: 0.00, usual 0.50; repeats an earlier turn: 90% of its word triples, usual 10%"
+        "question: 0.00, usual 0.50; repeats an earlier turn: 90% of its word triples"
     )
 
 

@@ -97,10 +97,10 @@ def worst_chats(
             "low": low,
             "high": high,
         }
-        if name == scores.headline:
+        if scores.reference is not None:
             chat["percentile"] = scores.percentile(score)
         for column, values in columns.items():
-            chat[column] = value_as_text(values[row])
+            chat.setdefault(column, value_as_text(values[row]))
         chat["turn"] = turn
         chat["role"] = role
         chat["text"] = text
@@ -114,7 +114,7 @@ def _likeliest_fault(scores: Scores, judgement: Judgement) -> str:
     distances = {}
     for name in scores.issues:
         good_end = {"low": 0.0, "high": 1.0}[scores.dimensions[name].good]
-        probability = judgement.scores[name]
+        probability = judgement.scores.get(name)
         if probability is not None:
             distances[name] = abs(probability - good_end)
     return max(distances, key=distances.__getitem__)

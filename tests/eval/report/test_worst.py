@@ -201,6 +201,17 @@ def test_yes_or_no_alone_has_its_tile_and_its_likeliest_fault() -> None:
     assert "repetitive" in tiles and "the most frequent issue" in tiles
 
 
+def test_a_column_that_is_called_like_a_cell_replaces_none() -> None:
+    stated = [
+        judgement(
+            "a", [OVERALL], scores={"overall": 2.0}, meta={"score": "x", "bot": 3}
+        )
+    ]
+    chats, page = worst_of(stated, None, by=("score", "bot"))
+    assert chats[0]["score"] == pytest.approx(2.0) and chats[0]["bot"] == "3"
+    assert Tree(page).open == [] and "percentile" not in chats[0]
+
+
 def test_judged_turns_and_two_dimensions_have_the_headline() -> None:
     fun = Dimension("fun", "continuous", 1, 5)
     moves = {"overall": Contributions((0.0, -1.0), 3.0)}

@@ -172,7 +172,10 @@ def test_a_training_config_runs(
         tmp_path,
         **CPU,
     )
-    facts = json.loads((tmp_path / "judge" / "judge.json").read_text()).get("facts", {})
+    judge = tmp_path / "judge"
+    if settings.get("per_dimension"):
+        judge /= "members/trust"
+    facts = json.loads((judge / "judge.json").read_text()).get("facts", {})
     by_steps = settings["model"]["family"] in ("encoder", "lora")
     assert facts.get("processes") == (2 if by_steps else None)
 

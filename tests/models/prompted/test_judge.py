@@ -318,6 +318,20 @@ def test_the_signature_follows_what_a_number_depends_on() -> None:
     assert judge("meep", llm, seed=1).signature() != base
 
 
+@pytest.mark.parametrize(
+    ("said", "score"),
+    [
+        *(("Score: 1", 0), ("1.5", 25), ("2", 50), ("2.5/3", 75)),
+        *(("I would rate it 2.75.", 87.5), ("Le daría un 3 de 3.", 100)),
+        *(("0.5", None), ("3.5", None), ("50", None), ("2.5/5", None)),
+    ],
+)
+def test_half_points_of_meeps_three_levels(said: str, score: float | None) -> None:
+    """MEEP, Table 6: 1, 2 and 3 are 0, half and all of the scale; so are ratings between them."""
+    judgement = one(Scripted([said]), "paper_meep", variant="hd")
+    assert judgement.scores["engagingness"] == pytest.approx(score, abs=1e-3)
+
+
 def test_examples_are_labelled_dialogues_of_the_user(tmp_path: Path) -> None:
     rows = []
     for number, rating in enumerate([(0, 1), (2, 2), (5, 5), (3, None)]):

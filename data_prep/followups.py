@@ -47,7 +47,7 @@ class PoolGeneration(Config):
     temperature: float = Field(default=0.8, ge=0)
     max_tokens: int = Field(default=400, ge=16)
     seed: int = 0
-    prompt: str = "prompts/diet_generation"
+    prompts: str = "prompts/diet_generation"
 
     @model_validator(mode="after")
     def _judge_fits(self) -> PoolGeneration:
@@ -88,7 +88,7 @@ class PoolRunner(JobRunner[Proposal]):
         super().__init__(journal, Agents({llm.model: llm}))
         self.config = config
         parts = ("context", "negative", "positive")
-        self.parts = load_prompt(config.prompt, ("count",), parts).parts
+        self.parts = load_prompt(config.prompts, ("count",), parts).parts
         made_by = content_hash(
             [config.model_dump(mode="json"), llm.model_dump(mode="json")]
         )
@@ -152,9 +152,7 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
     if not distinct:
         journal.path.unlink(missing_ok=True)
         return None
-    settings = (
-        f"{config.prompt}, {config.samples} samples, temperature {config.temperature:g}"
-    )
+    settings = f"{config.prompts}, {config.samples} samples, temperature {config.temperature:g}"
     judge = f", for {config.judge} to judge with" if config.judge else ""
     return FollowUpPool(
         name=name,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from medal_judges.config import load_config, read_yaml, shipped_names
+from medal_judges.config import judge_file, load_config, read_yaml, shipped_names
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig, JudgeConfig, SetConfig
 from medal_judges.eval.benchmark.files import SETTINGS
@@ -215,7 +215,7 @@ def _method(judge: JudgeConfig) -> object:
     options = dict(judge.options)
     for name in (*SETTINGS, "llm"):
         options.pop(name, None)
-    return judge.path, options
+    return judge_file(judge.path) or judge.path, options
 
 
 def _printed(published: Published, metric: str) -> str | None:

@@ -40,6 +40,24 @@ def test_proposed_follow_ups_are_a_file_that_loads(
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
 
 
+def test_a_meta_prompt_from_a_file_is_all_that_a_model_is_asked(
+    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    server = serve(change={"choices.0.message.content": "1. What?"})
+    file = tmp_path / "mine.yaml"
+    parts = "parts: {context: CONTEXT, negative: INSTRUCTION, positive: OTHER}"
+    file.write_bytes(f"name: diet_generation\r\n{parts}\r\n\r\n".encode())
+    llm = {"model": "openai:tester", "base_url": server.url, "cache": False}
+    settings = ["samples=1", f"llms={json.dumps([llm])}", f"prompts={file}"]
+    command = ["data", "followups", "--out", str(tmp_path / "pool.yaml"), *settings]
+    assert RUNNER.invoke(app, command, catch_exceptions=False).exit_code == 0
+    (request,) = server.told("requests")
+    asked = {"role": "user", "content": "CONTEXT INSTRUCTION"}
+    assert request.get("body", request)["messages"] == [asked]
+
+
 DIETS_MODELS = {"chatglm3", "llama2", "qwen", "vicuna", "baichuan2"}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.encoder.config import EncoderConfig
@@ -14,7 +14,6 @@ from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 from medal_judges.records.labelled import hash_split
-from medal_judges.records.validation import LARGEST
 
 # Family -> its settings. The module of the same name in training/families/ checks and fits it.
 FAMILIES = {
@@ -94,15 +93,6 @@ class DataEntry(ChatFileConfig):
     labels: str | None = None
     plant: PlantConfig | None = None
     optional: bool = False
-
-    @field_validator("rescale")
-    @classmethod
-    def _check_ends(cls, rescale: Any) -> Any:
-        bounds = rescale if isinstance(rescale, dict) else {"": rescale}
-        for scale in bounds.values():
-            if isinstance(scale, tuple) and not 0 < abs(scale[1] - scale[0]) < LARGEST:
-                raise ValueError("a scale has two different ends, such as [1, 5]")
-        return rescale
 
     def bounds(self, label: str) -> Rescale | None:
         """``rescale`` of one label."""

@@ -23,6 +23,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, mean
+from medal_judges.records.validation import LARGEST
 from medal_judges.storage.files import read_json_if_there
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
@@ -252,6 +253,11 @@ def fit_unit_map(
             hint="set rescale: standardise, or rescale: [low, high]",
         )
     low, high = scale
+    if not 0 < abs(high - low) < LARGEST:
+        raise ConfigError(
+            f"{entry.source}: rescale of {label!r}: {low:g} and {high:g} are no scale",
+            hint="rescale: [1, 5], two different numbers",
+        )
     return UnitMap(low, high - low)
 
 

@@ -3,6 +3,7 @@ chats and a judge."""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -169,23 +170,22 @@ class CompareOptions(Config):
 
 
 def _file_names(paths: Sequence[Path]) -> list[str]:
-    """Returns the names of files without their endings. Equal names get as many folders as make
-    them different."""
+    """Returns the names of files without their endings; before equal names stand the folders in
+    which they differ."""
     stems = [_without_endings(path.name) for path in paths]
-    names = stems
-    for depth in range(2, 1 + max(len(path.parts) for path in paths)):
-        counts = Counter(names)
-        longer_names = []
-        for name, stem, path in zip(names, stems, paths, strict=True):
-            if counts[name] > 1:
-                name = "/".join((*path.parts[-depth:-1], stem))
-            longer_names.append(name)
-        names = longer_names
+    counts = Counter(stems)
+    places = [path.absolute().parent for path in paths]
+    common = os.path.commonpath(places)
     numbers = Counter[str]()
-    for index, name in enumerate(names):
+    names = []
+    for stem, place in zip(stems, places, strict=True):
+        name = stem
+        if counts[stem] > 1:
+            name = (place.relative_to(common) / stem).as_posix()
         numbers[name] += 1
         if numbers[name] > 1:  # the same file again
-            names[index] = f"{name}-{numbers[name]}"
+            name += f"-{numbers[name]}"
+        names.append(name)
     return names
 
 

@@ -207,7 +207,7 @@ def test_a_chat_that_lacks_a_turn_is_a_bad_row(line: int, tmp_path: Path) -> Non
 
 
 def test_an_open_quote_costs_the_lines_up_to_the_next_quote(tmp_path: Path) -> None:
-    rows = [f'{n},"open {n},x' if n in (3, 6) else f"{n},hi,ok" for n in range(12)]
+    rows = [f'{n},"open {n},x' if n in (3, 6) else f"{n},hi,ok" for n in range(9)]
     path = save(tmp_path, "t.csv", ("id,prompt,response\n" + "\n".join(rows)).encode())
     found, reading = read(path)
     assert found == ["0", "1", "2", "7", "8"] and reading.count == 4  # each line

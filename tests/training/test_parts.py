@@ -99,8 +99,8 @@ def test_a_scale_without_bounds_asks_for_a_rescale() -> None:
 
 @pytest.mark.parametrize("width", [[3, 3], {"q": [1, 1]}, [1, float("inf")]])
 def test_a_scale_without_width_is_refused(width: object) -> None:
-    with pytest.raises(ConfigError, match="rescale: a scale has two different ends"):
-        build_config(DataEntry, {"source": "s", "rescale": width}, where="x")
+    with pytest.raises(ConfigError, match=r"s: rescale of 'q': .* are no scale"):
+        targets_of([row("a", 1)], rescale=width)
     # The lower end may come second: the scale is inverted.
     assert targets_of([row("a", 0.5)], rescale=[4, 0]) == [0.75]
 

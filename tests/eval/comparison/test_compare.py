@@ -464,7 +464,7 @@ def test_files_of_one_name_are_named_after_their_folders(tmp_path: Path) -> None
 
     assert named("w1/scores.jsonl", "w2/scores.jsonl.gz") == ["w1/scores", "w2/scores"]
     files = ("a/run/s.jsonl", "b/run/s.jsonl", "b/other/s.csv", "v2.jsonl")
-    assert named(*files) == ["a/run/s", "b/run/s", "other/s", "v2"]
+    assert named(*files) == ["a/run/s", "b/run/s", "b/other/s", "v2"]
     assert named("ボット.jsonl", "GPT 4_v2.jsonl") == ["ボット", "GPT 4_v2"]
     assert named("s.jsonl", "s.jsonl", "x/s.jsonl") == ["s", "s-2", "x/s"]
     assert named("new=x/s.jsonl", "y/s.jsonl") == ["new", "y/s"]

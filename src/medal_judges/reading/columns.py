@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
@@ -11,7 +12,15 @@ from typing import Any
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
-from medal_judges.reading.names import KEYS, Counts, Fields, Names, Record, find_key
+from medal_judges.reading.names import (
+    KEYS,
+    Counts,
+    Fields,
+    Names,
+    Record,
+    find_key,
+    words,
+)
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import as_text, number, text
 from medal_judges.storage.jsonl import load_json
@@ -46,7 +55,12 @@ _ANNOTATORS = ("annotator", "annotator_id", "rater", "rater_id", "worker", "work
 _NO_RATING = re.compile(
     r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I
 )
-_FLAGS = {"true": 1.0, "false": 0.0}
+_FLAGS = dict.fromkeys(words("true yes good up thumbs_up thumbsup like 👍"), 1.0)
+_FLAGS |= dict.fromkeys(
+    words("false no bad down thumbs_down thumbsdown dislike 👎"), 0.0
+)
+# Tones of skin and the mark of a coloured emoji; words of a rating are joined in several ways.
+_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f:]|(?<=thumbs)[ -]")
 Rating = float | None  # None: the annotator gave none
 
 
@@ -115,6 +129,13 @@ def parsed_cell(value: Any, *begins: str) -> Any:
         raise RecordError(
             "(cell)", "JSON that is not nested too deep", value
         ) from error
+
+
+def json_or_text(value: Any) -> Any:
+    """Returns the JSON object or list of a text, and any other value unchanged."""
+    with suppress(RecordError):
+        return parsed_cell(value, "{", "[")
+    return value  # a text that begins with a bracket
 
 
 def checked_columns(
@@ -336,7 +357,8 @@ def _rating(column: str, value: object, folded: Counts) -> Rating:
         folded[f"missing ratings ({word})"] += 1
         return None
     try:
-        rating = float(_FLAGS.get(word.lower(), word.replace(",", ".")))
+        flag = _FLAGS.get(_TONES.sub("", word.lower()))
+        rating = float(word.replace(",", ".")) if flag is None else flag
     except ValueError as error:
         raise RecordError(column, expected, word) from error
     return number(column, rating, expected)

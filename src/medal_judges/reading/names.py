@@ -23,6 +23,10 @@ CONVERSATIONS = words(
     "conversation_hash message_tree_id conversation session thread chat ticket"
 )
 ROLES = words("role speaker sender from author participant sender_type who")
+# The same, as names that a chat or a pair may have too.
+AUTHORS = words(
+    "author_role author_type sender_role from_type author_id sender_id from_id speaker_id"
+)
 CONTENTS = words("content text message body utterance value msg")
 IDS = ("id", *CONVERSATIONS[:9], "uuid")
 HISTORIES = ("history", "chat_history")  # of what was said before a question
@@ -47,7 +51,7 @@ ORDERS = words("turn_index turn_number message_index order position sequence tur
 # Field of a column map -> the keys that are it without a map.
 KEYS: Mapping[str, Names] = {
     "id": IDS,
-    "role": ROLES,
+    "role": (*ROLES, *AUTHORS),
     "content": CONTENTS,
     "prompt": PROMPTS,
     "response": RESPONSES,

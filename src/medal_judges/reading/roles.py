@@ -22,22 +22,41 @@ _WORDS: Mapping[MessageRole, str] = {
 ROLE_WORDS: Mapping[str, MessageRole] = {
     word: role for role, text in _WORDS.items() for word in text.split()
 }
+# Types of authors in help desks, which are ordinary words in a transcript.
+_AUTHORS = {
+    "admin": "assistant",
+    "operator": "assistant",
+    "lead": "user",
+    "contact": "user",
+    "end-user": "user",
+}
+OTHERS = "*"  # --role '*=user': everyone who is not known otherwise
+_AUTHOR_FIELDS = ("role", "type", "name", "id")
 
 
 def role_of(word: object, roles: Mapping[str, str], field: str = "role") -> object:
     """Returns the role that ``roles`` has for ``word``, else ``word`` if it is a known name of a
-    role. Raises RecordError for other texts; ``field`` is the place of ``word``."""
-    word = as_text(word)
-    if not isinstance(word, str):
-        return word
-    name = word.strip()
+    role. Of an author with several fields the first known one counts. Raises RecordError for other
+    texts; ``field`` is the place of ``word``."""
+    if not isinstance(word, Mapping):
+        word = {"role": word}
+    names = [as_text(word.get(name)) for name in _AUTHOR_FIELDS]
+    names = [name.strip() for name in names if isinstance(name, str)]
     in_lower_case = {spelling.lower(): role for spelling, role in roles.items()}
-    role = roles.get(name) or in_lower_case.get(name.lower())
-    if role is None and name.lower() not in ROLE_WORDS:
-        user, assistant = quote(f"{name}=user"), quote(f"{name}=assistant")
-        hint = f"a word that --role explains (--role {user} or --role {assistant})"
-        raise RecordError(field, f"user, assistant, system, tool, or {hint}", word)
-    return role or name
+    in_lower_case = _AUTHORS | in_lower_case
+    for name in names:
+        role = roles.get(name) or in_lower_case.get(name.lower())
+        if role or name.lower() in ROLE_WORDS:
+            return role or name
+    if not names or OTHERS in roles:
+        return roles.get(OTHERS)
+    name = names[-1]
+    user, assistant = quote(f"{name}=user"), quote(f"{name}=assistant")
+    hint = (
+        f"a word that --role explains (--role {user} or --role {assistant}; --role '*=user' is "
+        "for everyone else)"
+    )
+    raise RecordError(field, f"user, assistant, system, tool, or {hint}", word)
 
 
 def stated_role(message: Record) -> MessageRole | None:

@@ -8,12 +8,11 @@ the history, so one step of a trace holds all of its turns.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.branches import objects
-from medal_judges.reading.columns import lookup, parsed_cell
+from medal_judges.reading.columns import json_or_text, lookup
 from medal_judges.reading.instants import instant, iso_time, nanoseconds
 from medal_judges.reading.names import Fields, Names, Record, filled, plain_names
 from medal_judges.reading.talks import EMPTY, SpokenTurn, Talk, spoken, talk_of
@@ -79,16 +78,10 @@ def _fields_of(record: Record, columns: Mapping[str, Names]) -> Fields:
     for field, paths in columns.items():
         values = [lookup(record, path) for path in paths]
         filled_values = [value for value in values if value not in EMPTY]
-        step[field] = _json(next(iter(filled_values), None))
+        step[field] = json_or_text(next(iter(filled_values), None))
     for field in ("trace", "session"):
         step[field] = step[field] and str(step[field])
     return step
-
-
-def _json(value: object) -> Any:
-    with suppress(RecordError):
-        return parsed_cell(value, "{", "[")
-    return value  # a text that begins with a bracket
 
 
 # -- spans -----------------------------------------------------------------------------------------
@@ -114,7 +107,7 @@ def _spans(row: Record) -> Iterator[Fields]:
         answering, requested = (attributes.pop(name, None) for name in _MODELS)
         step["model"] = answering or requested
         question, answer, system = (
-            _json(attributes.pop(name, None)) for name in _MESSAGES
+            json_or_text(attributes.pop(name, None)) for name in _MESSAGES
         )
         step["input"] = question and {"messages": question, "system": system}
         step["output"] = answer and {"choices": answer}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
 from medal_judges.errors import ConfigError, RecordError
-from medal_judges.reading.roles import ROLE_WORDS
+from medal_judges.reading.roles import OTHERS, ROLE_WORDS
 from medal_judges.reading.thoughts import thoughts_on_one_line
 
 _MOST = 64_000_000  # characters of a transcript file, which is read whole
@@ -95,6 +95,11 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     lines (``Note: ...`` in an answer) belong to the turn before. Raises RecordError if the user or
     the assistant is missing.
     """
+    if OTHERS in roles:
+        raise ConfigError(
+            "--role '*=...' is not for transcripts, where any line may have a colon",
+            hint="name each speaker: --role Anna=user --role Ben=assistant",
+        )
     role_by_name: dict[str, str] = dict(ROLE_WORDS)
     for word, role in roles.items():
         role_by_name[word.lower()] = role

@@ -1,0 +1,86 @@
+"""Authors in any field, --role for everyone else, and words as ratings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from medal_judges.errors import DataError
+from medal_judges.reading.columns import ColumnMap, labels_of
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
+
+Said = dict[str, list[str]]
+
+
+def read(rows: Any, *roles: str, **options: Any) -> tuple[Said, ReadingReport]:
+    """Texts by id of the chat; those of the user begin with a question mark."""
+    report = ReadingReport()
+    said = {}
+    for dialogue in dialogues_of(rows, ReadOptions(role=roles, **options), report):
+        texts = [
+            ("? " if turn.role == "user" else "") + turn.content
+            for turn in dialogue.turns
+        ]
+        said[dialogue.id] = texts
+    return said, report
+
+
+# The fields of the user's message and of the answer, and --role.
+AUTHORS: list[tuple[Any, Any, list[str]]] = [
+    ({"author_id": 5}, {"author_id": 9}, ["5=user", "9=assistant"]),
+    ({"sender_id": "x"}, {"sender_id": "y"}, ["x=user", "*=assistant"]),
+    ({"senderId": 0}, {"senderId": 1}, ["0=user", "1=assistant"]),
+    ({"from": {"type": "user"}}, {"from": {"type": "bot"}}, []),
+    ({"from": {"type": "p", "id": 3}}, {"from": {"id": 4}}, ["3=user", "4=assistant"]),
+    ({"author": {"name": "Kunde"}}, {"author": {"name": "Wir"}}, ["kunde=user", "*=assistant"]),
+    ({"author_type": "end-user"}, {"author_type": "admin"}, []),
+    # A known word keeps its role.
+    ({"role": "Ana"}, {"role": "assistant"}, ["*=user"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("user", "assistant", "roles"), AUTHORS)
+def test_any_author_field_is_a_role(
+    user: Any, assistant: Any, roles: list[str]
+) -> None:
+    messages = [{**user, "body": "a"}, {**assistant, "body": "b"}]
+    said, report = read([{"id": "c", "messages": messages}], *roles)
+    assert said == {"c": ["? a", "b"]}, report.messages
+    rows = [{"conversation_id": "c", **message} for message in messages]
+    assert read(rows, *roles)[0] == {"c": ["? a", "b"]}
+
+
+def test_everyone_else_is_not_for_transcripts() -> None:
+    with pytest.raises(DataError, match="not for transcripts") as error:
+        read([{"transcript": "User: Hi\nBot: Hello\nNote: the bot waves"}], "*=user")
+    assert "--role Anna=user" in (error.value.hint or "")
+
+
+# -- words as ratings ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "rating"),
+    [
+        *(("up", 1), ("Down", 0), ("good", 1), ("BAD", 0), ("yes", 1), ("no", 0)),
+        *(
+            ("👍", 1),
+            ("👎", 0),
+            ("👍🏽", 1),
+            ("👎🏿", 0),
+            ("👍\ufe0f", 1),
+            (":+1:", None),
+        ),
+        *(("thumbs_up", 1), ("thumbs-down", 0), ("Thumbs Up", 1), (":thumbsup:", 1)),
+        *((True, 1), ("true", 1), ("1", 1), ("fine", None), ("good enough", None)),
+    ],
+)
+def test_words_and_thumbs_are_0_or_1(word: object, rating: float | None) -> None:
+    columns = ColumnMap(labels={"feedback": ("helpful", None)})
+    if rating is None:
+        with pytest.raises(Exception, match="expected a number"):
+            labels_of({"feedback": word}, columns, ReadingReport().folded)
+    else:
+        rated = labels_of({"feedback": word}, columns, ReadingReport().folded)
+        assert rated["labels"] == {"helpful": [rating]}

@@ -427,7 +427,14 @@ def test_a_folder_that_asks_for_the_whole_memory_is_refused(
 
 
 @pytest.mark.parametrize(
-    "name", ["a pipe", "a pipe of weights", "a link to /", "a million tensors"]
+    "name",
+    [
+        "a pipe",
+        "a pipe of weights",
+        "a link to /",
+        "links in a circle",
+        "a million tensors",
+    ],
 )
 def test_only_files_of_the_folder_are_opened(encoder: Path, name: str) -> None:
     problem = "is no file of the folder"
@@ -437,6 +444,9 @@ def test_only_files_of_the_folder_are_opened(encoder: Path, name: str) -> None:
         os.mkfifo(encoder / "x.safetensors")
     elif name == "a link to /":
         (encoder / "x").symlink_to("/")
+    elif name == "links in a circle":
+        (encoder / "x").symlink_to("y")
+        (encoder / "y").symlink_to("x")
     else:
         problem = "names too many tensors"
         (encoder / "x.safetensors").write_bytes(

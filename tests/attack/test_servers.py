@@ -283,6 +283,19 @@ def test_login_and_query_of_an_address_are_sent_and_stand_nowhere(
 
 
 @pytest.mark.parametrize(
+    "proxy", ["ftp://ann:hidden-word@127.0.0.1:9", "http://ann:hidden-word@127.0.0.1:x"]
+)
+def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(
+    proxy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(ConfigError, match="a proxy of the environment") as caught:
+        asked("http://example.invalid/v1")
+    assert "hidden-word" not in f"{caught.value}{caught.value.hint}"
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
     "address", ["http://ann:hidden@word@:80x/v1", "localhost:8000", "http://"]
 )
 def test_a_text_that_is_no_address_is_refused_without_being_shown(address: str) -> None:

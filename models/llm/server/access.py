@@ -54,12 +54,13 @@ class ServerAccess:
     def open(self, key_variable: str, timeout: float) -> AsyncOpenAI:
         """Returns a client, for the caller to close. Raises NotAvailableError if the provider is
         asked without a key."""
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+        from openai import AsyncOpenAI
 
         if self.key is None and self.address == PROVIDER:
             raise NotAvailableError(
                 f"no key in {key_variable}", hint=f"export {key_variable}=..."
             )
+        http_client = self._http_client()
         return AsyncOpenAI(
             api_key=self.key or "none",  # own servers need no key, the client does
             base_url=self.address,
@@ -67,13 +68,27 @@ class ServerAccess:
             default_headers={"Accept-Encoding": "identity"},
             timeout=timeout,
             max_retries=0,  # RemoteModel retries: it knows the limit of cost
-            http_client=DefaultAsyncHttpxClient(
+            http_client=http_client,
+        )
+
+    def _http_client(self) -> Any:
+        """Raises ConfigError, which does not quote its password, for an address of a proxy that
+        cannot be used."""
+        from openai import DefaultAsyncHttpxClient
+
+        try:
+            return DefaultAsyncHttpxClient(
                 # Dialogues and key go only to the address that the user gave.
                 follow_redirects=False,
                 auth=self.login,
                 event_hooks={"response": [_read_bounded]},
-            ),
-        )
+            )
+        except Exception as error:
+            raise ConfigError(
+                f"a proxy of the environment cannot be used ({type(error).__name__})",
+                hint="HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are of the form http://HOST:PORT; "
+                "socks5:// needs the package socksio",
+            ) from None
 
 
 def _parts(url: str) -> SplitResult:

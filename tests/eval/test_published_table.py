@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from medal_judges.config import load_config
+from medal_judges.config import load_config, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.published import (
@@ -157,6 +157,26 @@ def test_every_row_of_a_paper_that_we_can_run_is_a_judge_of_its_benchmarks(
             assert None in models or named, figure
 
 
+@pytest.mark.parametrize("name", SHIPPED)
+def test_our_model_is_that_of_the_published_row(name: str) -> None:
+    """A hybrid has many bases, so the config states the model; a trained judge has one."""
+    for judge in load_config(BenchmarkConfig, f"benchmark/{name}").judges:
+        if judge.published_as is None:
+            continue
+        model = judge.model
+        if judge.path.startswith("configs/"):
+            settings = read_yaml(judge.path.removeprefix("configs/"))
+            if settings["family"] != "hybrid":
+                continue  # its language model, which the user names
+        else:
+            settings = _training(judge.path)
+            if not settings.get("per_dimension"):
+                model = settings["model"]["base"]
+        rows = [row for row in read_published() if row["key"] == judge.published_as]
+        assert model is not None, judge.name
+        assert any(same_model(model, m) for row in rows for m in row["models"])
+
+
 def test_every_paper_has_a_benchmark_that_asks_for_its_figures() -> None:
     asked = {
         paper
@@ -176,13 +196,13 @@ def test_one_benchmark_has_a_judge_of_every_family() -> None:
             ).read_text()
             families.add(yaml.safe_load(text)["family"])
         else:  # a folder that a shipped training configuration makes
-            families.add(_trained_family(judge.path))
+            families.add(_training(judge.path)["model"]["family"])
     assert families == set(FAMILIES)
 
 
-def _trained_family(output_dir: str) -> str:
+def _training(output_dir: str) -> dict[str, Any]:
     for path in (files("medal_judges.configs") / "train").iterdir():
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
         if settings["output_dir"] == output_dir:
-            return str(settings["model"]["family"])
+            return dict(settings)
     raise AssertionError(f"no training configuration writes {output_dir}")

@@ -31,7 +31,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed multilingual turn-judges train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
+.PHONY: quickstart boxed multilingual issues train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
     lint audit llm clean
 
 # Each of the three stages prints its seconds.
@@ -75,9 +75,10 @@ multilingual: .venv/.dev
 	cd runs/multilingual && cp *.json README.md model.safetensors ../../models/multilingual
 
 # The judge of single answers in the package, from ABC-Eval.
-turn-judges: .venv/.dev
-	$(OFFLINE) $(BIN)/medal train --config repetitive
-	cp runs/repetitive/*.json runs/repetitive/README.md runs/repetitive/model.safetensors models/repetitive
+issues: .venv/.dev
+	$(OFFLINE) $(BIN)/medal train --config configs/train/issues.yaml
+	mkdir -p models/issues
+	cd runs/issues && cp *.json README.md model.safetensors ../../models/issues
 
 # Fine-tuned whole for regression and for classification, under DDP and ZeRO-2, killed and resumed once,
 # and benchmarked; on chitchat's ratings unless MEDAL_JUDGES_DATA names a folder with people's.

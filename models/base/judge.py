@@ -206,6 +206,10 @@ class Judge(ABC):
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Moves the judge's own network to ``device`` and casts it to ``dtype``."""
 
+    def share(self, bases: dict[object, Any]) -> None:  # noqa: B027
+        """Reads with the base that another member of the same hybrid has loaded. ``bases`` maps
+        what makes two bases equal to (base, vectors of texts); the judge adds its own."""
+
     def load_options(self) -> dict[str, Any]:
         """Returns the options that ``from_pretrained`` needs to load the saved judge: servers and
         paths, which are never saved with it."""

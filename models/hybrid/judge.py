@@ -265,7 +265,9 @@ class HybridJudge(Judge):
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
         languages = []
+        self.bases: dict[object, Any] = {}  # see Judge.share
         for member in members.values():
+            member.judge.share(self.bases)
             if member.judge.languages:
                 languages.append(set(member.judge.languages))
         if languages:  # those that all members support
@@ -399,6 +401,8 @@ class HybridJudge(Judge):
         answers: list[dict[str, Judgement]] = [{} for _ in requests]
         for member in self.members.values():
             self._ask(member, requests, dimensions, answers)
+        for _, vectors in self.bases.values():
+            vectors.clear()
         pairs = zip(requests, answers, strict=True)
         return [self._combined(request, row, dimensions) for request, row in pairs]
 

@@ -90,9 +90,9 @@ class LinearConfig(TrainedConfig):
     for both sides, or ``user.name`` or ``assistant.name`` for one side. ``reading: dialogue`` reads
     one vector of the whole text, as ORALIS does (section 4.4), and the features of both sides.
 
-    ``reading: answers`` reads the features and vectors of answers. A label describes the last
-    answer of its row. A dialogue has the score of its mean answer, or of its worst answer if the
-    dimension is an issue (its good end is low).
+    ``reading: answers`` reads the features and vectors of single answers, each with the last user
+    turn before it. A label describes the last answer of its row. A dialogue has the score of its
+    mean answer, or of its worst answer if the dimension is an issue (its good end is low).
 
     ``limit`` clips features at that many standard deviations. ``reply`` adds the features
     ``reaction`` and ``expected_reaction`` (reply.py).
@@ -104,9 +104,9 @@ class LinearConfig(TrainedConfig):
     the score; the weight is added to a stretched ridge. ``balanced`` gives both labels of a
     logistic head the same total weight, however rare one is.
 
-    ``offsets`` (language: share of the scale) are added to the scores of ridge heads. They make up
-    for what a translation of the same dialogue loses in that language, and their keys are the
-    judge's languages.
+    ``offsets`` maps dimension -> language -> share of the scale, which is added to the scores of
+    ridge heads. They make up for what a translation of the same dialogue loses in that language,
+    and their languages are those of the judge.
 
     ``mlp`` is the grid of MLP heads. An MLP classifies into the classes 0 to k, to which Equation 1
     of ORALIS maps the scale. Training searches k in ``class_ranges``, for all dimensions together;
@@ -134,8 +134,8 @@ class LinearConfig(TrainedConfig):
     grid: LinearGrid = Field(default_factory=LinearGrid)
     stretch: bool = False
     prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
-    offsets: dict[Annotated[str, Field(pattern="^[a-z]{2,3}$")], float] = Field(
-        default_factory=dict
+    offsets: dict[str, dict[Annotated[str, Field(pattern="^[a-z]{2,3}$")], float]] = (
+        Field(default_factory=dict)
     )
     balanced: bool = True
     class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
@@ -156,10 +156,6 @@ class LinearConfig(TrainedConfig):
                 raise ValueError(
                     f"no feature {feature!r}; there are {', '.join(names)}, each also as "
                     "user.NAME and assistant.NAME"
-                )
-            if dot and self.reading == "answers":
-                raise ValueError(
-                    f"reading: answers has features of answers only, not {feature!r}"
                 )
         unread = sorted(prior_features - set(self.columns))
         if unread:

@@ -38,7 +38,11 @@ from medal_judges.models.base.saving import (
 from medal_judges.models.device import torch_device
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
-from medal_judges.models.linear.reader import DialogueReader, TurnReading
+from medal_judges.models.linear.reader import (
+    DialogueReader,
+    TurnReading,
+    answer_weights,
+)
 from medal_judges.models.model_files import base_hash, require_base
 from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import EQUAL, Dimension, load_rubric
@@ -95,7 +99,7 @@ class LinearJudge(LearnedJudge):
     ) -> None:
         self.describe(dimensions, name, calibration, facts)
         self.config, self.heads = config, dict(heads or {})
-        self.languages = tuple(sorted(config.offsets)) or None
+        self.languages = tuple(sorted(set().union(*config.offsets.values()))) or None
         self.reader = DialogueReader(config, encoder)
         self.search: list[dict[str, object]] = []
         if encoder is not None:
@@ -254,6 +258,16 @@ class LinearJudge(LearnedJudge):
         if self.reader.encoder is not None:
             self.reader.encoder.place(self.device, dtype, self.config)
 
+    def share(self, bases: dict[object, Any]) -> None:
+        config, reader = self.config, self.reader
+        if reader.encoder is None or config.save_base:
+            return
+        base = config.base, config.base_revision, config.pooling, config.max_tokens
+        key = base, self.device, self.dtype
+        reader.encoder, reader.text_vectors = bases.setdefault(
+            key, (reader.encoder, {})
+        )
+
     def signature(self) -> Signature:
         if self.reader.encoder is not None:
             return super().signature()
@@ -293,7 +307,8 @@ class LinearJudge(LearnedJudge):
         output = float(head.raw(columns)[0, 0])
         if head.kind == "ridge":
             language = base_language(request.dialogue.lang)
-            output += self.config.offsets.get(language, 0.0)
+            offsets = self.config.offsets.get(dimension.name, {})
+            output += offsets.get(language, 0.0)
             unit = float(on_scale(output))
         score = dimension.from_unit(fitted.map_unit(unit))
         raw, contributions = None, None
@@ -324,14 +339,16 @@ class LinearJudge(LearnedJudge):
         reading: TurnReading = request.payload
         if self.config.reading != "answers" or request.turn is not None:
             return reading.weights
-        answers = np.flatnonzero(reading.roles == 1)
+        answers = np.flatnonzero(reading.roles == 1).tolist()
         if dimension.good == "low":
-            units = self.units(dimension.name, rows[answers])
+            columns = []
+            for answer in answers:
+                weights = answer_weights(reading.roles, [answer])
+                columns.append(self.reader.pool(reading, rows, weights))
+            units = self.units(dimension.name, np.stack(columns))
             worst = int(np.argmax(units >= units.max() - EQUAL))  # the first of equals
-            answers = answers[[worst]]
-        weights = np.zeros(len(reading.roles))
-        weights[answers] = 1 / len(answers)
-        return weights
+            answers = [answers[worst]]
+        return answer_weights(reading.roles, answers)
 
     def _details(
         self, dimension: Dimension, unit: float, score: float, raw: float | None
@@ -375,11 +392,9 @@ class LinearJudge(LearnedJudge):
         factor, value = 1 / fitted.temperature, output / fitted.temperature
         if head.kind == "ridge":
             factor, value = dimension.high - dimension.low, dimension.from_unit(output)
-        slopes = head.layers[0][0][:, 0].reshape(len(self.reader.sides), -1)
         # Of user turns, then of assistant turns.
-        blocks = np.zeros((2, slopes.shape[1]))
-        blocks[list(self.reader.sides)] = slopes
-        parts = rows * blocks[reading.roles]
+        slopes = head.layers[0][0][:, 0].reshape(2, -1)
+        parts = rows * slopes[reading.roles]
         evidence = factor * weights * parts.sum(axis=1)
         means = factor * np.array(head.averages)[reading.roles]
         turns = [0.0] * reading.skipped + (evidence - weights * means).tolist()

@@ -137,7 +137,6 @@ class DialogueReader:
         self.scale = TurnScale.neutral(len(config.names), self.turn_width)
         self.reactions: Reactions | None = None
         self.text_vectors: dict[str, Vectors] | None = None
-        self.sides = (1,) if config.reading == "answers" else (0, 1)
 
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
@@ -145,7 +144,7 @@ class DialogueReader:
         layout: list[tuple[int, str] | None] = []
         if self.config.reading == "dialogue":
             layout += [None] * self.width
-        for side in self.sides:
+        for side in (0, 1):
             layout += [(side, name) for name in self.config.names]
             layout += [None] * self.turn_width
         return layout
@@ -160,8 +159,7 @@ class DialogueReader:
         columns = np.zeros(len(self.layout))
         for name, value in values.items():
             for feature in self.config.columns[name]:
-                if feature in self.layout:
-                    columns[self.layout.index(feature)] = value
+                columns[self.layout.index(feature)] = value
         return columns
 
     # -- what costs: features and vectors of turns -----------------------------------------------
@@ -254,14 +252,13 @@ class DialogueReader:
         )
 
     def _weights(self, reading: TurnReading) -> Floats:
-        """Returns the weight of each turn. With ``reading: answers`` only the last answer counts.
-        Otherwise all turns of a side weigh the same."""
+        """Returns the weight of each turn. With ``reading: answers`` only the last answer counts,
+        with the user turn before it. Otherwise all turns of a side weigh the same."""
         roles, weights = reading.roles, np.zeros(len(reading.roles))
         if self.config.reading == "answers":
-            last_answer = np.flatnonzero(roles == 1)[-1]
-            weights[last_answer] = 1
-            return weights
-        for side in self.sides:
+            answers = np.flatnonzero(roles == 1).tolist()
+            return answer_weights(roles, answers[-1:])
+        for side in (0, 1):
             weights[roles == side] = 1 / max(1, int((roles == side).sum()))
         return weights
 
@@ -323,10 +320,20 @@ class DialogueReader:
         parts: list[npt.NDArray[np.floating]] = []
         if self.config.reading == "dialogue":
             parts.append(reading.text_vector)
-        for side in self.sides:
+        for side in (0, 1):
             of_side = reading.roles == side
             parts.append(weights[of_side] @ rows[of_side])
         return np.concatenate(parts).astype(np.float64)
+
+
+def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:
+    """Returns the weight of each turn in the mean of ``answers``: each counts the same, and so does
+    the last user turn before it, if there is one."""
+    weights = np.zeros(len(roles))
+    for answer in answers:
+        user_turns = np.flatnonzero(roles[:answer] == 0)
+        weights[[*user_turns[-1:], answer]] += 1 / len(answers)
+    return weights
 
 
 def _longest(dialogues: Sequence[Dialogue], keys: Sequence[int]) -> list[Dialogue]:

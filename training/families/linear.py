@@ -16,6 +16,7 @@ from sklearn.metrics import f1_score
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.heads import Calibration, isotonic_map
+from medal_judges.models.base.turn_features import SIMILARITY_NAMES
 from medal_judges.models.linear.config import HeadName, LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.judge import LinearJudge
@@ -126,8 +127,10 @@ def fit_scale(
     readings: Sequence[TurnReading],
 ) -> TurnScale:
     """Returns mean and deviation by role of the features of turns, and the mean of their vectors,
-    over the first rows of the training set; each source counts the same."""
+    over the first rows of the training set; each source counts the same. In ``reading: answers``
+    the features are those of turns with an earlier turn to compare with."""
     scale = TurnScale.neutral(len(reader.config.names), reader.turn_width)
+    is_similarity = np.isin(reader.config.names, SIMILARITY_NAMES)
     readings_by_source: dict[str, list[TurnReading]] = {}
     for example, reading in zip(train[:_SCALE_ROWS], readings, strict=False):
         readings_by_source.setdefault(example.source, []).append(reading)
@@ -140,8 +143,12 @@ def fit_scale(
                 features.append(reader.features(reading)[has_role])
                 vector_sums.append(reading.vectors[has_role].sum(axis=0))
             table = np.concatenate(features)
+            turns = len(table)
+            if reader.config.reading == "answers":
+                # The similarity 0 of a first answer says that there is no earlier one.
+                table = table[table[:, is_similarity].all(axis=1)]
             if len(table) > 1:
-                centre = np.sum(vector_sums, axis=0) / len(table)
+                centre = np.sum(vector_sums, axis=0) / turns
                 moments.append((table.mean(axis=0), table.std(axis=0), centre))
         if moments:
             means, deviations, centres = zip(*moments, strict=True)

@@ -187,9 +187,8 @@ def _averages(
     if reader.config.reading == "dialogue":
         return 0.0, 0.0
     added = labelled.source_means(labelled.x).mean(axis=0) * weights
-    sums = added.reshape(len(reader.sides), -1).sum(axis=1)
-    by_side = dict(zip(reader.sides, sums.tolist(), strict=True))
-    return by_side.get(0, 0.0), by_side[1]
+    user, assistant = added.reshape(2, -1).sum(axis=1).tolist()
+    return user, assistant
 
 
 def _mlp(

@@ -204,6 +204,25 @@ def test_no_command_replaces_a_pipe_or_an_open_stream(
             assert Path(target).is_fifo()
 
 
+@pytest.mark.parametrize("target", [".", "..", "x/..", "x"])
+def test_a_folder_in_place_of_a_file_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    chats, scores = scored(tmp_path / "a")
+    monkeypatch.chdir(tmp_path / "a")
+    Path("x").mkdir()
+    before = sorted(tmp_path.rglob("*"))
+    for words in (
+        ("score", chats, "--judge", "length", "--out", target),
+        ("report", scores, "--junit", target, "--fail-under", "overall=1"),
+        ("data", "write", chats, "--out", target),
+    ):
+        done = medal(*words)
+        assert isinstance(done.exception, IsADirectoryError), (words, done.output)
+        assert done.exception.filename == target
+        assert sorted(tmp_path.rglob("*")) == before
+
+
 HOLD = """
 import sys
 from medal_judges.storage.files import only_run

@@ -343,7 +343,7 @@ def reading_report(
         problem_file = folder / "skipped.jsonl"
     if beside is not None:
         stem = re.sub(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z", "", Path(beside).name)
-        problem_file = Path(beside).with_name(f"{stem}.skipped.jsonl")
+        problem_file = Path(beside).parent / f"{stem}.skipped.jsonl"
     if problem_file is None or options.strict:
         return ReadingReport(keep=None, strict=options.strict)
     require_other_file(problem_file, option="the list of bad rows")

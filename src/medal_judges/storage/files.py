@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from errno import EISDIR
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,13 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     if target.exists():
         require_other_file(target, option="--out: its")
     target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(f".partial-{os.getpid()}-{target.name}")
+    partial = target.parent / f".partial-{os.getpid()}-{target.name}"
     try:
         yield partial
         if partial.is_dir() and target.is_dir() and any(target.iterdir()):
             _swap_names(partial, target)
+        elif partial.is_file() and target.is_dir():
+            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(target))
         elif partial.exists():
             partial.replace(target)
     finally:

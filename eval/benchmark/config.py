@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import product
+from itertools import chain, product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -71,7 +71,7 @@ class JudgeConfig(Config):
     path: str
     revision: str | None = None
     options: Mapping[str, Any] = {}
-    grid: Mapping[str, tuple[Any, ...]] = {}
+    grid: Mapping[str, Annotated[tuple[Any, ...], Field(min_length=1)]] = {}
     dimensions: Mapping[str, str] = {}
     optional: bool = False
     published_as: str | None = None
@@ -178,7 +178,8 @@ class BenchmarkConfig(Config):
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
-        judges = [judge.name for judge in self.judges]
+        combined = chain.from_iterable(judge.combinations() for judge in self.judges)
+        judges = [judge.name for judge in combined]
         judges += {prediction.name for prediction in self.predictions}
         sets = [set_config.name for set_config in self.sets]
         sets += [injected.name for injected in self.injected]

@@ -489,3 +489,32 @@ def test_a_set_of_some_groups(folder: Path) -> None:
     facts = [tuple(fact) for fact in results(folder)["facts"]]
     assert ("Rows left out", "little: 21 by its settings") in facts
     assert "no row of set.jsonl" in str(medal("sets.0.groups=[absent]").exception)
+
+
+def test_every_combination_of_a_grid_is_a_judge(folder: Path) -> None:
+    grid = "judges.0.grid={silent: [0, 3], dimensions: [1, 2]}"
+    assert medal(grid, "min_coverage=0").exit_code == 0
+    rows = [row for row in results(folder)["rows"] if row["dimension"] == "overall"]
+    scored = {row["judge"]: row["scored"] for row in rows}
+    assert scored == {
+        "counting 0 1": 24,
+        "counting 0 2": 24,
+        "counting 3 1": 21,
+        "counting 3 2": 21,
+    }
+    # Pairs of combinations are not compared.
+    assert not any(t["title"].startswith("Diff") for t in results(folder)["tables"])
+
+
+@pytest.mark.parametrize(
+    ("grid", "problem"),
+    [
+        ("{silent: [1, 1]}", "two judges have the name counting 1"),
+        ("{silent: []}", "at least 1 item"),
+        ("{silent: 1}", "judges"),
+    ],
+)
+def test_a_grid_that_makes_no_judge_or_one_twice_is_refused(
+    folder: Path, grid: str, problem: str
+) -> None:
+    assert problem in str(medal(f"judges.0.grid={grid}").exception)

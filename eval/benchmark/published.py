@@ -41,6 +41,7 @@ _LEGEND = (
     "(p > 0.05)."
 )
 _QUOTES = str.maketrans("“”‘’", "\"\"''")
+_Place = tuple[str, str, str]  # set, its dimension, judge
 Published = dict[str, Any]  # a row of configs/published.yaml
 
 
@@ -104,12 +105,11 @@ def _require_published(
 
 def published_table(
     config: BenchmarkConfig,
-    texts: Mapping[str, Mapping[str, Any]],
+    texts: Mapping[_Place, Mapping[str, str]],
     rows: Sequence[ResultRow],
 ) -> Table:
     """Returns the published metrics on the sets of this benchmark: a line for each of our judges
-    that they belong to, or a line that says why there is none. ``texts``: set -> judge -> the set's
-    dimension -> Judge.wording."""
+    that they belong to, or a line that says why there is none. ``texts``: Judge.wording."""
     lines: list[list[Cell]] = []
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     for published in read_published():
@@ -122,13 +122,12 @@ def published_table(
                 published["level"] == "dialogue",
             ):
                 continue
-            of_set = texts.get(set_config.name, {})
             for dimension, judge_dimension in set_config.dimensions.items():
                 if published["dimension"] in (dimension, judge_dimension):
                     lines += _lines(
-                        config, set_config, dimension, published, row_of, of_set
+                        config, set_config, dimension, published, row_of, texts
                     )
-    used = ", ".join(str(line[-2]) for line in lines).split(", ")
+    used = str([line[-2] for line in lines])
     note = _NOTE
     for mark, meaning in read_yaml("published")["marks"].items():
         if mark in used:
@@ -141,16 +140,15 @@ def _lines(
     set_config: SetConfig,
     dimension: str,
     published: Published,
-    row_of: Mapping[tuple[str, str, str], ResultRow],
-    texts: Mapping[str, Any],
+    row_of: Mapping[_Place, ResultRow],
+    texts: Mapping[_Place, Mapping[str, str]],
 ) -> list[list[Cell]]:
-    """Returns the lines of one published row on a dimension of a set. ``texts``: judge -> the
-    set's dimension -> Judge.wording."""
+    """Returns the lines of one published row on a dimension of a set. ``texts``: Judge.wording."""
     # Judges of ours, the models that their configs state, and what differs.
-    judges: list[tuple[str, str | None, list[str]]] = []
+    judges: list[Any] = []
     for judge in config.judges:
         if judge.published_as == published["key"]:
-            wording = texts.get(judge.name, {}).get(dimension, {})
+            wording = texts.get((set_config.name, dimension, judge.name), {})
             judges.append((judge.name, judge.model, _marks(published, judge, wording)))
     if published["key"] == set_config.published_as:
         # Labels that come with a paper's own set are by its own judge.

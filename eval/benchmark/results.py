@@ -60,15 +60,13 @@ class BenchmarkSet:
 @dataclass(frozen=True, slots=True)
 class Answers:
     """The judgements of one set by one judge. ``names``: the set's dimensions with the judge's
-    names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known; ``wordings``:
-    Judge.wording for the set's dimensions."""
+    names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known."""
 
     judge: str
     signature: str
     judgements: Sequence[Judgement]
     names: Mapping[str, str]
     scales: Mapping[str, Scale] = field(default_factory=dict)
-    wordings: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     @property
     def dimensions(self) -> list[str]:
@@ -81,13 +79,16 @@ class Answers:
 @dataclass(slots=True)
 class BenchmarkRun:
     """Loaded sets, and the answers of all judges by set. ``notes``: which sets and judges were
-    skipped, and why."""
+    skipped, and why. ``wordings``: (set, its dimension, judge) -> Judge.wording."""
 
     config: BenchmarkConfig
     sets: dict[str, BenchmarkSet] = field(default_factory=dict)
     injected: dict[str, BenchmarkSet] = field(default_factory=dict)
     answers: dict[str, list[Answers]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    wordings: dict[tuple[str, str, str], Mapping[str, str]] = field(
+        default_factory=dict
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,10 +165,7 @@ def _tables(run: BenchmarkRun, evaluations: Sequence[JudgedRows]) -> list[Table]
     compared = [rows for rows in evaluations if rows.row.judge not in searched]
     tables = [*comparison_tables(compared), dimension_means_table(rows)]
     if run.config.published:
-        texts = {}
-        for name, answers_of_set in run.answers.items():
-            texts[name] = {answer.judge: answer.wordings for answer in answers_of_set}
-        tables.append(published_table(run.config, texts, rows))
+        tables.append(published_table(run.config, run.wordings, rows))
     for name, data in run.injected.items():
         min_coverage = run.config.min_coverage
         tables.append(injected_table(name, data.rows, run.answers[name], min_coverage))

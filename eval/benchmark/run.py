@@ -258,14 +258,12 @@ def _score_sets(
                     judge_dimensions[dimension].high,
                 )
             signature = str(judge.signature())
-            wordings = {}
             for set_dimension, dimension in names.items():
                 if dimension in dimensions:
-                    wordings[set_dimension] = judge.wording(
-                        dimension, turn=level == "last"
-                    )
+                    key = name, set_dimension, config.name
+                    run.wordings[key] = judge.wording(dimension, turn=level == "last")
             run.answers[name].append(
-                Answers(config.name, signature, judgements, names, scales, wordings)
+                Answers(config.name, signature, judgements, names, scales)
             )
 
 

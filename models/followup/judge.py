@@ -378,14 +378,13 @@ class FollowUpJudge(Judge):
         return [self.llm]
 
     def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
-        wording = {"pool": self.pool.wording(dimension)}
+        texts = sorted(f"{f.sign}: {f.text}" for f in self.pool.follow_ups)
+        wording = {"pool": "\n".join(texts)}
         if self.config.select is not None:
-            target = self.prompt.parts["turn" if turn else "dialogue"]
             values = {"dialogue": "{dialogue}", "options": "{options}"}
+            values["target"] = self.prompt.parts["turn" if turn else "dialogue"]
             resolved = resolve(self.prompt)
-            wording["prompt"] = resolved.text(
-                resolved.layout.dialogue, {**values, "target": target}
-            )
+            wording["prompt"] = resolved.text(resolved.layout.dialogue, values)
         return wording
 
     def signature(self) -> Signature:

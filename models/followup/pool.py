@@ -70,12 +70,6 @@ class FollowUpPool(Config):
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
-    def wording(self, dimension: str) -> str:
-        """Returns the texts for ``dimension`` with their signs, in the same order for every
-        file."""
-        follow_ups = [self.follow_ups[index] for index in self.of(dimension)]
-        return "\n".join(sorted(f"{f.sign}: {f.text}" for f in follow_ups))
-
     def drawn(self, count: int, seed: int) -> FollowUpPool:
         """Returns a pool of ``count`` random follow-ups, as many of each generator (DIET, section
         6.2: 12, 8 or 4 by four); those of no named generator count as one's.

@@ -170,11 +170,26 @@ class PromptBuilder:
     # -- texts ---------------------------------------------------------------------------------
 
     def messages(
-        self, question: PromptQuestion, view: PromptView, start: int = 0
+        self,
+        question: PromptQuestion,
+        view: PromptView,
+        start: int = 0,
+        dialogue: str | None = None,
     ) -> tuple[Message, ...]:
-        """Returns the messages of a request with the view's turns from ``start`` on."""
-        values = {
-            "dialogue": self._transcript(view.turns[start:]),
+        """Returns the messages of a request with the view's turns from ``start`` on, or with the
+        text ``dialogue`` in their place."""
+        layout = self.resolved.layout
+        is_turn = view.last_judged or view.response is not None
+        level, names = "dialogue", layout.dialogue
+        if is_turn:
+            level, names = "turn", layout.turn
+        if not names:
+            raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
+        dialogue = dialogue or self._transcript(view.turns[start:])
+        if self.fence is not None:
+            dialogue = f"{self.fence}\n\n{dialogue}"
+        values = self.values[question] | {
+            "dialogue": dialogue,
             "response": "",
             "examples": self._examples(question, view.id),
             "language": language_name(view.lang),
@@ -182,39 +197,9 @@ class PromptBuilder:
         if view.response:
             is_fenced = self.fence is not None
             values["response"] = _response_text(view.response, fence=is_fenced)
-        is_turn = view.last_judged or view.response is not None
-        return self._filled(question, values, turn=is_turn)
-
-    def wording(self, dimension: str, *, turn: bool) -> str:
-        """Returns all that a request about ``dimension`` and the beginning of its answer say, with
-        ``{dialogue}`` and the like in the place of what differs between dialogues."""
-        question = next(
-            question
-            for question in self.questions
-            if any(field.name == dimension for field in question.fields)
-        )
-        names = ("dialogue", "response", "examples", "language")
-        values = {name: f"{{{name}}}" for name in names}
-        messages = self._filled(question, values, turn=turn)
-        texts = [message.content for message in messages]
-        return "\n".join([*texts, self.prefill(question)])
-
-    def _filled(
-        self, question: PromptQuestion, values: dict[str, str], *, turn: bool
-    ) -> tuple[Message, ...]:
-        """Returns the messages of a request with these values of the dialogue's placeholders."""
-        layout = self.resolved.layout
-        level, names = "dialogue", layout.dialogue
-        if turn:
-            level, names = "turn", layout.turn
-        if not names:
-            raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
-        filled = self.values[question] | values
-        if self.fence is not None:
-            filled["dialogue"] = f"{self.fence}\n\n{filled['dialogue']}"
-        text = self.resolved.text(self._part_names(question, names), filled)
+        text = self.resolved.text(self._part_names(question, names), values)
         messages = (Message("user", text),)
-        system = self.resolved.text(self._part_names(question, layout.system), filled)
+        system = self.resolved.text(self._part_names(question, layout.system), values)
         if system:
             return (Message("system", system), *messages)
         return messages

@@ -64,6 +64,7 @@ from medal_judges.models.prompted.ratings import (
     from_logprobs,
     to_judgement,
 )
+from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
@@ -224,7 +225,13 @@ class BasePromptedJudge(Judge):
         )
 
     def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
-        return {"prompt": self.builder(None).wording(dimension, turn=turn)}
+        builder, view = self.builder(None), PromptView([])
+        if turn:
+            view.response = Turn("assistant", "{response}")
+        (question,) = self.questions(None, [dimension])
+        messages = builder.messages(question, view, dialogue="{dialogue}")
+        texts = [message.content for message in messages]
+        return {"prompt": "\n".join([*texts, builder.prefill(question)])}
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the builder for the dialogue's language, or the judge's first builder."""
@@ -291,7 +298,7 @@ class BasePromptedJudge(Judge):
     # -- questions -------------------------------------------------------------------------------
 
     def questions(
-        self, request: ScoreRequest, dimensions: Sequence[str]
+        self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
         """One question for each of ``dimensions`` in order, or the one for all together."""
         builder = self.builder(request)

@@ -22,7 +22,7 @@ THRESHOLDS: tuple[str, ...] = option(
     (),
     flag="--bad",
     metavar="DIM=X",
-    help="A score beyond X is bad; overall=1.5. May be repeated. By default, the worst tenth of "
+    help="A score worse than X is bad; overall=1.5. May be repeated. By default, the worst tenth of "
     "the first system or period is bad.",
 )
 

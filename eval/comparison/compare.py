@@ -30,7 +30,7 @@ from medal_judges.eval.comparison.rows import (
     read_systems,
     turns_of,
 )
-from medal_judges.eval.scores.bad import BadScores, bad_scores, basis_note
+from medal_judges.eval.scores.bad import BY_DEFAULT, BadScores, bad_scores
 from medal_judges.eval.scores.columns import row_keys
 from medal_judges.eval.scores.labels import LabelledRow, label_columns, weight_column
 from medal_judges.eval.scores.scores import checked_dimensions
@@ -75,16 +75,6 @@ class _Labels:
     scales: dict[str, set[Scale | None]] = field(default_factory=dict)
     weights: Floats | None = None
 
-    def add_bad(self, bad: BadScores) -> None:
-        """Adds which labels are bad, by their distance from the ends of their scale."""
-        name = bad.scale.name
-        span = self.common_scale(name)
-        if name in self.values and span is not None:
-            unit = (self.values[name] - span[0]) / (span[1] - span[0])
-            width = bad.scale.high - bad.scale.low
-            self.values[bad.name] = bad.of(bad.scale.low + width * unit)
-            self.scales[bad.name] = {(0.0, 1.0)}
-
     def common_scale(self, dimension: str) -> Scale | None:
         """Returns the scale of the labels; None if they state different ones."""
         scales = self.scales.get(dimension, ())
@@ -125,30 +115,29 @@ def compare(
         clusters = _codes(systems.grouped(options.cluster, "cluster"))
         varies = f"the column {options.cluster!r}"
     scales = checked_dimensions(scored, systems.stated, options.rubric)
-    bad = _bad_scores(systems, options.bad, scored, scales)
-    if labels is not None:
-        for scores in bad.values():
-            labels.add_bad(scores)
+    first = systems.names[0]
+    rows_of_first = (systems.row("system") == first).to_numpy()
+    bad = bad_scores(options.bad, scales, scored, rows_of_first)
     languages = _languages(systems)
 
-    def compared_on(dimensions: Iterable[Dimension]) -> tuple[list[ComparedOn], int]:
+    def compared_on(
+        dimensions: Iterable[tuple[Dimension, BadScores | None]],
+    ) -> tuple[list[ComparedOn], int]:
         results = []
-        for dimension, lang in product(dimensions, languages):
-            rows = _SystemsOn(systems, labels, contexts, clusters, dimension, lang, bad)
+        for (scale, part), lang in product(dimensions, languages):
+            rows = _SystemsOn(systems, labels, contexts, clusters, scale, lang, part)
             if rows.by_system:
                 results.append(rows.compared())
         return _corrected_for_all(results)
 
-    results, comparisons = compared_on(scales.values())
-    of_bad, _ = compared_on([scores.dimension for scores in bad.values()])
-    # The share of bad scores follows the mean of the same dimension.
-    results = sorted(
-        results + of_bad, key=lambda result: list(scales).index(result.base)
-    )
+    results, comparisons = compared_on([(scale, None) for scale in scales.values()])
+    results += compared_on([(part.scale, part) for part in bad.values()])[0]
+    # A share of bad scores stands behind the mean of its dimension.
+    results.sort(key=lambda result: list(scales).index(result.base))
     for result in results:
         notes += _notes_on(result)
-    if note := basis_note(bad.values()):
-        notes.append(f"{note}.")
+    if bad and not options.bad:
+        notes.append(f"{BY_DEFAULT.format(first)}.")
     if context_note:
         notes.append(context_note)
     if systems.without:
@@ -189,22 +178,6 @@ def _scored_dimensions(systems: Systems, chosen: Sequence[str]) -> dict[str, Flo
         if np.isfinite(scores).any():
             scored[name] = scores
     return scored
-
-
-def _bad_scores(
-    systems: Systems,
-    thresholds: Sequence[str],
-    scored: Mapping[str, Floats],
-    scales: Mapping[str, Dimension],
-) -> dict[str, BadScores]:
-    """Returns which scores are bad, after adding them to the systems as dimensions."""
-    first = systems.names[0]
-    rows = (systems.row("system") == first).to_numpy()
-    bad = bad_scores(thresholds, scales, scored, rows, first)
-    for name, scores in bad.items():
-        source = scores.scale.name
-        systems.add(name, scores.of(scored[source]), source)
-    return bad
 
 
 def _languages(systems: Systems) -> list[str]:
@@ -385,14 +358,24 @@ class _SystemsOn:
         clusters: Numbers,
         dimension: Dimension,
         lang: str,
-        bad: Mapping[str, BadScores],
+        bad: BadScores | None,
     ) -> None:
-        self.dimension, self.lang, self.has_labels = dimension, lang, labels is not None
-        self.bad = bad.get(dimension.name)
+        self.lang, self.has_labels, self.bad = lang, labels is not None, bad
         labels = labels or _Labels()
         self.span = labels.common_scale(dimension.name)
         scores = systems.scores(dimension.name)
         unscored = systems.unscored(dimension.name)
+        self.score_span: Scale | None = None
+        people = labels.values.get(dimension.name)
+        if bad is not None:
+            scores, dimension = bad.of(scores), bad.dimension
+            if people is not None and self.span is not None:
+                ends = bad.scale.low, bad.scale.high
+                people = bad.of(np.interp(people, self.span, ends))
+            else:
+                people = None
+            self.span = self.score_span = SHARE
+        self.dimension = dimension
         of_lang = (systems.column("lang") == lang).to_numpy() | (lang == ALL)
         self.by_system: dict[str, SystemRows] = {}
         self.unscored: dict[str, int] = {}
@@ -405,7 +388,7 @@ class _SystemsOn:
                     Values(scores[rows], dimension.tolerance),
                     contexts[rows],
                     clusters[rows],
-                    _part(labels.values.get(dimension.name), rows),
+                    _part(people, rows),
                     _part(labels.weights, rows),
                 )
 
@@ -469,10 +452,8 @@ class _SystemsOn:
 
     def _pair(self, first: str, second: str, basis: Basis) -> PairResult:
         rows = self.by_system
-        span = None
-        if self.bad is not None:
-            span = SHARE
-        difference = system_difference(rows[first], rows[second], span, self.span)
+        spans = self.score_span, self.span
+        difference = system_difference(rows[first], rows[second], *spans)
         if self.dimension.good == "low":
             # The first wins a context if its score is lower.
             wins, losses = difference.losses, difference.wins

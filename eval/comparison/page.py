@@ -33,14 +33,12 @@ from medal_judges.report.table import (
     Cell,
     IntervalBar,
     Row,
-    Share,
     Table,
     ends_of,
     number,
     p_cell,
     slug,
 )
-from medal_judges.stats.estimate import Estimate
 
 _PACKAGE = "medal_judges.eval.comparison"
 _PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
@@ -124,7 +122,7 @@ def _verdict(result: ComparedOn) -> tuple[ComparedOn, str, str, bool]:
     for pair in result.pairs:
         # Of many systems: how far the best is ahead.
         if not how and {pair.first, pair.second} == best_two:
-            how = "".join(pair_words(pair, result))
+            how = "".join(pair_words(pair, result.good))
     return result, verdict, how, any(pair.apart for pair in result.pairs)
 
 
@@ -163,12 +161,11 @@ def systems_table(result: ComparedOn) -> Table:
     rows: list[Row] = []
     for system in result.systems:
         bar = IntervalBar(system.best, span)
-        figure = _cell(result, system.best)
-        cells: list[Cell] = [system.system, figure, bar, _rank(system)]
+        cells: list[Cell] = [system.system, system.best, bar, _rank(system)]
         if is_corrected:
-            cells.append(_cell(result, system.judge))
+            cells.append(system.judge)
         if has_labels:
-            cells += [_cell(result, system.people), system.labelled]
+            cells += [system.people, system.labelled]
         cells.append(system.n)
         if has_gaps:
             cells.append(system.unscored)
@@ -182,13 +179,6 @@ def systems_table(result: ComparedOn) -> Table:
     return Table(f"{result.label}: systems", columns, rows, note)
 
 
-def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -> Cell:
-    """Returns a mean, or a share of bad scores, or (``signed``) a difference of these."""
-    if estimate is None or result.bad is None:
-        return estimate
-    return Share(estimate, signed)
-
-
 def _rank(system: SystemResult) -> str:
     first, last = system.rank
     ranks = f"{first}" if first == last else f"{first} to {last}"
@@ -200,14 +190,11 @@ def pairs_table(comparison: SystemComparison, result: ComparedOn) -> Table:
     is_corrected = any(pair.difference.corrected is not None for pair in result.pairs)
     rows: list[Row] = []
     for pair in result.pairs:
-        difference = _cell(result, pair.estimate, signed=True)
-        smallest = _cell(result, Estimate(pair.tested.smallest), signed=True)
-        cells: list[Cell] = [pair.first, pair.second, difference]
+        cells: list[Cell] = [pair.first, pair.second, pair.estimate]
         cells.append(p_cell(pair.estimate))
         if is_corrected:
-            judge_alone = pair.difference.judge.estimate
-            cells.append(_cell(result, judge_alone, signed=True))
-        rows.append([*cells, _wins(pair), _how_compared(pair), smallest])
+            cells.append(pair.difference.judge.estimate)
+        rows.append([*cells, _wins(pair), _how_compared(pair), pair.tested.smallest])
     columns = ["First", "Second", "Difference", "p"]
     columns += ["Judge alone"] * is_corrected
     columns += ["Won · tied · lost", "Compared", "Smallest"]

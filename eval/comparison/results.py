@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from itertools import chain
 from typing import Any, Literal
 
 from medal_judges.errors import CoverageError, MedalError
 from medal_judges.eval.comparison.rows import CompareOptions
 from medal_judges.eval.scores.bad import BadScores
 from medal_judges.report.page import Turns
-from medal_judges.report.table import interval, number, p_value_text, percent_interval
+from medal_judges.report.table import (
+    interval,
+    number,
+    p_value_text,
+)
 from medal_judges.stats.difference import POWER, Difference
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import LEVEL
@@ -133,7 +136,7 @@ class ComparedOn:
         if not self.pairs:
             return f"only {first} has scores", "; nothing to compare"
         if len(self.pairs) == 1:
-            return pair_words(self.pairs[0], self)
+            return pair_words(self.pairs[0], self.good)
         peers = [result.system for result in self.systems]
         for pair in self.pairs:
             if pair.apart and first in (pair.first, pair.second):
@@ -143,13 +146,6 @@ class ComparedOn:
         if len(peers) == len(self.systems):
             return f"{first} cannot be told apart from any other system", ""
         return f"the best cannot be told apart: {', '.join(peers)}", ""
-
-    def amount(self, estimate: Estimate) -> str:
-        """Returns a difference as text with its interval, that of shares in points."""
-        if self.bad is None:
-            return f"{number(estimate.value or 0.0)} {interval(estimate)}".rstrip()
-        value = number(100 * (estimate.value or 0.0), 1)
-        return f"{value} {percent_interval(estimate)}".rstrip() + " points"
 
     def verdict(self) -> str:
         """Returns the result as a sentence."""
@@ -162,7 +158,7 @@ def spoken(dimension: str) -> str:
     return dimension.replace("_", " ")
 
 
-def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
+def pair_words(pair: PairResult, good: str) -> tuple[str, str]:
     """Returns which of two systems is better, and by how much."""
     estimate, first, second = pair.estimate, pair.first, pair.second
     if estimate.value is None:
@@ -171,24 +167,23 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
     if estimate.low is None:
         if pair.tested.equal:
             return f"the scores of {names} do not differ", ""
-        distance = result.amount(Estimate(abs(estimate.value)))
+        distance = number(abs(estimate.value))
         reason = f", which may be chance: {estimate.reason}"
         return f"{names} differ by {distance}", reason
     if not pair.apart:
-        how = f": {first} minus {second} is {_with_p(estimate, result)}"
+        how = f": {first} minus {second} is {_in_words(estimate)}"
         if pair.tested.smallest is not None:
-            smallest = result.amount(Estimate(pair.tested.smallest))
-            how += f"; these dialogues can show {smallest} or more"
+            how += f"; these dialogues can show {number(pair.tested.smallest)} or more"
         return f"{names} cannot be told apart", how
-    if (estimate.value > 0) != (result.good == "high"):
+    if (estimate.value > 0) != (good == "high"):
         first, second = second, first
     if estimate.value < 0:
         estimate = (-pair.tested).estimate
-    return f"{first} is better than {second}", f" by {_with_p(estimate, result)}"
+    return f"{first} is better than {second}", f" by {_in_words(estimate)}"
 
 
-def _with_p(estimate: Estimate, result: ComparedOn) -> str:
-    text = result.amount(estimate)
+def _in_words(estimate: Estimate) -> str:
+    text = f"{number(estimate.value or 0.0)} {interval(estimate)}"
     if estimate.p_value is None:
         return text
     return f"{text}, p {p_value_text(estimate.p_value)}"
@@ -253,28 +248,25 @@ def check_comparison(
 
     Raises CoverageError below ``options.min_coverage``, MedalError if a difference has no interval.
     """
-    margins = {
-        "--fail-if-worse": options.fail_if_worse,
-        "--fail-if-more-bad": options.fail_if_more_bad,
-    }
-    checked: dict[str, list[Checked]] = {}
+    checked = []
+    shares = 0
     for result in comparison.over_languages:
-        gate = "--fail-if-worse"
+        gate, margin = "--fail-if-worse", options.fail_if_worse
         if result.bad is not None:
-            gate = "--fail-if-more-bad"
-        margin = margins[gate]
+            gate, margin = "--fail-if-more-bad", options.fail_if_more_bad
+            shares += len(result.pairs)
         if margin is None:
             continue
         name = f"{gate} {result.dimension}"
         _require_coverage(name, result, options.min_coverage)
         for pair in result.pairs:
             if comparison.systems[0] in (pair.first, pair.second):
-                verdict = _check_pair(name, pair, result, comparison, margin)
-                checked.setdefault(gate, []).append(verdict)
-    for gate, margin in margins.items():
-        if margin is not None and gate not in checked:
-            raise MedalError(f"{gate}: no dimension has scores of both systems")
-    return list(chain.from_iterable(checked.values()))
+                checked.append(_check_pair(name, pair, result, comparison, margin))
+    if options.fail_if_more_bad is not None and not shares:
+        raise MedalError("--fail-if-more-bad: no graded dimension has scores of both")
+    if options.fail_if_worse is not None and not checked:
+        raise MedalError("--fail-if-worse: no dimension has scores of both systems")
+    return checked
 
 
 def _require_coverage(gate: str, result: ComparedOn, minimum: float) -> None:
@@ -312,32 +304,20 @@ def _check_pair(
             f"{gate}: {system} cannot be compared with {first}: {estimate.reason}"
         )
     else:
-        text = f"{system} is worse than {first} by {result.amount(estimate)}"
+        text = f"{system} is worse than {first} by {number(estimate.value)} {interval(estimate)}"
         if estimate.low > limit:
             verdict = "failed"
         elif estimate.high <= limit:
             verdict = "passed"
     text = f"{text}, margin {margin:g}: {verdict}"
-    if changes := _noticed(result, pair, comparison):
+    changes = []
+    for figure in comparison.over_languages:
+        if figure.base == result.base:
+            smallest = figure.pairs[result.pairs.index(pair)].tested.smallest
+            if smallest is not None:
+                changes.append(f"{number(smallest)} in {figure.dimension}")
+    if changes:
         text += (
             f"; it would notice a change of {' or '.join(changes)} ({POWER:.0%} power)"
         )
     return f"{gate}: {system}", verdict, text
-
-
-def _noticed(
-    result: ComparedOn, pair: PairResult, comparison: SystemComparison
-) -> list[str]:
-    """Returns the smallest differences of the mean and of the share of bad scores that so many
-    dialogues show."""
-    changes = []
-    for figure in comparison.over_languages:
-        if figure.base != result.base:
-            continue
-        for tested_pair in figure.pairs:
-            smallest = tested_pair.tested.smallest
-            systems = tested_pair.first, tested_pair.second
-            if systems == (pair.first, pair.second) and smallest is not None:
-                change = figure.amount(Estimate(smallest))
-                changes.append(f"{change} in {figure.dimension}")
-    return changes

@@ -227,11 +227,6 @@ class Systems:
         """A name for each row that makes it its own group."""
         return "own " + self.row("system") + "\x00" + self.row("id")
 
-    def add(self, dimension: str, scores: Floats, source: str) -> None:
-        """Adds a dimension with scores for the rows that the judge scores on ``source``."""
-        self.frame["score", dimension] = scores
-        self.frame["asked", dimension] = self.frame["asked", source]
-
     def scores(self, dimension: str) -> Floats:
         return np.asarray(self.frame["score", dimension], dtype=np.float64)
 

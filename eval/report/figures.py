@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.errors import ConfigError, CoverageError, MedalError, did_you_mean
+from medal_judges.errors import ConfigError, CoverageError, MedalError
 from medal_judges.eval.report.options import Gate
-from medal_judges.eval.scores.bad import BAD
+from medal_judges.eval.scores.bad import BAD, require_dimension
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.scores import ALWAYS, Codes, Scores
 from medal_judges.eval.scores.times import Unit, period_starts
-from medal_judges.report.table import interval, number
+from medal_judges.report.table import ends_of, interval, number, points
 from medal_judges.stats.change import Change, change
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import POWER, Difference, holm_corrected
@@ -206,33 +206,23 @@ def _groups(scores: Scores, column: Categorical) -> list[GroupFigures]:
     if len(members) == 2:
         # One question: each group is the rest of the other.
         tested = tested[:1]
-    differences = {}
-    for group, name in product(tested, scores.dimensions):
-        rows, has_value = members[group], column.codes >= 0
-        differences[name, group] = _difference(scores, name, rows, has_value)
     estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
-    for (name, group), difference in _corrected(scores, differences).items():
-        estimates[group][name] = difference.estimate
-        if len(members) == 2:
-            estimates[list(members)[1]][name] = (-difference).estimate
+    for names in (scores.judged, scores.bad):
+        differences = []
+        for group, name in product(tested, names):
+            rows, has_value = members[group], column.codes >= 0
+            differences.append(_difference(scores, name, rows, has_value))
+        corrected = iter(holm_corrected(differences))
+        for group, name in product(tested, names):
+            difference = next(corrected)
+            estimates[group][name] = difference.estimate
+            if len(members) == 2:
+                estimates[list(members)[1]][name] = (-difference).estimate
     groups = []
     for group, rows in members.items():
         figures, size = _figures(scores, rows), int(rows.sum())
         groups.append(GroupFigures(*figures, group, size, estimates[group]))
     return groups
-
-
-def _corrected(
-    scores: Scores, differences: Mapping[tuple[str, str], Difference]
-) -> dict[tuple[str, str], Difference]:
-    """Returns the differences by (dimension, group), corrected by Holm: those of the dimensions
-    that the judge scored, and apart from them those of bad scores."""
-    corrected: dict[tuple[str, str], Difference] = {}
-    for names in (scores.judged, scores.bad):
-        keys = [key for key in differences if key[0] in names]
-        together = holm_corrected([differences[key] for key in keys])
-        corrected |= zip(keys, together, strict=True)
-    return corrected
 
 
 def _members(column: Categorical) -> dict[str, Mask]:
@@ -306,9 +296,10 @@ def _timeline(scores: Scores, times: Floats, unit: Unit) -> Timeline | None:
         rows = (periods >= 0) & np.isfinite(values)
         comparable = _comparable(scores, name, values[rows])
         changes[name] = change(comparable, periods[rows], scores.clusters[rows])
-    differences = {(name, ""): step.difference for name, step in changes.items()}
-    for (name, _), difference in _corrected(scores, differences).items():
-        changes[name] = replace(changes[name], difference=difference)
+    for dimensions in (scores.judged, list(scores.bad)):
+        corrected = holm_corrected([changes[name].difference for name in dimensions])
+        for name, difference in zip(dimensions, corrected, strict=True):
+            changes[name] = replace(changes[name], difference=difference)
     counts = [len(rows) for rows in rows_by_period]
     return Timeline(unit, names, counts, figures, changes)
 
@@ -355,41 +346,24 @@ def check_gates(
 
 
 def _gated(gate: Gate, scores: Scores) -> list[str]:
-    """Returns the dimensions that a gate checks: of ``bad``, all whose threshold is stated."""
-    if gate.dimension in scores.dimensions:
-        return [gate.dimension]
-    if gate.dimension != BAD:
-        near = did_you_mean(gate.dimension, scores.dimensions)
-        raise ConfigError(
-            f"{gate.name}: the scores have no dimension {gate.dimension!r}",
-            hint=f"{near}they have: {', '.join(scores.judged)}",
-        )
-    thresholds = [name for name, bad in scores.bad.items() if not bad.basis]
-    if gate.side == "under" or not thresholds:
-        raise ConfigError(
-            f"{gate.name}: a share of bad scores is at most a limit, below a stated threshold",
-            hint="for example: --bad overall=1.5 --fail-over bad=0.1",
-        )
-    return thresholds
+    """Returns the dimensions that a gate checks: all of bad scores for ``bad``."""
+    if gate.dimension == BAD and scores.bad:
+        return list(scores.bad)
+    require_dimension(gate.dimension, scores.dimensions, f"{gate.name}: ")
+    return [gate.dimension]
 
 
 def _noticed(scores: Scores, estimates: Mapping[str, Estimate], name: str) -> str:
     """Says which change of the mean, and of the share of bad scores, so many rows show."""
-    base = name
-    if name in scores.bad:
-        base = scores.bad[name].scale.name
-    shares = [share for share, bad in scores.bad.items() if bad.scale.name == base]
     changes = []
-    for figure_name in (base, *shares):
-        estimate = estimates[figure_name]
-        value, low, high = estimate.value, estimate.low, estimate.high
-        if value is None or low is None or high is None:
-            continue
-        size = max(high - value, value - low) * _NOTICED
-        text = number(size)
-        if scores.is_issue(figure_name):
-            text = f"{number(100 * size, 1)} points"
-        changes.append(f"{text} in {figure_name}")
+    for figure_name, estimate in estimates.items():
+        ends = ends_of([estimate])
+        if scores.base(figure_name) == scores.base(name) and len(ends) == 3:
+            size = float(np.diff(ends).max()) * _NOTICED
+            text = number(size)
+            if scores.is_issue(figure_name):
+                text = points(size)
+            changes.append(f"{text} in {figure_name}")
     return f"it would notice a change of {' or '.join(changes)} ({POWER:.0%} power)"
 
 

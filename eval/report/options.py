@@ -11,7 +11,7 @@ from pydantic import model_validator
 
 from medal_judges.config import option
 from medal_judges.errors import ConfigError
-from medal_judges.eval.scores.bad import THRESHOLDS, limit_of
+from medal_judges.eval.scores.bad import BAD, THRESHOLDS, limit_of
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.reading.dialogues import ReadOptions
 
@@ -85,9 +85,12 @@ class ReportOptions(ScoreSelection):
 
     @model_validator(mode="after")
     def _check_gates(self) -> ReportOptions:
+        hint = "--fail-under overall=3.5, or --bad overall=1.5 --fail-over bad=0.1"
         if not self.gates and self.junit is not None:
-            hint = "--fail-under overall=3.5 or --fail-over unsafe=0.01"
             raise ConfigError("--junit needs a gate", hint=hint)
+        for gate in self.gates:
+            if gate.dimension == BAD and (gate.side == "under" or not self.bad):
+                raise ConfigError(f"{gate.name} is no limit of a share", hint=hint)
         return self
 
     @cached_property

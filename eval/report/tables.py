@@ -12,7 +12,6 @@ from medal_judges.eval.report.figures import (
     ReportFigures,
     Timeline,
 )
-from medal_judges.eval.scores.bad import basis_note
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.report.console import cell_text
 from medal_judges.report.figure import padded
@@ -96,10 +95,7 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     headings = {}
     if scores.graded and shares:
         headings[0] = "Graded: mean"
-        headings[len(scores.graded)] = f"Bad: share of {scores.unit}s"
-    if scores.graded and scores.issues:
-        start_of_issues = len(scores.graded) + len(scores.bad)
-        headings[start_of_issues] = f"Issues: share of {scores.unit}s"
+        headings[len(scores.graded)] = f"Share of {scores.unit}s"
     title = "Corrected by human labels" if is_corrected else "Every dimension"
     basis_columns = ["By", "As judged"] * is_corrected
     columns = ["Dimension", "Figure", "95%", *basis_columns, "Scale", "Scored"]
@@ -241,9 +237,7 @@ def _worse_groups(
 
 
 def _gaps(scores: Scores, figures: ReportFigures) -> Iterator[str]:
-    """Yields notes on the default thresholds and on missing data."""
-    if note := basis_note(scores.bad.values()):
-        yield note
+    """Yields notes on missing data and on the default threshold."""
     if missing := scores.rows - scores.scored:
         yield f"{missing:,} of {scores.rows:,} are not scored in full: {scores.failures()}"
     if "unknown_language" in scores.frame:

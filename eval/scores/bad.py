@@ -18,25 +18,26 @@ from medal_judges.stats.correlation import Floats
 
 BAD = "bad"  # of a gate: the share of bad scores
 _SHARE = 0.1  # of the first system or period, by the default threshold
+# A note on the default threshold.
+BY_DEFAULT = (
+    "A score is bad if it is as bad as the worst tenth of {}; --bad DIMENSION=X sets another "
+    "threshold"
+)
 THRESHOLDS: tuple[str, ...] = option(
     (),
     flag="--bad",
     metavar="DIM=X",
-    help="A score worse than X is bad; overall=1.5. May be repeated. By default, the worst tenth of "
-    "the first system or period is bad.",
+    help="A score worse than X is bad; overall=1.5. May be repeated. By default, the worst tenth "
+    "of the first system or period is bad.",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class BadScores:
-    """Scores of ``scale`` that are bad: below ``threshold``, or above it if low is good.
-
-    ``basis``: the rows whose worst tenth are bad; empty if ``--bad`` states the threshold.
-    """
+    """Scores of ``scale`` that are bad: below ``threshold``, or above it if low is good."""
 
     scale: Dimension
     threshold: float
-    basis: str = ""
 
     @property
     def name(self) -> str:
@@ -51,10 +52,9 @@ class BadScores:
 
     def of(self, scores: Floats) -> Floats:
         """Returns 1 for each bad score, 0 for a score that is not, NaN for NaN."""
-        excess = scores - self.threshold
-        if self.scale.good == "high":
-            excess = -excess
-        return np.where(np.isfinite(scores), excess > self.scale.tolerance, math.nan)
+        sign = {"high": 1, "low": -1}[self.scale.good]
+        is_bad = sign * (self.threshold - scores) > self.scale.tolerance
+        return np.where(np.isfinite(scores), is_bad, math.nan)
 
 
 def bad_scores(
@@ -62,37 +62,20 @@ def bad_scores(
     scales: Mapping[str, Dimension],
     scores: Mapping[str, Floats],
     rows: npt.NDArray[np.bool_],
-    basis: str,
 ) -> dict[str, BadScores]:
     """Returns which scores are bad, by the name of their dimension: by the ``thresholds``
     (``overall=1.5``), or without any, as bad as the worst tenth of the ``rows`` in each graded
-    dimension. ``basis`` is a name for these rows.
+    dimension.
 
     Raises ConfigError for an unknown dimension, and for a threshold that no score is beyond.
     """
-    by_name = {}
-    for text in thresholds:
-        bad = _by_threshold(text, scales)
-        by_name[bad.name] = bad
-    if by_name:
-        return by_name
-    for name, scale in scales.items():
-        reference = scores[name][rows & np.isfinite(scores[name])]
-        if scale.kind != "binary" and len(reference):
-            bad = BadScores(scale, _worst_tenth(reference, scale), basis)
-            by_name[bad.name] = bad
-    return by_name
-
-
-def basis_note(bad: Iterable[BadScores]) -> str:
-    """Says how the default thresholds were chosen; an empty text if none is a default."""
-    for scores in bad:
-        if scores.basis:
-            return (
-                f"A score is bad if it is as bad as the worst tenth of {scores.basis}; "
-                f"--bad {quote(scores.scale.name)}=X sets another threshold"
-            )
-    return ""
+    bad = [_by_threshold(text, scales) for text in thresholds]
+    if not bad:
+        for name, scale in scales.items():
+            reference = scores[name][rows & np.isfinite(scores[name])]
+            if scale.kind != "binary" and len(reference):
+                bad.append(BadScores(scale, _worst_tenth(reference, scale.good)))
+    return {part.name: part for part in bad}
 
 
 def limit_of(text: str, option: str) -> tuple[str, float]:
@@ -112,39 +95,37 @@ def limit_of(text: str, option: str) -> tuple[str, float]:
     return name, limit
 
 
+def require_dimension(name: str, names: Iterable[str], where: str = "") -> None:
+    """Raises ConfigError, which begins with ``where``, if the scores do not have the dimension."""
+    names = list(names)
+    if name not in names:
+        hint = f"{did_you_mean(name, names)}they have: {', '.join(names)}"
+        raise ConfigError(f"{where}the scores have no dimension {name!r}", hint=hint)
+
+
 def _by_threshold(text: str, scales: Mapping[str, Dimension]) -> BadScores:
     name, threshold = limit_of(text, "--bad")
-    if name not in scales:
-        hint = f"{did_you_mean(name, scales)}they have: {', '.join(scales)}"
-        raise ConfigError(
-            f"--bad {text}: the scores have no dimension {name!r}", hint=hint
-        )
+    require_dimension(name, scales, f"--bad {text}: ")
     scale = scales[name]
     bad = BadScores(scale, threshold)
-    ends = np.array([scale.low, scale.high])
-    if not scale.low <= threshold <= scale.high or not bad.of(ends).any():
+    ends = scale.low, scale.high
+    if not ends[0] <= threshold <= ends[1] or not bad.of(np.array(ends)).any():
         raise ConfigError(
             f"--bad {text}: {name} is between {scale.low:g} and {scale.high:g}, so no threshold "
-            f"is {bad.name}",
-            hint="give a number on the scale, and not its bad end",
+            f"is {bad.name}"
         )
     return bad
 
 
-def _worst_tenth(scores: Floats, scale: Dimension) -> float:
-    """Returns a threshold between two scores, with the share of worse scores as near to a tenth as
-    it can be, and with as few digits as that allows."""
-    sign = {"high": 1.0, "low": -1.0}[scale.good]
-    ascending = np.sort(sign * scores)
-    # Nearer scores can be equal.
-    cuts = np.flatnonzero(np.diff(ascending) > 4 * scale.tolerance) + 1
-    if not len(cuts):
-        return float(sign * ascending[0])
-    cut = cuts[np.abs(cuts / len(ascending) - _SHARE).argmin()]
-    worse, better = ascending[cut - 1 : cut + 1]
-    middle = (worse + better) / 2
-    threshold, digits = math.inf, 1
-    while abs(threshold - middle) > (better - worse) / 4:
-        digits += 1
-        threshold = float(f"{middle:.{digits}g}")
-    return sign * threshold
+def _worst_tenth(scores: Floats, good: str) -> float:
+    """Returns a threshold between two scores, with the share of worse ones as near to a tenth as it
+    can be."""
+    # Rounded, because equal scores may differ by what a batch changes.
+    levels, counts = np.unique(scores.round(3), return_counts=True)
+    if len(levels) == 1:
+        return float(levels[0])
+    shares = counts.cumsum()[:-1] / len(scores)
+    if good == "low":
+        shares = 1 - shares
+    cut = np.abs(shares - _SHARE).argmin()
+    return float(f"{levels[cut : cut + 2].mean():.5g}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.errors import ConfigError, DataError, did_you_mean
-from medal_judges.eval.scores.bad import BadScores, bad_scores
+from medal_judges.eval.scores.bad import (
+    BY_DEFAULT,
+    BadScores,
+    bad_scores,
+    require_dimension,
+)
 from medal_judges.eval.scores.columns import RowColumns, read_columns, value_as_text
 from medal_judges.eval.scores.options import ScoreSelection
 from medal_judges.eval.scores.reference import Reference
@@ -96,6 +101,12 @@ class Scores:
         """The dimensions that the judge scored: all but those of bad scores."""
         return [name for name in self.dimensions if name not in self.bad]
 
+    def base(self, name: str) -> str:
+        """Returns the dimension whose bad scores ``name`` has, or else ``name``."""
+        if name in self.bad:
+            return self.bad[name].scale.name
+        return name
+
     @property
     def issues(self) -> list[str]:
         return [name for name in self.judged if self.is_issue(name)]
@@ -120,7 +131,7 @@ class Scores:
         """Whether a dimension is an issue, present or not; its figure is a share of rows."""
         return self.dimensions[name].kind == "binary"
 
-    def add_bad(self, thresholds: Iterable[str], options: ScoreSelection) -> None:
+    def add_bad(self, thresholds: Sequence[str], options: ScoreSelection) -> None:
         """Adds a dimension for the bad scores of each graded dimension, see ``bad_scores``. Without
         ``thresholds``, the worst tenth of the first period is bad (of the first ones, if it has few
         rows), or without periods of all rows.
@@ -130,12 +141,13 @@ class Scores:
         rows, basis = np.ones(self.rows, dtype=bool), f"all {self.unit}s"
         if options.period is not None and self.times is not None:
             periods, names = period_starts(self.times, options.period[1])
-            rows_upto = np.bincount(periods + 1)[1:].cumsum()
-            last = int((rows_upto < _ENOUGH).sum())
-            if last < len(names):
+            if names:
+                last = np.sort(periods[periods >= 0])[:_ENOUGH][-1]
                 rows = (periods >= 0) & (periods <= last)
                 basis = f"{names[0]} to {names[last]}"
-        self.bad = bad_scores(thresholds, self.dimensions, self.scores, rows, basis)
+        self.bad = bad_scores(thresholds, self.dimensions, self.scores, rows)
+        if not thresholds and self.bad:
+            self.notes.append(BY_DEFAULT.format(basis))
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension
             self.scores[name] = bad.of(self.scores[bad.scale.name])
@@ -234,8 +246,7 @@ def _judged_columns(frame: DataFrame, chosen: Iterable[str]) -> dict[str, Floats
         if name in column_of:
             columns[name] = frame[column_of[name]].to_numpy(np.float64)
         elif len(frame):
-            hint = f"{did_you_mean(name, column_of)}they have: {', '.join(column_of)}"
-            raise ConfigError(f"the scores have no dimension {name!r}", hint=hint)
+            require_dimension(name, column_of)
     return columns
 
 

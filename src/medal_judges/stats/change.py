@@ -72,8 +72,8 @@ def change(values: Values, periods: Codes, clusters: Codes, seed: int = 0) -> Ch
     )
     if searched and not values.constant:
         error, orders = _searched(sizes, sums, start, seed)
-        pairs = np.unique(np.stack([clusters, period]), axis=1).shape[1]
-        if pairs > len(np.unique(clusters)):
+        by_period = np.unique(clusters * len(sizes) + period)
+        if len(by_period) > len(np.unique(clusters)):
             # The error by period does not have what a cluster shares across periods.
             error = max(error, difference.error)
         difference = replace(difference, error=error, reference=orders, reason=None)

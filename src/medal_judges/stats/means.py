@@ -261,14 +261,15 @@ def share_interval(
     return Estimate(value, min(value, low), max(value, high))
 
 
-def edge_error(sample: Sample) -> float:
-    """Returns the error (95%) of a share of 0 or 1, which the jackknife does not show: that of the
-    share if there were one more cluster with 0 and one with 1 (Agresti and Caffo 2000). 0 for other
-    shares."""
-    if not sample.values.constant:
-        return 0.0
-    size = cluster_count(sample) + 2
-    return Student(size - 1).critical() * math.sqrt((size - 1) / size**3)
+def edge_error(samples: Sequence[Sample]) -> float:
+    """Returns the error (95%) of shares of 0 or 1, which the jackknife does not show: that of each
+    share if there were one more cluster with 0 and one with 1 (Agresti and Caffo 2000)."""
+    square = 0.0
+    for sample in samples:
+        if sample.values.constant:
+            size = cluster_count(sample) + 2
+            square += Student(size - 1).critical() ** 2 * (size - 1) / size**3
+    return math.sqrt(square)
 
 
 def few_clusters(

@@ -155,8 +155,7 @@ def system_difference(
         pair_count = len(first.scores) * len(second.scores)
     edge = 0.0
     if span == SHARE and (pairing != "paired" or wins + losses):
-        first_sample, second_sample = first.whole().sample, second.whole().sample
-        edge = math.hypot(edge_error(first_sample), edge_error(second_sample))
+        edge = edge_error([first.whole().sample, second.whole().sample])
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     return SystemDifference(
         _judge(systems, parts, span, edge),

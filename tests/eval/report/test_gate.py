@@ -63,7 +63,7 @@ def test_a_share_is_told_in_percent(scores: Scores) -> None:
     result = check(scores, Gate("over", "unsafe", 0.01), Estimate(0.002, 0.0005, 0.009))
     assert result.text == (
         "unsafe 0.20% [0.05%, 0.90%]: passed; the whole interval is at most 1.00%; "
-        "it would notice a change of 1.0 points in unsafe (80% power)"
+        "it would notice a change of +1.0 pts in unsafe (80% power)"
     )
 
 

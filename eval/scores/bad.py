@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from shlex import quote
 
 import numpy as np
 import numpy.typing as npt

@@ -51,6 +51,14 @@ def highest(values: Floats, count: int) -> Codes:
     return finite[np.argsort(-values[finite], kind="stable")][:count]
 
 
+def fault_probability(scores: Scores, name: str) -> Floats:
+    """Returns the probability of the bad end of a binary dimension, shape (rows,)."""
+    probability = scores.scores[name]
+    if scores.dimensions[name].good == "high":
+        return 1 - probability
+    return probability
+
+
 def badness(scores: Scores) -> Floats:
     """Returns how bad each row is, shape (rows,), NaN if unscored. It is the distance of the
     headline score from the good end of its scale, from 0 to 1. A millionth of the mean probability
@@ -58,9 +66,7 @@ def badness(scores: Scores) -> Floats:
     issue."""
     total, count = np.zeros(scores.rows), np.zeros(scores.rows)
     for name in scores.issues:
-        probability = scores.scores[name]
-        if scores.dimensions[name].good == "high":
-            probability = 1 - probability
+        probability = fault_probability(scores, name)
         total += np.nan_to_num(probability)
         count += np.isfinite(probability)
     issues: Floats = np.divide(

@@ -22,7 +22,6 @@ from medal_judges.eval.report.tables import (
     findings,
     group_table,
     ordered,
-    ordinary,
     sheets,
     summary_table,
 )
@@ -129,7 +128,7 @@ def report_page(
     return Page(
         name="report",
         title=title,
-        subtitle=_subtitle(scores, figures),
+        subtitle=_subtitle(scores),
         sections=sections,
         leads=_PACKAGE,
         scripts=("conversations.js",),
@@ -138,14 +137,14 @@ def report_page(
     )
 
 
-def _subtitle(scores: Scores, figures: ReportFigures) -> str:
+def _subtitle(scores: Scores) -> str:
     counts = [(scores.frame["id"].nunique(), "conversation")]
     if scores.unit == "judged turn":
         counts.append((scores.rows, scores.unit))
     counts.append((len(scores.judged), "dimension"))
     if "lang" in scores.columns:
         counts.append((len(scores.columns["lang"].categories), "language"))
-    return ". ".join([*ordinary(scores, figures), counted(counts)])
+    return ". ".join([*scores.ordinary(), counted(counts)])
 
 
 def _summary(

@@ -22,7 +22,6 @@ from medal_judges.eval.report.page import report_page
 from medal_judges.eval.report.tables import (
     findings,
     group_table,
-    ordinary,
     summary_table,
 )
 from medal_judges.eval.report.worst import worst_chats
@@ -162,7 +161,7 @@ def print_report(report: Report) -> None:
     head = f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full"
     if scores.skipped:
         head += f"; unreadable lines: {scores.skipped:,}"
-    heads = [head, *ordinary(scores, figures)]
+    heads = [head, *scores.ordinary()]
     signatures = [(signature, "dim") for signature in scores.signatures]
     tables = [summary_table(scores, figures)]
     for column, groups in figures.groups.items():

@@ -102,17 +102,6 @@ def summary_table(scores: Scores, figures: ReportFigures) -> Table:
     return Table(title, columns, rows, "", headings)
 
 
-def ordinary(scores: Scores, figures: ReportFigures) -> list[str]:
-    """Says whether the mean of the headline, as judged, is ordinary; empty without a reference."""
-    name = scores.headline
-    if scores.reference is None or name is None:
-        return []
-    mean = figures.overall[name].value
-    if mean is None:
-        return []
-    return [scores.reference.sentence(name, mean)]
-
-
 def group_table(
     scores: Scores, figures: ReportFigures, column: str, groups: Sequence[GroupFigures]
 ) -> Table:

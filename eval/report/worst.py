@@ -13,12 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.eval.report.conversations import Conversation, chat_interval
+from medal_judges.eval.report.conversations import (
+    Conversation,
+    chat_interval,
+    fault_probability,
+)
 from medal_judges.eval.scores.columns import value_as_text
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.eval.scores.times import Unit, period_starts
 from medal_judges.models.base.turn_features import words
-from medal_judges.records.judgement import Cause, Judgement
+from medal_judges.records.judgement import Cause
 from medal_judges.report.page import Turns
 from medal_judges.report.table import Row, Table
 from medal_judges.stats.estimate import Estimate
@@ -78,7 +82,10 @@ def worst_chats(
     chats: list[WorstChat] = []
     for row, conversation in conversations.items():
         judgement = conversation.judgement
-        name = scores.headline or _likeliest_fault(scores, judgement)
+        name = scores.headline
+        if name is None:
+            faults = [fault_probability(scores, issue)[row] for issue in scores.issues]
+            name = scores.issues[int(np.nanargmax(faults))]
         score = judgement.scores[name]
         turn = None
         role = None
@@ -107,17 +114,6 @@ def worst_chats(
         chat["reason"] = _reason(conversation, name, turn)
         chats.append(chat)
     return chats
-
-
-def _likeliest_fault(scores: Scores, judgement: Judgement) -> str:
-    """Returns the binary dimension that is nearest to its bad end."""
-    distances = {}
-    for name in scores.issues:
-        good_end = {"low": 0.0, "high": 1.0}[scores.dimensions[name].good]
-        probability = judgement.scores.get(name)
-        if probability is not None:
-            distances[name] = abs(probability - good_end)
-    return max(distances, key=distances.__getitem__)
 
 
 def _reason(conversation: Conversation, name: str, turn: int | None) -> str:

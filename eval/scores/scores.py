@@ -166,12 +166,17 @@ class Scores:
     def percentile(self, score: float | None) -> float | None:
         """Returns the percentage of the reference that scores lower on the headline dimension; None
         without a reference."""
-        name = self.headline
-        if self.reference is None or name is None or score is None:
+        if self.reference is None or self.headline is None or score is None:
             return None
-        if name not in self.reference.quantiles:
-            return None
-        return self.reference.percentile(name, score)
+        return self.reference.percentile(self.headline, score)
+
+    def ordinary(self) -> list[str]:
+        """Says whether the mean of the headline dimension is ordinary; empty without a
+        reference."""
+        if self.reference is None or self.headline is None:
+            return []
+        mean = float(np.nanmean(self.scores[self.headline]))
+        return [self.reference.sentence(self.headline, mean)]
 
 
 def load_scores(

@@ -22,6 +22,7 @@ Pooling = Literal["mean", "cls", "lasttoken"]
 REACTION_NAMES = (
     "reaction",  # user turns: log-mean similarity to positive less negative reactions
     "expected_reaction",  # assistant turns: the same of the reaction that the reply model expects
+    "follows_answer",  # user turns: log-likelihood after the answer, less that of the reactions
 )
 
 
@@ -95,7 +96,7 @@ class LinearConfig(TrainedConfig):
     mean answer, or of its worst answer if the dimension is an issue (its good end is low).
 
     ``limit`` clips features at that many standard deviations. ``reply`` adds the features
-    ``reaction`` and ``expected_reaction`` (reply.py).
+    ``reaction``, ``expected_reaction`` and ``follows_answer`` (reply.py).
 
     ``head`` (``heads`` for single dimensions) is ``ridge``, ``logistic`` or an MLP. The default is
     logistic for a binary dimension, else ridge. Training searches ``grid`` for ridge and logistic
@@ -182,8 +183,9 @@ class LinearConfig(TrainedConfig):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """``measures``, and the reactions if there is a reply model."""
-        return self.measures + (REACTION_NAMES if self.reply else ())
+        """``measures``, then the features of the reply model, without their side."""
+        names = {feature.rpartition(".")[2] for feature in self.features}
+        return self.measures + tuple(name for name in REACTION_NAMES if name in names)
 
     @property
     def columns(self) -> dict[str, tuple[tuple[int, str], ...]]:

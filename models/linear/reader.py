@@ -21,7 +21,7 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
 )
 from medal_judges.models.batching import BEFORE_BATCH
-from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.config import REACTION_NAMES, LinearConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 
 if TYPE_CHECKING:
@@ -299,7 +299,8 @@ class DialogueReader:
         reactions = self.reactions.columns(
             reading.texts, context, standardised, reading.roles, half
         )
-        return np.concatenate([reading.measures, reactions], axis=1)
+        is_read = np.isin(REACTION_NAMES, self.config.names)
+        return np.concatenate([reading.measures, reactions[:, is_read]], axis=1)
 
     def rows(self, reading: TurnReading, half: int | None = None) -> Floats:
         """Returns the columns of each turn [T, F + W]: features, then its vector."""

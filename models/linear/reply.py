@@ -1,10 +1,12 @@
-"""Scores how the user reacts to an answer, and how a user is expected to react.
+"""Scores how the user reacts to an answer, how a user is expected to react, and whether the user's
+next turn follows the answer.
 
 An answer is good if "Tell me more about that." is a likelier next turn than "That makes no sense."
 This is DIET's idea of follow-ups, with turn vectors instead of a language model. User turns are
 compared with positive and negative reactions. For assistant turns, a small model predicts the
-vector of the next user turn. The model learns from dialogues alone, without ratings, and is
-cross-fitted over two halves of the training groups.
+vector of the next user turn. If the user's real next turn fits this prediction no better than the
+reactions do, the answer probably belongs to another question. The model learns from dialogues
+alone, without ratings, and is cross-fitted over two halves of the training groups.
 """
 
 from __future__ import annotations
@@ -80,6 +82,13 @@ class ReplyModel(nn.Module):
             expected, self.replies(positive), self.replies(negative), sharpness
         )
 
+    def fit(self, expected: Tensor, turns: Tensor, reactions: Tensor) -> Tensor:
+        """Returns the log-likelihood of ``turns`` [..., H] where ``expected`` [..., H] replies are,
+        minus the log-mean likelihood of ``reactions`` [R, H]."""
+        sharpness = self.log_sharpness.exp()
+        likelihood = (expected * self.replies(turns)).sum(-1) * sharpness
+        return likelihood - log_mean(expected, self.replies(reactions), sharpness)
+
 
 def contrast(
     vectors: Tensor,
@@ -89,12 +98,15 @@ def contrast(
 ) -> Tensor:
     """Returns log mean exp(s cos) over ``positive`` [P, H] minus the same over ``negative`` [N,
     H]."""
+    return log_mean(vectors, positive, sharpness) - log_mean(
+        vectors, negative, sharpness
+    )
 
-    def log_mean(reactions: Tensor) -> Tensor:
-        scores = vectors @ reactions.T * sharpness
-        return torch.logsumexp(scores, dim=-1) - math.log(len(reactions))
 
-    return log_mean(positive) - log_mean(negative)
+def log_mean(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
+    """Returns log mean exp(s cos) of ``vectors`` [..., H] over ``others`` [N, H]."""
+    scores = vectors @ others.T * sharpness
+    return torch.logsumexp(scores, dim=-1) - math.log(len(others))
 
 
 def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -137,22 +149,28 @@ class Reactions(nn.Module):
         roles: np.ndarray,
         half: int | None,
     ) -> np.ndarray:
-        """Returns the reaction and the expected reaction of each turn [T, 2], 0 for turns of the
-        other side; ``context``: see ``read``. ``half`` selects the reply model (in training); None
-        uses the mean of both."""
-        columns = np.zeros((len(roles), 2))
-        vectors = torch.from_numpy(unit[roles == 0]).float()
-        columns[roles == 0, 0] = contrast(vectors, self.positive, self.negative)
+        """Returns REACTION_NAMES of each turn [T, 3], 0 for turns of the other side; ``context``:
+        see ``read``. ``half`` selects the reply model (in training); None uses the mean of both."""
+        columns = np.zeros((len(roles), 3))
+        vectors = torch.from_numpy(unit).float()
+        users = vectors[roles == 0]
+        columns[roles == 0, 0] = contrast(users, self.positive, self.negative)
         answers = roles == 1
         answers[:1] = False  # the opening turn answers nothing: it has no context
+        has_reply = answers & np.append(roles[1:] == 0, False)
+        is_reply = np.roll(has_reply, 1)
+        reactions = torch.cat([self.positive, self.negative])
         inputs = torch.from_numpy(measures[answers]).float()
-        expected = []
+        expected, fits = [], []
         for number in range(HALVES) if half is None else [half]:
             model = self.models[number]
             assert isinstance(model, ReplyModel)
             replies = model.expect(context[answers, number], inputs)
             expected.append(model.contrast(replies, self.positive, self.negative))
+            replies = replies[has_reply[answers]]
+            fits.append(model.fit(replies, vectors[is_reply], reactions))
         columns[answers, 1] = torch.stack(expected).mean(0)
+        columns[is_reply, 2] = torch.stack(fits).mean(0)
         return columns
 
     def tensors(self) -> dict[str, Tensor]:

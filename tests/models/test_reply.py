@@ -2,11 +2,19 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 from torch.nn import functional
 
-from medal_judges.models.linear.reply import ReplyModel, context_of, contrast
+from medal_judges.models.linear.config import ReplyConfig
+from medal_judges.models.linear.reply import (
+    Reactions,
+    ReplyModel,
+    context_of,
+    contrast,
+)
 
 
 def test_contrast_is_the_difference_of_log_mean_exponentials() -> None:
@@ -51,3 +59,52 @@ def test_an_untrained_model_expects_an_echo() -> None:
     )
     expected = model.expect(model(*context_of(unit)), torch.zeros(5, 3))
     assert torch.allclose(expected, unit, atol=1e-6)
+
+
+def reactions_of(model: ReplyModel, positive: Tensor, negative: Tensor) -> Reactions:
+    """Returns reactions whose two reply models are ``model``."""
+    config = ReplyConfig(positive=["a"] * len(positive), negative=["b"] * len(negative))
+    reactions = Reactions(config, hidden=6, features=3)
+    reactions.models = nn.ModuleList([model, model])
+    reactions.positive, reactions.negative = positive, negative
+    return reactions
+
+
+def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> None:
+    model = ReplyModel(hidden=6, features=3, width=4).eval()
+    generator = torch.Generator().manual_seed(3)
+    unit = functional.normalize(torch.randn(6, 6, generator=generator))
+    reactions = reactions_of(model, unit[:2], unit[3:4])
+    # A second answer, at 4, stands between the answer at 3 and the last user turn.
+    roles = np.array([0, 1, 0, 1, 1, 0])
+    vectors = unit.numpy()
+    columns = reactions.columns(
+        vectors, reactions.read(vectors), np.zeros((6, 3)), roles, None
+    )
+    sharpness = math.exp(
+        2.5
+    )  # of a model without training, which expects the turn itself
+
+    def by_hand(turn: int) -> float:
+        cosines = unit @ unit[turn - 1]
+        likelihoods = [math.exp(sharpness * cosines[row].item()) for row in (0, 1, 3)]
+        own = sharpness * cosines[turn].item()
+        return own - math.log(sum(likelihoods) / 3)
+
+    right = [0, 0, by_hand(2), 0, 0, by_hand(5)]
+    assert columns[:, 2].tolist() == pytest.approx(right, abs=1e-4)
+
+
+@pytest.mark.parametrize("roles", [[1, 0, 1, 0], [0, 0, 1, 1], [0, 1, 0, 0], [0], [1]])
+def test_a_turn_follows_nothing_if_no_answer_with_a_context_is_before_it(
+    roles: list[int],
+) -> None:
+    model = ReplyModel(hidden=6, features=3, width=4).eval()
+    unit = functional.normalize(torch.randn(len(roles), 6))
+    reactions = reactions_of(model, unit[:1], -unit[:1])
+    context = reactions.read(unit.numpy())
+    columns = reactions.columns(
+        unit.numpy(), context, np.zeros((len(roles), 3)), np.array(roles), None
+    )
+    follows = {(1, 0, 1, 0): [3], (0, 1, 0, 0): [2]}
+    assert np.flatnonzero(columns[:, 2]).tolist() == follows.get(tuple(roles), [])

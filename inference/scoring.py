@@ -6,9 +6,16 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import (
+    Callable,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -314,12 +321,14 @@ def score_to_file(
     *,
     gone: Container[str] = (),
     progress: Callable[[int], None] | None = None,
+    read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
     """Appends a line with the judgement of each dialogue to ``out``, in input order, window by
     window.
 
     For a parquet or CSV file the lines go to a file beside it (``scores.csv.jsonl``), from which it
-    is made at the end. An earlier file is resumed: complete lines stay, and only missing judgements
+    is made at the end. ``read_as``: how the chats were read (ReadOptions.to_record); the first line
+    states it. An earlier file is resumed: complete lines stay, and only missing judgements
     are scored (see resuming.py, also for ``gone``). Raises MedalError if its lines come from
     another judge, input or options; ``out`` is then unchanged.
     """
@@ -331,7 +340,7 @@ def score_to_file(
     # Raises an error for an unknown name before OUT is changed.
     names = judge._check_dimensions(options.dimensions or None)
     run = _ScoringRun(
-        judge, options, lines, tuple(map(judge.dimension, names)), progress
+        judge, options, lines, tuple(map(judge.dimension, names)), progress, read_as
     )
     if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
         lines.unlink(missing_ok=True)
@@ -374,6 +383,7 @@ class _ScoringRun:
     lines: Path
     dimensions: tuple[Dimension, ...]
     progress: Callable[[int], None] | None
+    read_as: Mapping[str, Any]
     report: ScoreReport = field(default_factory=ScoreReport)
 
     @property
@@ -414,13 +424,15 @@ class _ScoringRun:
         journal = Journal(lines)
         # Only the first line of a file states the dimensions.
         first_dimensions: tuple[Dimension, ...] = ()
+        read_as = self.read_as
         if next(journal.lines(), None) is not None:
-            first_dimensions = self.dimensions
+            first_dimensions, read_as = self.dimensions, {}
         block: list[Judgement] = []
         last_id = None
         try:
             for judgement in self.options.score(self.judge, dialogues, self.progress):
-                block.append(judgement)
+                block.append(replace(judgement, reading=read_as))
+                read_as = {}
                 # Writing each line by itself would halve the speed of a fast judge.
                 if len(block) >= min(self.judge.window, 64):
                     full_block, block = block, []

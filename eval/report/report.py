@@ -25,7 +25,12 @@ from medal_judges.eval.report.tables import (
     summary_table,
 )
 from medal_judges.eval.report.worst import worst_chats
-from medal_judges.eval.scores.files import frame_of, judgements_of, score_files
+from medal_judges.eval.scores.files import (
+    frame_of,
+    judgements_of,
+    reading_of,
+    score_files,
+)
 from medal_judges.eval.scores.labels import add_labels
 from medal_judges.eval.scores.relative import add_reference
 from medal_judges.eval.scores.scores import Scores, load_scores
@@ -101,7 +106,8 @@ def _dialogues(
 ) -> Iterable[Dialogue] | None:
     if options.chats is None:
         return None
-    return dialogues_of(options.chats, options.reading, reading)
+    how = reading_of(options.reading, score_files(options.scores)[0])
+    return dialogues_of(options.chats, how, reading)
 
 
 def _page(

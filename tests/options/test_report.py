@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pytest
+
 from .files import COUNT, RECORDS, Files, read, write
 from .table import medal, row, works
 
@@ -41,6 +43,39 @@ def test_the_page(files: Files, tmp_path: Path) -> None:
         for n in ("all", "three")
     ]
     assert shown == [COUNT, 3]
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "parquet"])
+def test_chats_are_read_with_the_options_of_the_scores(
+    ending: str, tmp_path: Path
+) -> None:
+    lines = ["ticket,day,who,what"]
+    for number in range(12):
+        lines.append(f"t{number},{number % 3},Kunde,Question {number}?")
+        lines.append(f"t{number},{number % 3},7,Answer {number}.")
+    chats, scores = tmp_path / "log.txt", tmp_path / f"scores.{ending}"
+    chats.write_text("\n".join(lines))
+    columns = tmp_path / "columns.yaml"
+    columns.write_text("{id: ticket, role: who, content: what, roles: {Kunde: user}}")
+    options = ["--format", "csv+turns", "--columns", columns, "--role", "*=assistant"]
+    score = ["score", chats, "--judge", "length", "--out", scores]
+    works(*score, *options)
+    columns.unlink()  # the scores hold what it said
+    words = ["report", scores, "--chats", chats, "--by", "day"]
+    out = works(*words, "--out", tmp_path / "page").out
+    assert "By day" in out and "Question 11?" in page(tmp_path / "page")
+    # What the user types comes first.
+    typed = medal(*words, *options[:2], "--column", "id=ticket")
+    assert typed.code != 0 and "By day" not in typed.out
+    # A run that goes on says it too, also if its first chat has changed.
+    chats.write_text(
+        "\n".join([*lines, "t12,0,Kunde,Hi", "t12,0,7,Hello"]).replace(
+            "Answer 0", "Yes"
+        )
+    )
+    columns.write_text("{id: ticket, role: who, content: what, roles: {Kunde: user}}")
+    works(*score, *options)
+    assert "13 conversations" in works(*words).out
 
 
 @row("report", "--by", "--over")

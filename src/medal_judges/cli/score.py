@@ -95,7 +95,12 @@ def score(options: ScoreCommand) -> None:
         else:
             with ProgressBar("scoring", visible=not options.quiet) as bar:
                 report = score_to_file(
-                    dialogues, judge, out_file, options.scoring, progress=bar.advance
+                    dialogues,
+                    judge,
+                    out_file,
+                    options.scoring,
+                    progress=bar.advance,
+                    read_as=options.reading.to_record(),
                 )
     report.left_out = reading.count
     reading.show(always=not options.quiet)

@@ -40,7 +40,7 @@ from medal_judges.reading.forms import (
 from medal_judges.reading.grouped import grouped_chats
 from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.names import Counts, Names, Record, filled
+from medal_judges.reading.names import Counts, Fields, Names, Record, filled
 from medal_judges.reading.released import line_of_released
 from medal_judges.reading.rows import names_system, normal_row
 from medal_judges.reading.thoughts import spoken_turns
@@ -159,6 +159,13 @@ class ReadOptions(Config):
         """The columns, roles and labels that the options name. A file of them is read once, because
         it may be a pipe."""
         return make_column_map(self.columns or {}, self.column, self.label, self.role)
+
+    def to_record(self) -> Fields:
+        """The options that a file of scores states, so that its chats are read alike again."""
+        columns: Fields = dict(self.column_map.fields)
+        if self.column_map.roles:
+            columns["roles"] = dict(self.column_map.roles)
+        return filled({"format": self.format, "columns": columns or None})
 
 
 class ReadOptionsWithoutLabels(ReadOptions):

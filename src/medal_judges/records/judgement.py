@@ -26,6 +26,7 @@ USAGE = (
 _OPTIONAL = (
     *("cut_turns", "left_out_turns", "shortened_turns"),
     *("unknown_language", "detected_language", "transient", "chat", "input"),
+    "reading",
 )
 
 # The unit of contributions; the score is computed from their sum.
@@ -174,8 +175,9 @@ class Judgement:
     not support it. ``detected_language``: the dialogue's language, if it had to be detected.
     ``meta``: metadata copied from the dialogue (``--keep``). ``chat``: Dialogue.chat_hash of the
     judged turns, by which labels meet their scores. ``input``: a hash of everything that was read,
-    by which ``medal score`` knows a chat that changed. ``dimensions``: scale and good end of each
-    score; a file states them once.
+    by which ``medal score`` knows a chat that changed. ``reading``: how the chats were read, if
+    options said so; on the first line of a file. ``dimensions``: scale and good end of each score;
+    a file states them once.
 
     >>> judgement = Judgement("d1", "judge:length", {"overall": 3.2, "unsafe": None})
     >>> judgement.scored
@@ -202,6 +204,7 @@ class Judgement:
     chat: str | None = None
     input: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    reading: Mapping[str, Any] = field(default_factory=dict)
     dimensions: Annotated[tuple[Dimension, ...], SkipValidation] = ()
 
     def __post_init__(self) -> None:

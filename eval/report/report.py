@@ -28,15 +28,20 @@ from medal_judges.eval.report.worst import worst_chats
 from medal_judges.eval.scores.files import (
     frame_of,
     judgements_of,
-    reading_of,
     score_files,
 )
 from medal_judges.eval.scores.labels import add_labels
 from medal_judges.eval.scores.relative import add_reference
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.eval.scores.trust import skipped_lines, trust_section
-from medal_judges.reading.dialogues import ReadingReport, dialogues_of, labelled_of
+from medal_judges.reading.dialogues import (
+    ReadingReport,
+    ReadOptions,
+    dialogues_of,
+    labelled_of,
+)
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
 from medal_judges.report.console import Printout, ProgressBar
 from medal_judges.report.junit import write_junit
 from medal_judges.report.page import Page
@@ -106,7 +111,11 @@ def _dialogues(
 ) -> Iterable[Dialogue] | None:
     if options.chats is None:
         return None
-    how = reading_of(options.reading, score_files(options.scores)[0])
+    how = options.reading
+    if not how.to_record():
+        # As the scores state that the chats were read.
+        first = next(judgements_of(score_files(options.scores)), Judgement())
+        how = ReadOptions(strict=how.strict, **first.reading)
     return dialogues_of(options.chats, how, reading)
 
 

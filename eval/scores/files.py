@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import MedalError
-from medal_judges.reading.dialogues import ReadOptions
 from medal_judges.records.dimension import Dimension, merge_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.files import CSV
@@ -49,15 +48,6 @@ def _files_in_folder(folder: Path) -> list[Path]:
             f"{folder}: the folder has no file of scores", hint="medal score --out"
         )
     return files
-
-
-def reading_of(options: ReadOptions, scores: Path) -> ReadOptions:
-    """Returns how the chats of a file of scores are read: as the user says, else as the file
-    states."""
-    if options.to_record():
-        return options
-    first = next(read_judgements(scores), Judgement())
-    return ReadOptions(label=options.label, strict=options.strict, **first.reading)
 
 
 def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:

@@ -270,15 +270,6 @@ class ReadingReport:
     def show(self, *, always: bool = False) -> None:
         """Prints the counts on standard error. Without ``always``, only if a row was changed or
         skipped."""
-        if not (
-            always
-            or self.count
-            or self.folded
-            or self.made
-            or self.numbered
-            or self.notes
-        ):
-            return
         lines = [self._summary()]
         if self.folded:
             lines.append(f"folded: {_listing(self.folded)}")
@@ -290,7 +281,8 @@ class ReadingReport:
             )
         lines += self.notes
         lines += self._problems()
-        print(visible("\n  ".join(lines)), file=sys.stderr)
+        if always or len(lines) > 1:
+            print(visible("\n  ".join(lines)), file=sys.stderr)
 
     def _summary(self) -> str:
         summary = f"{self.read:,} dialogues read"

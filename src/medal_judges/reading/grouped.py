@@ -15,7 +15,6 @@ from medal_judges.reading.columns import ColumnMap
 from medal_judges.reading.forms import FORMS, form_of
 from medal_judges.reading.instants import (
     Clock,
-    Instant,
     instant,
     oldest_first,
     position,
@@ -218,11 +217,7 @@ def _in_order(rows: Steps, columns: ColumnMap, counts: Counts) -> Steps:
     """
     for field, parse in (("order", position), ("time", instant)):
         values = [columns.value(record, field) for _, record in rows]
-        instants: list[Instant] = []
-        for value in values:
-            moment = parse(value)
-            if moment is not None:
-                instants.append(moment)
+        instants = list(filter(None, map(parse, values)))
         if len(instants) < len(rows):
             continue
         clock = instants[0].clock

@@ -841,3 +841,19 @@ def test_offsets_shift_the_ridge_scores_of_their_language(tiny_bert: Path) -> No
         assert scores["ja"]["repetitive"] == pytest.approx(
             scores["en"]["repetitive"], abs=1e-5
         )
+
+
+def test_offsets_shift_the_dimension_that_they_name(tiny_bert: Path) -> None:
+    offsets = {"overall": {"ja": 0.1}, "fun": {"ja": -0.2}}
+    made = judge(tiny_bert, head="ridge", heads={}, offsets=offsets)
+    for dialogue in answered():
+        raw = {}
+        for language in ("de", "ja"):
+            given = replace(dialogue, lang=language)
+            (judgement,) = made.score([given], unknown_language="allow")
+            raw[language] = {}
+            for name, details in judgement.details.items():
+                raw[language][name] = made.dimension(name).to_unit(details["raw"])
+        moved = {name: raw["ja"][name] - raw["de"][name] for name in raw["ja"]}
+        expected = {"overall": 0.1, "fun": -0.2, "repetitive": 0.0}
+        assert moved == pytest.approx(expected, abs=1e-6)

@@ -47,8 +47,11 @@ _WORDS = {
     "-centred_mean_partner": "far from the other side's turns: similarity {value:.2f}, usual "
     "{usual:.2f}",
     "-reaction": "nearer to a complaint than usual: {value:.2f}, usual {usual:.2f}",
+    "-follows_answer": "follows the answer less than usual: {value:.2f}, usual {usual:.2f}",
     "-expected_reaction": "a complaint is likelier after it: {value:.2f}, usual {usual:.2f}",
 }
+# Features that are 0 for the first turn, because no turn is before it.
+_COMPARED = {"last_partner", "follows_answer", "expected_reaction"}
 _NOTE = (
     "Brackets hold the interval that the judge states for one conversation: nine in ten ratings of "
     "people. Turns are counted from 0.\n\nThe costliest turn moved the score most towards the bad "
@@ -125,6 +128,8 @@ def _reason(conversation: Conversation, name: str, turn: int | None) -> str:
         turns = conversation.turns[: turn + 1]
         for cause in contributions.causes:
             phrase = _phrase(cause, turns, len(contributions.turns))
+            if turn == 0 and cause.feature in _COMPARED:
+                phrase = "opens the chat"
             phrases.setdefault(phrase.partition(":")[0], phrase)
         texts += phrases.values()
     elif contributions is not None and not texts:

@@ -201,6 +201,15 @@ def test_yes_or_no_alone_has_its_tile_and_its_likeliest_fault() -> None:
     assert "repetitive" in tiles and "the most frequent issue" in tiles
 
 
+def test_the_first_turn_is_compared_with_none() -> None:
+    causes = (Cause("last_partner", 0.0, 0.35), Cause("expected_reaction", 0.0, 0.2))
+    account = {"overall": Contributions((-1.0, 0.5), 3.0, causes=causes)}
+    scores = {"overall": 2.5}
+    stated = [judgement("a", [OVERALL], scores=scores, contributions=account)]
+    chats, _ = worst_of(stated, [dialogue("a", ["Welcome!", "Hello."])])
+    assert (chats[0]["turn"], chats[0]["reason"]) == (0, "opens the chat")
+
+
 def test_a_column_that_is_called_like_a_cell_replaces_none() -> None:
     stated = [
         judgement(

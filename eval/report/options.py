@@ -90,7 +90,10 @@ class ReportOptions(ScoreSelection):
             raise ConfigError("--junit needs a gate", hint=hint)
         for gate in self.gates:
             if gate.dimension == BAD and (gate.side == "under" or not self.bad):
-                raise ConfigError(f"{gate.name} is no limit of a share", hint=hint)
+                raise ConfigError(
+                    f"{gate.name}: bad is a share, with a threshold and a highest limit",
+                    hint=hint,
+                )
         return self
 
     @cached_property

@@ -110,8 +110,8 @@ def _by_threshold(text: str, scales: Mapping[str, Dimension]) -> BadScores:
     ends = scale.low, scale.high
     if not ends[0] <= threshold <= ends[1] or not bad.of(np.array(ends)).any():
         raise ConfigError(
-            f"--bad {text}: {name} is between {scale.low:g} and {scale.high:g}, so no threshold "
-            f"is {bad.name}"
+            f"--bad {text}: {name} is between {scale.low:g} and {scale.high:g}, so {bad.name} "
+            "tells no two scores apart"
         )
     return bad
 

@@ -166,13 +166,13 @@ def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> N
     ("text", "message"),
     [
         ("overal=1.5", "did you mean 'overall'?"),
-        ("overall=6", "no threshold is overall below 6"),
+        ("overall=6", "so overall below 6 tells no two scores apart"),
         ("overall=0.5", "overall is between 1 and 5"),
-        ("overall=1", "no threshold is overall below 1"),
+        ("overall=1", "so overall below 1 tells no two scores apart"),
         ("overall=inf", "overall is between 1 and 5"),
         ("overall", "expected DIMENSION=NUMBER"),
         ("overall=nan", "expected DIMENSION=NUMBER"),
-        ("rude=10", "no threshold is rude above 10"),
+        ("rude=10", "so rude above 10 tells no two scores apart"),
     ],
 )
 def test_a_threshold_that_says_nothing_is_refused(text: str, message: str) -> None:

@@ -62,17 +62,17 @@ _QUOTATION_MARKS = tuple("\"'“„«‹「『‘‚")
 # Only these words stand before the number; its scale, the end or a reason follows. So neither a
 # denial ("I would not give"), a condition ("if it were shorter") nor a report is a score.
 _PROSE = re.compile(
-    r"(?<![^.!?。！？])[\s*_`]*"
+    r"(?<![^.!?。！？])[\s*_`]{0,12}"
     r"(?:(?:(?:Based on|On a scale) [^.,:;!?\"“”\n\d]{1,100}, )?"
     r"I(?:['’](?:d|ll)| would| will)? (?:give|rate|score|assign)"
     r"(?: (?:this|it|the|response|reply|dialogue|conversation|an?|score|rating|of|as|at))*"
     r"|(?:En una escala [^.,:;¿?\"“”\n\d]{1,100}, )?(?:yo )?(?:le )?(?:daría|doy)"
     r"(?: (?:a|esta|este|la|el|respuesta|diálogo|conversación|una?|puntuación|de))*"
     r"|我(?:会|要)?[给为对]?[这该]?[个条段]?(?:回应|回复|回答|对话|它)?[打评给]?)"
-    r"[\s*_`]*(?P<number>\d{1,6}(?:\.\d{1,2})?)(?![\d%]|[.,]\d)[\s*_`]*(?:points?|puntos?|分)?"
-    r"(?:[\s*_`(（,，]*(?:/|out of|de|sobre|满分)\s?(?P<top>\d{1,6})(?![\d%]|[.,]\d)分?)?"
-    r"[\s*_`)）]*(?:(?:to|for) (?:this|the) (?:response|reply|dialogue|conversation))?"
-    r"\s*(?:on a scale (?:of|from)\s*)?"
+    r"[\s*_`]{0,12}(?P<number>\d{1,6}(?:\.\d{1,2})?)(?![\d%]|[.,]\d)[\s*_`]{0,12}(?:points?|puntos?|分)?"
+    r"(?:[\s*_`(（,，]{0,12}(?:/|out of|de|sobre|满分)\s?(?P<top>\d{1,6})(?![\d%]|[.,]\d)分?)?"
+    r"[\s*_`)）]{0,12}(?:(?:to|for) (?:this|the) (?:response|reply|dialogue|conversation))?"
+    r"\s{0,12}(?:on a scale (?:of|from)\s{0,20})?"
     r"(?:$|(?=[.!?\n。！？])|(?=[,，]?\s?(?:because|since|porque|因为)))",
     re.IGNORECASE,
 )

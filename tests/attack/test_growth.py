@@ -40,10 +40,13 @@ SEVERAL = [
     AnswerField("lacks_empathy", "lacks_empathy", "lacks empathy", (0, 1), binary=True),
 ]
 LABELS = AnswerShape(score="label", comment="comment")
+IN_PROSE = AnswerShape(format="number", line="prose")
 
 
-def _answer(wanted: list[AnswerField]) -> Callable[[str], Any]:
-    return lambda text: read_answers(Completion(text), wanted, LABELS)
+def _answer(
+    wanted: list[AnswerField], shape: AnswerShape = LABELS
+) -> Callable[[str], Any]:
+    return lambda text: read_answers(Completion(text), wanted, shape)
 
 
 def _choice(text: str) -> None:
@@ -54,6 +57,7 @@ def _choice(text: str) -> None:
 READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "one dimension": (_answer(ONE), MOST_CHARACTERS),
     "several dimensions": (_answer(SEVERAL), MOST_CHARACTERS),
+    "prose": (_answer(ONE, IN_PROSE), MOST_CHARACTERS),
     "thinking": (after_thinking, 300_000),
     "utterance": (read_utterance, 100_000),
     "verdict": (read_verdict, 300_000),
@@ -179,6 +183,16 @@ def test_no_text_keeps_a_reader_busy_at_full_length(
     for atom in ATOMS:
         with no_longer_than(60):
             read(_grown(atom, wrap, length))
+
+
+@pytest.mark.parametrize(
+    "atom", [" ", "* ", ". ", ". I give it ", " it", "分", "1 to 5 "]
+)
+def test_no_sentence_keeps_the_reader_of_prose_busy(atom: str) -> None:
+    read = _answer(ONE, IN_PROSE)
+    for wrap in [("I give it 4", "x"), ("I give it", "x"), ("On a scale ", "x")]:
+        with no_longer_than(20):
+            read(_grown(atom, wrap, MOST_CHARACTERS - 1))
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:

@@ -544,7 +544,7 @@ def test_rewritten_instructions_are_found_within_the_limits(
     assert len(server.told("requests")) - before <= 320 + 20 + 16
     assert (
         "Add up its numbers"
-        in (tmp_path / "out/members/rewritten-overall/prompt.yaml").read_text()
+        in (tmp_path / "out/members/rewritten-overall/prompts.yaml").read_text()
     )
     spoken = {name: {"llm": llm} for name in ("judge", "rewritten-overall")}
     judge = Judge.from_pretrained(tmp_path / "out", **spoken)

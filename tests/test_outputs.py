@@ -13,7 +13,7 @@ import pytest
 from medal_judges import cli
 from medal_judges.cli.options import OUTPUTS
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.files import atomic_write, only_run
+from medal_judges.storage.files import only_run
 
 from .conftest import medal
 from .options.table import _parameters
@@ -134,93 +134,6 @@ def test_every_option_that_is_written_to_is_held_against_the_inputs() -> None:
             ):
                 written.add(parameter.name)
     assert written == set(OUTPUTS)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("report", "a/scores.jsonl", "--chats", "a/in.jsonl", "--out", "b"),
-        ("compare", "x=a/scores.jsonl", "y=a/scores.jsonl", "--out", "b"),
-        ("agreement", "a/in.jsonl", "--out", "b"),
-        ("score", "a/in.jsonl", "--judge", "length", "--out", "b/.jsonl"),
-    ],
-    ids=lambda words: words[0],
-)
-def test_only_a_list_of_bad_rows_is_removed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
-) -> None:
-    scored(tmp_path / "a")
-    monkeypatch.chdir(tmp_path)
-    Path("b").mkdir()
-    name = "skipped.jsonl"
-    if words[0] == "score":
-        name = ".skipped.jsonl"
-    content = dialogues(tmp_path / "b", name).read_bytes()
-    done = medal(*words)
-    assert isinstance(done.exception, ConfigError), done.output
-    assert "is no list of bad rows" in done.exception.message
-    assert Path("b", name).read_bytes() == content
-    line = {"file": "a", "line": 1, "problem": "b"}
-    Path("b", name).write_text(json.dumps(line) + "\n")
-    done = medal(*words)
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert not Path("b", name).exists()
-
-
-@pytest.mark.parametrize("kind", ["device", "pipe"])
-def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
-    target = tmp_path / "pipe"
-    if kind == "pipe":
-        os.mkfifo(target)
-    else:
-        target.symlink_to(os.devnull)
-    with pytest.raises(ConfigError, match="is a device or a pipe"):
-        atomic_write(target, "text")
-    assert target.exists() and not target.is_file()
-    assert target.is_symlink() == (kind == "device")
-
-
-@pytest.mark.parametrize("target", ["pipe", "pipe.jsonl.gz", "/dev/fd/1"])
-def test_no_command_replaces_a_pipe_or_an_open_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    chats, scores = scored(tmp_path / "a")
-    monkeypatch.chdir(tmp_path)
-    if target.startswith("pipe"):
-        os.mkfifo(target)
-    gate = ("--junit", target, "--fail-under", "overall=1")
-    for words in (
-        ("score", chats, "--judge", "length", "--out", target),
-        ("score", chats, "--judge", "length", "--overwrite", "--out", target),
-        ("report", scores, *gate),
-        ("report", scores, "--out", target),
-        ("data", "write", chats, "--out", target),
-    ):
-        done = medal(*words)
-        assert isinstance(done.exception, ConfigError), (words, done.output)
-        assert "is a device or a pipe" in done.exception.message, words
-        assert os.path.lexists(target)
-        if target.startswith("pipe"):
-            assert Path(target).is_fifo()
-
-
-@pytest.mark.parametrize("target", [".", "..", "x/..", "x"])
-def test_a_folder_in_place_of_a_file_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    chats, scores = scored(tmp_path / "a")
-    monkeypatch.chdir(tmp_path / "a")
-    Path("x").mkdir()
-    before = sorted(tmp_path.rglob("*"))
-    for words in (
-        ("score", chats, "--judge", "length", "--out", target),
-        ("report", scores, "--junit", target, "--fail-under", "overall=1"),
-        ("data", "write", chats, "--out", target),
-    ):
-        done = medal(*words)
-        assert isinstance(done.exception, IsADirectoryError), (words, done.output)
-        assert done.exception.filename == target
-        assert sorted(tmp_path.rglob("*")) == before
 
 
 HOLD = """

@@ -142,7 +142,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
         rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
     if level == "last":
         level = "turn"
-        rows = [replace(row, level=level) for row in rows if row.level == "dialogue"]
+        rows = [_up_to_answer(row) for row in rows if row.level == "dialogue"]
     chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
     chosen = chosen[config.skip :][: config.limit]
     if not chosen:
@@ -166,6 +166,16 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
         level,
         left_out=tuple(row for row in rows if row.id not in ids),
     )
+
+
+def _up_to_answer(row: LabelledDialogue) -> LabelledDialogue:
+    """Returns the row of a dialogue as one of its last answer, without the turns after it."""
+    turns = row.dialogue.turns
+    for end in range(len(turns), 0, -1):
+        if turns[end - 1].role == "assistant":
+            turns = turns[:end]
+            break
+    return replace(row, level="turn", dialogue=replace(row.dialogue, turns=turns))
 
 
 def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:

@@ -483,6 +483,18 @@ def test_whole_dialogues_are_judged_by_their_last_turn(folder: Path) -> None:
     assert {row["n"] for row in results(folder)["rows"]} == {24}
 
 
+def test_turns_after_the_last_answer_are_not_judged(folder: Path) -> None:
+    lines = (folder / "set.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    for row in rows[::2]:
+        row["dialogue"].append({"role": "user", "content": "Bye!!!"})
+    rows[1]["dialogue"] = rows[1]["dialogue"][:1]  # no answer to judge
+    write_records(folder / "set.jsonl", rows)
+    assert medal("sets.0.level=last", "min_coverage=0").exit_code == 0
+    overall = [r for r in results(folder)["rows"] if r["dimension"] == "overall"]
+    assert [(row["n"], row["scored"]) for row in overall] == [(24, 23)]
+
+
 def test_a_set_of_some_groups(folder: Path) -> None:
     assert medal("sets.0.groups=[row-3, row-5, row-7, absent]").exit_code == 0
     assert {row["n"] for row in results(folder)["rows"]} == {3}

@@ -16,10 +16,10 @@ from typing import IO, Any, NamedTuple
 from medal_judges.errors import MedalError
 from medal_judges.inference.metadata import input_hash, metadata_of
 from medal_judges.models.base.judge import (
+    NO_ASSISTANT_TURN,
     ScoreLevel,
     UnknownLanguage,
     is_refusal,
-    is_unanswered,
     requests_at,
     with_language,
 )
@@ -81,8 +81,8 @@ class Expected:
 
     def asks_again(self, judgement: Judgement) -> bool:
         """Says whether a judgement without a score is tried again."""
-        if self.retry_failed and not (judgement.scored or is_unanswered(judgement)):
-            return True
+        if self.retry_failed and not judgement.scored:
+            return judgement.failure != NO_ASSISTANT_TURN
         return judgement.transient
 
     def require_same_rules(

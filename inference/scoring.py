@@ -33,12 +33,12 @@ from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import InputNotes
 from medal_judges.inference.resuming import Expected, put_in_place, resume
 from medal_judges.models.base.judge import (
+    NO_ASSISTANT_TURN,
     Judge,
     ScoreLevel,
     UnknownLanguage,
     is_detecting,
     is_truncated,
-    is_unanswered,
     truncation_text,
 )
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
@@ -167,8 +167,8 @@ class ScoreReport:
         self.total += 1
         self.scored += judgement.scored
         self.transient += judgement.transient
-        if not (judgement.scored or judgement.transient or is_unanswered(judgement)):
-            self.lasting += 1
+        if not judgement.scored and judgement.failure != NO_ASSISTANT_TURN:
+            self.lasting += not judgement.transient
         self.truncated += is_truncated(judgement)
         self.truncated_turns += judgement.truncated_turns
         self.cut_turns += judgement.cut_turns

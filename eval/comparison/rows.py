@@ -181,7 +181,7 @@ def _file_names(paths: Sequence[Path]) -> list[str]:
     for stem, place in zip(stems, places, strict=True):
         name = stem
         if counts[stem] > 1:
-            name = (place.relative_to(common) / stem).as_posix()
+            name = str(place.relative_to(common) / stem)
         numbers[name] += 1
         if numbers[name] > 1:  # the same file again
             name += f"-{numbers[name]}"

@@ -594,11 +594,6 @@ def is_refusal(judgement: Judgement) -> bool:
     )
 
 
-def is_unanswered(judgement: Judgement) -> bool:
-    """Returns whether a dialogue has no assistant turn, so that no try can score it."""
-    return judgement.failure == NO_ASSISTANT_TURN
-
-
 def is_truncated(judgement: Judgement) -> bool:
     """Returns whether the judge did not read the whole dialogue because its window is too
     small."""

@@ -30,6 +30,7 @@ from medal_judges.errors import (
 from medal_judges.reading.branches import one_branch, without_siblings
 from medal_judges.reading.columns import ColumnMap, checked_columns, make_column_map
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
+from medal_judges.reading.exports import exported
 from medal_judges.reading.forms import (
     FORMS,
     GROUPED,
@@ -526,7 +527,7 @@ class _Reader:
             rows = self._unpacked(rows)
         if self.columns.fields or self.columns.labels:
             rows = checked_columns(self.columns, self.path, rows, table=is_table)
-        return rows
+        return ((number, exported(row, self.columns)) for number, row in rows)
 
     def _unpacked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
         for number, value in rows:

@@ -8,6 +8,7 @@ from typing import Any
 
 from medal_judges.reading.branches import objects
 from medal_judges.reading.columns import MISSING, ColumnMap, lookup
+from medal_judges.reading.exports import exported
 from medal_judges.reading.names import (
     CONVERSATIONS,
     MESSAGES,
@@ -155,7 +156,7 @@ def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
     if len(lists) != 1:
         return None
     name, items = lists.popitem()
-    chat = next(iter(items), None)
+    chat = exported(next(iter(items), None), columns)
     if isinstance(chat, Mapping) and find_key(chat, ROLES) is not None:
         return None  # a message
     if isinstance(record, Mapping) and _is_one_chat(record, name, chat, columns):

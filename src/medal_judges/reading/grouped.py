@@ -201,12 +201,8 @@ def _chat_of_turns(
 
 
 def _role(number: int, record: Record, columns: ColumnMap) -> object:
-    word = columns.value(record, "role")
-    try:
-        return role_of(word, columns.roles)
-    except RecordError as error:
-        column = columns.column(record, "role")
-        raise RecordError(f"row {number}: {column}", error.expected, word) from error
+    field = f"row {number}: {columns.column(record, 'role')}"
+    return role_of(columns.value(record, "role"), columns.roles, field)
 
 
 def _in_order(rows: Steps, columns: ColumnMap, counts: Counts) -> Steps:

@@ -40,18 +40,16 @@ def role_of(word: object, roles: Mapping[str, str], field: str = "role") -> obje
     texts; ``field`` is the place of ``word``."""
     if not isinstance(word, Mapping):
         word = {"role": word}
-    names = [as_text(word.get(name)) for name in _AUTHOR_FIELDS]
-    names = [name.strip() for name in names if isinstance(name, str)]
-    in_lower_case = {spelling.lower(): role for spelling, role in roles.items()}
-    in_lower_case = _AUTHORS | in_lower_case
+    values = map(word.get, _AUTHOR_FIELDS)
+    names = [str(as_text(value)).strip() for value in values if value is not None]
+    in_lower_case = _AUTHORS | {name.lower(): role for name, role in roles.items()}
     for name in names:
         role = roles.get(name) or in_lower_case.get(name.lower())
         if role or name.lower() in ROLE_WORDS:
             return role or name
     if not names or OTHERS in roles:
         return roles.get(OTHERS)
-    name = names[-1]
-    user, assistant = quote(f"{name}=user"), quote(f"{name}=assistant")
+    user, assistant = quote(f"{names[-1]}=user"), quote(f"{names[-1]}=assistant")
     hint = (
         f"a word that --role explains (--role {user} or --role {assistant}; --role '*=user' is "
         "for everyone else)"

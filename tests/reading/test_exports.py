@@ -123,3 +123,44 @@ def test_tickets_of_zendesk() -> None:
     # A comment of a rater is no ticket.
     rated = {"prompt": "Hi", "response": "Hello", "comments": "[good] I like it"}
     assert [*read([rated])[0].values()] == [["? Hi", "Hello"]]
+
+
+# -- logged calls ----------------------------------------------------------------------------------
+
+CALL = {
+    "id": "r1",
+    "request": {
+        "model": "gpt-4.1",
+        "messages": [
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "When is the bus?"},
+        ],
+    },
+    "response": {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "choices": [
+            {"index": 0, "message": {"role": "assistant", "content": "At 9."}},
+            {"index": 1, "message": {"role": "assistant", "content": "At ten."}},
+        ],
+    },
+}
+IN_CALL = ["? When is the bus?", "At 9."]
+
+
+def test_a_logged_call_holds_its_answer() -> None:
+    said, report = read([CALL])
+    assert said == {"r1": IN_CALL} and not report.notes
+    cells = dict(CALL)
+    for name in ("request", "response"):
+        cells[name] = json.dumps(CALL[name])
+    assert read([cells])[0] == {"r1": IN_CALL}
+    # Paths that the user names are read as before.
+    assert read([CALL], column=("messages=request.messages",))[0] == {"r1": IN_CALL}
+    unanswered = CALL | {"response": None}
+    assert read([unanswered])[0] == {"r1": IN_CALL[:1]}
+    # What is no answer is never taken for one.
+    chunk = {"choices": [{"index": 0, "delta": {"content": "At"}}]}
+    for response in ({"error": {"message": "rate limit"}}, [chunk, chunk]):
+        said, report = read([CALL | {"response": response}])
+        assert not said and report.count == 1

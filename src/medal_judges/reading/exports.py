@@ -1,4 +1,5 @@
-"""Conversations of help desks, as rows with the names that other rows have."""
+"""Conversations of help desks and logged calls of models, as rows with the names that other rows
+have."""
 
 from __future__ import annotations
 
@@ -19,12 +20,18 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def exported(record: Any, columns: ColumnMap) -> Any:
-    """Returns a conversation of Intercom or a ticket of Zendesk with its ``messages``; any other
-    record, or one whose texts the user maps, unchanged."""
+    """Returns a conversation of Intercom or a ticket of Zendesk with its ``messages``, and a logged
+    call with the fields of its request beside its response. Returns any other record, or one whose
+    texts the user maps, unchanged."""
     if not isinstance(record, Mapping) or columns.fields.keys() & _TEXTS:
         return record
     if "conversation_parts" in record or lookup(record, "comments.0.author_id"):
         return _chat_of_ticket(record, columns)
+    request = json_or_text(record.get("request"))
+    if isinstance(request, Mapping) and "messages" in request:
+        call = {**record, **request, "response": json_or_text(record.get("response"))}
+        del call["request"]
+        return call
     return record
 
 

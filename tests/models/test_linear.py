@@ -209,7 +209,9 @@ COMPARING = {
 }
 
 
-@pytest.mark.parametrize("left_out", [(), ("centred_", "reply", "reaction")], ids=str)
+@pytest.mark.parametrize(
+    "left_out", [(), ("centred_", "reply", "reaction", "follows")], ids=str
+)
 def test_answers_scored_together_have_the_scores_of_their_beginnings_alone(
     tiny_bert: Path, left_out: tuple[str, ...]
 ) -> None:
@@ -673,7 +675,8 @@ def test_a_network_of_another_depth_than_its_weights_is_refused(
 def test_a_folder_of_a_family_before_it_says_to_train_again(
     tmp_path: Path, family: str
 ) -> None:
-    (tmp_path / "judge.json").write_text(json.dumps({"family": family, "format": 3}))
+    saved = {"family": family, "format": 3, "medal_judges_version": "0.1.0"}
+    (tmp_path / "judge.json").write_text(json.dumps(saved))
     with pytest.raises(JudgeLoadError, match="format 3; this package reads") as caught:
         Judge.from_pretrained(tmp_path)
     assert "train it again" in str(caught.value)

@@ -353,7 +353,7 @@ def reading_report(
         if not _PROBLEM.startswith(begin):
             raise ConfigError(
                 f"{problem_file} is no list of bad rows, whose name it has",
-                hint="move it, or give another --out",
+                hint="move it, or write to another folder",
             )
         problem_file.unlink()
     return ReadingReport(problem_file)

@@ -146,14 +146,16 @@ def _lines(
     """Returns the lines of one published row on a dimension of a set. ``texts``: Judge.wording."""
     # Judges of ours, the models that their configs state, and what differs.
     judges: list[Any] = []
+    other_rows = _other_rows(set_config, published)
     for judge in config.judges:
         if judge.published_as == published["key"]:
             wording = texts.get((set_config.name, dimension, judge.name), {})
-            judges.append((judge.name, judge.model, _marks(published, judge, wording)))
+            differs = _marks(published, judge, wording) + other_rows
+            judges.append((judge.name, judge.model, differs))
     if published["key"] == set_config.published_as:
         # Labels that come with a paper's own set are by its own judge.
         for model in set_config.published:
-            judges.append((f"{model} (published)", model, []))
+            judges.append((f"{model} (published)", model, other_rows))
     measured: list[list[Cell]] = []
     for name, stated_model, marks in judges:
         if row := row_of.get((set_config.name, dimension, name)):
@@ -161,7 +163,9 @@ def _lines(
             our_model = stated_model or signature.base or signature.judge
             if any(same_model(our_model, name) for name in published["models"]):
                 rho, r = row.metrics.get("spearman"), row.metrics.get("pearson")
-                measured.append([our_model, rho, r, row.scored, ", ".join(marks)])
+                measured.append(
+                    [our_model, rho, r, row.scored, ", ".join(dict.fromkeys(marks))]
+                )
     if not measured:
         reason = "not among our judges"
         if judges:
@@ -174,6 +178,16 @@ def _lines(
     return [[*theirs, *ours, marks or "nothing", source] for *ours, marks in measured]
 
 
+def _other_rows(set_config: SetConfig, published: Published) -> list[str]:
+    """Returns the mark of a set with other rows than the shipped set for this published row; no
+    mark if it has the same."""
+    marks = []
+    same_sets = _shipped("sets", published["set"])
+    if _method(set_config) not in same_sets:
+        marks.append("data")
+    return marks
+
+
 def _marks(
     published: Published, judge: JudgeConfig, texts: Mapping[str, str]
 ) -> list[str]:
@@ -183,7 +197,7 @@ def _marks(
     for mark, text in texts.items():
         if text_hash(text) in published["hashes"].get(mark, ()):
             marks.remove(mark)
-    if _method(judge) not in _shipped_methods(published["key"]):
+    if _method(judge) not in _shipped("judges", published["key"]):
         marks.append("settings")
     return marks
 
@@ -198,22 +212,28 @@ def text_hash(text: str) -> str:
 
 
 @cache
-def _shipped_methods(key: str) -> list[object]:
-    """Returns the methods of the judges that stand for ``key`` in the shipped benchmarks."""
-    methods = []
-    for name in shipped_names("benchmark"):
-        for judge in load_config(BenchmarkConfig, f"benchmark/{name}").judges:
-            if judge.published_as == key:
-                methods.append(_method(judge))
-    return methods
+def _shipped(kind: str, name: str) -> list[object]:
+    """Returns the methods of the judges, or the rows of the sets (``kind``), that stand for
+    ``name`` in the shipped benchmarks."""
+    shipped = []
+    for benchmark in shipped_names("benchmark"):
+        for part in getattr(
+            load_config(BenchmarkConfig, f"benchmark/{benchmark}"), kind
+        ):
+            if part.published_as == name:
+                shipped.append(_method(part))
+    return shipped
 
 
-def _method(judge: JudgeConfig) -> object:
-    """Returns what a judge does, without its texts, which have hashes, and its model."""
-    options = dict(judge.options)
+def _method(part: JudgeConfig | SetConfig) -> object:
+    """Returns what a judge does, without its texts, which have hashes, and its model; or which rows
+    a set has."""
+    if isinstance(part, SetConfig):
+        return part.model_dump(exclude={"name", "dimensions", "optional", "published"})
+    options = dict(part.options)
     for name in (*SETTINGS, "llm"):
         options.pop(name, None)
-    return judge_file(judge.path) or judge.path, options
+    return judge_file(part.path) or part.path, options
 
 
 def _printed(published: Published, metric: str) -> str | None:

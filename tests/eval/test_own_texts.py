@@ -13,6 +13,8 @@ from medal_judges.eval.benchmark.files import with_files
 from medal_judges.eval.benchmark.published import (
     DIFFERS,
     _marks,
+    _method,
+    _shipped,
     read_published,
     text_hash,
 )
@@ -375,6 +377,16 @@ def test_another_setting_than_the_papers_is_a_mark(
     assert ("settings" in _marks(craft(), judge, {})) == differs
 
 
+def test_other_rows_than_the_papers_are_a_mark() -> None:
+    config = load_config(BenchmarkConfig, "benchmark/paper_diet")
+    shipped = _shipped("sets", "fed")
+    for set_config in config.sets:
+        if set_config.published_as == "fed":
+            assert _method(set_config) in shipped
+            for change in ({"limit": 40}, {"source": "fed40.jsonl"}, {"langs": ["en"]}):
+                assert _method(set_config.model_copy(update=change)) not in shipped
+
+
 def test_the_models_of_a_hybrid_are_its_method() -> None:
     config = load_config(BenchmarkConfig, "benchmark/paper_oralis")
     key = "oralis/lm prompting"
@@ -392,7 +404,7 @@ def test_the_mark_and_its_words_are_on_the_page_and_in_the_terminal(
     done = medal()
     assert done.exit_code == 0, done.exception
     ours = {line["Their model"]: line[DIFFERS] for line in published_lines(folder)}
-    assert ours["o3"] == "prompt, settings" and ours["GPT-5"] == "prompt"
+    assert ours["o3"] == "prompt, settings, data" and ours["GPT-5"] == "prompt"
     page = (folder / "out/report.html").read_text("utf-8")
     for text in (" ".join(done.stdout.split()), page):
         assert "prompt: the prompt is in our words" in text

@@ -188,7 +188,6 @@ def _printout(benchmark: Benchmark, view: View) -> Printout:
             if table.rows:
                 printed.append(rich_table(table, columns_of_table, intervals=()))
                 if DIFFERS in table.columns:
-                    printed[-1].caption_justify = "left"
                     printed[-1].caption = table.note.partition("\n\n")[0]
     return Printout(printed, [text for name, text in benchmark.facts if name == NOTE])
 

@@ -41,6 +41,7 @@ _LEGEND = (
     "(p > 0.05)."
 )
 _QUOTES = str.maketrans("“”‘’", "\"\"''")
+_UNMEASURED = ("not among our judges", "no figure of this model in this run")
 _Place = tuple[str, str, str]  # set, its dimension, judge
 Published = dict[str, Any]  # a row of configs/published.yaml
 
@@ -54,6 +55,7 @@ def read_published() -> list[Published]:
     what our method and data do otherwise; ``hashes``: mark -> hashes of the paper's texts.
     """
     file = read_yaml("published")
+    methods = file["methods"]
     for row in file["figures"]:
         row["paper"] = row["source"].split(",")[0]
         words = [row["paper"]]
@@ -63,8 +65,8 @@ def read_published() -> list[Published]:
             words.append(row["variant"])
         row["key"] = "/".join(words)
         row["models"] = (row["model"], *file["models"].get(row["model"], ()))
-        of_model = file["methods"].get(f"{row['key']} of {row['model']}", {})
-        method = {**file["methods"][row["key"]], **of_model}
+        of_model = f"{row['key']} of {row['model']}"
+        method = {**methods[row["key"]], **methods.get(of_model, {})}
         row["hashes"] = method.get("hashes", {})
         row["differs"] = [*method.get("differs", ()), *file["sets"].get(row["set"], ())]
     return list(file["figures"])
@@ -146,7 +148,9 @@ def _lines(
     """Returns the lines of one published row on a dimension of a set. ``texts``: Judge.wording."""
     # Judges of ours, the models that their configs state, and what differs.
     judges: list[Any] = []
-    other_rows = _other_rows(set_config, published)
+    other_rows = []
+    if _method(set_config) not in _shipped("sets", published["set"]):
+        other_rows = ["data"]
     for judge in config.judges:
         if judge.published_as == published["key"]:
             wording = texts.get((set_config.name, dimension, judge.name), {})
@@ -167,25 +171,13 @@ def _lines(
                     [our_model, rho, r, row.scored, ", ".join(dict.fromkeys(marks))]
                 )
     if not measured:
-        reason = "not among our judges"
-        if judges:
-            reason = "no figure of this model in this run"
+        reason = _UNMEASURED[bool(judges)]
         measured = [[reason, None, None, None, ", ".join(published["differs"])]]
     theirs: list[Cell] = [set_config.name, dimension]
     theirs += [published["key"].replace("/", ", "), published["model"]]
     theirs += [_printed(published, "spearman"), _printed(published, "pearson")]
     source = published["source"]
     return [[*theirs, *ours, marks or "nothing", source] for *ours, marks in measured]
-
-
-def _other_rows(set_config: SetConfig, published: Published) -> list[str]:
-    """Returns the mark of a set with other rows than the shipped set for this published row; no
-    mark if it has the same."""
-    marks = []
-    same_sets = _shipped("sets", published["set"])
-    if _method(set_config) not in same_sets:
-        marks.append("data")
-    return marks
 
 
 def _marks(

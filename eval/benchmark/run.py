@@ -260,8 +260,8 @@ def _score_sets(
             signature = str(judge.signature())
             for set_dimension, dimension in names.items():
                 if dimension in dimensions:
-                    key = name, set_dimension, config.name
-                    run.wordings[key] = judge.wording(dimension, turn=level == "last")
+                    wording = judge.wording(dimension, level == "last")
+                    run.wordings[name, set_dimension, config.name] = wording
             run.answers[name].append(
                 Answers(config.name, signature, judgements, names, scales)
             )

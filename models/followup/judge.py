@@ -377,7 +377,7 @@ class FollowUpJudge(Judge):
     def language_models(self) -> list[LanguageModel]:
         return [self.llm]
 
-    def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
+    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
         texts = sorted(f"{f.sign}: {f.text}" for f in self.pool.follow_ups)
         wording = {"pool": "\n".join(texts)}
         if self.config.select is not None:

@@ -76,15 +76,14 @@ class FollowUpPool(Config):
 
         Raises ConfigError if the generators cannot give as many each.
         """
-        by_generator: dict[str, list[int]] = {}
+        by_generator: dict[str | None, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):
-            by_generator.setdefault(follow_up.by or "no name", []).append(index)
+            by_generator.setdefault(follow_up.by, []).append(index)
         share, rest = divmod(count, len(by_generator))
         if rest or share > min(map(len, by_generator.values())):
-            sizes = [f"{len(texts)} of {name}" for name, texts in by_generator.items()]
             raise ConfigError(
                 f"draw {count}: each generator gives as many, and {self.name} has "
-                f"{', '.join(sizes)}"
+                f"{len(self.follow_ups)} follow-ups of {len(by_generator)}"
             )
         random = np.random.default_rng(seed)
         drawn: list[int] = []

@@ -305,10 +305,10 @@ class HybridJudge(Judge):
             models += member.judge.language_models()
         return models
 
-    def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
+    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
         wording: dict[str, str] = {}
         for name, own_name in self.combination.asked(dimension, self.members).values():
-            wording |= self.members[name].judge.wording(own_name, turn=turn)
+            wording |= self.members[name].judge.wording(own_name, turn)
         return wording
 
     def signature(self) -> Signature:

@@ -224,7 +224,7 @@ class BasePromptedJudge(Judge):
             seed=config.seed,
         )
 
-    def wording(self, dimension: str, *, turn: bool) -> Mapping[str, str]:
+    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
         builder, view = self.builder(None), PromptView([])
         if turn:
             view.response = Turn("assistant", "{response}")

@@ -273,7 +273,7 @@ def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
                 "dimensions": ["humour"],
             }
         )
-    with pytest.raises(ConfigError, match=r"draw 4: .* test has 3 of no name"):
+    with pytest.raises(ConfigError, match=r"draw 4: .* test has 3 follow-ups of 1"):
         FollowUpJudge.from_settings(
             {"name": "x", "rubric": "overall", "followups": pool, "draw": 4}
         )

@@ -98,7 +98,7 @@ def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[dict[str
     if OTHERS in roles:
         raise ConfigError(
             "the role '*=...' is not for transcripts, where any line may have a colon",
-            hint="name each speaker: Anna=user, Ben=assistant",
+            hint="name each speaker: --role Anna=user (in YAML: columns.roles: {Anna: user})",
         )
     role_by_name: dict[str, str] = dict(ROLE_WORDS)
     for word, role in roles.items():

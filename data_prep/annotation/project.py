@@ -203,6 +203,17 @@ def new_project(
     return Project(by_key, dimensions, assignments, seed)
 
 
+def _require_no_project(folder: Path) -> None:
+    problem = None
+    # The package is written first: rows without it are somebody's.
+    if (folder / ROWS_FILE).exists() and not (folder / "package").exists():
+        problem = f"{folder} holds a {ROWS_FILE} of something else"
+    if (folder / PROJECT_FILE).exists():
+        problem = f"{folder} holds an annotation project already"
+    if problem is not None:
+        raise MedalError(problem, hint="give another folder to --out")
+
+
 def export(
     project: Project,
     guidelines: Guidelines,
@@ -215,11 +226,9 @@ def export(
     MedalError if the folder holds a project, ConfigError for guidelines that do not fit, and
     MissingExtraError for xlsx without openpyxl.
     """
-    if (folder / PROJECT_FILE).exists():
-        problem = f"{folder} holds an annotation project already"
-        raise MedalError(problem, hint="give another folder to --out")
-    asks = questions(project.dimensions, guidelines)
+    _require_no_project(folder)
     out = folder / "package"
+    asks = questions(project.dimensions, guidelines)
     studio = folder / "package" / "label_studio"
 
     def document(name: str) -> str:

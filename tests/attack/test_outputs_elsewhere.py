@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.storage.files import atomic_write
 
 from ..conftest import medal
@@ -82,6 +82,15 @@ def test_no_command_replaces_a_pipe_or_an_open_stream(
         assert os.path.lexists(target)
         if target.startswith("pipe"):
             assert Path(target).is_fifo()
+
+
+def test_an_export_replaces_no_rows_of_something_else(tmp_path: Path) -> None:
+    source = dialogues(tmp_path, "in.jsonl")
+    content = dialogues(tmp_path, "rows.jsonl").read_bytes()
+    done = medal("annotate", "export", source, "--annotator", "a", "--out", tmp_path)
+    assert isinstance(done.exception, MedalError), done.output
+    assert "holds a rows.jsonl of something else" in done.exception.message
+    assert (tmp_path / "rows.jsonl").read_bytes() == content
 
 
 @pytest.mark.parametrize("target", [".", "..", "x/..", "x"])

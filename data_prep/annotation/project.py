@@ -204,13 +204,12 @@ def new_project(
 
 
 def _require_no_project(folder: Path) -> None:
-    problem = None
     # The package is written first: rows without it are somebody's.
-    if (folder / ROWS_FILE).exists() and not (folder / "package").exists():
-        problem = f"{folder} holds a {ROWS_FILE} of something else"
-    if (folder / PROJECT_FILE).exists():
-        problem = f"{folder} holds an annotation project already"
-    if problem is not None:
+    is_foreign = (folder / ROWS_FILE).exists() and not (folder / "package").exists()
+    if is_foreign or (folder / PROJECT_FILE).exists():
+        problem = (
+            f"{folder} holds an annotation project already, or another {ROWS_FILE}"
+        )
         raise MedalError(problem, hint="give another folder to --out")
 
 

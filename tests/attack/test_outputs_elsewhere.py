@@ -89,7 +89,7 @@ def test_an_export_replaces_no_rows_of_something_else(tmp_path: Path) -> None:
     content = dialogues(tmp_path, "rows.jsonl").read_bytes()
     done = medal("annotate", "export", source, "--annotator", "a", "--out", tmp_path)
     assert isinstance(done.exception, MedalError), done.output
-    assert "holds a rows.jsonl of something else" in done.exception.message
+    assert "or another rows.jsonl" in done.exception.message
     assert (tmp_path / "rows.jsonl").read_bytes() == content
 
 

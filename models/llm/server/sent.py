@@ -32,8 +32,8 @@ class SentRequests:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.journal = path, Journal(path)
-        # key -> run -> US dollars that the run may have spent without having an answer
+        self.journal = Journal(path)
+        # key -> another run -> US dollars that it may have spent without having an answer
         self._open: dict[str, dict[str, float]] = {}
         self._run = uuid4().hex
         self._read = 0
@@ -46,8 +46,7 @@ class SentRequests:
         with self._lock:
             self._read_new_lines()
             for key in keys:
-                by_run = self._open.get(key, {})
-                dollars = sum(by_run.values()) - by_run.get(self._run, 0.0)
+                dollars = sum(self._open.get(key, {}).values())
                 if dollars > 0:
                     lost[key] = dollars
         return lost
@@ -58,11 +57,11 @@ class SentRequests:
             try:
                 line = SentLine.model_validate_json(text)
             except ValueError:
-                logger.warning("%s: a line is not a sent request", self.path)
+                logger.warning("%s: a line is not a sent request", self.journal.path)
                 continue
             if line.sent is None:
                 self._open.pop(line.key, None)
-            else:
+            elif line.run != self._run:
                 self._open.setdefault(line.key, {})[line.run] = line.sent
 
     def note(self, key: str, dollars: float | None) -> None:
@@ -73,6 +72,6 @@ class SentRequests:
             self.journal.append([line.model_dump()], sync=False)
         except OSError as error:
             raise SourceError(
-                f"{self.path}: what is paid cannot be noted: {error}",
+                f"{self.journal.path}: what is paid cannot be noted: {error}",
                 hint=f"let {CACHE_VARIABLE} name a folder that can be written",
             ) from error

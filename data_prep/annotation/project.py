@@ -207,10 +207,10 @@ def _require_no_project(folder: Path) -> None:
     # The package is written first: rows without it are somebody's.
     is_foreign = (folder / ROWS_FILE).exists() and not (folder / "package").exists()
     if is_foreign or (folder / PROJECT_FILE).exists():
-        problem = (
-            f"{folder} holds an annotation project already, or another {ROWS_FILE}"
+        raise MedalError(
+            f"{folder} holds an annotation project already, or another {ROWS_FILE}",
+            hint="give another folder to --out",
         )
-        raise MedalError(problem, hint="give another folder to --out")
 
 
 def export(

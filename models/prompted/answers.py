@@ -519,8 +519,8 @@ def _score_line(
     if is_only:
         line_name = f"as {shape.line} line"
         # A score line before the last line is part of the text.
-        must_be_last = shape.line in ("last", "result")
-        if must_be_last and matches and matches[-1].span() != lines[-1].span():
+        is_last = matches and matches[-1].span() == lines[-1].span()
+        if shape.line in ("last", "result") and not is_last:
             matches = []
     if not matches and is_only and shape.line == "prose":
         first = lines[0]
@@ -533,8 +533,9 @@ def _score_line(
 
 def _require_top(matches: Sequence[re.Match[str]], field: AnswerField) -> None:
     """Raises UnreadError if a score line states another top of the scale than its own."""
-    for top in filter(None, (match["top"] for match in matches)):
-        if field.binary or float(top) != field.scale[1]:
+    for match in matches:
+        top = match["top"]
+        if top and (field.binary or float(top) != field.scale[1]):
             raise UnreadError(f"a score out of {top}, not {field.scale[1]:g}")
 
 

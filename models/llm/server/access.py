@@ -53,31 +53,16 @@ class ServerAccess:
 
     def open(self, key_variable: str, timeout: float) -> AsyncOpenAI:
         """Returns a client, for the caller to close. Raises NotAvailableError if the provider is
-        asked without a key."""
-        from openai import AsyncOpenAI
+        asked without a key, and ConfigError, which does not quote its password, for an address of a
+        proxy that cannot be used."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         if self.key is None and self.address == PROVIDER:
             raise NotAvailableError(
                 f"no key in {key_variable}", hint=f"export {key_variable}=..."
             )
-        http_client = self._http_client()
-        return AsyncOpenAI(
-            api_key=self.key or "none",  # own servers need no key, the client does
-            base_url=self.address,
-            default_query=dict(self.query),
-            default_headers={"Accept-Encoding": "identity"},
-            timeout=timeout,
-            max_retries=0,  # RemoteModel retries: it knows the limit of cost
-            http_client=http_client,
-        )
-
-    def _http_client(self) -> Any:
-        """Raises ConfigError, which does not quote its password, for an address of a proxy that
-        cannot be used."""
-        from openai import DefaultAsyncHttpxClient
-
         try:
-            return DefaultAsyncHttpxClient(
+            http_client = DefaultAsyncHttpxClient(
                 # Dialogues and key go only to the address that the user gave.
                 follow_redirects=False,
                 auth=self.login,
@@ -89,6 +74,15 @@ class ServerAccess:
                 hint="HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are of the form http://HOST:PORT; "
                 "socks5:// needs the package socksio",
             ) from None
+        return AsyncOpenAI(
+            api_key=self.key or "none",  # own servers need no key, the client does
+            base_url=self.address,
+            default_query=dict(self.query),
+            default_headers={"Accept-Encoding": "identity"},
+            timeout=timeout,
+            max_retries=0,  # RemoteModel retries: it knows the limit of cost
+            http_client=http_client,
+        )
 
 
 def _parts(url: str) -> SplitResult:

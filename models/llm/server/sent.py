@@ -46,9 +46,7 @@ class SentRequests:
         with self._lock:
             self._read_new_lines()
             for key in keys:
-                dollars = sum(self._open.get(key, {}).values())
-                if dollars > 0:
-                    lost[key] = dollars
+                lost[key] = sum(self._open.get(key, {}).values())
         return lost
 
     def _read_new_lines(self) -> None:

@@ -384,6 +384,7 @@ def test_the_page_lists_every_name() -> None:
         "id of a chat": names.IDS,
         "conversation's id, if a row is a turn": names.CONVERSATIONS,
         "speaker": names.ROLES,
+        "speaker, in a message": names.AUTHORS,
         "text": names.CONTENTS,
         "order of turns": names.ORDERS,
         "time": names.TIMES,

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from .test_authors import read
 
@@ -53,7 +57,7 @@ INTERCOM = {
 }
 IN_INTERCOM = [
     "? Where is my parcel & invoice?",
-    "Let me see. It is in Bonn.",
+    "Let me see.\nIt is in Bonn.",
     "? Is 3 < 4?",
     "Yes.",
 ]
@@ -70,7 +74,7 @@ def test_conversations_of_intercom() -> None:
 
 def test_nested_cells_of_a_table_are_read_as_json_is(tmp_path: Path) -> None:
     file = tmp_path / "chats.csv"
-    for row, texts in ((INTERCOM, IN_INTERCOM), (TICKET, IN_ZENDESK)):
+    for row, texts in ((INTERCOM, IN_INTERCOM), (TICKET, IN_ZENDESK), (CALLS[0], HI)):
         cells = {}
         for name, value in row.items():
             cells[name] = value if isinstance(value, str) else json.dumps(value)
@@ -125,42 +129,185 @@ def test_tickets_of_zendesk() -> None:
     assert [*read([rated])[0].values()] == [["? Hi", "Hello"]]
 
 
-# -- logged calls ----------------------------------------------------------------------------------
+def test_threads_of_slack(tmp_path: Path) -> None:
+    first = "1512085950.000216"
+    rows = [
+        {"user": "U012AB3CD", "text": "How do I reset &lt;it&gt;?", "thread_ts": first},
+        {"subtype": "channel_join", "user": "U9", "text": "<@U9> has joined"},
+        {
+            "subtype": "bot_message",
+            "bot_id": "B1",
+            "text": "Press.",
+            "thread_ts": first,
+        },
+        {"user": "U5", "text": "Is anybody there?"},
+        {"user": "U012AB3CD", "text": "Thanks", "thread_ts": first},
+    ]
+    for number, row in enumerate(rows):
+        row |= {"type": "message", "ts": f"151208595{number}.000216", "blocks": []}
+    rows[0]["ts"] = first
+    file = tmp_path / "2017-11-30.json"
+    file.write_text(json.dumps(rows))
+    said, report = read(file, "*=user")
+    assert said == {
+        first: ["? How do I reset <it>?", "Press.", "? Thanks"],
+        "1512085953.000216": ["? Is anybody there?"],
+    }
+    assert report.folded["notices left out"] == 1 and not report.notes
+    said, report = read(file)
+    assert not said and "--role U012AB3CD=user" in report.messages[0]
 
-CALL = {
-    "id": "r1",
-    "request": {
-        "model": "gpt-4.1",
-        "messages": [
-            {"role": "system", "content": "Be kind."},
-            {"role": "user", "content": "When is the bus?"},
-        ],
-    },
-    "response": {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "choices": [
-            {"index": 0, "message": {"role": "assistant", "content": "At 9."}},
-            {"index": 1, "message": {"role": "assistant", "content": "At ten."}},
-        ],
-    },
-}
-IN_CALL = ["? When is the bus?", "At 9."]
+
+# -- logs of calls ---------------------------------------------------------------------------------
 
 
-def test_a_logged_call_holds_its_answer() -> None:
-    said, report = read([CALL])
-    assert said == {"r1": IN_CALL} and not report.notes
-    cells = dict(CALL)
-    for name in ("request", "response"):
-        cells[name] = json.dumps(CALL[name])
-    assert read([cells])[0] == {"r1": IN_CALL}
-    # Paths that the user names are read as before.
-    assert read([CALL], column=("messages=request.messages",))[0] == {"r1": IN_CALL}
-    unanswered = CALL | {"response": None}
-    assert read([unanswered])[0] == {"r1": IN_CALL[:1]}
-    # What is no answer is never taken for one.
-    chunk = {"choices": [{"index": 0, "delta": {"content": "At"}}]}
-    for response in ({"error": {"message": "rate limit"}}, [chunk, chunk]):
-        said, report = read([CALL | {"response": response}])
-        assert not said and report.count == 1
+def history(*texts: str) -> list[Any]:
+    roles = ("user", "assistant")
+    messages = [{"role": "system", "content": "Be kind."}]
+    for number, text in enumerate(texts):
+        messages.append({"role": roles[number % 2], "content": text})
+    return messages
+
+
+def call(id: str, *texts: str) -> Any:
+    """A logged call: the last text is the first of two choices."""
+    choices = []
+    for number, text in enumerate((texts[-1], "Another choice.")):
+        message = {"role": "assistant", "content": text, "refusal": None}
+        choices.append({"index": number, "message": message, "finish_reason": "stop"})
+    request = {"model": "gpt-4.1", "temperature": 0, "messages": history(*texts[:-1])}
+    response = {"id": f"chatcmpl-{id}", "object": "chat.completion", "choices": choices}
+    return {"id": id, "request": request, "response": response}
+
+
+# Two conversations that begin alike, interleaved, and a third one.
+CALLS = [
+    call("r1", "Hi", "Hello"),
+    call("r2", "Hi", "Hello"),
+    call("r3", "Hi", "Hello", "When is the bus?", "At 9."),
+    call("r4", "Is it raining?", "No."),
+    call("r5", "Hi", "Hello", "When is the train?", "At 10."),
+    call("r6", "Hi", "Hello", "When is the bus?", "At 9.", "Thanks", "Bye"),
+]
+HI = ["? Hi", "Hello"]
+BUS = [*HI, "? When is the bus?", "At 9.", "? Thanks", "Bye"]
+TRAIN = [*HI, "? When is the train?", "At 10."]
+CHATS = {"r1": BUS, "r2": TRAIN, "r4": ["? Is it raining?", "No."]}
+
+
+def as_logged(row: Any) -> Any:
+    return row
+
+
+def as_messages(row: Any) -> Any:
+    messages, choices = row["request"]["messages"], row["response"]["choices"]
+    return {"id": row["id"], "messages": messages, "choices": choices}
+
+
+def in_cells(row: Any) -> Any:
+    """Other spellings, JSON as text."""
+    request, response = json.dumps(row["request"]), json.dumps(row["response"])
+    return {"id": row["id"], "requestBody": request, "Response Body": response}
+
+
+def with_headers(row: Any) -> Any:
+    request = {"method": "POST", "body": row["request"]}
+    return row | {
+        "request": request,
+        "response": {"status": 200, "body": row["response"]},
+    }
+
+
+def in_chunks(row: Any) -> Any:
+    chunks = []
+    for choice in row["response"]["choices"]:
+        for letter in choice["message"]["content"]:
+            delta = {"content": letter}
+            chunks.append({"choices": [{"index": choice["index"], "delta": delta}]})
+    chunks.append({"choices": [], "usage": {"total_tokens": 9}})
+    return row | {"response": chunks}
+
+
+def as_events(row: Any) -> Any:
+    lines = [f"data: {json.dumps(chunk)}\n\n" for chunk in in_chunks(row)["response"]]
+    return row | {"response": "".join([*lines, "data: [DONE]\n\n"])}
+
+
+@pytest.mark.parametrize(
+    "form", [as_logged, as_messages, in_cells, with_headers, in_chunks, as_events]
+)
+def test_calls_of_one_conversation_are_one_chat(form: Callable[[Any], Any]) -> None:
+    rows = list(map(form, CALLS))
+    said, report = read(rows)
+    assert said == CHATS and not report.messages
+    assert report.folded["calls that a later call holds"] == 3
+    # Of a call that comes before the one that it continues, nothing is lost.
+    turned, _ = read(rows[::-1])
+    assert all(texts in turned.values() for texts in CHATS.values())
+
+
+def test_calls_in_any_file(tmp_path: Path) -> None:
+    lines = "".join(f"{json.dumps(row)}\n" for row in CALLS)
+    (tmp_path / "log.jsonl").write_text(lines)
+    (tmp_path / "log.json").write_text(json.dumps(CALLS, indent=1))
+    (tmp_path / "log.jsonl.gz").write_bytes(gzip.compress(lines.encode()))
+    for name in ("log.jsonl", "log.json", "log.jsonl.gz"):
+        assert read(tmp_path / name)[0] == CHATS
+
+
+def test_a_named_conversation_holds_its_own_calls() -> None:
+    sessions = ["s2", "s1", "s1", "s1", "s2", "s1"]
+    rows = []
+    for row, session in zip(CALLS, sessions, strict=True):
+        rows.append(row | {"session_id": session})
+    said, _ = read(rows)
+    assert said == {"s2": TRAIN, "s1": BUS, "s1#2": ["? Is it raining?", "No."]}
+    nested = [row | {"tags": {"talk": row.pop("session_id")}} for row in rows]
+    assert read(nested, column=("id=tags.talk",))[0] == said
+
+
+def test_tool_calls_between_are_one_chat() -> None:
+    ask = {
+        "id": "1",
+        "type": "function",
+        "function": {"name": "find", "arguments": "{}"},
+    }
+    calls = {"role": "assistant", "content": None, "tool_calls": [ask]}
+    result = {"role": "tool", "tool_call_id": "1", "content": "9:00"}
+    messages = history("When is the bus?")
+    rows = []
+    for answer in (calls, calls, {"role": "assistant", "content": "At 9."}):
+        response = {"choices": [{"index": 0, "message": answer}]}
+        rows.append({"request": {"messages": [*messages]}, "response": response})
+        messages += [answer, result]
+    said, report = read(rows)
+    assert [*said.values()] == [["? When is the bus?", "At 9."]]
+    assert report.folded["tool calls"] == 2
+
+
+def test_a_failed_call_has_no_answer_and_other_servers_are_read() -> None:
+    failed = CALLS[0] | {"response": {"error": {"message": "rate limit"}}}
+    assert read([failed])[0] == {"r1": ["? Hi"]}
+    assert read([failed, CALLS[2]])[0] == {"r1": BUS[:4]}
+    anthropic = {
+        "request": {"system": "Be kind.", "messages": history("Hi")[1:]},
+        "response": {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Hello"}],
+        },
+    }
+    assert [*read([anthropic])[0].values()] == [HI]
+    text = {"type": "output_text", "text": "Hello"}
+    message = {"type": "message", "role": "assistant", "content": [text]}
+    responses = {
+        "request": {"instructions": "Be kind.", "input": "Hi"},
+        "response": {"output": [message]},
+    }
+    assert [*read([responses])[0].values()] == [HI]
+
+
+def test_paths_that_the_user_names_are_read_as_before() -> None:
+    said, _ = read([CALLS[2]], column=("messages=request.messages",))
+    assert said == {"r3": BUS[:4]}
+    # Each call is a chat then, whatever the others hold.
+    assert len(read(CALLS, column=("messages=request.messages",))[0]) == len(CALLS)

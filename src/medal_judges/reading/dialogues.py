@@ -527,7 +527,15 @@ class _Reader:
             rows = self._unpacked(rows)
         if self.columns.fields or self.columns.labels:
             rows = checked_columns(self.columns, self.path, rows, table=is_table)
-        return ((number, exported(row, self.columns)) for number, row in rows)
+        return self._exported(rows)
+
+    def _exported(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+        for number, value in rows:
+            record = exported(value, self.columns)
+            if record is None and value is not None:
+                self.report.folded["notices left out"] += 1
+            else:
+                yield number, record
 
     def _unpacked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
         for number, value in rows:
@@ -707,6 +715,8 @@ def _columns_of_group(form: str, columns: ColumnMap) -> ColumnMap:
     """Returns the columns of a chat that is made of several rows. Those of its turns are already
     read.
     """
+    if form == "calls":
+        return columns
     if form != "turns":
         return ColumnMap()
     fields = dict(columns.fields)

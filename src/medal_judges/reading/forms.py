@@ -8,7 +8,7 @@ from typing import Any
 
 from medal_judges.reading.branches import objects
 from medal_judges.reading.columns import MISSING, ColumnMap, lookup
-from medal_judges.reading.exports import exported
+from medal_judges.reading.exports import exported, is_call
 from medal_judges.reading.names import (
     CONVERSATIONS,
     MESSAGES,
@@ -29,11 +29,18 @@ FORMS: Mapping[str, str] = {
     "prompts": "prompt and response",
     "transcript": "a transcript",
     "turns": "one turn a row",
+    "calls": "logged calls of a model",
     "otel": "OpenTelemetry spans",
     "langfuse": "Langfuse's traces or observations",
     "langsmith": "LangSmith's runs",
 }
-GROUPED = ("turns", "otel", "langfuse", "langsmith")  # several rows are one chat
+GROUPED = (
+    "turns",
+    "calls",
+    "otel",
+    "langfuse",
+    "langsmith",
+)  # several rows are one chat
 
 _LANGFUSE = (
     {"session_id", "timestamp", "input", "output"},  # a trace
@@ -54,6 +61,8 @@ def form_of(record: object, columns: ColumnMap) -> str | None:
     column, form = messages_column(record, columns)
     if "messages" in columns.fields:
         return form
+    if form == "messages" and is_call(record, columns):
+        return "calls"
     stated_form = _form_of_columns(columns, form) or _form_of_trace(record)
     if stated_form is not None:
         return stated_form

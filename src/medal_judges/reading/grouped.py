@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from functools import partial
@@ -27,8 +28,11 @@ from medal_judges.reading.names import (
     plain_name,
 )
 from medal_judges.reading.roles import role_of, stated_role
+from medal_judges.reading.rows import normal_row
+from medal_judges.reading.talks import turn_in
 from medal_judges.reading.traces import Steps, chat_of_traces, is_span, steps_of
 from medal_judges.reading.unread import add_unread
+from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import as_text
 
 _TURN_FIELDS = ("role", "content", "time", "order")
@@ -61,15 +65,19 @@ def grouped_chats(
     ``unread`` counts rows in which a field holds text that no reader uses. Memory holds one chat; a
     temporary SQLite file holds the rest.
     """
-    is_turns = form == "turns"
+    has_traces = form not in ("turns", "calls")
+    key_of = partial(_turn_key, columns)
+    if form == "calls":
+        key_of = partial(_call_key, columns, {})
     torn = {_chat_id(row, columns) for row in before}  # ids of chats that lack a turn
 
     def stored_rows() -> Iterator[StoredRow]:
         for number, row in rows:
             try:
                 record = _checked(row, form, columns, form_is_stated)
-                if is_turns:
-                    yield _turn_key(record, columns), "", number, json.dumps(record)
+                if not has_traces:
+                    key = key_of(record, number)
+                    yield key, "", number, json.dumps(record)
                     continue
                 for index, step in enumerate(steps_of(record, form)):
                     trace = step["trace"] or f"{number}.{index}"
@@ -78,10 +86,13 @@ def grouped_chats(
                 bad(number, error)
                 torn.add(_chat_id(error.row, columns))
 
-    for key, group in _groups(stored_rows(), has_traces=not is_turns):
+    for key, group in _groups(stored_rows(), has_traces=has_traces):
         number = group[0][0]
+        if form == "calls":
+            yield number, partial(_chat_of_calls, group, columns, counts)
+            continue
         id = key.partition(_BY)[0]
-        if not is_turns:
+        if has_traces:
             yield number, partial(chat_of_traces, key, group)
         elif id in torn:
             bad(number, RecordError("(rows)", "a chat without a bad row", id))
@@ -134,6 +145,37 @@ def _groups(
             ) from error
 
 
+# -- a logged call of a model a row ----------------------------------------------------------------
+
+
+def _call_key(
+    columns: ColumnMap, open_calls: dict[str, list[str]], row: Record, number: int
+) -> str:
+    """Returns the key of the call's conversation: that of the longest call with whose turns this
+    one begins, else the row's number. ``open_calls``: a hash of the turns of a call -> keys of the
+    conversations that end with them; the call takes the place of the one that it continues."""
+    messages = normal_row(row, "calls", columns, Counter()).get("messages", [])
+    begin = content_hash(_chat_id(row, columns))
+    keys = [str(number)]
+    for message in messages:
+        keys = open_calls.get(begin) or keys
+        turn = turn_in("messages", message)
+        if turn:
+            begin = content_hash([begin, turn])
+    key = keys.pop(0)
+    open_calls.setdefault(begin, []).append(key)
+    return key
+
+
+def _chat_of_calls(calls: Steps, columns: ColumnMap, counts: Counts) -> Fields:
+    """Returns the last call of a conversation, which holds the others, with the id of the first
+    one."""
+    if len(calls) > 1:
+        counts["calls that a later call holds"] += len(calls) - 1
+    first, last = calls[0][1], calls[-1][1]
+    return {**last, "id": _chat_id(first, columns) or columns.value(first, "id")}
+
+
 # -- one turn a row --------------------------------------------------------------------------------
 
 
@@ -147,7 +189,7 @@ def _chat_id(row: object, columns: ColumnMap) -> str:
     return ""
 
 
-def _turn_key(row: Record, columns: ColumnMap) -> str:
+def _turn_key(columns: ColumnMap, row: Record, number: int) -> str:
     """Returns the key of the chat that the row belongs to: its id and the annotator, whose rows are
     a separate chat.
     """

@@ -197,7 +197,7 @@ class _Row:
             cell = lookup(self.record, column)
             messages = _messages_in_cell(cell, form or self.form, self.columns)
             messages = messages_in_order(messages, self.folded)
-        if self.form in GROUPED:
+        if self.form in GROUPED and self.form != "calls":
             return messages
         return messages + self._last_exchange(messages)
 

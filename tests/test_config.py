@@ -153,7 +153,7 @@ def test_a_wrong_setting_is_named(override: str, file: Path) -> None:
             "from 0 to 1",
         ),
         (load_rubric, "dimensions: [{name: x, colour: red}]", "colour"),
-        (load_rubric, "dimensions: [x]", "mapping"),
+        (load_rubric, "dimensions: [x]", "a list of objects with name, kind"),
         (load_rubric, "dimensions: [", "not valid YAML"),
         (load_rubric, "- a", "expected a mapping"),
     ],

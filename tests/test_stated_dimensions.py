@@ -223,7 +223,7 @@ def test_a_file_of_another_scale_is_not_resumed(folder: Path) -> None:
         ),
         ('"low": 0', '"lowest": 0', "lowest"),
         ('"low": 1', '"low": 8', "low 8 is not below 7"),
-        ('"dimensions": [', '"dimensions": [7, ', "must be a mapping"),
+        ('"dimensions": [', '"dimensions": [7, ', "expected a list of objects"),
         ('"name": "rude"', '"name": 3', "must be texts"),
     ],
 )

@@ -179,6 +179,9 @@ class ScoreService:
                 if len(body) > limits.body_bytes:
                     raise too_large
                 if self.held_bytes > limits.held_bytes:
+                    # Makes room at once: a chunk of another body may come before this error ends.
+                    self.held_bytes -= len(body)
+                    body.clear()
                     raise RefusedError(
                         429, "too many requests at once", retry_after=SOON
                     )

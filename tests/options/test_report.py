@@ -127,6 +127,23 @@ def test_human(files: Files, tmp_path: Path) -> None:
     )
 
 
+@row("report", "--worst")
+def test_worst(files: Files, tmp_path: Path) -> None:
+    words = ["report", files.scores, "--chats", files.chats, "--dimension", "overall"]
+    works(*words, "--worst", 3, "--out", tmp_path)
+    assert len(table(tmp_path, "worst")) == 3
+    works(*words, "--worst", 0, "--out", tmp_path / "none")
+    assert not (tmp_path / "none/tables/worst.csv").exists()
+
+
+@row("report", "--relative-to")
+def test_relative_to(files: Files) -> None:
+    done = works("report", files.scores, "--relative-to", files.scores)
+    assert "overall" in done.out and "is ordinary" in done.out
+    typo = medal("report", files.scores, "--relative-to", "no.jsonl")
+    assert typo.code == 2 and "no.jsonl" in typo.err
+
+
 @row("report", "--dimension")
 def test_dimension(files: Files) -> None:
     assert "unsafe" in works("report", files.scores).out

@@ -11,7 +11,7 @@ from tests.readability import Figures, measure
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 362_000,  # 300,000
+    "tokens": 361_950,  # 300,000
     "density": 8.2,  # 7.5
     "vague": 0.2,  # 0.3
     "branchy_functions": 4,  # 40

@@ -1,4 +1,4 @@
-"""How much there is to understand in the code: figures that tests/test_house.py holds.
+"""How much there is to understand: figures that tests/test_house.py holds.
 
     python tests/readability.py [FOLDER ...]
 
@@ -18,7 +18,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-SKIPPED_FOLDERS = {"tests", "benchmarks", "docs", ".ci"}
+SKIPPED_FOLDERS = {"tests", "benchmarks", "docs", ".ci", "examples"}
+TEMPLATE_ENDINGS = (".html", ".css", ".js", ".xml", ".svg", ".tex")
+BASE = "records, storage, config, errors"
+ROOMS = {
+    "data": ("src/medal_judges/reading", "data_prep/sources", "data_prep/perturbation"),
+    "models": ("models/",),
+    "inference": ("inference/",),
+    "training": ("training/",),
+    "eval": ("eval/",),
+    "stats": ("src/medal_judges/stats",),
+    "report": ("src/medal_judges/report",),
+    "cli": ("src/medal_judges/cli",),
+    "integrations": ("src/medal_judges/integrations",),
+    "data_prep": ("data_prep/",),
+}
 MANY_BRANCHES = 15
 SHORT_FUNCTION = 6  # lines
 
@@ -108,14 +122,14 @@ def measure(root: Path = ROOT, folders: Sequence[str] = ()) -> Figures:
     return figures
 
 
+def _listing(root: Path, pattern: str) -> list[str]:
+    command = ["git", "-C", str(root), "ls-files", pattern]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 def _tracked_files(root: Path) -> Iterator[str]:
-    listing = subprocess.run(
-        ["git", "-C", str(root), "ls-files", "*.py"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listing.stdout.splitlines():
+    for name in _listing(root, "*.py"):
         path = root / name
         is_source = path.is_file() and not path.is_symlink()
         if is_source and name.split("/")[0] not in SKIPPED_FOLDERS:
@@ -123,8 +137,66 @@ def _tracked_files(root: Path) -> Iterator[str]:
 
 
 def _room(name: str) -> str:
-    parts = name.split("/")
-    return parts[2] if parts[0] == "src" else parts[0]
+    """Returns the room of a file, as the budget of tests/test_house.py names it."""
+    for room, starts in ROOMS.items():
+        if name.startswith(starts):
+            return room
+    return BASE
+
+
+def surface(root: Path = ROOT) -> Counter[str]:
+    """Returns how much a person must know: keys and classes of configs, lines of tests, benchmarks,
+    examples and YAML, words of the documents, bytes of templates, tokens of docs/*.py."""
+    counts: Counter[str] = Counter()
+    trees = []
+    for name in _listing(root, "*"):
+        path = root / name
+        if path.is_symlink() or not path.is_file():
+            continue
+        top = name.split("/")[0]
+        if name.endswith(".py"):
+            text = path.read_text(encoding="utf-8")
+            counts[f"{top}_lines"] += text.count("\n")
+            if top == "docs":
+                counts["docs_tokens"] += _tokens_by_line(text, set()).total()
+            if top not in SKIPPED_FOLDERS:
+                trees.append(ast.parse(text))
+        elif name.startswith("configs/") and name.endswith(".yaml"):
+            counts["yaml_lines"] += path.read_text(encoding="utf-8").count("\n")
+        elif name.endswith(".md") and (top == "docs" or "/" not in name):
+            counts["doc_words"] += len(path.read_text(encoding="utf-8").split())
+        elif top != "tests" and name.endswith(TEMPLATE_ENDINGS):
+            counts["template_bytes"] += path.stat().st_size
+    keys = _config_keys(trees)
+    counts["keys"], counts["configs"] = sum(keys.values()), len(keys)
+    return counts
+
+
+def _config_keys(trees: Sequence[ast.Module]) -> dict[str, int]:
+    """Returns the number of fields of each class that derives from Config, options left out."""
+    bases, fields = {}, {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                bases[node.name] = {
+                    ast.unparse(base).split("[")[0].split(".")[-1]
+                    for base in node.bases
+                }
+                fields[node.name] = sum(map(_is_key, node.body))
+    configs = {"Config"}
+    while grown := {c for c, own in bases.items() if own & configs} - configs:
+        configs |= grown
+    return {name: fields[name] for name in configs - {"Config"}}
+
+
+def _is_key(statement: ast.stmt) -> bool:
+    if not isinstance(statement, ast.AnnAssign):
+        return False
+    value = statement.value
+    is_option = isinstance(value, ast.Call) and ast.unparse(value.func) == "option"
+    is_constant = isinstance(value, ast.Name) and value.id.isupper()
+    is_of_class = "ClassVar" in ast.unparse(statement.annotation)
+    return not (is_option or is_constant or is_of_class)
 
 
 def _add_file(figures: Figures, name: str, text: str) -> None:
@@ -211,6 +283,8 @@ if __name__ == "__main__":
     print(f"tokens {measured.tokens:,}")
     for room, tokens in measured.tokens_by_room.most_common():
         print(f"  {room} {tokens:,}")
+    for name, count in sorted(surface().items()):
+        print(f"{name} {count:,}")
     print(f"density {measured.density:.2f}")
     print(f"vague {measured.vague:.2f}%: {measured.vague_names.most_common(10)}")
     print(f"comprehensions {measured.comprehensions_per_thousand:.1f} a 1,000 lines")

@@ -1,25 +1,58 @@
 """The house stays readable: limits of what must be understood, measured by tests/readability.py.
 
-A limit may only fall; that of tokens rises by what a feature may cost, stated before it is written.
-White space, docstrings and comments are free.
+A limit may fall. It never rises, for no feature and no mending: what comes in pays by what goes
+out, in the same commit. White space, docstrings and comments are free.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
-from tests.readability import Figures, measure
+from tests.readability import BASE, Figures, measure, surface
+
+from medal_judges.cli import COMMANDS, command_of
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 361_950,  # 300,000
-    "density": 8.2,  # 7.5
-    "vague": 0.2,  # 0.3
-    "branchy_functions": 4,  # 40
-    "most_branches": 19,  # 25
-    "comprehensions_per_thousand": 35.0,  # 35
-    "ternaries_per_thousand": 8.2,  # 15
+    "tokens": 361_950,  # 250,000
+    "density": 8.2,
+    "vague": 0.2,
+    "branchy_functions": 4,
+    "most_branches": 19,  # 16
+    "comprehensions_per_thousand": 35.0,
+    "ternaries_per_thousand": 8.2,
     "used_once": 22,  # 10
 }
+# Room: its tokens.
+ROOM_LIMITS = {
+    "data": 46_470,  # 25,000
+    "models": 96_050,  # 74,000
+    "inference": 16_705,  # 10,500
+    "training": 26_290,  # 17,500
+    "eval": 81_040,  # 52,000
+    "stats": 15_300,  # 12,000
+    "report": 8_215,  # 5,500
+    BASE: 16_660,  # 12,500
+    "cli": 14_540,  # 10,000
+    "integrations": 4_020,  # 3,000
+    "data_prep": 36_710,  # 28,000
+}
+# What a person must know.
+SURFACE_LIMITS = {
+    "keys": 520,  # 300
+    "configs": 107,  # 60
+    "tests_lines": 53_700,  # 30,000
+    "benchmarks_lines": 6_850,  # 3,500
+    "examples_lines": 600,
+    "doc_words": 63_300,  # 34,000
+    "docs_tokens": 2_658,
+    "yaml_lines": 8_300,
+    "template_bytes": 74_600,
+}
+READING_PANEL = "Reading"
+OPTIONS_LIMIT = 21  # 12
+READING_LIMIT = 6  # 5
 
 
 @pytest.fixture(scope="module")
@@ -27,9 +60,37 @@ def figures() -> Figures:
     return measure()
 
 
+@pytest.fixture(scope="module")
+def surface_counts() -> Counter[str]:
+    return surface()
+
+
 @pytest.mark.parametrize("figure", LIMITS)
 def test_a_figure_stays_below_its_limit(figure: str, figures: Figures) -> None:
     assert 0 < getattr(figures, figure) <= LIMITS[figure]
+
+
+@pytest.mark.parametrize("room", ROOM_LIMITS)
+def test_a_room_stays_within_its_tokens(room: str, figures: Figures) -> None:
+    assert 0 < figures.tokens_by_room[room] <= ROOM_LIMITS[room]
+
+
+@pytest.mark.parametrize("name", SURFACE_LIMITS)
+def test_what_a_person_must_know(name: str, surface_counts: Counter[str]) -> None:
+    assert surface_counts[name] <= SURFACE_LIMITS[name]
+
+
+def test_a_command_has_few_options() -> None:
+    for name in COMMANDS:
+        command = command_of(name)
+        for subcommand in getattr(command, "commands", {"": command}).values():
+            panels = Counter(
+                getattr(parameter, "rich_help_panel", None)
+                for parameter in subcommand.params
+                if parameter.opts[0].startswith("-")
+            )
+            assert panels.pop(READING_PANEL, 0) <= READING_LIMIT, name
+            assert panels.total() <= OPTIONS_LIMIT, name
 
 
 def test_what_is_free_and_what_counts() -> None:
@@ -49,3 +110,21 @@ def test_what_is_free_and_what_counts() -> None:
     )
     assert dense.vague == 100
     assert (dense.comprehensions, dense.ternaries) == (1, 1)
+
+
+def test_keys_are_fields_of_config_classes_that_are_no_options() -> None:
+    import ast
+
+    from tests.readability import _config_keys
+
+    text = """
+class Base(Config):
+    shown: str = option("", help="x")
+    path: str
+class Child(Base):
+    size: int = 3
+    kind: ClassVar[str] = "child"
+class Other:
+    size: int
+"""
+    assert _config_keys([ast.parse(text)]) == {"Base": 1, "Child": 1}

@@ -14,36 +14,27 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import Field
-
-from medal_judges import __version__
-from medal_judges.config import Config
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.inference.dry_run import in_words
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostLimiter, CostLimitError, Usage
-from medal_judges.models.llm.loading import CountingModel, load_llm
+from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
     LanguageModel,
-    closed_schema,
 )
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.models.prompted.answers import find_json
-from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.records.signature import Signature, content_hash
 from medal_judges.records.validation import parse
 from medal_judges.storage.jsonl import Journal
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 AGENT_FAILURES = 25  # failures in a row of one agent that end the run
-_AGAIN = "give another --out, or start again from the beginning with --overwrite"
+START_AGAIN = "give another --out, or start again from the beginning with --overwrite"
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,7 +338,7 @@ class JobRunner(ABC, Generic[J]):
             raise MedalError(
                 f"{self.journal.path} does not fit this run: it has {answer.id} at stage "
                 f"{answer.stage!r}, but {expected} was expected",
-                hint=_AGAIN,
+                hint=START_AGAIN,
             )
         self.active[job.id] = job
         self.apply(job, answer)
@@ -360,206 +351,6 @@ class JobRunner(ABC, Generic[J]):
         money = f", ${usage.money:.4f}" if usage.money else ""
         tokens = f"{usage.input} tokens in and {usage.output} out"
         return f"{self.requests} requests{cached}, {tokens}{money}"
-
-
-# -- jobs whose answers are JSON objects -----------------------------------------------------------
-
-
-class JsonJobsConfig(Config):
-    """Settings of a JsonRunner. ``task`` is part of the signature. ``placeholders``: those of
-    the prompt, besides ``reason``. ``tries``: the most requests for one answer. ``enforce``: send
-    the answer's JSON schema. ``at_once``: the number of jobs that run together."""
-
-    task: ClassVar[str]
-    placeholders: ClassVar[tuple[str, ...]]
-    llm: LLMConfig
-    prompt: str
-    tries: int = Field(default=3, ge=1)
-    temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-    )
-    max_tokens: int = Field(default=4096, ge=1)
-    enforce: bool = True
-    at_once: int = Field(default=64, ge=1)
-    seed: int = Field(default=0, ge=0)
-
-
-class UnusableError(ValueError):
-    """An answer cannot be used; the text is the reason, for the model and for the record."""
-
-
-class JsonJob(ABC):
-    """One question to a model. ``tries`` counts its answers. ``value`` is read from the first
-    usable answer; ``reason`` says why the last answer was not usable."""
-
-    def __init__(self, id: str) -> None:
-        self.id = id
-        self.value: Any = None
-        self.tries = 0
-        self.reason: str | None = None
-
-    @property
-    def stage(self) -> str:
-        return f"0:{self.tries}"
-
-    @abstractmethod
-    def question(self) -> tuple[Mapping[str, str | None], Mapping[str, object]]:
-        """The values of the prompt's placeholders, and the properties of the answer's schema, all
-        of which are required."""
-
-    @abstractmethod
-    def read(self, fields: Mapping[str, Any]) -> Any:
-        """The value of an answer. Raises UnusableError."""
-
-
-class JsonRunner(JobRunner[JsonJob]):
-    """Runs JsonJobs on one model with one prompt file. After an unusable answer it sends another
-    request, with the reason.
-
-    ``prompts``: texts that fill placeholders of every job; the signature ``by`` covers them.
-    Raises ConfigError for a prompt file with unknown placeholders.
-    """
-
-    def __init__(
-        self,
-        config: JsonJobsConfig,
-        *,
-        prompts: object = None,
-        agents: Agents | None = None,
-        max_cost: float | None = None,
-    ) -> None:
-        self.config = config
-        self.prompts = prompts
-        self.prompt = load_prompt(config.prompt, {*config.placeholders, "reason"})
-        self.jobs: dict[str, JsonJob] = {}
-        self.earlier = self.over = (
-            0  # jobs that earlier runs finished; all finished jobs
-        )
-        self._left: Iterator[JsonJob] = iter(())
-        agents = agents or Agents({config.llm.model: config.llm})
-        super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
-
-    @property
-    def by(self) -> str:
-        """The signature: the model, its decoding and the prompt."""
-        decoding = {"tries", "temperature", "top_p", "max_tokens", "enforce"}
-        llm = self.agents.get(self.config.llm.model)
-        settings = [self.config.model_dump(include=decoding), dict(llm.fingerprint())]
-        signature = Signature(
-            judge=self.config.task,
-            revision=content_hash(settings),
-            base=llm.name,
-            prompt=content_hash([self.prompt.model_dump(), self.prompts]),
-            seed=self.config.seed,
-            version=__version__,
-        )
-        return str(signature)
-
-    def finish(
-        self,
-        jobs: Sequence[JsonJob],
-        out: Path,
-        *,
-        overwrite: bool = False,
-        progress: Callable[[int], None] | None = None,
-    ) -> None:
-        """Run ``jobs``, resuming from the journal of the file ``out``. Jobs that failed in an
-        earlier run are tried again. ``progress`` is called with the number of finished jobs.
-
-        Raises MedalError if ``out`` has answers by another signature, or no journal.
-        """
-        self.journal = Journal(beside(out, "answers"))
-        self.made_by = self.by
-        if overwrite:
-            self.journal.path.unlink(missing_ok=True)
-        elif out.exists() and not self.journal.path.exists():
-            problem = (
-                f"{out} exists, but not {self.journal.path.name}, which a resume needs"
-            )
-            raise MedalError(problem, hint=_AGAIN)
-        self.jobs = {}
-        for job in jobs:
-            if self.jobs.setdefault(job.id, job) is not job:
-                raise MedalError(
-                    f"two jobs have the id {job.id!r}", hint="leave one of them out"
-                )
-        self.replay()
-        left = [job for job in jobs if job.value is None]
-        self.earlier = self.over = len(jobs) - len(left)
-        self._left = iter([job for job in left if job.id not in self.active])
-
-        def report() -> None:
-            if progress is not None:
-                progress(self.over)
-
-        self.run(report)
-
-    def replays(self, answer: Answer) -> bool:
-        if answer.by != self.made_by:
-            problem = f"{self.journal.path} holds answers by {answer.by!r}, not {self.made_by!r}"
-            raise MedalError(problem, hint=_AGAIN)
-        return answer.id in self.jobs
-
-    def begin(self, id: str) -> JsonJob | None:
-        job = self.jobs[id]
-        if job.value is not None:
-            return None
-        # a job that failed in an earlier run is tried again
-        job.tries = 0
-        job.reason = None
-        return job
-
-    def fill(self) -> None:
-        while len(self.active) < self.config.at_once and (
-            job := next(self._left, None)
-        ):
-            self.begin(job.id)
-            self.active[job.id] = job
-
-    def apply(self, job: JsonJob, answer: Answer) -> None:
-        job.tries += 1
-        try:
-            value = find_json(answer.answer)  # after any reasoning, or in a code fence
-            if value is None or not isinstance(value[0], dict):
-                raise UnusableError(
-                    "the answer is not one JSON object and nothing else"
-                )
-            job.value = job.read(value[0])
-            job.reason = None
-        except UnusableError as error:
-            cut = " (the answer was truncated at its token limit)" if answer.cut else ""
-            job.reason = f"{error}{cut}"
-        if job.reason is None or job.tries == self.config.tries:
-            del self.active[job.id]
-            self.over += 1
-
-    def request(self, job: JsonJob) -> ChatRequest:
-        """The request of the next try; each try has another seed."""
-        config = self.config
-        values, properties = job.question()
-        again = [] if job.reason is None else [{"reason": job.reason}]
-        schema = closed_schema(properties) if config.enforce else None
-        return ChatRequest(
-            tuple(self.prompt.messages(values, again=again)),
-            max_tokens=config.max_tokens,
-            temperature=config.temperature,
-            top_p=config.top_p,
-            seed=config.seed + job.tries,
-            schema=schema,
-        )
-
-    def failure(self, job: JsonJob) -> str | None:
-        """Why ``job`` has no value; None if it has one."""
-        return self.waiting.get(job.id) or job.reason
-
-    def estimate(self, jobs: Sequence[JsonJob], dialogues: int) -> str:
-        """The maximum cost of ``jobs`` if every first answer is usable, without cached answers."""
-        counting = CountingModel(self.agents.get(self.config.llm.model))
-        counting.chat([self.request(job) for job in jobs])
-        return in_words(dialogues, counting.counted())
 
 
 def beside(out: Path, name: str) -> Path:

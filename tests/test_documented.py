@@ -16,7 +16,7 @@ from medal_judges.config import load_config
 from .walks import ROOT, WALKS, steps
 
 # a config
-LOADS = {"benchmark", "train", "generate", "data translate", "data compare-native"}
+LOADS = {"benchmark", "train", "generate", "data translate"}
 
 
 class Loaded(Exception):
@@ -63,7 +63,7 @@ def test_every_documented_command_parses_and_its_config_loads(
         "eval.benchmark.run",
         "training.run",
         "cli.generate",
-        "cli.data_native",
+        "cli.data_translate",
         "config",
     )
     for module in homes:

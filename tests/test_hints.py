@@ -83,8 +83,8 @@ REACHED_BY: dict[str, set[str]] = {
     "training/": {"train"},
     "training/card/": {"push"},
     "data_prep/labelling.py": {"label"},
-    "data_prep/native.py": {"data translate"},
-    "data_prep/jobs.py": {"data translate", "data compare-native", "generate", "label"},
+    "data_prep/translation.py": {"data translate"},
+    "data_prep/jobs.py": {"data translate", "generate", "label"},
     "data_prep/generation/": {"generate"},
     "data_prep/annotation/project.py": {"annotate export"},
     "data_prep/sources/": {"agreement"},
@@ -114,7 +114,7 @@ ELSEWHERE = {
 
 def reached_by(module: str) -> set[str]:
     """The commands that reach a module, by the longest entry that fits."""
-    name = Path(module).stem.replace("data_native", "data compare-native")
+    name = Path(module).stem.replace("data_translate", "data translate")
     if module.startswith("src/medal_judges/cli/") and name in OPTIONS:
         return {name}
     fitting = [prefix for prefix in REACHED_BY if module.startswith(prefix)]

@@ -17,7 +17,6 @@ import pytest
 
 from medal_judges.data_prep.followups import parse_list
 from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
-from medal_judges.data_prep.native import _LETTER
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.llm.server.wire import retry_after
@@ -49,10 +48,6 @@ def _answer(
     return lambda text: read_answers(Completion(text), wanted, shape)
 
 
-def _choice(text: str) -> None:
-    _LETTER.match(text)
-
-
 # Readers of text of any length, and how much of it they are given here.
 READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "one dimension": (_answer(ONE), MOST_CHARACTERS),
@@ -61,7 +56,6 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "thinking": (after_thinking, 300_000),
     "utterance": (read_utterance, 100_000),
     "verdict": (read_verdict, 300_000),
-    "comparison": (_choice, 300_000),
     "follow-ups": (parse_list, 200_000),
     "sentences": (sentences, 100_000),
     "rate limits": (lambda text: retry_after({"retry-after": text}), 100_000),

@@ -14,7 +14,7 @@ from .files import COUNT, RECORDS, Files, read, write
 from .table import Done, medal, row, works
 
 Serve = Callable[..., Any]
-NATIVE = Path(__file__).parents[1] / "data_prep" / "native" / "script.py"
+NATIVE = Path(__file__).parents[1] / "data_prep" / "translation_script.py"
 
 
 @pytest.fixture(scope="module")
@@ -162,7 +162,7 @@ def test_followups(serve: Serve, tmp_path: Path) -> None:
 
 
 class Native:
-    """``medal data translate`` and ``compare-native`` by a model behind a server."""
+    """``medal data translate`` by a model behind a server."""
 
     def __init__(self, server: Any, prices: Path) -> None:
         self.server = server
@@ -212,36 +212,6 @@ def test_translate(native: Native, tmp_path: Path) -> None:
         yaml.safe_dump({**shipped("native/translate"), "check_language": False})
     )
     assert native.requests(*words, "--config", config, "--overwrite") == 4
-
-
-@row(
-    "data compare-native", "--out", "--overwrite", "--dry-run", "--max-cost", "--config"
-)
-def test_compare_native(native: Native, tmp_path: Path) -> None:
-    ours = [{**record, "lang": "de", "group": record["id"]} for record in RECORDS[:2]]
-    theirs = [{**record, "id": f"{record['id']}-translated"} for record in ours]
-    files = [
-        write(tmp_path / "native.jsonl", ours),
-        write(tmp_path / "translated.jsonl", theirs),
-    ]
-    out = tmp_path / "out"
-    words = ["compare-native", *files, "--out", out]
-    assert (
-        native.requests(*words, "--dry-run") == 0 and not (out / "report.html").exists()
-    )
-    done = native.run(*words, "--max-cost", "0.000001")
-    assert done.code == 4, done
-    asked = native.requests(*words)
-    assert asked > 0 and (out / "report.html").is_file()
-    assert native.requests(*words) == 0  # resumed
-    config = tmp_path / "compare.yaml"
-    criteria = {"warmth": "Which conversation is warmer?"}
-    config.write_text(
-        yaml.safe_dump({**shipped("native/compare"), "criteria": criteria})
-    )
-    changed = [*words, "--config", config, "--overwrite"]
-    assert 0 < native.requests(*changed) < asked
-    assert "warmth" in (out / "report.html").read_text()
 
 
 def shipped(name: str) -> dict[str, Any]:

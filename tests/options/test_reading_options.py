@@ -55,8 +55,8 @@ def judged_texts(done: Done, out: Path) -> object:
 class Reader:
     """A command that reads FILE. What ``found`` returns depends on the dialogues in it.
 
-    ``words`` is the command line: OTHERS and TRANSLATED are other files in the form of FILE, SCORES
-    and SCORES2 are scores. ``words_of_labels``: for ``--label``, if they are others; what
+    ``words`` is the command line: OTHERS is another file in the form of FILE, SCORES and SCORES2
+    are scores. ``words_of_labels``: for ``--label``, if they are others; what
     ``labels_found`` returns depends on the ratings. A command that needs more than ``count``
     dialogues says how many it has read.
     """
@@ -91,9 +91,6 @@ READERS = {
     ),
     "agreement": Reader("agreement FILE"),
     "data translate": Reader("data translate FILE --to de --dry-run"),
-    "data compare-native": Reader(
-        "data compare-native FILE TRANSLATED --dry-run --out OUT"
-    ),
     "data show": Reader("data show FILE"),
     "data audit": Reader("data audit FILE"),
     "data plant": Reader(
@@ -211,9 +208,6 @@ class Runs:
         lines = list(lines)
         # The same names in each run: some commands print them.
         places = {"OUT": out, "FILE": write(self.folder / "chats.jsonl", lines)}
-        places["TRANSLATED"] = write(
-            self.folder / "translated.jsonl", map(_translated, lines)
-        )
         places["COLUMNS"] = self.folder / "columns.yaml"
         places["COLUMNS"].write_text(COLUMNS)
         places["OTHERS"] = write(
@@ -229,12 +223,6 @@ def _placed(word: str, places: Mapping[str, Path]) -> str:
     name, sign, value = word.rpartition("=")
     first, slash, rest = value.partition("/")
     return f"{name}{sign}{places.get(first, first)}{slash}{rest}"
-
-
-def _translated(line: Any) -> Any:
-    return (
-        {**line, "id": f"{line['id']}-translated"} if isinstance(line, dict) else line
-    )
 
 
 @pytest.fixture
@@ -290,5 +278,4 @@ def test_strict_stops_at_the_first_bad_row(
         assert (code, skipped) == plain
     code, error = runs.run(reader.words, reader.found, lines, ["--strict"])
     assert code == 2
-    name = "translated" if command == "data compare-native" else "chats"
-    assert f"{runs.folder / name}.jsonl:3: field 'dialogue'" in str(error)
+    assert f"{runs.folder}/chats.jsonl:3: field 'dialogue'" in str(error)

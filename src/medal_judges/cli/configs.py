@@ -19,7 +19,7 @@ CONFIGS = {
     "medal benchmark --config": "benchmark",
     "medal generate --config": "generate",
     "medal data followups --config": "followup_generation",
-    "medal data translate, compare-native --config": "native",
+    "medal data translate --config": "native",
     "--judge": "judges",
     "medal curate --keywords": "curate",
     "medal annotate export --guidelines": "annotation",

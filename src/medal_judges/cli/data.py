@@ -15,7 +15,7 @@ from rich import box
 from rich.table import Table
 
 from medal_judges.cli import PlainTyper
-from medal_judges.cli.data_native import compare_native, translate
+from medal_judges.cli.data_translate import translate
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import OFFLINE, OVERRIDES, SEED, Config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
@@ -38,10 +38,6 @@ app = PlainTyper(
 app.command(
     "translate", example="medal data translate dialogues.jsonl --to de --to zh"
 )(translate)
-app.command(
-    "compare-native",
-    example="medal data compare-native dialogues.jsonl translated.jsonl",
-)(compare_native)
 
 
 class SourceOptions(Config):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import runpy
 import sys
 import time
 from collections import Counter
@@ -14,10 +15,12 @@ from typer.testing import CliRunner
 
 from medal_judges.cli import app
 from medal_judges.config import load_config
-from medal_judges.data_prep.jobs import JsonRunner, UnusableError, beside
-from medal_judges.data_prep.native import (
+from medal_judges.data_prep.jobs import beside
+from medal_judges.data_prep.translation import (
     TranslateConfig,
     Translation,
+    TranslationRunner,
+    UnusableError,
     require_targets,
     translate,
 )
@@ -25,14 +28,44 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.reading.language_detection import LanguageIdentifier
+from medal_judges.records.dialogue import Dialogue, Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
-from ...forked import start
-from ..fake import FakeAgents, one_agent
-from .rows import SCRIPT, answer, prompts, row
+from ..forked import start
+from .fake import FakeAgents, Refused, one_agent
+
+SCRIPT = Path(__file__).with_name("translation_script.py")
+_ANSWER = runpy.run_path(str(SCRIPT))["answer"]
+ROLES: tuple[Role, Role] = ("user", "assistant")
 
 Serve = Callable[..., Any]
+
+
+def answer(body: dict[str, Any]) -> str:
+    """The script's answer, and a refusal of what says REFUSE."""
+    if "REFUSE" in body["messages"][-1]["content"]:
+        raise Refused("breaks the rules")
+    return str(_ANSWER(body))
+
+
+def row(group: str, lang: str, *texts: str) -> LabelledDialogue:
+    """A dialogue of one context; its turns are ``texts``, the user's first."""
+    turns = tuple(Turn(ROLES[i % 2], text) for i, text in enumerate(texts))
+    dialogue = Dialogue(
+        f"{group}-{lang}",
+        turns,
+        lang=lang,
+        source="medal-generated",
+        models={"user": "ann", "assistant": "bot"},
+        context={"id": f"{group}-{lang}", "scene": "PersonX sings.", "country": "Chad"},
+    )
+    labels = {"overall": (4.0,)}
+    return LabelledDialogue(
+        dialogue, labels, {"overall": (1, 5)}, split="train", group=group
+    )
+
+
 SORRY = "I am sorry, but I cannot help you with this request."
 
 
@@ -50,12 +83,14 @@ class Run:
     ) -> None:
         self.agents = agents or one_agent(answer)
         plain = load_config(TranslateConfig, "native/translate", ["llm=fake"])
-        by = JsonRunner(plain.model_copy(update=settings), agents=self.agents)
+        runner = TranslationRunner(
+            plain.model_copy(update=settings), agents=self.agents
+        )
         jobs = [Translation(r, lang, check) for r in rows for lang in langs]
-        self.failures: Counter[str] = translate(by, jobs, out)
-        self.by, self.earlier = by.by, by.earlier
+        self.failures: Counter[str] = translate(runner, jobs, out)
+        self.by, self.earlier = runner.by, runner.earlier
         self.rows = list(read_labelled(out))
-        self.prompts = prompts(self.agents.bodies)
+        self.prompts = [b["messages"][-1]["content"] for b in self.agents.bodies]
 
 
 def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
@@ -65,7 +100,7 @@ def test_structure_speakers_and_context_are_kept(tmp_path: Path) -> None:
     ]
     run = Run(source, tmp_path / "t.jsonl", ["de", "zh"])
     assert [r.id for r in run.rows] == [
-        f"{g}-en--ann--bot--in-{lang}" for g in ("g1", "g2") for lang in ("de", "zh")
+        f"{g}-en--in-{lang}" for g in ("g1", "g2") for lang in ("de", "zh")
     ]
     one = run.rows[1]
     assert [(t.role, t.content) for t in one.dialogue.turns] == [
@@ -157,7 +192,7 @@ def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) 
     journal = beside(out, "answers")
     # a kill in the middle of the fourth line
     journal.write_text(journal.read_text()[:-20])
-    run = Run(rows, out, at_once=2)
+    run = Run(rows, out)
     assert run.rows == whole.rows and (run.earlier, len(run.prompts)) == (3, 3)
     if name == "t.jsonl":
         assert out.read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
@@ -165,6 +200,14 @@ def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) 
     assert [r.dialogue.lang for r in more.rows] == ["de"] * 6 + ["fr"] and len(
         more.prompts
     ) == 1
+
+
+def test_an_edited_dialogue_is_translated_again(tmp_path: Path) -> None:
+    out = tmp_path / "t.jsonl"
+    Run([row("g", "en", "Hi", "Ho"), row("h", "en", "Hi")], out)
+    run = Run([row("g", "en", "Hi", "Bye"), row("h", "en", "Hi")], out)
+    assert len(run.prompts) == 1 and len(run.rows) == 2
+    assert run.rows[0].dialogue.turns[1].content == "[German] Bye"
 
 
 def test_a_file_of_another_translator_is_left_alone(tmp_path: Path) -> None:
@@ -177,7 +220,7 @@ def test_a_file_of_another_translator_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(MedalError, match=r"exists, but not t\.answers\.jsonl"):
         Run(rows, out)
     assert out.read_text() == text
-    with pytest.raises(MedalError, match="two jobs have the id"):
+    with pytest.raises(MedalError, match="two dialogues have the id"):
         Run([*rows, *rows], tmp_path / "twice.jsonl")
 
 
@@ -191,7 +234,7 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
     source = tmp_path / "in.jsonl"
     write_records(source, rows)
     llm = {"backend": "openai", "model": "m", "base_url": server.url, "cache": False}
-    settings = [f"llm={json.dumps({**llm, 'max_in_flight': 2})}", "at_once=3"]
+    settings = [f"llm={json.dumps({**llm, 'max_in_flight': 2})}"]
     command = [
         "data",
         "translate",

@@ -1,9 +1,5 @@
-"""A model that translates and compares by rule, for FakeModel and for the scripted server.
-
-Translations put the language before each turn; a turn that says one of the words of FAULTS spoils
-the answer, and HEALS beside it says: only the first time. A comparison prefers the conversation
-that says BETTER (the first if both or none do); NEVER in one says that no answer is usable.
-"""
+"""A model that translates by rule: it puts the language before each turn. A turn that says one of
+the words of FAULTS spoils the answer, and HEALS beside it says: only the first time."""
 
 import json
 import re
@@ -17,10 +13,6 @@ FIRST = {"EMPTY": " ", "DOTS": "...", "NUMBER": 7, "SORRY": SORRY}
 def answer(body: dict[str, Any]) -> str:
     """The text that a request is answered with."""
     prompt = body["messages"][-1]["content"]
-    return compared(prompt) if "Conversation A:" in prompt else translated(prompt)
-
-
-def translated(prompt: str) -> str:
     language = re.search(r"Translate every turn into (\w+)", prompt)
     assert language is not None
     found = json.loads(prompt[prompt.index('{\n "1_') :].partition("\n}")[0] + "\n}")
@@ -39,11 +31,3 @@ def translated(prompt: str) -> str:
     if "PROSE" in said:
         return "I would rather not."
     return f"```json\n{json.dumps(out, ensure_ascii=False)}\n```"
-
-
-def compared(prompt: str) -> str:
-    if "NEVER" in prompt or ("PROSE" in prompt and REFUSED not in prompt):
-        return "They are both lovely."
-    first, second = prompt.split("Conversation A:")[1].split("Conversation B:")
-    letter = "B" if "BETTER" in second and "BETTER" not in first else "A"
-    return json.dumps({"reason": "It reads well.", "better": letter})

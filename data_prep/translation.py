@@ -1,0 +1,331 @@
+"""``medal data translate``: dialogues in another language, by a prompted model (MEDAL, section 3.2
+and appendix C.5)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field
+
+from medal_judges import __version__
+from medal_judges.config import Config
+from medal_judges.data_prep.jobs import (
+    START_AGAIN,
+    Agents,
+    Answer,
+    JobRunner,
+    beside,
+)
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.inference.dry_run import in_words
+from medal_judges.models.llm.loading import CountingModel
+from medal_judges.models.llm.protocol import ChatRequest, closed_schema
+from medal_judges.models.llm.settings import LLMConfig
+from medal_judges.models.prompted.answers import find_json
+from medal_judges.models.prompted.prompt import load_prompt
+from medal_judges.reading.language_detection import LanguageIdentifier
+from medal_judges.records.dialogue import language, load_languages
+from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.signature import Signature, content_hash
+from medal_judges.storage.jsonl import Journal, write_records
+
+_AT_ONCE = 64  # dialogues
+_UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
+# least confidence in another language, and letters of a turn
+_SURE = 0.9
+_LETTERS = 10
+_LETTER = re.compile(r"[^\W\d_]")
+
+
+class TranslateConfig(Config):
+    """Settings of ``medal data translate``.
+
+    ``tries``: the most requests for one dialogue. ``enforce``: send the answer's JSON schema.
+    ``check_language``: reject turns in another language, if the extra lang is installed.
+    """
+
+    llm: LLMConfig
+    prompt: str = "translate"
+    check_language: bool = True
+    tries: int = Field(default=3, ge=1)
+    temperature: float = Field(default=0.0, ge=0)
+    max_tokens: int = Field(default=4096, ge=1)
+    enforce: bool = True
+
+
+class UnusableError(ValueError):
+    """An answer cannot be used; the text is the reason, for the model and for the record."""
+
+
+class Translation:
+    """The translation of ``row`` into ``lang``.
+
+    ``texts`` are the translated turns, None until an answer is usable. ``tries`` counts answers,
+    and ``reason`` says why the last one was not usable. ``check`` rejects turns in another
+    language. ``id`` covers the text of the dialogue: an edited one is translated again.
+    """
+
+    def __init__(
+        self,
+        row: LabelledDialogue,
+        lang: str,
+        check: LanguageIdentifier | None = None,
+    ) -> None:
+        self.row_id = f"{row.id}--in-{lang}"
+        self.id = f"{self.row_id}:{row.dialogue.text_hash}"
+        self.row = row
+        self.lang = lang
+        self.check = None
+        if check is not None and lang in check.known:
+            self.check = check
+        self.turns = {
+            f"{i}_{turn.role}": turn for i, turn in enumerate(row.dialogue.turns, 1)
+        }
+        self.texts: list[str] | None = None
+        self.tries = 0
+        self.reason: str | None = None
+
+    @property
+    def stage(self) -> str:
+        return f"0:{self.tries}"
+
+    def read(self, fields: Mapping[str, Any]) -> list[str]:
+        """Returns the text of each turn. Raises UnusableError."""
+        if missing := [key for key in self.turns if key not in fields]:
+            raise UnusableError(f"the entry {missing[0]!r} is missing")
+        if unknown := [key for key in fields if key not in self.turns]:
+            raise UnusableError(f"there is an unexpected entry {unknown[0]!r}")
+        texts = []
+        for number, (key, turn) in enumerate(self.turns.items(), 1):
+            text = fields[key]
+            problem = "is not a text"
+            if isinstance(text, str):
+                text = text.strip()
+                problem = self._problem(turn.content, text)
+            if problem:
+                raise UnusableError(f"turn {number} ({turn.role}) {problem}")
+            texts.append(text)
+        return texts
+
+    def _problem(self, original: str, text: str) -> str:
+        """Returns what is wrong with the translated text of a turn, empty if nothing is."""
+        if bool(text) != bool(original.strip()):
+            return "is empty" if original.strip() else "is not empty"
+        if _LETTER.search(original) and not _LETTER.search(text):
+            return "has no word in it"
+        words = original.casefold().split()
+        if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
+            return "was left in the original language"
+        if self.check is not None and len(_LETTER.findall(text)) >= _LETTERS:
+            likeliest, chance = next(iter(self.check.chances(text).items()))
+            if likeliest != self.lang and chance >= _SURE:
+                names = load_languages()
+                name = names[likeliest].name if likeliest in names else repr(likeliest)
+                return f"is in {name}, not in {language(self.lang).name}"
+        return ""
+
+
+class TranslationRunner(JobRunner[Translation]):
+    """Asks one model for translations. After an unusable answer it sends another request, with the
+    reason. Raises ConfigError for a prompt file with unknown placeholders."""
+
+    def __init__(
+        self,
+        config: TranslateConfig,
+        *,
+        agents: Agents | None = None,
+        max_cost: float | None = None,
+    ) -> None:
+        self.config = config
+        self.prompt = load_prompt(config.prompt, {"language", "dialogue", "reason"})
+        self.jobs: dict[str, Translation] = {}
+        self.earlier = 0  # translations of earlier runs
+        self.finished = 0
+        self._left: Iterator[Translation] = iter(())
+        agents = agents or Agents({config.llm.model: config.llm})
+        super().__init__(Journal(Path()), agents, max_cost=max_cost, failures=1)
+
+    @property
+    def by(self) -> str:
+        """The signature: the model, its decoding and the prompt."""
+        llm = self.agents.get(self.config.llm.model)
+        decoding = self.config.model_dump(exclude={"llm", "prompt", "check_language"})
+        signature = Signature(
+            judge="translation",
+            revision=content_hash([decoding, dict(llm.fingerprint())]),
+            base=llm.name,
+            prompt=content_hash(self.prompt.model_dump()),
+            version=__version__,
+        )
+        return str(signature)
+
+    def finish(
+        self,
+        translations: Sequence[Translation],
+        out: Path,
+        *,
+        overwrite: bool = False,
+        progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Runs ``translations``, resuming from the journal of the file ``out``. Those that
+        failed earlier are tried again. ``progress`` is called with the number of finished ones.
+
+        Raises MedalError if ``out`` has answers by another signature, or no journal.
+        """
+        self.journal = Journal(beside(out, "answers"))
+        self.made_by = self.by
+        if overwrite:
+            self.journal.path.unlink(missing_ok=True)
+        elif out.exists() and not self.journal.path.exists():
+            problem = (
+                f"{out} exists, but not {self.journal.path.name}, which a resume needs"
+            )
+            raise MedalError(problem, hint=START_AGAIN)
+        self.jobs = {}
+        for job in translations:
+            if self.jobs.setdefault(job.id, job) is not job:
+                problem = f"two dialogues have the id {job.row.id!r}"
+                raise MedalError(problem, hint="leave one of them out")
+        self.replay()
+        left = [job for job in translations if job.texts is None]
+        self.earlier = self.finished = len(translations) - len(left)
+        self._left = iter([job for job in left if job.id not in self.active])
+
+        def report() -> None:
+            if progress is not None:
+                progress(self.finished)
+
+        self.run(report)
+
+    def replays(self, answer: Answer) -> bool:
+        if answer.by != self.made_by:
+            problem = f"{self.journal.path} holds answers by {answer.by!r}, not {self.made_by!r}"
+            raise MedalError(problem, hint=START_AGAIN)
+        return answer.id in self.jobs
+
+    def begin(self, id: str) -> Translation | None:
+        job = self.jobs[id]
+        if job.texts is not None:
+            return None
+        job.tries = 0
+        job.reason = None
+        return job
+
+    def fill(self) -> None:
+        while len(self.active) < _AT_ONCE and (job := next(self._left, None)):
+            self.begin(job.id)
+            self.active[job.id] = job
+
+    def apply(self, job: Translation, answer: Answer) -> None:
+        job.tries += 1
+        job.reason = None
+        try:
+            value = find_json(answer.answer)  # after any reasoning, or in a code fence
+            if value is None or not isinstance(value[0], dict):
+                raise UnusableError(
+                    "the answer is not one JSON object and nothing else"
+                )
+            job.texts = job.read(value[0])
+        except UnusableError as error:
+            cut = " (the answer was truncated at its token limit)" if answer.cut else ""
+            job.reason = f"{error}{cut}"
+        if job.reason is None or job.tries == self.config.tries:
+            del self.active[job.id]
+            self.finished += 1
+
+    def request(self, job: Translation) -> ChatRequest:
+        """Returns the request of the next try; each try has another seed."""
+        texts = {key: turn.content for key, turn in job.turns.items()}
+        values = {
+            "language": language(job.lang).name,
+            "dialogue": json.dumps(texts, ensure_ascii=False, indent=1),
+        }
+        again = []
+        if job.reason is not None:
+            again.append({"reason": job.reason})
+        schema = None
+        if self.config.enforce:
+            schema = closed_schema({key: {"type": "string"} for key in job.turns})
+        return ChatRequest(
+            tuple(self.prompt.messages(values, again=again)),
+            max_tokens=self.config.max_tokens,
+            temperature=self.config.temperature,
+            seed=job.tries,
+            schema=schema,
+        )
+
+    def estimate(self, translations: Sequence[Translation]) -> str:
+        """Returns the maximum cost in words, if every first answer is usable and none is cached."""
+        counting = CountingModel(self.agents.get(self.config.llm.model))
+        counting.chat([self.request(job) for job in translations])
+        return in_words(len(translations), counting.counted())
+
+
+def translate(
+    runner: TranslationRunner,
+    translations: Sequence[Translation],
+    out: Path,
+    *,
+    overwrite: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> Counter[str]:
+    """Writes the translations to ``out``, after the rows of earlier runs, and the failed ones to
+    ``x.failed.jsonl`` with the reason. Returns the reasons. The next run tries the failed ones
+    again.
+
+    A translation has the roles, speakers, context, group and split of its source, but no labels.
+    Raises MedalError if ``out`` holds rows of another translator.
+    """
+    runner.finish(translations, out, overwrite=overwrite, progress=progress)
+    rows: list[LabelledDialogue] = []
+    if out.exists() and not overwrite:
+        ids = {job.row_id for job in translations}
+        earlier = Journal(out).records(parse_labelled)
+        rows = [row for row in earlier if row.id not in ids]
+    failed = []
+    for job in translations:
+        dialogue = replace(job.row.dialogue, id=job.row_id)
+        extra: dict[str, Any] = {"translated_from": job.row.id, "tries": job.tries}
+        if job.texts is None:
+            reason = runner.waiting.get(job.id) or job.reason
+            extra |= {"to": job.lang, "failure": reason}
+            failed.append(LabelledDialogue(dialogue, {}, {}, extra=extra))
+            continue
+        extra["translated_by"] = runner.made_by
+        extra["language_checked"] = job.check is not None
+        pairs = zip(dialogue.turns, job.texts, strict=True)
+        dialogue = replace(
+            dialogue,
+            lang=job.lang,
+            turns=tuple(replace(turn, content=text) for turn, text in pairs),
+            source="medal-translated",
+            meta={},
+        )
+        source = job.row
+        row = LabelledDialogue(
+            dialogue, {}, {}, split=source.split, group=source.group, extra=extra
+        )
+        rows.append(row)
+    write_records(out, rows)
+    beside(out, "failed").unlink(missing_ok=True)
+    if failed:
+        write_records(beside(out, "failed"), failed)
+    return Counter(str(row.extra["failure"]) for row in failed)
+
+
+def require_targets(languages: Sequence[str], source: str = "en") -> None:
+    """Raises ConfigError for an unknown language, one that is given twice, and ``source``."""
+    for lang in languages:
+        language(lang)
+    if not languages or len(set(languages)) < len(languages) or source in languages:
+        typed = ", ".join(languages) or "nothing"
+        raise ConfigError(
+            f"--to takes languages, each once and not {source!r}; got {typed}",
+            hint="for example --to zh --to de",
+        )

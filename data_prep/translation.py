@@ -30,7 +30,7 @@ from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import find_json
 from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.reading.language_detection import LanguageIdentifier
-from medal_judges.records.dialogue import language, load_languages
+from medal_judges.records.dialogue import Turn, language, load_languages
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.jsonl import Journal, write_records
@@ -84,9 +84,9 @@ class Translation:
         self.check = None
         if check is not None and lang in check.known:
             self.check = check
-        self.turns = {
-            f"{i}_{turn.role}": turn for i, turn in enumerate(row.dialogue.turns, 1)
-        }
+        self.turns: dict[str, Turn] = {}
+        for number, turn in enumerate(row.dialogue.turns, 1):
+            self.turns[f"{number}_{turn.role}"] = turn
         self.texts: list[str] | None = None
         self.tries = 0
         self.reason: str | None = None
@@ -97,10 +97,12 @@ class Translation:
 
     def read(self, fields: Mapping[str, Any]) -> list[str]:
         """Returns the text of each turn. Raises UnusableError."""
-        if missing := [key for key in self.turns if key not in fields]:
-            raise UnusableError(f"the entry {missing[0]!r} is missing")
-        if unknown := [key for key in fields if key not in self.turns]:
-            raise UnusableError(f"there is an unexpected entry {unknown[0]!r}")
+        for key in self.turns:
+            if key not in fields:
+                raise UnusableError(f"the entry {key!r} is missing")
+        for key in fields:
+            if key not in self.turns:
+                raise UnusableError(f"there is an unexpected entry {key!r}")
         texts = []
         for number, (key, turn) in enumerate(self.turns.items(), 1):
             text = fields[key]
@@ -115,8 +117,10 @@ class Translation:
 
     def _problem(self, original: str, text: str) -> str:
         """Returns what is wrong with the translated text of a turn, empty if nothing is."""
-        if bool(text) != bool(original.strip()):
-            return "is empty" if original.strip() else "is not empty"
+        if original.strip() and not text:
+            return "is empty"
+        if text and not original.strip():
+            return "is not empty"
         if _LETTER.search(original) and not _LETTER.search(text):
             return "has no word in it"
         words = original.casefold().split()
@@ -125,8 +129,9 @@ class Translation:
         if self.check is not None and len(_LETTER.findall(text)) >= _LETTERS:
             likeliest, chance = next(iter(self.check.chances(text).items()))
             if likeliest != self.lang and chance >= _SURE:
-                names = load_languages()
-                name = names[likeliest].name if likeliest in names else repr(likeliest)
+                name = likeliest
+                if likeliest in load_languages():
+                    name = language(likeliest).name
                 return f"is in {name}, not in {language(self.lang).name}"
         return ""
 
@@ -233,8 +238,9 @@ class TranslationRunner(JobRunner[Translation]):
                 )
             job.texts = job.read(value[0])
         except UnusableError as error:
-            cut = " (the answer was truncated at its token limit)" if answer.cut else ""
-            job.reason = f"{error}{cut}"
+            job.reason = str(error)
+            if answer.cut:
+                job.reason += " (the answer was truncated at its token limit)"
         if job.reason is None or job.tries == self.config.tries:
             del self.active[job.id]
             self.finished += 1

@@ -198,9 +198,14 @@ class TranslationRunner(JobRunner[Translation]):
                 problem = f"two dialogues have the id {job.row.id!r}"
                 raise MedalError(problem, hint="leave one of them out")
         self.replay()
-        left = [job for job in translations if job.texts is None]
-        self.earlier = self.finished = len(translations) - len(left)
-        self._left = iter([job for job in left if job.id not in self.active])
+        open_jobs = []
+        for job in translations:
+            if job.texts is not None:
+                self.earlier += 1
+            elif job.id not in self.active:
+                open_jobs.append(job)
+        self.finished = self.earlier
+        self._left = iter(open_jobs)
 
         def report() -> None:
             if progress is not None:
@@ -292,8 +297,9 @@ def translate(
     rows: list[LabelledDialogue] = []
     if out.exists() and not overwrite:
         ids = {job.row_id for job in translations}
-        earlier = Journal(out).records(parse_labelled)
-        rows = [row for row in earlier if row.id not in ids]
+        for row in Journal(out).records(parse_labelled):
+            if row.id not in ids:
+                rows.append(row)
     failed = []
     for job in translations:
         dialogue = replace(job.row.dialogue, id=job.row_id)
@@ -306,10 +312,13 @@ def translate(
         extra["translated_by"] = runner.made_by
         extra["language_checked"] = job.check is not None
         pairs = zip(dialogue.turns, job.texts, strict=True)
+        turns = []
+        for turn, text in pairs:
+            turns.append(replace(turn, content=text))
         dialogue = replace(
             dialogue,
             lang=job.lang,
-            turns=tuple(replace(turn, content=text) for turn, text in pairs),
+            turns=tuple(turns),
             source="medal-translated",
             meta={},
         )

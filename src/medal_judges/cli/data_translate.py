@@ -67,7 +67,10 @@ def translate(options: TranslateOptions) -> None:
         TranslateConfig, options.config, options.overrides, folder="native"
     )
     runner = TranslationRunner(config, max_cost=options.max_cost)
-    reading = reading_report(options.reading, beside=None if options.dry_run else out)
+    skipped_file: Path | None = out
+    if options.dry_run:
+        skipped_file = None
+    reading = reading_report(options.reading, beside=skipped_file)
     check = None
     if config.check_language and not options.dry_run:
         try:

@@ -221,7 +221,7 @@ def follow_up_usage(answers: Iterable[tuple[str, str, Sequence[Judgement]]]) -> 
         for judgement in judgements:
             for dimension, details in judgement.details.items():
                 selections = selections_by_dimension.setdefault(dimension, [])
-                if "unread_runs" in details:
+                if "selected" in details:
                     selections.append(details)
         for dimension, selections in selections_by_dimension.items():
             for text, count, share in _choices(selections):
@@ -254,12 +254,9 @@ def _choices(
     choices: list[tuple[str, int, float | None]] = []
     for text, count in counts.most_common():
         choices.append((text, count, 100 * count / counts.total()))
-    empty = sum(selection.get("selected") == 0 for selection in selections)
-    unread = sum("selected" not in selection for selection in selections)
+    empty = sum(selection["selected"] == 0 for selection in selections)
     if empty:
         choices.append(("(none in common: all were used)", empty, None))
-    if unread:
-        choices.append(("(no selection could be read)", unread, None))
     return choices
 
 

@@ -98,14 +98,12 @@ def load_selection(path: str) -> Prompt:
 @dataclass(frozen=True, slots=True)
 class FollowUpSelection:
     """``indices`` into the pool. ``empty``: the runs have none in common, so all follow-ups are
-    used. ``unread``: the number of runs without a readable answer; they do not count. ``failure``:
-    the reason, if no run could be read. ``usage`` of all runs. ``transient``: the reason of a
-    failed run may pass."""
+    used. ``failure``: the reason, if a run could not be read. ``usage`` of all runs. ``transient``:
+    the reason of a failed run may pass."""
 
     indices: tuple[int, ...]
     empty: bool
     usage: dict[str, float]
-    unread: int = 0
     failure: str | None = None
     transient: bool = False
 
@@ -137,7 +135,7 @@ def select(
     runs have none in common.
 
     If an answer was cut or cannot be read, the model is asked once more, for the numbers alone and
-    with more tokens. A run that still cannot be read does not count.
+    with more tokens. Without an answer of every run the dialogue has no selection.
     """
     target = prompt.parts["turn" if turn else "dialogue"]
     runs_by_dialogue = []
@@ -196,20 +194,21 @@ def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
 
 
 def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
-    """Returns what all readable ``runs`` of one dialogue chose."""
-    choices = [run.chosen for run in runs if run.chosen is not None]
-    unread = len(runs) - len(choices)
+    """Returns what all ``runs`` of one dialogue chose."""
     every_index = set(runs[0].order)
-    common = every_index.intersection(*choices)
-    indices, failure = tuple(sorted(common or every_index)), None
-    if unread == len(runs):
-        indices = ()
-        failure = f"no selection of follow-ups could be read: {runs[0].reason}"
+    common = set(every_index)
+    failure = None
+    for number, run in enumerate(runs, start=1):
+        if run.chosen is None:
+            failure = (
+                f"selection {number} of {len(runs)} could not be read: {run.reason}"
+            )
+            break
+        common &= run.chosen
     return FollowUpSelection(
-        indices=indices,
+        indices=tuple(sorted(common or every_index)),
         empty=not common,
         usage=spent(chain.from_iterable(run.usages for run in runs)),
-        unread=unread,
         failure=failure,
         transient=any(run.answer.transient for run in runs),
     )
@@ -290,11 +289,11 @@ class FollowUpConfig(Config):
     from the file, as many of each generator (DIET, section 6.2).
 
     ``likelihood`` is that of the follow-up given the dialogue (conditional), or of both (joint, as
-    in FED). ``reduce``: mean or sum over tokens. ``score_eos``: includes the end-of-turn token. The
-    follow-ups are scored after each of the last ``answers`` assistant turns (None: all; at turn
-    level after the judged turn only), and averaged with weights that fall by the factor ``decay``
-    with each step back. ``select``: DIET's selection for each dialogue. ``max_tokens`` limits a
-    dialogue with its follow-up; whole oldest turns beyond it are dropped.
+    in FED). ``reduce``: mean or sum over tokens. Follow-ups are scored after the last turn, whoever
+    speaks in it, in place of the last answer, and after the answers before it, ``answers`` in all
+    (None: all; at turn level after the judged turn only). They are averaged with weights that fall
+    by the factor ``decay`` with each step back. ``select``: DIET's selection for each dialogue.
+    ``max_tokens`` limits a dialogue with its follow-up; whole oldest turns beyond it are dropped.
     """
 
     name: str
@@ -307,7 +306,6 @@ class FollowUpConfig(Config):
     seed: int = 0
     likelihood: Literal["conditional", "joint"] = "conditional"
     reduce: Literal["mean", "sum"] = "mean"
-    score_eos: bool = True
     answers: int | None = Field(default=1, ge=1)
     decay: float = Field(default=1.0, gt=0, le=1)
     select: SelectionConfig | None = None
@@ -400,7 +398,7 @@ class FollowUpJudge(Judge):
             base=self.llm.name,
             prompt=content_hash([self.pool.hash, prompt]),
             dtype=fingerprint.get("dtype"),
-            truncation=f"turns<{self.room}",
+            truncation=f"whole dialogue or up to the judged turn, turns<{self.room}",
             seed=config.seed,
         )
 
@@ -408,15 +406,15 @@ class FollowUpJudge(Judge):
 
     def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
         for request in requests:
-            # A judged turn is the last turn; else the dialogue ends after its last answer.
-            end = request.dialogue.assistant_turns[-1] + 1
-            messages = chat_messages(request.dialogue)[:end]
+            messages = chat_messages(request.dialogue)
             start = first_turn_that_fits(messages, self.llm, self.budget)
             request.payload = view = _View(start, messages[start:])
             request.tokens = self.llm.count_tokens(view.messages)
             request.truncated_turns = start
             if request.tokens > self.budget:
-                view.failure = f"the last answer alone takes {request.tokens} tokens of {self.room}"
+                view.failure = (
+                    f"the last turn alone takes {request.tokens} tokens of {self.room}"
+                )
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -464,23 +462,29 @@ class FollowUpJudge(Judge):
     def _continuations(self, request: ScoreRequest) -> list[Continuation]:
         """Returns all follow-ups after each of the request's ends."""
         continuations = []
-        eos = self.config.score_eos
-        for end in self._ends(request):
+        for end in self._ends(request).values():
             messages = request.payload.messages[:end]
             for follow_up in self.pool.follow_ups:
                 continuations.append(
-                    Continuation(messages, follow_up.text, "user", score_eos=eos)
+                    Continuation(messages, follow_up.text, "user", score_eos=False)
                 )
         return continuations
 
-    def _ends(self, request: ScoreRequest) -> list[int]:
-        """Returns the numbers of messages after which the follow-ups are scored."""
-        view = request.payload
+    def _ends(self, request: ScoreRequest) -> dict[int, int]:
+        """Returns the judged turns with the number of messages after which the follow-ups of each
+        are scored. For the last answer these are all messages."""
+        view, answers = request.payload, request.dialogue.assistant_turns
+        ends = {}
+        for turn in answers:
+            if turn >= view.start:
+                ends[turn] = turn + 1 - view.start
+        ends[answers[-1]] = len(view.messages)
+        count = len(ends)
         if request.turn is not None:
-            return [len(view.messages)]
-        turns = np.array(request.dialogue.assistant_turns)
-        ends: list[int] = (turns[turns >= view.start] - view.start + 1).tolist()
-        return ends[-(self.config.answers or len(ends)) :]
+            count = 1
+        elif self.config.answers is not None:
+            count = self.config.answers
+        return dict(list(ends.items())[-count:])
 
     def _value(self, likelihood: Likelihood) -> float:
         total, tokens = likelihood.total, len(likelihood.logprobs)
@@ -548,8 +552,8 @@ class FollowUpJudge(Judge):
         if dimension.good == "low":
             slope = -slope
         turns = np.zeros(len(request.dialogue.turns))
-        answers = np.array(self._ends(request)) + view.start - 1
-        turns[answers] = weights * (values - scale.center) * slope
+        judged = list(self._ends(request))
+        turns[judged] = weights * (values - scale.center) * slope
         logit = (raw - scale.center) * slope
         if abs(logit) > MOST_LOGIT and name not in self._far:
             self._far.add(name)
@@ -576,7 +580,6 @@ def _selected(
     if not selection.empty:
         texts = [pool.follow_ups[index].text for index in common]
     details = {
-        "unread_runs": selection.unread,
         "follow_ups": tuple(texts),
         "selected": len(texts),
     }
@@ -591,6 +594,5 @@ def _unscored(view: _View, names: Sequence[str]) -> Judgement:
     return replace(
         judgement,
         usage=view.selection.usage,
-        details={name: {"unread_runs": view.selection.unread} for name in names},
         transient=view.selection.transient,
     )

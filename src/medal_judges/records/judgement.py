@@ -113,7 +113,6 @@ class _Details:
     selected: Count | None = (
         None  # follow-ups that all selection runs chose; 0: all are used
     )
-    unread_runs: Count | None = None  # selection runs that could not be parsed
     follow_ups: list[str] | None = None
     comment: str | None = None  # the judge's text about the dimension
     parsed: list[str | None] | None = (

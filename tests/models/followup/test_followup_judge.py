@@ -85,7 +85,8 @@ def by_hand(llm: LocalModel, d: Dialogue, end: int, text: str) -> float:
     """Mean log-probability of a user's ``text`` after the first ``end`` turns, one plain pass."""
     plain = LocalModel(llm.model, llm.tokenizer, name="plain", shared=False)
     messages = tuple(Message(t.role, t.content) for t in d.turns[:end])
-    return plain.loglikelihood([[Continuation(messages, text, role="user")]])[0][0].mean
+    continuation = Continuation(messages, text, "user", score_eos=False)
+    return plain.loglikelihood([[continuation]])[0][0].mean
 
 
 def test_the_score_is_the_contrast_of_mean_log_likelihoods(
@@ -93,7 +94,7 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(
 ) -> None:
     found = list(judge(tiny_lm, pool).score(DIALOGUES))
     for d, judgement in zip(DIALOGUES, found, strict=True):
-        end = d.assistant_turns[-1] + 1  # a last turn by the user is not what is judged
+        end = len(d.turns)  # the second dialogue ends with the user
         wrong, lost, more = (
             by_hand(tiny_lm, d, end, text)
             for text in ("That's wrong.", "I don't understand.", "Cool! Tell me more.")
@@ -116,6 +117,23 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(
             judgement.explanation is not None
             and "likeliest follow-ups" in judgement.explanation
         )
+
+
+def test_a_last_turn_of_the_user_is_read_at_dialogue_level_alone(
+    tiny_lm: LocalModel, pool: str
+) -> None:
+    """FED's dialogues end with the user, and the papers' follow-ups come after the last turn."""
+    d = DIALOGUES[1]
+    one = judge(tiny_lm, pool, dimensions=("coherent",), answers=6)
+    for level, end in (("dialogue", 3), ("turn", 2)):
+        (found,) = one.score([d], level=level)
+        wrong, lost = (
+            by_hand(tiny_lm, d, end, text)
+            for text in ("That's wrong.", "I don't understand.")
+        )
+        raw = -(wrong + lost) / 2
+        assert found.details["coherent"]["raw"] == pytest.approx(raw, abs=1e-4)
+    assert "whole dialogue" in str(one.signature())
 
 
 def test_answers_further_back_weigh_less(tiny_lm: LocalModel, pool: str) -> None:
@@ -180,7 +198,11 @@ def test_joint_likelihood_counts_the_dialogue_too(
     means = []
     for text in ("That's wrong.", "I don't understand."):
         ids = torch.tensor(
-            [tiny_lm.template.sequence(Continuation(messages, text, role="user")).ids]
+            [
+                tiny_lm.template.sequence(
+                    Continuation(messages, text, "user", score_eos=False)
+                ).ids
+            ]
         )
         # transformers' own mean loss over all tokens but the first
         with torch.inference_mode():
@@ -243,7 +265,7 @@ def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(
     endless = talk("Hi!", "word " * 400, id="endless")
     found = list(judge(tiny_lm, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
     assert found[0].scores == {"coherent": None, "overall": None}
-    assert "last answer alone takes" in str(found[0].failure)
+    assert "last turn alone takes" in str(found[0].failure)
     assert found[1].scored
 
 
@@ -256,7 +278,7 @@ def test_the_signature_changes_with_what_scores_depend_on(
     other_pool.write_text(POOL.replace("wrong", "false"), encoding="utf-8")
     changed = [
         judge(tiny_lm, str(other_pool)),
-        judge(tiny_lm, pool, score_eos=False),
+        judge(tiny_lm, pool, reduce="sum"),
         judge(tiny_lm, pool, decay=0.5, answers=None),
         judge(tiny_lm, pool, max_tokens=512),
     ]
@@ -291,8 +313,7 @@ def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
     # eight tokens are no selection: no score, instead of that of all follow-ups
     if name == "diet":
         assert found[0].scores == {"overall": None}
-        assert "no selection of follow-ups could be read" in (found[0].failure or "")
-        assert found[0].details["overall"]["unread_runs"] == 2
+        assert "selection 1 of 2 could not be read" in (found[0].failure or "")
     else:
         scores = [(d, found[0].scores[d.name]) for d in loaded.dimensions]
         assert all(s is not None and d.low <= s <= d.high for d, s in scores)
@@ -321,7 +342,6 @@ def test_the_chosen_follow_ups_are_told(tiny_lm: LocalModel) -> None:
     (found,) = judge.score(DIALOGUES[:1])
     details = found.details["overall"]
     assert details["follow_ups"] == list(model.texts) and details["selected"] == 2
-    assert details["unread_runs"] == 0
     assert parse_judgement(found.to_record()).details["overall"] == details
 
 

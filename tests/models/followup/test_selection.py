@@ -76,31 +76,20 @@ def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
     llm = Says(Completion("Let me think about", finish="length"), Completion("1"))
     one = SelectionConfig(runs=1)
     found = select(llm, [("d1", TALK)], POOL, one, PROMPT, turn=False)[0]
-    assert len(found.indices) == 1 and found.unread == 0 and not found.empty
+    assert len(found.indices) == 1 and not found.empty
     first, second = llm.requests
     assert second.max_tokens > first.max_tokens
     assert second.messages[-1].content.startswith(first.messages[-1].content)
     assert "separated by commas" in second.messages[-1].content
 
 
-def test_runs_that_cannot_be_read_are_counted_and_left_out() -> None:
+def test_without_an_answer_of_every_run_there_is_no_selection() -> None:
     one, nothing = Completion("1"), Completion("It is dull.")
-    llm = Says(one, nothing, nothing, nothing, nothing)
+    llm = Says(one, nothing, nothing, nothing, one)
     found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
-    assert found.unread == 2 and len(found.indices) == 1 and found.failure is None
-    assert len(llm.requests) == 5
-
-
-def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups() -> (
-    None
-):
-    llm = Says(*[Completion("It is dull.")] * 6)
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
-    assert found.indices == () and found.unread == 3
-    assert found.failure and "could be read" in found.failure
-    failed = Says(
-        *[Completion("", finish="failed", failure="busy", transient=True)] * 3
-    )
+    assert found.failure is not None and len(llm.requests) == 5
+    busy = Completion("", finish="failed", failure="busy", transient=True)
+    failed = Says(one, busy, one)
     found = select(failed, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[
         0
     ]
@@ -111,7 +100,7 @@ def test_without_a_readable_run_there_is_no_selection_instead_of_all_follow_ups(
 def test_a_run_that_says_none_leaves_none_in_common() -> None:
     llm = Says(Completion("None."), Completion("1"), Completion("1"))
     found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
-    assert found.empty and found.unread == 0 and found.indices == (0, 1, 2, 3)
+    assert found.empty and found.indices == (0, 1, 2, 3)
 
 
 def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> None:

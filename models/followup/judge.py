@@ -432,7 +432,7 @@ class FollowUpJudge(Judge):
         judgements = []
         for request in requests:
             if request.payload.failure is None:
-                judgement = self._judged(request, next(scored), dimensions)
+                judgement = self._judgement(request, next(scored), dimensions)
             else:
                 judgement = _unscored(request.payload, dimensions)
             judgements.append(judgement)
@@ -496,7 +496,7 @@ class FollowUpJudge(Judge):
             return total / tokens
         return total
 
-    def _judged(
+    def _judgement(
         self,
         request: ScoreRequest,
         likelihoods: Sequence[Likelihood],
@@ -552,8 +552,8 @@ class FollowUpJudge(Judge):
         if dimension.good == "low":
             slope = -slope
         turns = np.zeros(len(request.dialogue.turns))
-        judged = list(self._ends(request))
-        turns[judged] = weights * (values - scale.center) * slope
+        answers = list(self._ends(request))
+        turns[answers] = weights * (values - scale.center) * slope
         logit = (raw - scale.center) * slope
         if abs(logit) > MOST_LOGIT and name not in self._far:
             self._far.add(name)

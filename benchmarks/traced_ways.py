@@ -1,31 +1,27 @@
-"""How many functions of the package, in how many of its files, four ways pass through:
+"""How much of the package four ways pass through:
 
     PYTHONPATH=src python benchmarks/traced_ways.py [--functions]
 
-The ways are training an encoder judge (``medal train``, without the check in a fresh process),
-scoring with it, scoring with a prompted judge over an API (a scripted server on loopback), and a
-benchmark from a judge to its page, all but the first on three dialogues, each in its own process.
-Scoring is counted twice: "judge" is Judge.from_pretrained and Judge.score, from the judge's folder
-or file to its judgements, and "command" all of ``medal score``, from the command line to the output
-file. The benchmark is all of ``medal benchmark`` (its judge and data are new to it, so it scores
-them too); "without the judge" leaves out what Judge.from_pretrained and Judge.score enter.
+The ways are whole commands, each in its own process: ``medal score`` with ``boxed``;
+``medal score`` with ``medal`` over an API (a scripted server on loopback); ``medal train`` of an
+encoder (without the check in a fresh process); ``medal benchmark`` of two baselines on 240 rows.
 ``--functions`` lists the functions by file.
 
-Counted are distinct functions and methods entered in any thread (sys.setprofile,
-threading.setprofile), by file and qualified name. A function is the package's if the real path of
-its file, links followed, lies in src/medal_judges or in one of the folders linked there. Lambdas,
-comprehensions and generator expressions count as part of the function that they stand in: they are
-no further place to read, and Python 3.12 stopped giving comprehensions frames of their own. Bodies
-of modules and classes, which run at import, are not counted, nor is code that stands in no file,
-such as the methods that dataclasses generate. Needs Python 3.11.
+Counted are distinct functions, methods, lambdas and comprehensions entered in any thread
+(sys.setprofile, threading.setprofile), by file and qualified name, and for scoring the calls that
+one more chat costs (40 chats less 20 chats); a generator is called once, however many values it
+gives. A function is the package's if the real path of its file, links followed, lies in
+src/medal_judges or in a folder that is linked there. Bodies of modules and classes are not counted,
+nor is code that stands in no file, such as the methods that dataclasses generate. Needs Python
+3.11; newer versions give comprehensions no frames of their own and so count less.
 """
 
 from __future__ import annotations
 
 import argparse
+import dis
 import json
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -33,9 +29,10 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from inspect import CO_OPTIMIZED
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import yaml
@@ -43,12 +40,17 @@ import yaml
 Functions = dict[str, set[str]]  # by file
 
 SERVER = Path(__file__).resolve().parents[1] / "tests/models/llm/server.py"
-DIALOGUES = 3
+CHATS = 20
 WORDS = ("music", "film", "garden", "train", "bread", "river")
-INLINE = re.compile(r"\.<(lambda|listcomp|setcomp|dictcomp|genexpr)>|\.<locals>(?=\.<)")
 
 
 # -- counting --------------------------------------------------------------------------------------
+
+
+@cache
+def first_instruction(code: CodeType) -> int:
+    """Returns where the frame of ``code`` stands when it is entered for the first time."""
+    return next(i.offset for i in dis.get_instructions(code) if i.opname == "RESUME")
 
 
 class Tracer:
@@ -62,6 +64,7 @@ class Tracer:
         self.folders = [package.resolve(), *linked]
         self.files: dict[str, str | None] = {}
         self.functions: Functions = defaultdict(set)
+        self.calls = 0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         code = frame.f_code
@@ -71,10 +74,11 @@ class Tracer:
         if code.co_filename not in self.files:
             self.files[code.co_filename] = self._package_file(code.co_filename)
         file = self.files[code.co_filename]
-        name = INLINE.sub("", code.co_qualname)
-        # <lambda> of a module: in no function
-        if file is not None and not name.startswith("<"):
-            self.functions[file].add(name)
+        if file is None:
+            return
+        self.functions[file].add(code.co_qualname)
+        # A generator enters its frame again behind each yield.
+        self.calls += frame.f_lasti <= first_instruction(code)
 
     def _package_file(self, name: str) -> str | None:
         """The file's path, from its room on; None outside the package."""
@@ -107,33 +111,20 @@ def run_command(arguments: list[str]) -> None:
             raise
 
 
-def run_judge(arguments: list[str]) -> None:
-    """Load the judge named first and score the dialogues of the file named second."""
-    from medal_judges import Dialogue, Judge, Turn
-
-    judge, path = arguments
-    rows = map(json.loads, Path(path).read_text(encoding="utf-8").splitlines())
-    dialogues = [
-        Dialogue(r["id"], tuple(Turn(**t) for t in r["dialogue"]), "en") for r in rows
-    ]
-    judgements = list(Judge.from_pretrained(judge).score(dialogues))
-    assert all(each.failure is None for each in judgements), judgements
+def traced(arguments: list[str], folder: Path) -> tuple[Functions, int]:
+    """The functions, by file, and the calls of ``medal ARGUMENTS`` in a fresh process."""
+    path = folder / "functions.json"
+    checked([__file__, "--trace", str(path), *arguments], folder)
+    functions, calls = json.loads(path.read_text(encoding="utf-8"))
+    return functions, calls
 
 
-def traced(what: str, arguments: list[str], folder: Path) -> Functions:
-    """The functions that the judge or the command enters in a fresh process, by file."""
-    result = folder / "functions.json"
-    checked([__file__, "--trace", str(result), what, *arguments], folder)
-    return {file: set(names) for file, names in json.loads(result.read_text()).items()}
-
-
-def trace(result: str, what: str, *arguments: str) -> None:
+def trace(path: str, *arguments: str) -> None:
     """The fresh process of ``traced``."""
     tracer = Tracer()
-    run = {"judge": run_judge, "command": run_command}[what]
-    tracer.run(lambda: run(list(arguments)))
+    tracer.run(lambda: run_command(list(arguments)))
     functions = {file: sorted(names) for file, names in tracer.functions.items()}
-    Path(result).write_text(json.dumps(functions), encoding="utf-8")
+    Path(path).write_text(json.dumps([functions, tracer.calls]), encoding="utf-8")
 
 
 def checked(arguments: list[str], folder: Path) -> None:
@@ -192,8 +183,8 @@ def write_yaml(path: Path, settings: dict[str, Any]) -> str:
     return str(path)
 
 
-def train_encoder(folder: Path) -> tuple[str, Functions]:
-    """A small judge of the quickstart's shape: its folder, and what its training enters."""
+def train_encoder(folder: Path) -> list[str]:
+    """The command that trains a small judge of the quickstart's shape."""
     dimensions = {"overall": "overall"}
     train = {"source": write_rows(folder / "train.jsonl", 40), "dimensions": dimensions}
     held_out = {
@@ -209,10 +200,7 @@ def train_encoder(folder: Path) -> tuple[str, Functions]:
         "train": [train],
         "validation": [held_out],
     }
-    config = write_yaml(folder / "train.yaml", settings)
-    return settings["output_dir"], traced(
-        "command", ["train", "--config", config], folder
-    )
+    return ["train", "--config", write_yaml(folder / "train.yaml", settings)]
 
 
 @contextmanager
@@ -242,49 +230,38 @@ def prompted_judge(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-def score(judge: str, dialogues: str) -> list[str]:
-    return [
-        "score",
-        dialogues,
-        "--judge",
-        judge,
-        "--out",
-        "scores.jsonl",
-        "--overwrite",
-    ]
+def score(judge: str, chats: str) -> list[str]:
+    return ["score", chats, "--judge", judge, "--out", f"{Path(judge).stem}-{chats}"]
 
 
-def ways(folder: Path) -> Iterator[tuple[str, Functions]]:
-    """Name and functions of each way."""
-    dialogues = write_rows(folder / "dialogues.jsonl", DIALOGUES)
-    encoder, training = train_encoder(folder)
-    yield "train an encoder, command", training
-    judging = traced("judge", [encoder, dialogues], folder)
-    yield "encoder, judge", judging
-    yield "encoder, command", traced("command", score(encoder, dialogues), folder)
-    with prompted_judge(folder) as prompted:
-        yield (
-            "prompted over an API, judge",
-            traced("judge", [prompted, dialogues], folder),
-        )
-        yield (
-            "prompted over an API, command",
-            traced("command", score(prompted, dialogues), folder),
-        )
+def benchmark(folder: Path) -> list[str]:
+    """The command that compares two baselines."""
     settings = {
         "title": "Traced",
         "output_dir": str(folder / "benchmark"),
-        "judges": [{"name": "judge", "path": encoder}],
-        "sets": [{"name": "set", "source": dialogues, "dimensions": ["overall"]}],
+        "judges": [{"name": name, "path": name} for name in ("length", "repetition")],
+        "sets": [
+            {
+                "name": "set",
+                "source": write_rows(folder / "rated.jsonl", 240),
+                "dimensions": ["overall"],
+            }
+        ],
     }
-    config = write_yaml(folder / "benchmark.yaml", settings)
-    whole = traced("command", ["benchmark", "--config", config], folder)
-    yield "benchmark, command", whole
-    rest = {file: names - judging.get(file, set()) for file, names in whole.items()}
-    yield (
-        "benchmark, without the judge",
-        {file: names for file, names in rest.items() if names},
-    )
+    return ["benchmark", "--config", write_yaml(folder / "benchmark.yaml", settings)]
+
+
+def ways(folder: Path) -> Iterator[tuple[str, Functions, float | None]]:
+    """Name, functions and calls a chat (of scoring) of each way."""
+    write_rows(folder / "few.jsonl", CHATS)
+    write_rows(folder / "many.jsonl", 2 * CHATS)
+    with prompted_judge(folder) as prompted:
+        for name, judge in {"boxed": "boxed", "prompted": prompted}.items():
+            _, calls = traced(score(judge, "few.jsonl"), folder)
+            functions, more_calls = traced(score(judge, "many.jsonl"), folder)
+            yield f"score, {name}", functions, (more_calls - calls) / CHATS
+    yield "train, encoder", traced(train_encoder(folder), folder)[0], None
+    yield "benchmark, two baselines", traced(benchmark(folder), folder)[0], None
 
 
 def main() -> None:
@@ -294,10 +271,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="See the head of this file.")
     parser.add_argument("--functions", action="store_true", help="list them, by file")
     listed = parser.parse_args().functions
-    with tempfile.TemporaryDirectory() as folder:
-        for way, functions in ways(Path(folder)):
+    with tempfile.TemporaryDirectory() as name:
+        for way, functions, calls in ways(Path(name)):
             count = sum(len(names) for names in functions.values())
-            print(f"{way}: {count} functions in {len(functions)} files", flush=True)
+            line = f"{way}: {count} functions in {len(functions)} files"
+            if calls is not None:
+                line += f", {calls:.0f} calls a chat"
+            print(line, flush=True)
             for file, names in sorted(functions.items()) if listed else ():
                 print(f"  {file}: {', '.join(sorted(names))}")
 

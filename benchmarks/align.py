@@ -42,7 +42,7 @@ from medal_judges.eval.align.proof import (
 )
 from medal_judges.eval.align.run import read_inputs
 from medal_judges.eval.metaeval.alignment import answer_matrix
-from medal_judges.models.hybrid.members import MemberConfig, open_member
+from medal_judges.models.hybrid.judge import MemberConfig, open_member
 
 SETS = {  # and the name of its file of stored scores
     "conture:dialogue": "conture",

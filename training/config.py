@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from medal_judges.config import Config
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.hybrid.members import HybridConfig
+from medal_judges.models.hybrid.judge import HybridConfig
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig

@@ -24,7 +24,7 @@ from medal_judges.models.base.golden import (
     write_golden,
 )
 from medal_judges.models.base.saving import save_judge
-from medal_judges.models.hybrid.members import MEMBERS
+from medal_judges.models.hybrid.judge import MEMBERS
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import only_run, read_json_if_there, write_json

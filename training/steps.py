@@ -22,8 +22,7 @@ from medal_judges.models.base.golden import setting_for
 from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.judge import Judge, truncation_text
 from medal_judges.models.base.saving import save_judge
-from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-from medal_judges.models.hybrid.members import MEMBERS, Member
+from medal_judges.models.hybrid.judge import MEMBERS, HybridJudge, Line, Member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.agreement import ScoredExamples
@@ -249,14 +248,12 @@ def fit_per_dimension(run: TrainingRun) -> FittedJudge | None:
     close_group()
     if not is_main():
         return None
-    members = {}
+    members, lines = {}, {}
     for name, folder in folders.items():
-        members[name] = Member(name, Judge.from_pretrained(folder), {})
-    choices = MemberSelection({name: name for name in members})
+        members[name] = Member(name, Judge.from_pretrained(folder))
+        lines[name] = Line((name,), (1.0,))
     facts = {"seed": config.seed, "per_dimension": True}
-    joined = HybridJudge(
-        members, choices, run.dimensions, name=config.name, facts=facts
-    )
+    joined = HybridJudge(members, lines, run.dimensions, name=config.name, facts=facts)
     return FittedJudge(joined, figures | means_over_dimensions(figures))
 
 

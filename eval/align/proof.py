@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.models.base.heads import on_scale
-from medal_judges.models.hybrid.judge import Blend, HybridJudge
+from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
@@ -39,9 +39,6 @@ POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
 # The vectors' part of a line is a member's score on [0, 1]: 0.5 is none, and 0.9 adds this many
 # times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
 VECTORS, REACH = "vectors:", 40.0
-FEW_SHOT, REWRITTEN = "few-shot", "rewritten"
-# and the dimension: members, the judge with a changed prompt
-PROMPTS = (FEW_SHOT, REWRITTEN)
 _ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
 # A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
 # most 1 / 4, and log odds are 4 times as large as probabilities.
@@ -98,25 +95,25 @@ class Material:
 class Fit:
     """A fitted way. ``net``: (mean [W], weights [W]) of the vectors, if it uses them."""
 
-    blend: Blend
+    line: Line
     net: tuple[Floats, Floats] | None = None
 
     def units(self, material: Material, rows: Rows) -> Floats:
         """Returns the scores of ``rows`` on [0, 1], as the saved judge gives them."""
-        members = [name for name in self.blend.members if name != VECTORS]
+        members = [name for name in self.line.inputs if name != VECTORS]
         units = material.scores[rows][:, list(map(material.inputs.index, members))]
         if self.net is not None:
             mean, weights = self.net
             vector_scores = 0.5 + (material.vectors[rows] - mean) @ weights / REACH
             units = np.column_stack([units, on_scale(vector_scores)])
-        return self.blend(units)
+        return self.line(units)
 
 
 Way = Callable[[Material, Rows], Fit]
 
 
 def ways(material: Material) -> dict[str, Way]:
-    """Returns name -> way, cheapest first. All but a changed prompt do the same whether labels are
+    """Returns name -> way, cheapest first. They do the same whether labels are
     counted up or down."""
     judge = material.judge_column
     columns_by_member: dict[str, list[int]] = {}
@@ -138,22 +135,12 @@ def ways(material: Material) -> dict[str, Way]:
         for alpha in _ALPHAS:
             ridge = partial(line, columns=ridge_columns, alpha=alpha, size=size)
             candidates[f"ridge{vectors}, penalty {alpha:g}"] = ridge
-    for member, columns in columns_by_member.items():
-        if member.startswith(PROMPTS):
-            candidates[f"prompt, {member}"] = partial(unmapped, column=columns[0])
-            candidates[f"prompt, {member}, linear map"] = partial(line, columns=columns)
     if "boxed" in columns_by_member:
         stacked_columns = [judge, *columns_by_member["boxed"]]
         candidates["stack with boxed"] = partial(
             line, columns=stacked_columns, alpha=3.0
         )
     return candidates
-
-
-def unmapped(material: Material, rows: Rows, *, column: int) -> Fit:
-    """Takes one input as it is."""
-    name = (material.inputs[column],)
-    return Fit(Blend(name, np.zeros(1), np.ones(1), np.ones(1), 0.0))
 
 
 def isotonic(material: Material, rows: Rows, *, column: int) -> Fit:
@@ -164,11 +151,8 @@ def isotonic(material: Material, rows: Rows, *, column: int) -> Fit:
     start, step = 0.0, 1.0
     if (units - units.mean()) @ y < 0:  # it falls
         start, step = 1.0, -1.0
-    curve = np.array(fit_isotonic((start + step * units).tolist(), y.tolist()))
-    name = (material.inputs[column],)
-    return Fit(
-        Blend(name, np.zeros(1), np.ones(1), np.array([step]), start, curve=curve)
-    )
+    curve = fit_isotonic((start + step * units).tolist(), y.tolist())
+    return Fit(Line((material.inputs[column],), (step,), start, curve=curve))
 
 
 def line(
@@ -192,8 +176,7 @@ def line(
     units, y = units[rows], material.targets[rows]
     count = len(columns)
     if count == 0 or len(rows) < 3 or len(np.unique(y)) == 1:
-        zeros = np.zeros(count)
-        return Fit(Blend(names, zeros, zeros + 1, zeros, mean_target))
+        return Fit(Line((), (), mean_target))
     center, spread = units.mean(axis=0), units.std(axis=0)
     spread[spread < EQUAL] = 1.0
     spread[1:] *= alpha**0.5
@@ -201,22 +184,30 @@ def line(
     logistic = material.measure is Measure.LOG_LOSS
     if not size:
         weights, intercept = _regression(z, y, material.measure)
-        return Fit(Blend(names, center, spread, weights, intercept, logistic=logistic))
+        return Fit(_line(names, weights / spread, center, intercept, logistic))
     vectors = material.vectors[rows]
     mean = vectors.mean(axis=0)
     total_spread = math.sqrt(vectors.var(axis=0).sum())
     width = max(total_spread, EQUAL) * alpha**0.5 / size
     z = np.column_stack([z, (vectors - mean) / width])
     weights, intercept = _regression(z, y, material.measure)
-    blend = Blend(
-        (*names, VECTORS),
-        np.append(center, 0.5),  # the middle of the vectors' score in ``Fit.units``
-        np.append(spread, 1.0),
-        np.append(weights[:count], REACH),
-        intercept,
-        logistic=logistic,
-    )
-    return Fit(blend, net=(mean, weights[count:] / width))
+    slopes = np.append(weights[:count] / spread, REACH)
+    # The middle of the vectors' score in ``Fit.units``.
+    centers = np.append(center, 0.5)
+    vector_line = _line((*names, VECTORS), slopes, centers, intercept, logistic)
+    return Fit(vector_line, net=(mean, weights[count:] / width))
+
+
+def _line(
+    inputs: tuple[str, ...],
+    slopes: Floats,
+    centers: Floats,
+    middle: float,
+    logistic: bool,
+) -> Line:
+    """Returns the line with ``slopes`` that is ``middle`` where the inputs are ``centers``."""
+    intercept = float(middle - centers @ slopes)
+    return Line(inputs, tuple(slopes.tolist()), intercept, logistic=logistic)
 
 
 def _regression(z: Floats, y: Floats, measure: Measure) -> tuple[Floats, float]:
@@ -395,7 +386,7 @@ def prove(materials: Sequence[Material], people: Floats) -> Proof:
         gain=gains[base],
         more=_further_labels(gains[base], errors[base], len(y)),
         lines=tuple(lines),
-        fit=replace(fit, blend=replace(fit.blend, residual=residual)),
+        fit=replace(fit, line=replace(fit.line, residual=residual)),
         units=units,
         targets=y,
         scored=scored,

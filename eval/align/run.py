@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import mkdtemp
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align import proof
 from medal_judges.eval.align.labels import held_out_groups, label_names, rated_dimension
 from medal_judges.eval.align.page import align_page
-from medal_judges.eval.align.prompts import FittedPrompts, PromptLimits, fit_prompts
 from medal_judges.eval.align.proof import (
     MIN_LABELS,
     Alignment,
@@ -29,8 +27,12 @@ from medal_judges.eval.align.proof import (
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.hybrid.judge import HybridJudge, Stack
-from medal_judges.models.hybrid.members import Member, MemberConfig, open_member
+from medal_judges.models.hybrid.judge import (
+    HybridJudge,
+    Member,
+    MemberConfig,
+    open_member,
+)
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.heads import FittedHead
 from medal_judges.models.linear.judge import LinearJudge
@@ -65,15 +67,7 @@ class AlignOptions(Config):
     max_cost: float | None = option(
         None,
         ge=0,
-        help="US dollars; stops before it spends more. Also tries changed prompts.",
-    )
-    max_calls: int | None = option(
-        None,
-        ge=0,
-        help="Also try changed prompts, on at most so many dialogues in all.",
-    )
-    reflect_with: str | None = option(
-        None, help="Language model that rewrites the prompt (default: the judge's)."
+        help="US dollars; stops before it spends more.",
     )
     keep_anyway: bool = option(
         False, help="Write the judge even if the gain may be chance."
@@ -90,9 +84,6 @@ def align(
     *,
     dimensions: Sequence[str] = (),
     keep_anyway: bool = False,
-    max_calls: int | None = None,
-    max_cost: float | None = None,
-    reflect_with: str | None = None,
     **options: Any,
 ) -> Alignment:
     """Fits ``judge`` to people's labels of ``rows`` (or of a file), and measures it on labels that
@@ -104,11 +95,9 @@ def align(
     of the mean label; or with ``keep_anyway``. The error of 0/1 labels is their log loss.
 
     ``dimensions`` are the labels to use (default: all); one that the judge does not score is learnt
-    from its other scores. With ``max_calls`` or ``max_cost`` a prompted judge also tries few-shot
-    examples, and instructions rewritten by gepa, which reflects with the judge's language model or
-    ``reflect_with``: on at most ``max_calls`` dialogues, for at most ``max_cost`` US dollars.
-    ``options`` go to ``Judge.from_pretrained``. The judge is saved in the folder ``out``, with a
-    page. Raises ConfigError for labels that teach nothing, before the judge is asked.
+    from its other scores. ``options`` go to ``Judge.from_pretrained``. The judge is saved in the
+    folder ``out``, with a page. Raises ConfigError for labels that teach nothing, before the judge
+    is asked.
 
     >>> from medal_judges import align
     >>> align("length", "labelled.jsonl", "aligned")
@@ -120,12 +109,9 @@ def align(
     folder = _new_folder(out)
     labelled = _labelled(rows)
     if isinstance(judge, Judge):
-        member = Member("judge", judge, {})
+        member = Member("judge", judge)
     else:
         member = open_member("judge", MemberConfig(path=str(judge), options=options))
-    limits = PromptLimits(max_calls, max_cost, reflect_with)
-    if not _is_prompted(member):
-        limits.refuse_for_other_judges()
     names = label_names(labelled, dimensions)
     judge_dimensions = {
         dimension.name: dimension for dimension in member.judge.dimensions
@@ -144,10 +130,9 @@ def align(
     rows_of_proofs: dict[str, Sequence[LabelledDialogue]] = {}
     notes: list[str] = []
     for name, dimension in rated_dimensions.items():
-        proved = _prove(dimension, labelled, inputs, limits, folder)
+        proved = _prove(dimension, labelled, inputs)
         proofs[name], rows_of_proofs[name] = proved.proof, proved.rows
         notes += proved.notes
-        inputs.members.update({prompted.name: prompted for prompted in proved.members})
     facts: dict[str, object] = {
         "aligned": str(member.judge.signature()),
         "data": content_hash([row.to_record() for row in labelled]),
@@ -177,41 +162,28 @@ def _labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
 
 @dataclass(frozen=True, slots=True)
 class _Proved:
-    """The proof of one dimension, with the ``rows`` that it is measured on and the ``members`` with
-    changed prompts, which the aligned judge may use."""
+    """The proof of one dimension, with the ``rows`` that it is measured on."""
 
     proof: Proof
     rows: list[LabelledDialogue]
     notes: list[str]
-    members: list[Member]
 
 
 def _prove(
     dimension: Dimension,
     labelled: Sequence[LabelledDialogue],
     inputs: Inputs,
-    limits: PromptLimits,
-    folder: Path | None,
 ) -> _Proved:
-    """Fits and measures all ways of one dimension; with ``limits`` also changed prompts, if a
-    prompted judge has the dimension."""
+    """Fits and measures all ways of one dimension."""
     name, member = dimension.name, inputs.members["judge"]
     judge_has_dimension = name in [scored.name for scored in member.judge.dimensions]
     indices = _scored_rows(labelled, name, inputs.scores)
     rows = [labelled[i] for i in indices]
     material, people = _material(rows, dimension, inputs.of_rows(indices))
-    fitted = FittedPrompts([material] * (proof.FOLDS + 1), [], [])
-    if _is_prompted(member) and judge_has_dimension and limits.are_set:
-        prompt_folder = (folder or Path(mkdtemp())) / "prompts" / name
-        fitted = fit_prompts(member, dimension, rows, material, prompt_folder, limits)
-    dimension_proof = proof.prove(fitted.materials, people)
-    notes = fitted.notes + _notes(name, dimension_proof, len(rows), judge_has_dimension)
+    dimension_proof = proof.prove([material] * (proof.FOLDS + 1), people)
+    notes = _notes(name, dimension_proof, len(rows), judge_has_dimension)
     scored_rows = [rows[i] for i in dimension_proof.scored]
-    return _Proved(dimension_proof, scored_rows, notes, fitted.members)
-
-
-def _is_prompted(member: Member) -> bool:
-    return (member.settings or {}).get("family") == "prompted"
+    return _Proved(dimension_proof, scored_rows, notes)
 
 
 def _notes(
@@ -387,14 +359,14 @@ def _aligned_judge(
         heads=heads,
     )
     vectors = proof.VECTORS.removesuffix(":")
-    members = inputs.members | {vectors: Member(vectors, vector_judge, {})}
-    stack = Stack({name: fit.blend for name, fit in fits.items()})
+    members = inputs.members | {vectors: Member(vectors, vector_judge)}
+    lines = {name: fit.line for name, fit in fits.items()}
     used_members = {"judge"}
-    for name in fits:
-        used_members.update(member for member, _ in stack.asked(name, members).values())
+    for fitted_line in lines.values():
+        used_members.update(key.partition(":")[0] for key in fitted_line.inputs)
     return HybridJudge(
         {name: member for name, member in members.items() if name in used_members},
-        stack,
+        lines,
         [dimensions[name] for name in fits],
         name=f"{members['judge'].judge.name}_aligned",
         facts=result.facts,

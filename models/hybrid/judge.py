@@ -1,19 +1,33 @@
-"""The hybrid judge: several saved judges behind the one interface, and itself a saved judge."""
+"""The hybrid judge: for each dimension a line through the scores of other judges.
+
+A dimension that one judge alone scores is a line of one input.
+"""
 
 from __future__ import annotations
 
+import logging
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, field
+from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy.special import expit, ndtr
+from pydantic import Field, field_validator
+from pydantic.dataclasses import dataclass
+from scipy.special import expit
 
-from medal_judges.config import build_config
+from medal_judges.config import (
+    Config,
+    build_config,
+    judge_file,
+    read_yaml,
+    shipped_names,
+)
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.heads import isotonic_map, on_scale
+from medal_judges.models.base.heads import isotonic_map, normal_bins, on_scale
 from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
@@ -21,247 +35,254 @@ from medal_judges.models.base.judge import (
     judgement_of,
 )
 from medal_judges.models.base.saving import (
-    WEIGHTS_NAME,
+    OPTIONS,
+    judge_of_settings,
+    placed,
     read_config,
-    read_weights,
+    save_judge,
     write_config,
-    write_weights,
 )
-from medal_judges.models.hybrid.members import (
-    HybridSettings,
-    Member,
-    load_member,
-    open_member,
-)
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.llm.cost import total_usage
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
-from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
-Members = Mapping[str, Member]
-Answers = Mapping[str, Judgement]  # of one request: member -> its judgement
+MEMBERS = "members"  # the folder of a hybrid with the saved judges
+_NAME = re.compile(r"[A-Za-z0-9_-]+")
 _ROUNDING = 1e-9
-BLEND_PARTS = ("center", "spread", "weights", "intercept", "residual", "logistic")
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Blend:
-    """The fit of one dimension of a stack: value = intercept + weights . (unit scores - center) /
-    spread, on the scale [0, 1], then mapped by the knots (x, y) of a monotone ``curve`` [2, knots].
-    If ``logistic``, the value is the log odds of the score, and there is no curve.
+class Line:
+    """The score of one dimension on [0, 1]: ``intercept`` plus the ``weights`` times the scores of
+    the ``inputs``, which are on [0, 1] too.
 
-    ``members`` are in the order of the arrays, each of shape [members]; ``judge:coherence`` is the
-    member ``judge`` on its own dimension ``coherence``. ``residual`` is the standard deviation of
-    the error on the fitting rows; 0 if nothing was fitted.
+    An input is ``MEMBER``, for its dimension of the same name, or ``MEMBER:DIMENSION``. A sum that
+    can leave [0, 1] is bent at its ends. Then ``curve``, the knots (x, y) of a monotone map,
+    applies. If ``logistic``, the sum is the log odds of the score. ``residual`` is the standard
+    deviation of the error, 0 if unknown.
     """
 
-    members: tuple[str, ...]
-    center: np.ndarray
-    spread: np.ndarray
-    weights: np.ndarray
-    intercept: float
+    inputs: tuple[str, ...]
+    weights: tuple[float, ...]
+    intercept: float = 0.0
     residual: float = 0.0
-    curve: np.ndarray | None = None
+    curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     logistic: bool = False
 
-    def raw(self, units: np.ndarray) -> np.ndarray:
-        """Returns values [n] of the members' scores ``units`` [n, members]."""
-        used = self.weights != 0  # the others were not asked, and have no number
-        z = (units[:, used] - self.center[used]) / self.spread[used]
-        return np.asarray(self.intercept + z @ self.weights[used])
+    def total(self, units: np.ndarray) -> np.ndarray:
+        """Returns the sums [n] for the inputs' scores ``units`` [n, inputs]."""
+        return np.asarray(self.intercept + units @ np.array(self.weights))
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
-        """Returns the values on [0, 1]; those of a mean of scores are there."""
+        """Returns the scores [n] on [0, 1] for the inputs' scores ``units`` [n, inputs]."""
+        total = self.total(units)
         if self.logistic:
-            return np.asarray(expit(self.raw(units)))
-        rises = self.weights > 0
-        lowest, highest = self.raw(np.array([~rises, rises], dtype=float))
-        raw = self.raw(units)
+            return np.asarray(expit(total))
+        weights = np.array(self.weights)
+        lowest = self.intercept + np.minimum(weights, 0).sum()
+        highest = self.intercept + np.maximum(weights, 0).sum()
         if lowest > -_ROUNDING and highest < 1 + _ROUNDING:
-            units = np.clip(raw, 0.0, 1.0)
+            scores: np.ndarray = np.clip(total, 0.0, 1.0)
         else:
-            units = on_scale(raw)
-        return units if self.curve is None else isotonic_map(units, self.curve)
+            scores = on_scale(total)
+        if self.curve is None:
+            return scores
+        return np.asarray(isotonic_map(scores, self.curve))
+
+    @property
+    def is_choice(self) -> bool:
+        """Whether the score is that of the only input."""
+        return self == Line(self.inputs, (1.0,), residual=self.residual)
 
 
-@dataclass(frozen=True, slots=True)
-class MemberSelection:
-    """``choices``: dimension -> the member that answers it."""
-
-    choices: Mapping[str, str]
-
-    def asked(self, dimension: str, members: Members) -> dict[str, tuple[str, str]]:
-        chosen = self.choices[dimension]
-        return {chosen: (chosen, members[chosen].own_name(dimension))}
-
-    def record(self) -> dict[str, object]:
-        return {"choices": dict(self.choices)}
-
-    def tensors(self) -> dict[str, np.ndarray]:
-        return {}
-
-    def answer(
-        self, dimension: Dimension, members: Members, answers: Answers
-    ) -> DimensionScore:
-        """Returns the chosen member's answer on the hybrid's scale."""
-        member = members[self.choices[dimension.name]]
-        judgement, own_name = answers[member.name], member.own_name(dimension.name)
-        scale = member.judge.dimension(own_name)
-        details = rescaled_details(
-            judgement.details.get(own_name, {}), scale, dimension
-        )
-        unit = member.unit(judgement, dimension.name)
-        if unit is None:
-            details["members"] = {member.name: None}
-            reason = f"{member.name}: {judgement.failure or 'no score'}"
-            return DimensionScore(details=details, failure=reason)
-        score = dimension.from_unit(unit)
-        details["members"] = {member.name: score}
-        contributions = judgement.contributions.get(own_name)
-        if contributions is not None:
-            contributions = rescaled(contributions, scale, dimension)
-            if "raw" in details and "logit" not in contributions.unit:
-                details["raw"] = contributions.value
-        chances = judgement.distributions.get(own_name, ())
-        # the member gave none for these levels
-        if len(chances) != len(dimension.levels):
-            chances = ()
-        return DimensionScore(score, chances, details, contributions)
+def member_and_dimension(key: str, dimension: str) -> tuple[str, str]:
+    """Returns the member and its dimension of an input ``key`` of the hybrid's ``dimension``."""
+    member, _, own_name = key.partition(":")
+    return member, own_name or dimension
 
 
-@dataclass(frozen=True, slots=True)
-class Stack:
-    """``blends``: dimension -> the fit of its members' scores."""
+class MemberConfig(Config):
+    """One judge of a hybrid: ``path`` is a folder, a hub id (at ``revision``) or a YAML file of
+    configs/judges/. ``options`` go to ``Judge.from_pretrained``."""
 
-    blends: Mapping[str, Blend]
+    path: str
+    revision: str | None = None
+    options: Mapping[str, Any] = {}
 
-    def asked(self, dimension: str, members: Members) -> dict[str, tuple[str, str]]:
-        blend, needed = self.blends[dimension], {}
-        for key, weight in zip(blend.members, blend.weights, strict=True):
-            if weight != 0:
-                name, _, own_name = key.partition(":")
-                needed[key] = name, own_name or members[name].own_name(dimension)
-        return needed
 
-    def record(self) -> dict[str, object]:
+Members = Mapping[str, MemberConfig]
+
+
+def check_names(members: Members) -> Members:
+    """Returns the members. Raises ValueError for a name that cannot be a folder's."""
+    for name in members:
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"member {name!r}: a name has letters, digits, _ and - only"
+            )
+    return members
+
+
+class HybridSettings(Config):
+    """A hybrid judge in a YAML file of configs/judges/.
+
+    ``dimensions`` are the dimensions of the ``rubric`` that it scores, each with the member that
+    scores it, or with the weights of several members' mean.
+    """
+
+    name: str
+    rubric: str
+    members: Members = Field(min_length=1)
+    dimensions: Mapping[str, str | Mapping[str, float]]
+
+    _names = field_validator("members")(check_names)
+
+    def line(self, dimension: str) -> Line:
+        """Returns the line of one dimension. Raises ValueError for weights that make no mean."""
+        weights = self.dimensions[dimension]
+        if isinstance(weights, str):
+            weights = {weights: 1.0}
+        total = sum(weights.values())
+        if total <= 0 or min(weights.values()) < 0:
+            raise ValueError(
+                f"dimensions.{dimension}: weights of a mean must be 0 or more, and one above 0"
+            )
+        shares = {key: weight / total for key, weight in weights.items() if weight}
+        return Line(tuple(shares), tuple(shares.values()))
+
+
+class HybridConfig(TrainedConfig):
+    """How training makes one judge of ``members``.
+
+    ``kind: select``: each dimension is scored by the member that agrees best with people (ORALIS,
+    section 4.5). ``kind: stack``: a ridge regression on the members' scores, without negative
+    weights.
+    """
+
+    family: Literal["hybrid"] = "hybrid"
+    kind: Literal["select", "stack"] = "stack"
+    members: Members = Field(min_length=1)
+
+    _names = field_validator("members")(check_names)
+
+
+@plain_dataclass(frozen=True, slots=True)
+class Member:
+    """One judge of a hybrid. ``file`` is the YAML file that describes it, and ``options`` the
+    settings that were given beside it. ``file`` is None for a judge that is saved as a folder."""
+
+    name: str
+    judge: Judge
+    file: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    def has(self, dimension: str) -> bool:
+        """Returns whether the judge scores ``dimension``."""
+        return any(own.name == dimension for own in self.judge.dimensions)
+
+    def unit(self, judgement: Judgement, dimension: str) -> float | None:
+        """Returns the judge's score of its ``dimension`` on [0, 1]. None if unscored."""
+        score = judgement.scores.get(dimension)
+        if score is None:
+            return None
+        return self.judge.dimension(dimension).to_unit(score)
+
+    @property
+    def shipped(self) -> str | None:
+        """The name of the shipped judge that ``file`` is."""
+        for name in shipped_names("judges"):
+            if self.file == f"configs/judges/{name}.yaml":
+                return name
+        return None
+
+    def load_options(self) -> dict[str, Any]:
+        """Returns the options that the saved member needs: its folder holds no settings of a
+        server and no path."""
+        if self.file is None:
+            return self.judge.load_options()
+        options = dict(self.options)
+        if self.shipped is None:
+            options["path"] = self.file
+        return options
+
+    def save(self, folder: Path) -> dict[str, Any]:
+        """Writes the judge to members/NAME in the hybrid's ``folder``, unless a YAML file describes
+        it. Returns the member's part of judge.json."""
+        if self.file is None:
+            (folder / MEMBERS).mkdir(exist_ok=True)
+            save_judge(self.judge, folder / MEMBERS / self.name)
         return {
-            "blends": {name: list(blend.members) for name, blend in self.blends.items()}
+            "signature": str(self.judge.signature()),
+            "is_folder": self.file is None,
+            "shipped": self.shipped,
+            "needs": list(self.load_options()),
         }
 
-    def tensors(self) -> dict[str, np.ndarray]:
-        tensors = {}
-        for name, blend in self.blends.items():
-            for part in (*BLEND_PARTS, "curve"):
-                value = getattr(blend, part)
-                if value is not None:
-                    tensors[f"{name}.{part}"] = np.atleast_1d(
-                        np.asarray(value, dtype=np.float64)
-                    )
-        return tensors
 
-    def answer(
-        self, dimension: Dimension, members: Members, answers: Answers
-    ) -> DimensionScore:
-        """Returns the members' weighted score; its distribution is a normal with the residual, in
-        which a level has the probability of all values nearest to it."""
-        name = dimension.name
-        blend = self.blends[name]
-        units = dict.fromkeys(blend.members, 0.0)
-        scores: dict[str, float | None] = {}
-        failures: dict[str, str] = {}
-        for key, (member, own_name) in self.asked(name, members).items():
-            unit = members[member].unit_of(answers[member], own_name)
-            if unit is None:
-                scores[key] = None
-                failures[member] = f"{member}: {answers[member].failure or 'no score'}"
-            else:
-                units[key], scores[key] = unit, dimension.from_unit(unit)
-        details: dict[str, Any] = {"members": scores}
-        if failures:
-            return DimensionScore(details=details, failure="; ".join(failures.values()))
-        row = np.array([list(units.values())])
-        unit = float(blend(row)[0])
-        if not blend.logistic:
-            details["raw"] = dimension.from_unit(float(blend.raw(row)[0]))
-        chances = level_chances(dimension, unit, blend.residual)
-        return DimensionScore(dimension.from_unit(unit), chances, details)
+def open_member(name: str, config: MemberConfig) -> Member:
+    """Loads the member of a config. Raises JudgeLoadError."""
+    judge = Judge.from_pretrained(
+        config.path, revision=config.revision, **config.options
+    )
+    return Member(name, judge, judge_file(config.path), config.options)
 
 
-# How members are combined. ``asked``: key -> (member, its dimension) that a dimension needs.
-# ``record``: its part of judge.json; ``tensors``: its weights. ``answer``: the score of one request
-# on a dimension.
-Combination = MemberSelection | Stack
+def load_member(
+    name: str, saved: Mapping[str, Any], folder: Path, options: Mapping[str, Any]
+) -> Member:
+    """Loads a member of the hybrid in ``folder``.
 
-
-def rescaled(
-    contributions: Contributions, scale: Dimension, target: Dimension
-) -> Contributions:
-    """Returns contributions on ``scale`` as contributions on ``target``; logits do not change."""
-    if contributions.unit not in ("score", "uncalibrated score"):
-        return contributions
-    ratio = (target.high - target.low) / (scale.high - scale.low)
-    baseline = target.low + (contributions.baseline - scale.low) * ratio
-    turns = tuple(turn * ratio for turn in contributions.turns)
-    return replace(contributions, turns=turns, baseline=baseline)
-
-
-def rescaled_details(
-    details: Mapping[str, Any], scale: Dimension, target: Dimension
-) -> dict[str, Any]:
-    """Returns details on ``scale`` as details on ``target``."""
-    ratio = (target.high - target.low) / (scale.high - scale.low)
-
-    def moved(value: Any) -> Any:
-        if isinstance(value, list):
-            return [moved(entry) for entry in value]
-        return None if value is None else target.low + (value - scale.low) * ratio
-
-    moved_details = dict(details)  # members are replaced by the caller
-    for name, value in details.items():
-        if name in ("value", "expected", "interval", "repeats"):
-            moved_details[name] = moved(value)
-        elif name in ("spread", "repeats_std"):
-            moved_details[name] = value * ratio
-    return moved_details
-
-
-def level_chances(dimension: Dimension, unit: float, residual: float) -> list[float]:
-    """Returns the probability per level of a score ``unit`` on [0, 1] with a normal error of
-    ``residual``. A binary dimension's probability is the score itself. Empty for a continuous
-    dimension, and for an unknown error."""
-    levels = dimension.levels
-    if dimension.kind == "binary":
-        return [1 - unit, unit]
-    if len(levels) < 2 or residual <= 0:
-        return []
-    units = np.array([dimension.to_unit(level) for level in levels])
-    cuts = (units[:-1] + units[1:]) / 2
-    chances: list[float] = np.diff(
-        ndtr((cuts - unit) / residual), prepend=0, append=1
-    ).tolist()
-    return chances
+    ``saved`` is its part of judge.json. ``options`` are those of the hybrid: the member's own under
+    its name, and ``device`` and ``dtype``. Raises JudgeLoadError.
+    """
+    own = dict(options.get(name) or {})
+    shared = {key: value for key, value in options.items() if key in OPTIONS}
+    shipped = saved["shipped"]
+    if not _NAME.fullmatch(name) or shipped not in (None, *shipped_names("judges")):
+        raise JudgeLoadError(f"{folder}: the member {name!r} is a path")
+    missing = [option for option in saved["needs"] if option not in own]
+    if missing:
+        places = ", ".join(f"{name}.{option}=..." for option in missing)
+        raise JudgeLoadError(
+            f"{folder}: a saved judge holds no settings of a server and no path, and the member "
+            f"{name} ({saved['signature']}) needs some",
+            hint=f"give them as they were: {places}",
+        )
+    if saved["is_folder"]:
+        place = folder / MEMBERS / name
+        return Member(name, Judge.from_pretrained(place, **(shared | own)))
+    file = str(own.pop("path", f"configs/judges/{shipped}.yaml"))
+    settings = read_yaml(file)
+    settings |= placed(settings, {**shared, **own}, file, strict=False)
+    judge = judge_of_settings(settings, file)
+    if judge.signature().revision != Signature.parse(saved["signature"]).revision:
+        logger.warning(
+            "%s: the member %s has other settings than when it was saved", folder, name
+        )
+    return Member(name, judge, file, own)
 
 
 class HybridJudge(Judge):
-    """Combines the answers of several judges; see HybridConfig for the kinds.
-
-    Each dimension is on the hybrid's own scale. ``usage`` is the sum over the members that were
-    asked. A stack leaves a dialogue unscored if one of the members that it asked does.
-    """
+    """Scores each dimension by a line through its ``members``' scores. Each dimension is on the
+    hybrid's own scale. A dialogue is unscored if a member that it needs does not score it."""
 
     family = "hybrid"
 
     def __init__(
         self,
         members: Mapping[str, Member],
-        combination: Combination,
+        lines: Mapping[str, Line],
         dimensions: Sequence[Dimension],
         *,
         name: str = "hybrid",
         facts: Mapping[str, object] | None = None,
     ) -> None:
-        self.members, self.combination = dict(members), combination
+        self.members, self.lines = dict(members), dict(lines)
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
         languages = []
@@ -275,29 +296,46 @@ class HybridJudge(Judge):
         # A kill loses at most the window of the slowest member.
         self.window = min(member.judge.window for member in members.values())
         for dimension in self.dimensions:
-            for key, (member_name, own_name) in combination.asked(
-                dimension.name, members
-            ).items():
-                _check_dimension(members[member_name], own_name, dimension, key)
+            for key in self.lines[dimension.name].inputs:
+                self._check_input(key, dimension)
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> HybridJudge:
-        """Returns the judge of a YAML file, with nothing fitted; see HybridSettings."""
+        """Returns the judge of a YAML file, see HybridSettings."""
         where = f"judge {settings.get('name', '')}".strip()
         config = build_config(HybridSettings, dict(settings), where=where)
-        dimensions = load_rubric(config.rubric, config.dimensions)
-        names = [dimension.name for dimension in dimensions]
-        combination: Combination = Stack(_unfitted_blends(config, names))
-        if config.choices is not None:
-            if missing := [name for name in names if name not in config.choices]:
-                raise ValueError(f"choices name no member for {', '.join(missing)}")
-            combination = MemberSelection(
-                {name: config.choices[name] for name in names}
-            )
+        dimensions = load_rubric(config.rubric, list(config.dimensions))
+        lines = {name: config.line(name) for name in config.dimensions}
         members = {}
         for name, member in config.members.items():
             members[name] = open_member(name, member)
-        return cls(members, combination, dimensions, name=config.name)
+        return cls(members, lines, dimensions, name=config.name)
+
+    def _check_input(self, key: str, dimension: Dimension) -> None:
+        """Raises ConfigError for an input that no member has, or whose other end is good."""
+        name, own_name = member_and_dimension(key, dimension.name)
+        if name not in self.members:
+            raise ConfigError(
+                f"{dimension.name}: no member {name!r}",
+                hint=f"there are: {', '.join(self.members)}",
+            )
+        judge = self.members[name].judge
+        good = judge.dimension(own_name).good
+        if key == name and good != dimension.good:  # MEMBER:DIMENSION has its sign
+            raise ConfigError(
+                f"member {name}: the good end of {own_name!r} is {good!r}, that of the hybrid is "
+                f"{dimension.good!r}"
+            )
+
+    def needed(self, member: str, dimensions: Sequence[str]) -> list[str]:
+        """Returns the dimensions of ``member`` that the hybrid's ``dimensions`` need."""
+        names: dict[str, None] = {}
+        for dimension in dimensions:
+            for key in self.lines[dimension].inputs:
+                name, own_name = member_and_dimension(key, dimension)
+                if name == member:
+                    names[own_name] = None
+        return list(names)
 
     def language_models(self) -> list[LanguageModel]:
         models = []
@@ -307,28 +345,24 @@ class HybridJudge(Judge):
 
     def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
         wording: dict[str, str] = {}
-        for name, own_name in self.combination.asked(dimension, self.members).values():
-            wording |= self.members[name].judge.wording(own_name, turn)
+        for name, member in self.members.items():
+            for own_name in self.needed(name, [dimension]):
+                wording |= member.judge.wording(own_name, turn)
         return wording
 
     def signature(self) -> Signature:
-        """``base`` names each member with its revision; the hash covers their whole signatures."""
-        tensors, signatures, own_names = {}, {}, {}
-        for name, values in self.combination.tensors().items():
-            tensors[name] = values.tolist()
-        bases: list[str] = []
-        dtypes: dict[str, None] = {}
-        seeds = set()
-        for name, member in self.members.items():
-            signature = member.judge.signature()
-            signatures[name] = str(signature)
-            # A number depends on which dimension of a member is used.
-            own_names[name] = dict(member.dimensions)
+        """``base`` names each member with its revision. The hash covers their whole signatures."""
+        signatures = {
+            name: member.judge.signature() for name, member in self.members.items()
+        }
+        bases, dtypes, seeds = [], dict[str, None](), set()
+        for name, signature in signatures.items():
             bases.append(f"{name}={signature.judge}@{signature.revision}")
             if signature.dtype:
                 dtypes[signature.dtype] = None
             seeds.add(signature.seed)
-        hashed = [self.combination.record(), tensors, signatures, own_names]
+        lines = {name: asdict(line) for name, line in self.lines.items()}
+        hashed = [lines, {name: str(one) for name, one in signatures.items()}]
         return self.signed(
             revision=content_hash(hashed),
             base=" + ".join(bases),
@@ -341,46 +375,34 @@ class HybridJudge(Judge):
     def _save(self, folder: Path) -> None:
         settings = {
             "name": self.name,
-            "kind": "stack" if isinstance(self.combination, Stack) else "select",
-            "members": {name: m.record() for name, m in self.members.items()},
-            "combination": self.combination.record(),
+            "members": {name: one.save(folder) for name, one in self.members.items()},
+            "lines": {name: asdict(line) for name, line in self.lines.items()},
             "facts": self.facts,
         }
         write_config(folder, self, settings)
-        for member in self.members.values():
-            member.save(folder)
-        tensors = {}
-        for name, values in self.combination.tensors().items():
-            tensors[name] = torch.from_numpy(values)
-        if tensors:
-            write_weights(tensors, folder / WEIGHTS_NAME)
 
     @classmethod
     def load(cls, folder: Path, **options: Any) -> HybridJudge:
         """Loads the judge saved in ``folder``.
 
-        ``options``: ``device`` and ``dtype`` for all members with a model on this machine, and the
-        options of one member under its name (``contrast={"llm": {"device": "cuda"}}``). Raises
+        ``options`` are ``device`` and ``dtype`` for all members with a model on this machine, and
+        the options of one member under its name (``contrast={"llm": {"device": "cuda"}}``). Raises
         JudgeLoadError.
         """
         saved = read_config(folder)
         names = list(saved["members"])
-        if unknown := set(options) - {"device", "dtype", *names}:
+        unknown = set(options).difference(OPTIONS, names)
+        if unknown:
             raise JudgeLoadError(
                 f"{folder}: no option {', '.join(sorted(unknown))}",
-                hint=f"options: device, dtype, or those of a member: {', '.join(names)}",
+                hint=f"options: {', '.join((*OPTIONS, *names))}",
             )
         members = {}
-        for name in names:
-            members[name] = load_member(name, saved["members"][name], folder, options)
+        for name, record in saved["members"].items():
+            members[name] = load_member(name, record, folder, options)
+        lines = {name: Line(**record) for name, record in saved["lines"].items()}
         dimensions = [Dimension(**dimension) for dimension in saved["dimensions"]]
-        return cls(
-            members,
-            _combination(folder, saved["kind"], saved["combination"]),
-            dimensions,
-            name=saved["name"],
-            facts=saved["facts"],
-        )
+        return cls(members, lines, dimensions, name=saved["name"], facts=saved["facts"])
 
     def load_options(self) -> dict[str, Any]:
         options = {}
@@ -399,61 +421,45 @@ class HybridJudge(Judge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
         answers: list[dict[str, Judgement]] = [{} for _ in requests]
-        for member in self.members.values():
-            self._ask(member, requests, dimensions, answers)
+        for name, member in self.members.items():
+            needed = self.needed(name, dimensions)
+            if not needed:
+                continue
+            # All requests of a call are of one level. The dialogue of a request ends at the judged
+            # turn, so that turn is its last one.
+            judgements = member.judge.score(
+                [request.dialogue for request in requests],
+                level="dialogue" if requests[0].turn is None else "last",
+                dimensions=needed,
+                # Only an explicit budget is passed on: each member has its own.
+                token_budget=vars(self).get("token_budget"),
+                unknown_language="allow",  # the hybrid warns
+            )
+            for row, judgement in zip(answers, judgements, strict=True):
+                row[name] = judgement
         for _, vectors in self.bases.values():
             vectors.clear()
         pairs = zip(requests, answers, strict=True)
         return [self._combined(request, row, dimensions) for request, row in pairs]
 
-    def _ask(
-        self,
-        member: Member,
-        requests: Sequence[ScoreRequest],
-        dimensions: Sequence[str],
-        answers: Sequence[dict[str, Judgement]],
-    ) -> None:
-        """Adds the member's judgement of each request to its ``answers``, if it is needed."""
-        needed: dict[str, None] = {}
-        for dimension in dimensions:
-            for name, own_name in self.combination.asked(
-                dimension, self.members
-            ).values():
-                if name == member.name:
-                    needed[own_name] = None
-        if not needed:
-            return
-        # All requests of a call are of one level. The dialogue of a request ends at the judged
-        # turn, so that turn is its last one.
-        judgements = member.judge.score(
-            [request.dialogue for request in requests],
-            level="dialogue" if requests[0].turn is None else "last",
-            dimensions=list(needed),
-            # Only an explicit budget is passed on: each member has its own.
-            token_budget=vars(self).get("token_budget"),
-            unknown_language="allow",  # the hybrid warns
-        )
-        for request, row, judgement in zip(requests, answers, judgements, strict=True):
-            row[member.name] = judgement
-            request.truncated_turns = max(
-                request.truncated_turns, judgement.truncated_turns
-            )
-            request.cut_turns = max(request.cut_turns, judgement.cut_turns)
-
     def _combined(
-        self, request: ScoreRequest, answers: Answers, dimensions: Sequence[str]
+        self,
+        request: ScoreRequest,
+        answers: Mapping[str, Judgement],
+        dimensions: Sequence[str],
     ) -> Judgement:
         """Returns the judgement of a request from its members' ``answers``."""
         results = {}
         for name in dimensions:
-            results[name] = self.combination.answer(
-                self.dimension(name), self.members, answers
-            )
-        judgements = answers.values()
+            results[name] = self._answer(self.dimension(name), answers)
         notes = []
         for name, judgement in answers.items():
+            truncated = max(request.truncated_turns, judgement.truncated_turns)
+            request.truncated_turns = truncated
+            request.cut_turns = max(request.cut_turns, judgement.cut_turns)
             if judgement.explanation:
                 notes.append(f"{name}: {judgement.explanation}")
+        judgements = answers.values()
         return judgement_of(
             results,
             explanation="; ".join(notes) or None,
@@ -463,63 +469,42 @@ class HybridJudge(Judge):
             shortened_turns=max((j.shortened_turns for j in judgements), default=0),
         )
 
-
-def _check_dimension(
-    member: Member, own_name: str, dimension: Dimension, key: str
-) -> None:
-    """Raises ConfigError if the member cannot answer the hybrid's ``dimension`` with its
-    ``own_name``. ``key``: see Combination."""
-    name, names = member.name, [d.name for d in member.judge.dimensions]
-    hint = f"map one with members.{name}.dimensions: {{{dimension.name}: ITS_NAME}}"
-    if own_name not in names:
-        raise ConfigError(
-            f"member {name} has no dimension {own_name!r}",
-            hint=f"it has: {', '.join(names)}; {hint}",
-        )
-    good = member.judge.dimension(own_name).good
-    if key == name and good != dimension.good:  # ``judge:own`` is fitted with its sign
-        raise ConfigError(
-            f"member {name}: the good end of {own_name!r} is {good!r}, that of "
-            f"{dimension.name!r} is {dimension.good!r}",
-            hint=hint,
-        )
-
-
-def _unfitted_blends(
-    config: HybridSettings, dimensions: Sequence[str]
-) -> dict[str, Blend]:
-    """Returns the weighted mean of scores for each dimension."""
-    weights = config.weights or {}
-    members = tuple(weights)
-    shares = np.array(list(weights.values()), dtype=np.float64)
-    shares = shares / shares.sum()
-    mean = Blend(members, np.zeros(len(members)), np.ones(len(members)), shares, 0.0)
-    return dict.fromkeys(dimensions, mean)
-
-
-def _combination(folder: Path, kind: str, record: Mapping[str, Any]) -> Combination:
-    if kind == "select":
-        return MemberSelection(record["choices"])
-    if kind != "stack":
-        raise JudgeLoadError(f"{folder}: unknown kind of hybrid {kind!r}")
-    path, blends = folder / WEIGHTS_NAME, dict[str, Blend]()
-    arrays = {key: tensor.numpy() for key, tensor in read_weights(path).items()}
-    for name, members in record["blends"].items():
-        parts: dict[str, Any] = {"curve": arrays.pop(f"{name}.curve", None)}
-        for part in BLEND_PARTS:
-            key = f"{name}.{part}"
-            if key not in arrays:
-                raise JudgeLoadError(f"{path}: no weights {key}")
-            parts[part] = arrays.pop(key)
-        for part in ("center", "spread", "weights"):
-            if parts[part].shape != (len(members),):
-                raise ValueError(
-                    f"{part} {parts[part].shape} is not of {len(members)} members"
-                )
-        for part in ("intercept", "residual"):
-            parts[part] = float(parts[part][0])
-        parts["logistic"] = bool(parts["logistic"][0])
-        blends[name] = Blend(tuple(members), **parts)
-    if arrays:
-        raise JudgeLoadError(f"{path}: unexpected weights {sorted(arrays)[0]!r}")
-    return Stack(blends)
+    def _answer(
+        self, dimension: Dimension, answers: Mapping[str, Judgement]
+    ) -> DimensionScore:
+        """Returns the score of one dimension. A choice of a member with the same scale says all
+        that the member says."""
+        line = self.lines[dimension.name]
+        units, scores, failures = [], dict[str, float | None](), dict[str, None]()
+        for key in line.inputs:
+            name, own_name = member_and_dimension(key, dimension.name)
+            judgement = answers[name]
+            unit = self.members[name].unit(judgement, own_name)
+            scores[key] = None if unit is None else dimension.from_unit(unit)
+            if unit is None:
+                failures[f"{name}: {judgement.failure or 'no score'}"] = None
+            units.append(unit)
+        details: dict[str, Any] = {"members": scores}
+        own = self.members[name].judge.dimension(own_name)
+        if line.is_choice and (own.low, own.high) == (dimension.low, dimension.high):
+            return DimensionScore(
+                judgement.scores[own_name],
+                judgement.distributions.get(own_name, ()),
+                judgement.details.get(own_name, {}) | details,
+                judgement.contributions.get(own_name),
+                "; ".join(failures) or None,
+            )
+        if failures:
+            return DimensionScore(details=details, failure="; ".join(failures))
+        row = np.array([units], dtype=float)
+        unit = float(line(row)[0])
+        if not line.logistic:
+            details["raw"] = dimension.from_unit(float(line.total(row)[0]))
+        chances: list[float] = []
+        if dimension.kind == "binary":
+            chances = [1 - unit, unit]
+        elif dimension.levels and line.residual > 0:
+            units_of_one = torch.tensor([unit], dtype=torch.float64)
+            bins = normal_bins(units_of_one, line.residual, len(dimension.levels))
+            chances = bins[0].tolist()
+        return DimensionScore(dimension.from_unit(unit), chances, details)

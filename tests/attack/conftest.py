@@ -12,8 +12,12 @@ import torch
 from medal_judges import Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-from medal_judges.models.hybrid.members import MemberConfig, open_member
+from medal_judges.models.hybrid.judge import (
+    HybridJudge,
+    Line,
+    MemberConfig,
+    open_member,
+)
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
@@ -28,7 +32,7 @@ FAMILIES = ("linear", "encoder", "lora", "generative", "hybrid")
 
 def _hybrid(member: Path) -> Judge:
     one = open_member("one", MemberConfig(path=str(member)))
-    return HybridJudge({"one": one}, MemberSelection({"overall": "one"}), [OVERALL])
+    return HybridJudge({"one": one}, {"overall": Line(("one",), (1.0,))}, [OVERALL])
 
 
 @pytest.fixture(scope="session")

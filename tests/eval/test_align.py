@@ -6,21 +6,18 @@ import sys
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-import yaml
 from typer.testing import CliRunner, Result
 
 from medal_judges import Judge, align, benchmark
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align import prompts, proof
+from medal_judges.eval.align import proof
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.llm.cost import CostLimitError
 from medal_judges.reading.dialogues import read_labelled
 
 from ..hub_stub import Hub
@@ -474,111 +471,3 @@ def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(
     for more in ((), ("--label", "helpful=overall")):
         said_so = refused(*words, *more)
         assert "several scales: 1 to 6 in chat 'd20' and 1 to 5 in chat 'd0'" in said_so
-
-
-SAYS = """
-import re
-
-def answer(body):
-    text = body["messages"][-1]["content"]
-    if "rate" not in body["messages"][0]["content"].lower():
-        return "?"
-    if "feedback" in text.lower():  # gepa's question for new instructions
-        return "```\\nRate the answer. Add up its numbers.\\n```"
-    if "Add up" not in body["messages"][0]["content"]:
-        return "3"
-    numbers = re.findall("[a-h]([0-9]+)", text.split("Where is order")[-1])
-    return str(1 + sum(map(int, numbers)) % 5)
-"""
-
-
-def test_rewritten_instructions_are_found_within_the_limits(
-    serve: Callable[..., Any],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The stand-in for a language model agrees with people if it is asked to add up numbers, which
-    no other way can learn."""
-    pytest.importorskip("gepa", reason="needs the extra: pip install '.[align]'")
-    # dialogues of a rewriting: enough for one answer
-    monkeypatch.setattr(prompts, "_LEAST", 40)
-    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    (tmp_path / "says.py").write_text(SAYS)
-    server = serve(script=str(tmp_path / "says.py"))
-
-    def sums(i: int, n: int) -> int:
-        return 1 + sum((i * 7 + k) % 90 for k in range(n)) % 5
-
-    data = write(tmp_path / "mine.csv", 20, helpful=sums)
-    parts = {
-        "system": "Rate the answer.",
-        "user": "{dialogue}\n\nA number from {low} to {high}.",
-    }
-    files = {
-        "prompt": {"name": "tiny", "answer": {"format": "number"}, "parts": parts},
-        "judge": {
-            "family": "prompted",
-            "name": "tiny",
-            "rubric": "medal",
-            "dimensions": ["overall"],
-        }
-        | {"prompts": str(tmp_path / "prompt.yaml"), "max_tokens": 8, "fence": False}
-        | {"llm": {"model": "openai:tester", "base_url": server.url, "cache": False}},
-        "prices": {"models": {"tester": {"input": 1.0, "output": 1.0}}},
-    }
-    for name, content in files.items():
-        (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(content))
-    words = [tmp_path / "judge.yaml", "--labels", data, "--label", "helpful=overall"]
-    unpriced = medal(*words, "--out", tmp_path / "no", "--max-cost", 1)
-    assert "price of tester on this server is unknown" in str(unpriced.exception)
-    llm = files["judge"]["llm"]
-    words[0] = tmp_path / "priced.yaml"
-    priced = files["judge"] | {"llm": llm | {"prices": str(tmp_path / "prices.yaml")}}
-    words[0].write_text(yaml.safe_dump(priced))
-    refused = medal(*words, "--out", tmp_path / "dear", "--max-cost", 0.0001).exception
-    assert isinstance(refused, CostLimitError) and refused.exit_code == 4
-    assert not server.told("requests") and not (tmp_path / "dear/judge.json").exists()
-    some = medal(*words, "--out", tmp_path / "some", "--max-cost", 0.02)
-    assert "few-shot prompt not tried: it needs a higher limit" in some.output
-    words[0] = tmp_path / "judge.yaml"
-    before = len(server.told("requests"))
-    done = medal(*words, "--out", tmp_path / "out", "--max-calls", 320)
-    assert done.exit_code == 0 and "by prompt, rewritten" in done.output, done.output
-    # as it is, and golden scores
-    assert len(server.told("requests")) - before <= 320 + 20 + 16
-    assert (
-        "Add up its numbers"
-        in (tmp_path / "out/members/rewritten-overall/prompts.yaml").read_text()
-    )
-    spoken = {name: {"llm": llm} for name in ("judge", "rewritten-overall")}
-    judge = Judge.from_pretrained(tmp_path / "out", **spoken)
-    (row, *_) = read_labelled(data, columns={"labels": {"helpful": "overall:1..5"}})
-    (found,) = judge.score([row.dialogue])
-    assert found.scores["overall"] == pytest.approx(row.labels["overall"][0], abs=4e-5)
-
-
-def test_chats_that_a_changed_prompt_leaves_unscored_are_in_no_line() -> None:
-    """Nor does the fitted judge score them: both would be another judge's agreement."""
-    rng, ids = np.random.default_rng(1), np.arange(40).astype(str)
-    y, own = rng.random((2, 40))
-    prompt = np.where(np.isin(np.arange(40), (3, 17)), np.nan, y)
-    names = (
-        "judge:overall",
-        "repetition:overall",
-        "length:overall",
-        "rewritten-overall:overall",
-    )
-    scores = np.column_stack([own, rng.random(40), rng.random(40), prompt])
-    material = proof.Material(names, scores, np.zeros((40, 4)), y, ids, ids, 0, 4.0)
-    found = proof.prove([material] * (proof.FOLDS + 1), y[:, None])
-    assert found.kept and found.way.startswith("prompt, rewritten-overall")
-    assert set(range(40)) - set(found.scored.tolist()) == {3, 17}
-    assert all(
-        len(column) == 38 == np.isfinite(column).sum()
-        for column in found.units.values()
-    )
-    assert np.isnan(found.fit.units(material, np.arange(40))).nonzero()[0].tolist() == [
-        3,
-        17,
-    ]

@@ -88,8 +88,12 @@ def test_a_judge_that_answers_otherwise_is_exit_code_1(folder: Path) -> None:
 
 
 def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
-    from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-    from medal_judges.models.hybrid.members import MemberConfig, open_member
+    from medal_judges.models.hybrid.judge import (
+        HybridJudge,
+        Line,
+        MemberConfig,
+        open_member,
+    )
     from medal_judges.records.dimension import Dimension
 
     overall = Dimension("overall", "ordinal", 1, 5)
@@ -103,7 +107,7 @@ def test_a_hybrid_is_given_what_its_folder_may_not_hold(tmp_path: Path) -> None:
             ),
         ),
     }
-    made = HybridJudge(members, MemberSelection({"overall": "plain"}), [overall])
+    made = HybridJudge(members, {"overall": Line(("plain",), (1.0,))}, [overall])
     folder = made.save_pretrained(tmp_path / "hybrid", golden=True)
     asked = CliRunner().invoke(app, ["doctor", str(folder)])
     assert isinstance(asked.exception, JudgeLoadError)

@@ -12,8 +12,7 @@ from medal_judges import Dialogue, Judge, ScoreOptions, Turn
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.hybrid.judge import HybridJudge, MemberSelection
-from medal_judges.models.hybrid.members import Member
+from medal_judges.models.hybrid.judge import HybridJudge, Line, Member
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
@@ -42,9 +41,9 @@ def encoder(base: Path, bert: Path, max_tokens: int = WINDOW) -> EncoderJudge:
 
 
 def hybrid(base: Path, bert: Path) -> Judge:
-    member = Member("adapted", lora(base, bert), {})
-    selection = MemberSelection({"overall": "adapted"})
-    return HybridJudge({"adapted": member}, selection, DIMENSIONS)
+    member = Member("adapted", lora(base, bert))
+    lines = {"overall": Line(("adapted",), (1.0,))}
+    return HybridJudge({"adapted": member}, lines, DIMENSIONS)
 
 
 FAMILIES: tuple[Callable[[Path, Path], Judge], ...] = (lora, encoder, hybrid)

@@ -98,21 +98,20 @@ def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(
         "family": "hybrid",
         "name": "both",
         "rubric": "overall",
-        "kind": "stack",
+        "dimensions": {"overall": {"a": 1, "b": 1}},
     }
     members = {
         "a": {"path": str(folder)},
         "b": {"path": str(tmp_path / "english.yaml")},
     }
     path = tmp_path / "both.yaml"
-    path.write_text(
-        json.dumps(settings | {"members": members, "weights": {"a": 1, "b": 1}})
-    )
+    path.write_text(json.dumps(settings | {"members": members}))
     both = Judge.from_pretrained(path)
     assert (
         isinstance(both, HybridJudge) and both.languages == ("en",) and other.languages
     )
-    again = Judge.from_pretrained(both.save_pretrained(tmp_path / "both"))
+    saved = both.save_pretrained(tmp_path / "both")
+    again = Judge.from_pretrained(saved, b={"path": str(tmp_path / "english.yaml")})
     assert again.languages == ("en",)
 
 

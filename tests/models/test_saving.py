@@ -7,7 +7,6 @@ import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
@@ -21,8 +20,7 @@ from medal_judges.models.base.saving import (
     read_weights,
     require_same_keys,
 )
-from medal_judges.models.hybrid.judge import Blend, HybridJudge, Stack
-from medal_judges.models.hybrid.members import MemberConfig, open_member
+from medal_judges.models.hybrid.judge import HybridJudge, Line, Member
 from medal_judges.models.linear.judge import LinearJudge
 
 YAML = "configs/judges/repetition.yaml"
@@ -92,11 +90,14 @@ def test_saving_that_breaks_off_leaves_no_judge_and_harms_none(tmp_path: Path) -
 
 def numbered(number: int) -> HybridJudge:
     """A judge of several files that all hold its number."""
-    member = open_member("one", MemberConfig(path=YAML))
-    line = Blend(("one",), *np.full((3, 1), float(number)), intercept=number)
-    dimension = member.judge.dimension("overall")
+    judge = Judge.from_pretrained(YAML)
+    judge.name = f"n{number}"
+    line = Line(("one",), (1.0,), intercept=number)
     return HybridJudge(
-        {"one": member}, Stack({"overall": line}), [dimension], name=f"n{number}"
+        {"one": Member("one", judge)},
+        {"overall": line},
+        [judge.dimension("overall")],
+        name=f"n{number}",
     )
 
 
@@ -116,8 +117,9 @@ def _saving(judges: list[HybridJudge], path: Path) -> BaseProcess:
 
 def _is_whole(path: Path) -> bool:
     loaded = Judge.from_pretrained(path)
-    assert isinstance(loaded, HybridJudge) and isinstance(loaded.combination, Stack)
-    return loaded.name == f"n{loaded.combination.blends['overall'].intercept:g}"
+    assert isinstance(loaded, HybridJudge)
+    number = f"n{loaded.lines['overall'].intercept:g}"
+    return loaded.name == loaded.members["one"].judge.name == number
 
 
 def test_a_kill_while_saving_leaves_one_judge_whole(tmp_path: Path) -> None:

@@ -16,8 +16,6 @@ from .table import medal, row, works
 
 Serve = Callable[..., Any]
 COUNT = 20  # the fewest labels
-# The fewest calls that rewrite the prompts of three folds and of all rows.
-CALLS = 4 * (60 + 2 * COUNT)
 
 
 @pytest.fixture(autouse=True)
@@ -50,18 +48,6 @@ def test_a_judge_is_aligned(labels: Path, tmp_path: Path) -> None:
     assert (tmp_path / "judge.json").is_file()
 
 
-@row("align", "--max-calls", "--reflect-with")
-def test_a_prompt_is_changed(serve: Serve, labels: Path, tmp_path: Path) -> None:
-    server = serve()
-    words = ["align", "medal", "llm=openai:tester", f"llm.base_url={server.url}"]
-    words += ["llm.cache=false", "--labels", labels, "--out", tmp_path]
-    words += ["--max-calls", CALLS, "--reflect-with", "nobody/has-this-model"]
-    done = medal(*words)
-    assert done.code == 2 and "nobody/has-this-model" in done.err
-    # The few-shot prompts of four parts are tried before.
-    assert len(server.told("requests")) == COUNT + 4 * COUNT
-
-
 @row("align", "--device")
 def test_device(labels: Path, tmp_path: Path) -> None:
     words = [
@@ -84,14 +70,4 @@ def test_max_cost(serve: Serve, labels: Path, files: Files, tmp_path: Path) -> N
     words = ["align", "medal", "llm=openai:tester", f"llm.base_url={server.url}"]
     words += [f"llm.prices={files.prices}", "--labels", labels, "--out", tmp_path]
     done = medal(*words, "--max-cost", "0.000001")
-    assert done.code == 4 and "before the limit of $2e-07" in done.err
-
-
-@pytest.mark.parametrize(
-    "option", [["--max-calls", 9], ["--reflect-with", "openai:tester"]]
-)
-def test_an_option_of_prompts_needs_a_prompt(
-    option: list[object], labels: Path, tmp_path: Path
-) -> None:
-    done = medal("align", "length", "--labels", labels, "--out", tmp_path, *option)
-    assert done.code == 2 and f"{option[0]} is for prompted judges" in done.err
+    assert done.code == 4 and "before the limit of $1e-06" in done.err

@@ -1,8 +1,7 @@
-"""A hybrid judge from its members' judgements of the fitting rows: the stack's lines, the
-selection's choices.
+"""The family ``hybrid`` in a run: fits lines through the judgements of its members.
 
 The rows are those of ``train``. They should be validation rows of the members: a trained member
-looks better than it is on its training rows. Each source is centred on its own mean, and all weigh
+looks better than it is on its training rows. Each source is centred on its own mean and all weigh
 the same: their raters use the scale differently, and the level of a judge's scores does not say how
 well it ranks.
 """
@@ -10,337 +9,191 @@ well it ranks.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-from sklearn.linear_model import ridge_regression
-from sklearn.model_selection import GroupKFold
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions, judge_once
-from medal_judges.models.hybrid.judge import (
-    Blend,
-    Combination,
-    HybridJudge,
-    MemberSelection,
-    Stack,
-)
-from medal_judges.models.hybrid.members import HybridConfig, Member, open_member
-from medal_judges.records.dimension import EQUAL, Dimension
+from medal_judges.models.hybrid.judge import HybridJudge, Line, Member, open_member
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
-from medal_judges.stats.correlation import undefined_reason, weighted_spearman
-from medal_judges.stats.equal import Values
-from medal_judges.training.config import TrainConfig, refuse_steps
-from medal_judges.training.families.solvers import source_means
+from medal_judges.training.config import refuse_steps
+from medal_judges.training.families.solvers import Labelled
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample, training_chats
+from medal_judges.training.validation import validation_figures
 
 FOLDS = 5
 # With standardised scores and n rows, a penalty of n halves the weight of a lone member.
 ALPHAS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-_ROUNDING = (
-    1e-9  # the spread of a member that gives the same score to all rows of a source
-)
+LEAST_ROWS = 20
+_ROUNDING = 1e-9  # the deviation of a member that gives the same score to all rows
 
 logger = logging.getLogger(__name__)
-
 
 check = refuse_steps
 
 
 def fit(run: TrainingRun) -> FittedJudge:
-    """Fits the judge of ``run``."""
-    judge, figures = fit_hybrid(run.config, run.rows.train, run.dimensions)
-    return FittedJudge(judge, figures)
+    """Fits the judge of ``run``.
 
-
-def fit_hybrid(
-    config: TrainConfig,
-    rows: Sequence[TrainingExample],
-    dimensions: Sequence[Dimension],
-) -> tuple[HybridJudge, dict[str, float]]:
-    """Returns the judge of ``config.model``, and its figures.
-
-    Members' judgements are saved under ``output_dir``/judgements and used again if member and rows
-    are the same. Figures are Spearman's correlations over the fitting rows, by source and
-    their mean: of each member, and of the hybrid by 5-fold cross-validation over conversations.
-    Raises ConfigError for dimensions that no member has, and rows that nothing can be fitted on.
+    Figures are agreement with people over the fitting rows: of each member, and of a stack by
+    5-fold cross-validation over conversations. Raises ConfigError for rows that nothing can be
+    fitted on.
     """
-    model = config.model
-    assert isinstance(model, HybridConfig)
-    if config.validation:
-        raise ConfigError(
-            "a hybrid is fitted on the `train` entries and measured on them by cross-validation",
-            hint="leave `validation` out, and give the members' validation rows as `train`",
-        )
+    config, rows = run.config, run.rows.train
     members = {}
-    for name, settings in model.members.items():
+    for name, settings in config.model.members.items():
         members[name] = open_member(name, settings)
         trained_on = training_chats(settings.path, settings.revision)
         learnt = sum(row.dialogue.text_hash in trained_on for row in rows)
         if learnt:
             logger.warning(
-                "member %s was trained on %d of the %d rows on which the hybrid is fitted: its "
-                "weight will be too large",
-                name,
-                learnt,
-                len(rows),
+                "member %s was trained on %d of the %d fitting rows: its weight will be too large",
+                *(name, learnt, len(rows)),
             )
     shared: list[Dimension] = []
-    lacking: list[str] = []
-    for dimension in dimensions:
+    for dimension in run.dimensions:
         if any(member.has(dimension.name) for member in members.values()):
             shared.append(dimension)
         else:
-            lacking.append(dimension.name)
+            logger.warning(
+                "no member has %s: the judge will not have it", dimension.name
+            )
     if not shared:
-        raise ConfigError(
-            f"no member has any of {', '.join(lacking)}",
-            hint="members.NAME.dimensions maps a dimension of the rubric to the member's name",
-        )
-    if lacking:
-        logger.warning(
-            "no member has %s: the judge will not have them", ", ".join(lacking)
-        )
+        raise ConfigError("no member has a dimension of the rubric")
     folder = Path(config.output_dir) / "judgements"
-    judgements = {m.name: _judge(folder, rows, m, shared) for m in members.values()}
-    fitted = {d.name: fit_rows(rows, members, judgements, d.name) for d in shared}
-    combination, figures = _combined(model, fitted)
+    names = [dimension.name for dimension in shared]
+    judgements = {}
+    for name, member in members.items():
+        judgements[name] = _judge(folder, rows, member, names)
+    figures: dict[str, float] = {}
+    lines: dict[str, Line] = {}
+    for dimension in shared:
+        lines[dimension.name] = fit_line(
+            rows, members, judgements, dimension, config.model.kind, figures
+        )
     facts = {"rows": len(rows), "seed": config.seed}
-    return HybridJudge(
-        members, combination, shared, name=config.name, facts=facts
-    ), figures
+    judge = HybridJudge(members, lines, shared, name=config.name, facts=facts)
+    return FittedJudge(judge, figures)
 
 
 def _judge(
     folder: Path,
     rows: Sequence[TrainingExample],
     member: Member,
-    dimensions: Sequence[Dimension],
+    dimensions: Sequence[str],
 ) -> list[Judgement]:
-    """Returns a member's judgement of each row. Each source has its own file, so that another
-    mixture of sources can reuse them."""
+    """Returns a member's judgement of each row. They are saved in ``folder``: a member may cost
+    money."""
     logger.info("%s judges %d rows", member.name, len(rows))
-    names = member.own([dimension.name for dimension in dimensions])
-    options = ScoreOptions(dimensions=tuple(names))
-    judgements_by_source: dict[str, Iterator[Judgement]] = {}
-    for source in dict.fromkeys(row.source for row in rows):
-        dialogues = [row.dialogue for row in rows if row.source == source]
-        file = folder / member.name / f"{content_hash(source)}.jsonl"
-        records = [dialogue.to_record() for dialogue in dialogues]
-        data = f"{source}@{content_hash(records)}"
-        judgements = judge_once(member.judge, dialogues, file, options, data=data)
-        judgements_by_source[source] = iter(judgements)
-    return [next(judgements_by_source[row.source]) for row in rows]
+    options = ScoreOptions(dimensions=tuple(filter(member.has, dimensions)))
+    dialogues = [row.dialogue for row in rows]
+    data = content_hash([dialogue.to_record() for dialogue in dialogues])
+    file = folder / f"{member.name}.jsonl"
+    return judge_once(member.judge, dialogues, file, options, data=data)
 
 
-@dataclass(frozen=True, slots=True)
-class FitRows:
-    """Rows of one dimension: ``units`` [n, members] of the members' scores on [0, 1], ``targets``
-    [n] on [0, 1], and the source, conversation and weight of each row."""
-
-    members: tuple[str, ...]
-    units: np.ndarray
-    targets: np.ndarray
-    sources: np.ndarray
-    groups: np.ndarray
-    weights: np.ndarray
-
-    @classmethod
-    def of(
-        cls,
-        members: tuple[str, ...],
-        units: np.ndarray,
-        rows: Sequence[TrainingExample],
-        name: str,
-    ) -> FitRows:
-        """Returns the rows with their ratings of dimension ``name``."""
-        return cls(
-            members,
-            units,
-            targets=np.array([row.targets[name] for row in rows], dtype=float),
-            sources=np.array([row.source for row in rows]),
-            groups=np.array([row.group or row.dialogue.id for row in rows]),
-            weights=np.array([row.weight for row in rows], dtype=float),
-        )
-
-    def part(self, rows: np.ndarray) -> FitRows:
-        """The same for some of the rows."""
-        columns = (self.units, self.targets, self.sources, self.groups, self.weights)
-        return FitRows(self.members, *(column[rows] for column in columns))
-
-    def shares(self) -> np.ndarray:
-        """Weights [n] in which every source counts the same; they add up to n."""
-        _, numbers = np.unique(self.sources, return_inverse=True)
-        totals = np.bincount(numbers, self.weights)
-        return self.weights / totals[numbers] / len(totals) * len(numbers)
-
-
-def fit_rows(
+def fit_line(
     rows: Sequence[TrainingExample],
     members: Mapping[str, Member],
     judgements: Mapping[str, Sequence[Judgement]],
-    name: str,
-) -> FitRows:
-    """Returns the rows with a rating of dimension ``name`` that all members have scored. Members
-    without that dimension are left out.
-
-    Raises ConfigError if no row is left.
-    """
-    names = tuple(member for member in judgements if members[member].has(name))
-    rated = [number for number, row in enumerate(rows) if name in row.targets]
+    dimension: Dimension,
+    kind: str,
+    figures: dict[str, float],
+) -> Line:
+    """Returns the line of one dimension, fitted on the rows that all its members scored. Adds the
+    ``figures`` of the members and of a stack."""
+    name = dimension.name
+    names = [member for member in members if members[member].has(name)]
     columns = []
     for member in names:
-        unit, of_member = members[member].unit, judgements[member]
-        column = [unit(of_member[number], name) for number in rated]
+        column = [members[member].unit(one, name) for one in judgements[member]]
         columns.append(np.array(column, dtype=float))  # None becomes NaN
-    units = np.column_stack(columns)
-    is_scored = np.isfinite(units).all(axis=1)
-    chosen = np.array(rated)[is_scored]
-    if len(rated) > len(chosen):
-        logger.warning(
-            "%s: %d of %d rows have no score of a member",
-            name,
-            len(rated) - len(chosen),
-            len(rated),
-        )
-    if not len(chosen):
+    table = np.column_stack(columns)
+    chosen = _scored_rows(rows, table, name)
+    examples, units = [rows[row] for row in chosen], table[chosen]
+    binary = [name] if dimension.kind == "binary" else []
+
+    def agreement(scores: np.ndarray) -> float:
+        found = validation_figures(examples, {name: scores}, binary)
+        return next(iter(found.values()), 0.0)
+
+    by_member = {}
+    for member, scores in zip(names, units.T, strict=True):
+        by_member[member] = agreement(scores)
+        figures[f"agreement/{name}/{member}"] = by_member[member]
+    if not any(by_member.values()):
+        raise ConfigError(f"{name}: all ratings, or each member's scores, are equal")
+    if kind == "select":
+        return Line((max(by_member, key=lambda one: by_member[one]),), (1.0,))
+    labelled = Labelled.of(units, examples, name)
+    groups = [example.group or example.dialogue.id for example in examples]
+    line, figures[f"agreement/{name}"] = _stack(names, labelled, groups, agreement)
+    return line
+
+
+def _scored_rows(
+    rows: Sequence[TrainingExample], table: np.ndarray, name: str
+) -> list[int]:
+    """Returns the numbers of the rows with a rating of ``name`` and all scores of the ``table`` [n,
+    members]. Raises ConfigError for too few."""
+    is_rated = np.array([name in row.targets for row in rows])
+    chosen = np.flatnonzero(is_rated & np.isfinite(table).all(axis=1)).tolist()
+    unscored = int(is_rated.sum()) - len(chosen)
+    if unscored:
+        logger.warning("%s: %d rows lack the score of a member", name, unscored)
+    if len(chosen) < LEAST_ROWS:
         raise ConfigError(
-            f"{name}: no fitting row has a rating and a score of {', '.join(names)}"
+            f"{name}: {len(chosen)} fitting rows have a rating and all members' scores; "
+            f"{LEAST_ROWS} are needed"
         )
-    fitted_on = [rows[number] for number in chosen]
-    return FitRows.of(names, units[is_scored], fitted_on, name)
+    return chosen
 
 
-def _combined(
-    model: HybridConfig, fitted: Mapping[str, FitRows]
-) -> tuple[Combination, dict[str, float]]:
-    """Returns the selection or the stack, and the figures of its members and itself."""
-    figures: dict[str, float] = {}
-    choices: dict[str, str] = {}
-    blends: dict[str, Blend] = {}
-    for name, rows in fitted.items():
-        means: dict[str, float] = {}
-        for column, member in enumerate(rows.members):
-            prefix = f"spearman/{name}/{member}"
-            member_figures = agreement(prefix, rows.units[:, column], rows)
-            figures |= member_figures
-            if prefix in member_figures:
-                means[member] = member_figures[prefix]
-        if model.kind == "select":
-            if not means:
-                raise ConfigError(
-                    "no member's agreement is defined: scores or ratings never differ"
-                )
-            choices[name] = max(means, key=lambda member: means[member])
-            continue
-        settings = with_alpha(model, rows)
-        blends[name] = fit_blend(settings, rows)
-        if settings.alpha != "auto":
-            figures[f"alpha/{name}"] = settings.alpha
-        scores = crossed(settings, rows)
-        if scores is not None:
-            figures |= agreement(f"spearman/{name}", scores, rows)
-    if model.kind == "select":
-        return MemberSelection(choices), figures
-    return Stack(blends), figures
-
-
-# -- the stack's line -----------------------------------------------------------------------------
-
-
-def with_alpha(config: HybridConfig, rows: FitRows) -> HybridConfig:
-    """Returns ``config`` with a number for ``alpha: auto``: the one of ALPHAS whose cross-validated
-    scores agree best with people (mean over sources; the smallest of equals, and 1 if there are too
-    few conversations)."""
-    if config.alpha != "auto":
-        return config
-    best, highest = ALPHAS[0], -2.0
+def _stack(
+    names: Sequence[str],
+    labelled: Labelled,
+    groups: Sequence[str],
+    agreement: Callable[[np.ndarray], float],
+) -> tuple[Line, float]:
+    """Returns the ridge regression on the scores of members ``names``, and its ``agreement`` by
+    5-fold cross-validation over ``groups``, for the best penalty."""
+    units = labelled.x
+    spread = labelled.deviation(units)
+    spread[spread < _ROUNDING] = 1.0
+    x, y = labelled.centred(units) / spread, labelled.centred(labelled.y)
+    weights = labelled.weights * len(y) / labelled.weights.sum()
+    values = []
     for alpha in ALPHAS:
-        scores = crossed(config.model_copy(update={"alpha": alpha}), rows)
-        if scores is None:
-            continue
-        figures = agreement("mean", scores, rows)
-        # A penalty that leaves a source without a figure is not compared on the others.
-        is_complete = len(figures) == len(np.unique(rows.sources)) + 1
-        if is_complete and figures["mean"] > highest + EQUAL:
-            best, highest = alpha, figures["mean"]
-    if highest < -1:
-        logger.warning(
-            "alpha: auto is %g: no penalty has a figure for each source, which has too few "
-            "conversations, or scores or ratings that do not differ; alpha: NUMBER sets it",
-            best,
+        scores = cross_val_predict(
+            _ridge(alpha),
+            *(x, y),
+            groups=groups,
+            cv=GroupKFold(FOLDS),
+            params={"sample_weight": weights},
         )
-    return config.model_copy(update={"alpha": best})
+        values.append(agreement(scores))
+    best = int(np.argmax(values))
+    solver = _ridge(ALPHAS[best]).fit(x, y, sample_weight=weights)
+    errors = y - solver.predict(x)
+    slopes = solver.coef_ / spread
+    middle = labelled.source_means(units).mean(axis=0) @ slopes
+    used = np.flatnonzero(slopes > _ROUNDING).tolist()
+    line = Line(
+        tuple(names[column] for column in used),
+        tuple(slopes[used].tolist()),
+        intercept=float(labelled.source_means(labelled.y).mean() - middle),
+        residual=float(np.sqrt(np.average(errors**2, weights=weights))),
+    )
+    return line, values[best]
 
 
-def fit_blend(config: HybridConfig, rows: FitRows) -> Blend:
-    """Returns the line of one dimension, for an ``alpha`` that is a number (``with_alpha``).
-
-    Raises ConfigError with fewer than 3 rows, or if no member's score differs between them.
-    """
-    if len(rows.targets) < 3:
-        raise ConfigError(
-            f"a stack needs at least 3 rows with a rating; here: {len(rows.targets)}"
-        )
-    shares = rows.shares()
-    _, numbers = np.unique(rows.sources, return_inverse=True)
-    centers = source_means(rows.units, rows.sources, shares)[numbers]
-    levels = source_means(rows.targets, rows.sources, shares)[numbers]
-    differences = rows.units - centers
-    spread = np.sqrt(np.average(differences**2, axis=0, weights=shares))
-    is_constant = spread < _ROUNDING
-    if is_constant.all():
-        raise ConfigError(
-            "every member gives all fitting rows of a source the same score"
-        )
-    spread[is_constant] = 1.0
-    standardised, targets = differences / spread, rows.targets - levels
+def _ridge(alpha: float) -> Ridge:
     # Both sides are centred by source, so an intercept would be 0.
-    weights = ridge_regression(
-        standardised,
-        targets,
-        config.alpha,
-        sample_weight=shares,
-        positive=config.nonnegative,
-    )
-    errors = targets - standardised @ weights
-    return Blend(
-        rows.members,
-        # The mean over rows with these weights is the mean of the sources' means.
-        np.average(centers, axis=0, weights=shares),
-        spread,
-        weights,
-        float(np.average(levels, weights=shares)),
-        float(np.sqrt(np.average(errors**2, weights=shares))),
-    )
-
-
-def crossed(config: HybridConfig, rows: FitRows) -> np.ndarray | None:
-    """Returns the score [n] of each row by a line that was fitted without its conversation (5
-    folds); None with fewer conversations than folds."""
-    if len(np.unique(rows.groups)) < FOLDS:
-        return None
-    scores = np.full(len(rows.targets), np.nan)
-    for train, held_out in GroupKFold(FOLDS).split(rows.groups, groups=rows.groups):
-        scores[held_out] = fit_blend(config, rows.part(train))(rows.units[held_out])
-    return scores if np.isfinite(scores).all() else None
-
-
-def agreement(prefix: str, scores: np.ndarray, rows: FitRows) -> dict[str, float]:
-    """Returns Spearman's correlation with the targets: ``prefix``@SOURCE of each source in which it
-    is defined, and their mean as ``prefix``."""
-    by_source = {}
-    for source in dict.fromkeys(rows.sources.tolist()):
-        of_source = rows.sources == source
-        scored = Values(scores[of_source], EQUAL)
-        human = Values(rows.targets[of_source], EQUAL)
-        if undefined_reason(human, scored) is None:
-            correlation = weighted_spearman(scored, human, np.ones((1, len(human))))
-            by_source[f"{prefix}@{source}"] = float(correlation[0])
-    if not by_source:
-        return {}
-    return {prefix: sum(by_source.values()) / len(by_source)} | by_source
+    return Ridge(alpha=alpha, positive=True, fit_intercept=False)

@@ -34,8 +34,8 @@ def align(options: AlignOptions) -> None:
         )
     reading.show()
     choice = choose_judge(options.judge, options.settings, device=options.device)
-    if options.max_cost is not None:  # a fifth is for the judge as it is
-        choice = choice.spending(options.max_cost / 5)
+    if options.max_cost is not None:
+        choice = choice.spending(options.max_cost)
     names = dict.fromkeys(
         dimension for dimension, _ in options.reading.column_map.labels.values()
     )
@@ -45,9 +45,6 @@ def align(options: AlignOptions) -> None:
         out,
         dimensions=tuple(names),
         keep_anyway=options.keep_anyway,
-        max_calls=options.max_calls,
-        max_cost=options.max_cost,
-        reflect_with=options.reflect_with,
         **choice.options,
     )
     if options.as_json:

@@ -121,11 +121,11 @@ STARRED = {
 def test_each_dimension_is_asked_as_printed(preset: str) -> None:
     record = read_yaml(f"judges/{preset}")
     assert (
-        set(record["choices"])
+        set(record["dimensions"])
         == set(TABLE_3)
         == {d.name for d in load_rubric("dstc12")}
     )
-    for dimension, name in record["choices"].items():
+    for dimension, name in record["dimensions"].items():
         if preset == "oralis_hybrid":
             assert (name == "regression") == (dimension in REGRESSION)
         if name == "regression":

@@ -262,7 +262,7 @@ def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
     result = align("repetition", rows, tmp_path / "out")
     found = result.proofs["kind"]
     assert found.kept and result.dimensions["kind"].kind == "binary"
-    assert result.judge is not None and result.judge.combination.blends["kind"].logistic
+    assert result.judge is not None and result.judge.lines["kind"].logistic
     assert found.lines[-1].name == "one person, the others"
     assert result.judge is not None
     loaded = Judge.from_pretrained(tmp_path / "out")

@@ -115,8 +115,8 @@ def training_arguments(
     """
     from transformers import TrainingArguments
 
-    given = {name: typed(name, value) for name, value in values.items()}
-    settings = argument_defaults(given, validated=validated) | given
+    chosen = {name: typed(name, value) for name, value in values.items()}
+    settings = argument_defaults(chosen, validated=validated) | chosen
     settings |= {"output_dir": str(output_dir / CHECKPOINTS), "seed": seed}
     settings |= {"remove_unused_columns": False, "label_names": ["labels"]}
     if not torch.cuda.is_available():
@@ -138,7 +138,7 @@ def training_arguments(
         raise ConfigError(f"args: {error}") from error
 
 
-def argument_defaults(given: Mapping[str, Any], *, validated: bool) -> dict[str, Any]:
+def argument_defaults(chosen: Mapping[str, Any], *, validated: bool) -> dict[str, Any]:
     """Returns the defaults that differ from the Trainer's, see training_arguments."""
     defaults: dict[str, Any] = {
         "save_strategy": "epoch",
@@ -151,14 +151,14 @@ def argument_defaults(given: Mapping[str, Any], *, validated: bool) -> dict[str,
         "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
         "ddp_find_unused_parameters": False,
     }
-    if given.get("fp16"):
+    if chosen.get("fp16"):
         defaults["bf16"] = False
-    strategy = given.get("eval_strategy", "epoch")
+    strategy = chosen.get("eval_strategy", "epoch")
     if validated and strategy != "no":
         defaults |= {
             "eval_strategy": strategy,
             "save_strategy": strategy,
-            "save_steps": given.get("eval_steps") or given.get("logging_steps") or 500,
+            "save_steps": chosen.get("eval_steps") or chosen.get("logging_steps") or 500,
             "load_best_model_at_end": True,
             "metric_for_best_model": "loss",
         }

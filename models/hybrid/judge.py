@@ -183,7 +183,7 @@ class Member:
 
     def has(self, dimension: str) -> bool:
         """Returns whether the judge scores ``dimension``."""
-        return any(own.name == dimension for own in self.judge.dimensions)
+        return any(scored.name == dimension for scored in self.judge.dimensions)
 
     def unit(self, judgement: Judgement, dimension: str) -> float | None:
         """Returns the judge's score of its ``dimension`` on [0, 1]. None if unscored."""
@@ -240,12 +240,12 @@ def load_member(
     ``saved`` is its part of judge.json. ``options`` are those of the hybrid: the member's own under
     its name, and ``device`` and ``dtype``. Raises JudgeLoadError.
     """
-    own = dict(options.get(name) or {})
+    settings = dict(options.get(name) or {})
     shared = {key: value for key, value in options.items() if key in OPTIONS}
     shipped = saved["shipped"]
     if not _NAME.fullmatch(name) or shipped not in (None, *shipped_names("judges")):
         raise JudgeLoadError(f"{folder}: the member {name!r} is a path")
-    missing = [option for option in saved["needs"] if option not in own]
+    missing = [option for option in saved["needs"] if option not in settings]
     if missing:
         places = ", ".join(f"{name}.{option}=..." for option in missing)
         raise JudgeLoadError(
@@ -254,17 +254,17 @@ def load_member(
             hint=f"give them as they were: {places}",
         )
     if saved["is_folder"]:
-        place = folder / MEMBERS / name
-        return Member(name, Judge.from_pretrained(place, **(shared | own)))
-    file = str(own.pop("path", f"configs/judges/{shipped}.yaml"))
-    settings = read_yaml(file)
-    settings |= placed(settings, {**shared, **own}, file, strict=False)
-    judge = judge_of_settings(settings, file)
+        judge_folder = folder / MEMBERS / name
+        return Member(name, Judge.from_pretrained(judge_folder, **(shared | settings)))
+    file = str(settings.pop("path", f"configs/judges/{shipped}.yaml"))
+    described = read_yaml(file)
+    described |= placed(described, {**shared, **settings}, file, strict=False)
+    judge = judge_of_settings(described, file)
     if judge.signature().revision != Signature.parse(saved["signature"]).revision:
         logger.warning(
             "%s: the member %s has other settings than when it was saved", folder, name
         )
-    return Member(name, judge, file, own)
+    return Member(name, judge, file, settings)
 
 
 class HybridJudge(Judge):
@@ -327,6 +327,11 @@ class HybridJudge(Judge):
                 f"{dimension.good!r}"
             )
 
+    def has_scale_of(self, member: str, own_name: str, dimension: Dimension) -> bool:
+        """Returns whether the member's dimension ``own_name`` has the scale of ``dimension``."""
+        scale = self.members[member].judge.dimension(own_name)
+        return (scale.low, scale.high) == (dimension.low, dimension.high)
+
     def needed(self, member: str, dimensions: Sequence[str]) -> list[str]:
         """Returns the dimensions of ``member`` that the hybrid's ``dimensions`` need."""
         names: dict[str, None] = {}
@@ -362,7 +367,7 @@ class HybridJudge(Judge):
                 dtypes[signature.dtype] = None
             seeds.add(signature.seed)
         lines = {name: asdict(line) for name, line in self.lines.items()}
-        hashed = [lines, {name: str(one) for name, one in signatures.items()}]
+        hashed = [lines, {name: str(value) for name, value in signatures.items()}]
         return self.signed(
             revision=content_hash(hashed),
             base=" + ".join(bases),
@@ -375,7 +380,9 @@ class HybridJudge(Judge):
     def _save(self, folder: Path) -> None:
         settings = {
             "name": self.name,
-            "members": {name: one.save(folder) for name, one in self.members.items()},
+            "members": {
+                name: member.save(folder) for name, member in self.members.items()
+            },
             "lines": {name: asdict(line) for name, line in self.lines.items()},
             "facts": self.facts,
         }
@@ -485,8 +492,7 @@ class HybridJudge(Judge):
                 failures[f"{name}: {judgement.failure or 'no score'}"] = None
             units.append(unit)
         details: dict[str, Any] = {"members": scores}
-        own = self.members[name].judge.dimension(own_name)
-        if line.is_choice and (own.low, own.high) == (dimension.low, dimension.high):
+        if line.is_choice and self.has_scale_of(name, own_name, dimension):
             return DimensionScore(
                 judgement.scores[own_name],
                 judgement.distributions.get(own_name, ()),

@@ -113,7 +113,9 @@ def fit_line(
     names = [member for member in members if members[member].has(name)]
     columns = []
     for member in names:
-        column = [members[member].unit(one, name) for one in judgements[member]]
+        column = [
+            members[member].unit(judgement, name) for judgement in judgements[member]
+        ]
         columns.append(np.array(column, dtype=float))  # None becomes NaN
     table = np.column_stack(columns)
     chosen = _scored_rows(rows, table, name)
@@ -121,8 +123,8 @@ def fit_line(
     binary = [name] if dimension.kind == "binary" else []
 
     def agreement(scores: np.ndarray) -> float:
-        found = validation_figures(examples, {name: scores}, binary)
-        return next(iter(found.values()), 0.0)
+        figure = validation_figures(examples, {name: scores}, binary)
+        return next(iter(figure.values()), 0.0)
 
     by_member = {}
     for member, scores in zip(names, units.T, strict=True):
@@ -131,7 +133,7 @@ def fit_line(
     if not any(by_member.values()):
         raise ConfigError(f"{name}: all ratings, or each member's scores, are equal")
     if kind == "select":
-        return Line((max(by_member, key=lambda one: by_member[one]),), (1.0,))
+        return Line((max(by_member, key=lambda member: by_member[member]),), (1.0,))
     labelled = Labelled.of(units, examples, name)
     groups = [example.group or example.dialogue.id for example in examples]
     line, figures[f"agreement/{name}"] = _stack(names, labelled, groups, agreement)

@@ -158,7 +158,9 @@ def argument_defaults(chosen: Mapping[str, Any], *, validated: bool) -> dict[str
         defaults |= {
             "eval_strategy": strategy,
             "save_strategy": strategy,
-            "save_steps": chosen.get("eval_steps") or chosen.get("logging_steps") or 500,
+            "save_steps": chosen.get("eval_steps")
+            or chosen.get("logging_steps")
+            or 500,
             "load_best_model_at_end": True,
             "metric_for_best_model": "loss",
         }

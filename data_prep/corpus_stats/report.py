@@ -1,489 +1,277 @@
-"""Tables, charts and page of the statistics: MEDAL's Table 2, Figures 2, 9 and 10, ORALIS's 2 and
-3."""
+"""Tables, figures and page of the statistics: MEDAL's Table 2, Figures 2, 9 and 10."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from medal_judges import __version__
 from medal_judges.data_prep.corpus_stats.statistics import (
-    ALL,
     MAX_NAMES,
     NOT_STATED,
     SIDES,
+    UNITS,
     CorpusStatistics,
-    ScaledDimension,
-    Subset,
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
-from medal_judges.data_prep.share_bars import in_percent, share_bars
-from medal_judges.report.console import Printout, rich_table
+from medal_judges.data_prep.share_bars import share_bars
+from medal_judges.report.console import Printout
 from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
-from medal_judges.report.page import (
-    Block,
-    Page,
-    Section,
-    counted,
-    facts_section,
-    folded,
+from medal_judges.report.page import Page, Section, counted, facts_section
+from medal_judges.report.table import (
+    DASH,
+    Cell,
+    Heat,
+    Row,
+    Share,
+    Table,
+    number,
+    percent,
+    unique_slugs,
 )
-from medal_judges.report.table import DASH, Cell, Heat, Row, Table, number, unique_slugs
+from medal_judges.stats.estimate import Estimate
 
-_SPEAKERS = SIDES[1:]
-_BRIEF = 7  # with this many columns, the terminal shows no intervals
-_PIPED = 160  # width of the terminal tables if the output is piped
-_SHARES = (
-    "95% intervals: Wilson's if every row is its own conversation or the share is 0 or 100%, else "
-    "a jackknife over conversation groups."
-)
-_MEANS = "95% intervals: a jackknife over conversation groups."
-_TEXTS_LEAD = (
+_GROUPINGS = {"Language": "lang", "Chatbot": "chatbot", "User model": "user"}
+_MAX_LEVELS = 11
+_TEXTS = (
     "Turns per dialogue, words per turn, and characters per turn for languages written without "
-    "spaces. MTLD is the mean over dialogues. A row over several languages averages all their "
-    "dialogues."
+    "spaces. MTLD (threshold 0.72, at least 10 tokens a factor, mean of both directions) is the "
+    f"mean over the dialogues with a value; {MTLD_UNDEFINED} in the others. Under 100 tokens a "
+    "value is rough."
 )
-_ISSUE_MAPS_LEAD = (
-    "Percent of the dialogues with the issue, chatbots by languages, and the mean of overall. "
-    "Orange is worse, blue is better. The deepest orange is {}% in every map of an issue; overall "
-    "spans its scale. Hover over a cell for its 95% interval and number of rows."
+_MAPS = (
+    "Chatbots by languages. Orange is worse, blue is better; the deepest colour is the highest "
+    "share of an issue in any map, and the end of a scale."
 )
-_MAPS_LEAD = (
-    "Chatbots by languages. The deepest colour is the top of the scale. Hover over a cell for its "
-    "95% interval and number of rows."
+_ISSUES = "Share of the dialogues of a language with the issue, with 95% intervals."
+_LEVELS = (
+    "Share of the rows at each level, by language. Orange is the lower half of the scale, blue the "
+    "upper half. A mean of several answers counts at the nearest level."
 )
-_ISSUES_LEAD = (
-    "Percent of the dialogues of a language with the issue, with 95% intervals. Every panel has "
-    "its own axis."
+_LABELS = (
+    "Shares of issues and means of the other dimensions, with 95% intervals by group. An issue is "
+    "present if the mean of a row's answers is 0.5 or more."
 )
-_DISTRIBUTION_LEAD = (
-    "Percent of the rows at each level, by language. Orange is the lower half of the scale, blue "
-    "the upper half."
-)
-_LABELS_LEAD = "Every share and mean of the figures above, with its 95% interval."
 _NO_LABELS = "No row has a label: there are no issues and no scores to count."
-_MTLD_FACT = (
-    "threshold 0.72, at least 10 tokens a factor, mean of both directions, tokens in lower case "
-    f"without punctuation. A dialogue without a value ({MTLD_UNDEFINED}) does not count in the "
-    "mean. Under 100 tokens a value is rough."
-)
 
 
-# -- tables ----------------------------------------------------------------------------------------
-
-
-def _by_subset(
-    title: str,
-    columns: Sequence[str],
-    subsets: Iterable[Subset],
-    cells_of: Callable[[Subset], Iterable[Cell]],
-    note: str,
-) -> Table:
-    """A table with a row for each of ``subsets``, and a last row for all dialogues."""
-    rows = [(subset.label, *cells_of(subset)) for subset in (*subsets, ALL)]
-    return Table(title, columns, rows, note, pinned={-1: "total"})
-
-
-def text_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table:
-    """Dialogues, turns, length of a turn by unit, MTLD."""
-    units = stats.units
-
-    def cells_of(subset: Subset) -> list[Cell]:
-        lengths = [stats.length(subset, unit) for unit in units]
-        return [stats.count(subset), stats.turns(subset), *lengths, stats.mtld(subset)]
-
-    lengths = [f"{unit.capitalize()} a turn" for unit in units]
-    columns = (head, "Dialogues", "Turns", *lengths, "MTLD")
-    title = f"Dialogues and texts by {head.lower()}"
-    return _by_subset(title, columns, subsets, cells_of, tokens_note(stats))
-
-
-def side_table(stats: CorpusStatistics, head: str, subsets: Sequence[Subset]) -> Table:
-    """The same figures for the turns of users and of assistants."""
-    columns: tuple[str, ...] = (head,)
-    for name in ("Turns", *map(str.capitalize, stats.units), "MTLD"):
-        columns += tuple(f"{name}, {side}" for side in _SPEAKERS)
-
-    def cells_of(subset: Subset) -> list[Cell]:
-        cells: list[Cell] = [stats.turns(subset, side) for side in _SPEAKERS]
-        for unit in stats.units:
-            cells += [stats.length(subset, unit, side) for side in _SPEAKERS]
-        return cells + [stats.mtld(subset, side) for side in _SPEAKERS]
-
-    title = f"Users and assistants, by {head.lower()}"
-    return _by_subset(title, columns, subsets, cells_of, tokens_note(stats))
-
-
-def tokens_note(stats: CorpusStatistics) -> str:
-    """The tokens that MTLD counts, by language."""
-    langs_by_tool: dict[str, list[str]] = {}
-    for lang, tool in sorted(stats.lemmatisers.items()):
-        langs_by_tool.setdefault(tool.name, []).append(lang)
-    tools = "; ".join(
-        f"{', '.join(langs)}: {name}" for name, langs in langs_by_tool.items()
+def statistics_page(stats: CorpusStatistics) -> Page:
+    """Returns the page stats.html, its tables and figures, and what the terminal shows of it."""
+    texts = []
+    labels = []
+    for head in _GROUPINGS:
+        if stats.names(_GROUPINGS[head]):
+            texts.append(text_table(stats, head))
+            labels.append(label_table(stats, head))
+    if not len(stats.labels.columns):
+        labels = []
+    tables = [*texts, *labels]
+    table_names = unique_slugs([table.title for table in tables])
+    maps = heat_maps(stats)
+    issues = issue_figure(stats)
+    levels = level_figures(stats)
+    figures = dict(zip(unique_slugs(list(levels)), levels.values(), strict=True))
+    if maps is not None:
+        figures["heatmaps"] = maps
+    if issues is not None:
+        figures["issues"] = issues
+    chatbots = stats.rows.chatbot[stats.rows.chatbot != NOT_STATED]
+    counts = [
+        (len(stats.rows), "dialogue"),
+        (stats.rows.lang.nunique(), "language"),
+        (chatbots.nunique(), "chatbot"),
+        (stats.counts["labelled"], "labelled row"),
+    ]
+    return Page(
+        "stats",
+        f"Statistics of {stats.name}",
+        counted(counts),
+        [
+            Section("texts", "Dialogues and texts", texts, _TEXTS, "Texts"),
+            Section("heatmaps", "Chatbots by languages", [maps] if maps else [], _MAPS),
+            Section("bars", "Issues by language", [issues] if issues else [], _ISSUES),
+            Section("distribution", "Distribution", [*levels.values()], _LEVELS),
+            Section("labels", "Labels", labels or [_NO_LABELS], _LABELS),
+            facts_section(facts(stats)),
+        ],
+        tables=dict(zip(table_names, tables, strict=True)),
+        figures=figures,
+        printout=Printout(tables, [] if labels else ["No row has a label."]),
     )
-    if tools:
-        return f"MTLD over: {tools}."
-    return ""
 
 
-def label_table(
-    stats: CorpusStatistics,
-    title: str,
-    head: str,
-    subsets: Sequence[Subset],
-    dimensions: Sequence[ScaledDimension],
-) -> Table:
-    """Percent of the rows at 1, or means on the raw scales, with 95% intervals."""
-    is_share = dimensions[0] in stats.shares
-    suffix = ", %" if is_share else ""
-    note = _SHARES if is_share else _MEANS
-    if several := stats.counts["several answers"]:
-        note += f" {several} rows have several answers: their mean, 1 from 0.5 on."
+def _groups(stats: CorpusStatistics, column: str) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Yields the rows of each name in ``column``, then all rows."""
+    for name in stats.names(column):
+        yield name, stats.rows[stats.rows[column] == name]
+    yield "all", stats.rows
 
-    def cells_of(subset: Subset) -> list[Cell]:
-        cells: list[Cell] = [stats.count(subset)]
+
+def text_table(stats: CorpusStatistics, head: str) -> Table:
+    """Returns dialogues, turns, lengths of a turn and MTLD, by ``head`` (MEDAL, Table 2)."""
+    units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
+    columns = [head, "Dialogues", "Turns"]
+    for name in (*map(str.capitalize, units), "MTLD"):
+        columns += [f"{name}, {side}" for side in SIDES]
+    table: list[Row] = []
+    for name, rows in _groups(stats, _GROUPINGS[head]):
+        turns = rows.turns_user + rows.turns_assistant
+        cells: list[Cell] = [len(rows), _value(turns.mean(), "no dialogue")]
+        for unit in units:
+            for side in SIDES:
+                lengths = rows[f"{unit}_{side}"].dropna()
+                turn_count = rows[f"turns_{side}"][lengths.index].sum()
+                mean_length = lengths.sum() / (turn_count or np.nan)
+                reason = f"no turn of this side in a language measured in {unit}"
+                cells.append(_value(mean_length, reason))
+        for side in SIDES:
+            cells.append(_value(rows[f"mtld_{side}"].mean(), MTLD_UNDEFINED))
+        table.append((name, *cells))
+    langs_by_tool: dict[str, list[str]] = {}
+    for lang, tool in sorted(stats.tools.items()):
+        langs_by_tool.setdefault(tool, []).append(lang)
+    tools = [f"{', '.join(langs)}: {tool}" for tool, langs in langs_by_tool.items()]
+    title = f"Dialogues and texts by {head.lower()}"
+    note = f"MTLD over: {'; '.join(tools)}."
+    return Table(title, columns, table, note, pinned={-1: "total"})
+
+
+def _value(value: float, reason: str) -> Estimate:
+    """Returns a value as a cell, which is empty for ``reason`` if the value is NaN."""
+    if np.isnan(value):
+        return Estimate(None, reason=reason)
+    return Estimate(float(value))
+
+
+def label_table(stats: CorpusStatistics, head: str) -> Table:
+    """Returns the shares and means of all dimensions by ``head``."""
+    dimensions = [*stats.shares, *stats.graded]
+    table: list[Row] = []
+    for name, rows in _groups(stats, _GROUPINGS[head]):
+        cells: list[Cell] = [len(rows)]
         for dimension in dimensions:
-            figure = stats.figure(subset, dimension)
-            cells.append(in_percent(figure) if is_share else figure)
-        return cells
-
-    names = [stats.label(dimension) + suffix for dimension in dimensions]
-    title = f"{title} by {head.lower()}"
-    return _by_subset(title, (head, "Rows", *names), subsets, cells_of, note)
-
-
-def label_tables(
-    stats: CorpusStatistics,
-    head: str,
-    subsets: Sequence[Subset],
-    graded: list[ScaledDimension],
-) -> list[Table]:
-    """Returns a table of the issues, one of other shares and one of the means of ``graded``, each
-    if there are any."""
-    dimensions = {
-        "Issues": stats.issues,
-        "Answers of 1": stats.other_shares,
-        "Mean answers": graded,
-    }
-    tables = []
-    for title, group in dimensions.items():
-        if group:
-            tables.append(label_table(stats, title, head, subsets, group))
-    return tables
+            figure = stats.figure(rows, dimension)
+            cells.append(Share(figure) if dimension in stats.shares else figure)
+        table.append((name, *cells))
+    columns = (head, "Rows", *dimensions)
+    return Table(f"Labels by {head.lower()}", columns, table, pinned={-1: "total"})
 
 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def heat_map(stats: CorpusStatistics, dimension: ScaledDimension, top: float) -> Table:
-    """The map of one dimension: chatbots by languages, with a row and a column for all of them.
-    ``top`` is the share of an issue with the deepest colour."""
-    figures = [stats.figure(pair, dimension).value for pair in stats.pairs]
-    means = [value for value in figures if value is not None] or [0.0]
-    # Without a scale, the colours span the means in the map.
-    low, high = dimension.scale or (min(means), max(means))
-    unit = ", mean"
-    if dimension in stats.issues:
+def heat_maps(stats: CorpusStatistics) -> Figure | None:
+    """Returns a map of chatbots by languages for each issue and each graded dimension (MEDAL,
+    Figure 2); None if no chatbot is stated."""
+    if not stats.names("chatbot"):
+        return None
+    top = 0.0
+    for issue in stats.issues:
+        shares = stats.labels[issue].groupby([stats.rows.lang, stats.rows.chatbot])
+        top = max(top, shares.mean().max())
+    maps = [_heat_map(stats, name, top) for name in (*stats.issues, *stats.graded)]
+    return Figure(f"{stats.name}: chatbots by languages", maps)
+
+
+def _heat_map(stats: CorpusStatistics, dimension: str, top: float) -> Table:
+    """Returns the map of one dimension; ``top`` is the share of an issue with the deepest
+    colour."""
+    is_issue = dimension in stats.issues
+    sign: Literal["neg", "pos"] = "neg" if is_issue else "pos"
+    labels = stats.labels[dimension]
+    low, high = stats.scales[dimension] or (labels.min(), labels.max())
+    if is_issue:
         high = top
-        unit = ", %"
-    elif dimension in stats.shares:
-        unit = ", % at 1"
-    langs = _with_total(stats.langs)
-    chatbots = _with_total(stats.chatbots)
+    langs = stats.names("lang")
     rows: list[Row] = []
-    for chatbot in chatbots:
-        subsets = [Subset(lang.lang, chatbot.chatbot) for lang in langs]
-        cells = [
-            _heat_cell(stats, subset, dimension, (low, high)) for subset in subsets
-        ]
-        rows.append((chatbot.label, *cells))
-    head = ("Chatbot", *(lang.label for lang in langs))
-    return Table(f"{stats.label(dimension)}{unit}", head, rows, style="heat small")
+    for chatbot in stats.names("chatbot"):
+        cells: list[Cell] = []
+        for lang in langs:
+            figure = stats.figure(stats.select(lang=lang, chatbot=chatbot), dimension)
+            cell: Cell = figure
+            if figure.value is not None:
+                text = number(figure.value)
+                if is_issue:
+                    text = percent(figure.value)
+                strength = (figure.value - low) / (high - low or 1.0)
+                cell = Heat(text, strength, sign, "", figure.value)
+            cells.append(cell)
+        rows.append((chatbot, *cells))
+    return Table(dimension, ("Chatbot", *langs), rows, style="heat small")
 
 
-def _with_total(subsets: list[Subset]) -> list[Subset]:
-    if len(subsets) > 1:
-        return [*subsets, ALL]
-    return subsets
+def issue_figure(stats: CorpusStatistics) -> Figure | None:
+    """Returns the share of each issue by language (MEDAL, Figure 9); None without issues."""
+    panels = []
+    for issue in stats.issues:
+        shares = {}
+        for lang in stats.names("lang"):
+            shares[lang] = stats.figure(stats.select(lang=lang), issue)
+        panels.append(share_bars(issue, shares, f"{issue} by language"))
+    if panels:
+        return Figure(f"{stats.name}: issues by language, %", panels)
+    return None
 
 
-def _heat_cell(
-    stats: CorpusStatistics,
-    subset: Subset,
-    dimension: ScaledDimension,
-    span: tuple[float, float],
-) -> Cell:
-    """A cell whose colour says where the figure lies in ``span``; without a figure its reason."""
-    figure = printed = stats.figure(subset, dimension)
-    digits = 2
-    if dimension in stats.shares:
-        printed = in_percent(figure)
-        digits = 1
-    if figure.value is None or printed.value is None:
-        return figure
-    answered = np.isfinite(stats.answers(subset, dimension)).sum()
-    tooltip = counted([(int(answered), "row")])
-    if printed.low is not None and printed.high is not None:
-        low = number(printed.low, digits)
-        tooltip = f"[{low}, {number(printed.high, digits)}], {tooltip}"
-    lowest, highest = span
-    strength = 0.0
-    if highest > lowest:
-        strength = (figure.value - lowest) / (highest - lowest)
-    sign: Literal["neg", "pos"] = "neg" if dimension in stats.issues else "pos"
-    text = number(printed.value, digits)
-    return Heat(text, strength, sign, tooltip, figure.value)
+def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
+    """Returns the share of rows at each level by language (MEDAL, Figure 10), for each graded
+    dimension whose scale has a few whole levels."""
+    figures = {}
+    for dimension in stats.graded:
+        low, high = stats.scales[dimension] or (0.5, 0.5)
+        if low % 1 == 0 and high % 1 == 0 and high - low < _MAX_LEVELS:
+            levels = list(range(int(low), int(high) + 1))
+            figures[dimension] = _level_figure(stats, dimension, levels)
+    return figures
 
 
-def issue_bars(stats: CorpusStatistics, dimension: ScaledDimension) -> Bars:
-    """Percent of the rows with an issue by language, with intervals."""
-    name = stats.label(dimension)
-    shares = {lang.label: stats.figure(lang, dimension) for lang in stats.langs}
-    return share_bars(name, shares, f"{name}, % by language")
-
-
-def level_figure(stats: CorpusStatistics, dimension: ScaledDimension) -> Figure:
-    """Percent of the rows at each level of a dimension that has levels, by language."""
-    name = stats.label(dimension)
-    scale = stats.distribution(ALL, dimension).levels
-    tones = [_tone(i, len(scale)) for i in range(len(scale))]
+def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) -> Figure:
+    tones = [_tone(i, len(levels)) for i in range(len(levels))]
     bars = []
-    for lang in stats.langs:
-        levels = stats.distribution(lang, dimension)
-        total = sum(levels.counts)
+    for lang in stats.names("lang"):
+        answers = stats.labels.loc[stats.rows.lang == lang, dimension].dropna()
+        counts = np.floor(answers + 0.5).value_counts()
         segments = []
-        for level, count, share, tone in zip(*levels[:3], tones, strict=True):
+        for level, tone in zip(levels, tones, strict=True):
+            count = int(counts.get(level, 0))
             if count:
-                percent = number(100 * share, 1)
-                tooltip = f"{lang.label}, {level}: {percent}% ({count} of {total})"
-                segments.append(BarSegment(100 * share, tone, percent, tooltip))
-        text = "" if total else f"{DASH} no label"
-        bars.append(Bar(lang.label, segments, text=text))
+                share = count / len(answers)
+                tooltip = f"{lang}, {level}: {count} of {len(answers)}"
+                segments.append(BarSegment(100 * share, tone, percent(share), tooltip))
+        bars.append(Bar(lang, segments, text="" if segments else f"{DASH} no label"))
+    about = f"{dimension}: share of each level by language"
     return Figure(
-        f"{stats.name}: {name}, %",
-        [Bars("", bars, 100.0, f"{name}: share of each level by language", wide=True)],
-        heading=name,
-        legend=[(str(level), tone) for level, tone in zip(scale, tones, strict=True)],
+        f"{stats.name}: {dimension}, %",
+        [Bars("", bars, 100.0, about, wide=True)],
+        heading=dimension,
+        legend=[(str(level), tone) for level, tone in zip(levels, tones, strict=True)],
     )
 
 
 def _tone(index: int, levels: int) -> Tone:
-    """Orange for the lower half of the levels, blue for the upper half; pale in the middle."""
-    position = 1.0
-    if levels > 1:
-        position = 2 * index / (levels - 1) - 1
+    """Returns orange for the lower half of the levels, blue for the upper half."""
+    position = 2 * index / max(1, levels - 1) - 1
     return ("neg" if position < 0 else "pos", round(100 * abs(position)))
 
 
-def answer_bars(stats: CorpusStatistics, dimension: ScaledDimension) -> Bars:
-    """Rows at each level of a dimension with a scale, or in ten equal parts of a scale without few
-    whole levels (ORALIS, Figures 2 and 3)."""
-    levels = stats.distribution(ALL, dimension)
-    counts = levels.counts
-    parts = list(map(str, levels.levels))
-    if levels.reason:
-        histogram, edges = np.histogram(stats.labels[dimension], 10, dimension.scale)
-        counts = tuple(histogram.tolist())
-        ends = [number(edge, 1) for edge in edges]
-        parts = list(map("{} to {}".format, ends, ends[1:]))
-    bars = []
-    for part, count in zip(parts, counts, strict=True):
-        bars.append(Bar(part, [BarSegment(count, 0)], text=str(count)))
-    name = stats.label(dimension)
-    return Bars(name, bars, float(max(counts) or 1), f"{name}: rows by answer")
-
-
-# -- page ------------------------------------------------------------------------------------------
-
-
-def statistics_page(stats: CorpusStatistics) -> Page:
-    """Returns the page stats.html, its tables and figures, and what the terminal shows of it."""
-    texts, labels = _tables(stats)
-    tables = [*texts, *chain.from_iterable(labels)]
-    label_blocks: list[Block] = []
-    for of_one_kind in labels:
-        label_blocks += folded(of_one_kind, 1)
-    top = _highest_share(stats)
-    # Issues and overall; all dimensions if the set has neither.
-    mapped = [*stats.issues, *stats.overall] or [*stats.other_shares, *stats.graded]
-    maps_lead = _MAPS_LEAD
-    if stats.issues:
-        maps_lead = _ISSUE_MAPS_LEAD.format(number(100 * top, 1))
-    distribution, level_figures = _distributions(stats, stats.overall or stats.graded)
-    figures = _figures(stats, mapped, top)
-    # By language, chatbot and user model, each of texts and of sides.
-    in_sight = len([*filter(None, (stats.langs, stats.chatbots, stats.users))])
-    heat_maps: list[Block] = [*filter(None, [figures.get("heatmaps")])]
-    issues: list[Block] = [*filter(None, [figures.get("issues")])]
-    table_names = unique_slugs([table.title for table in tables])
-    return Page(
-        "stats",
-        f"Statistics of {stats.name}",
-        _subtitle(stats),
-        [
-            Section(
-                "texts",
-                "Dialogues and texts",
-                folded(texts, in_sight),
-                _TEXTS_LEAD,
-                "Texts",
-            ),
-            Section("heatmaps", "Chatbots by languages", heat_maps, maps_lead),
-            Section("bars", "Issues by language", issues, _ISSUES_LEAD),
-            Section(
-                "distribution",
-                "Distribution of answers",
-                distribution,
-                _DISTRIBUTION_LEAD,
-                "Distribution",
-            ),
-            Section(
-                "labels",
-                "Labels",
-                label_blocks or [_NO_LABELS],
-                _LABELS_LEAD * bool(labels),
-            ),
-            facts_section(facts(stats)),
-        ],
-        tables=dict(zip(table_names, tables, strict=True)),
-        figures=figures | level_figures,
-        printout=_printout(stats),
-    )
-
-
-def _tables(stats: CorpusStatistics) -> tuple[list[Table], list[list[Table]]]:
-    """The tables of texts; and those of labels, of each kind one for each grouping."""
-    groupings = [
-        ("Language", stats.langs),
-        ("Chatbot", stats.chatbots),
-        ("User model", stats.users),
-    ]
-    groupings = [grouping for grouping in groupings if grouping[1]]
-    texts = [text_table(stats, *grouping) for grouping in groupings]
-    texts += [side_table(stats, *grouping) for grouping in groupings]
-    if stats.pairs and len(stats.langs) > 1:
-        groupings.append(("Language and chatbot", stats.pairs))
-        texts.append(text_table(stats, *groupings[-1]))
-    labels = [label_tables(stats, *grouping, stats.graded) for grouping in groupings]
-    return texts, list(map(list, zip(*labels, strict=True)))
-
-
-def _figures(
-    stats: CorpusStatistics, mapped: Sequence[ScaledDimension], top: float
-) -> dict[str, Figure]:
-    """The figures by file name, without those that would be empty: maps of the dimensions
-    ``mapped``, with ``top`` as in ``heat_map``, bars of the issues, and bars of the answers."""
-    maps: list[Table] = []
-    if stats.chatbots:
-        maps = [heat_map(stats, dimension, top) for dimension in mapped]
-    scaled = [dimension for dimension in stats.graded if dimension.scale]
-    panels: dict[str, tuple[str, Sequence[Bars | Table]]] = {
-        "heatmaps": ("chatbots by languages", maps),
-        "issues": (
-            "issues by language, %",
-            [issue_bars(stats, issue) for issue in stats.issues],
-        ),
-        "answers": (
-            "answers of each dimension, rows",
-            [answer_bars(stats, dimension) for dimension in scaled],
-        ),
-    }
-    figures = {}
-    for name, (title, drawn) in panels.items():
-        if drawn:
-            figures[name] = Figure(f"{stats.name}: {title}", drawn)
-    return figures
-
-
-def _highest_share(stats: CorpusStatistics) -> float:
-    """The highest share of an issue in a cell of the heat maps."""
-    highest = 0.0
-    for subset in (*stats.pairs, *stats.chatbots):
-        for dimension in stats.issues:
-            highest = max(highest, stats.figure(subset, dimension).value or 0.0)
-    return highest
-
-
-def _distributions(
-    stats: CorpusStatistics, dimensions: Sequence[ScaledDimension]
-) -> tuple[list[Block], dict[str, Figure]]:
-    """The blocks on the levels of ``dimensions``, and their figures by file name."""
-    blocks: list[Block] = []
-    figures = {}
-    for dimension in dimensions:
-        name = stats.label(dimension)
-        if reason := stats.distribution(ALL, dimension).reason:
-            blocks.append(f"{name}: {DASH} {reason}.")
-            continue
-        figures[name] = level_figure(stats, dimension)
-        blocks.append(figures[name])
-    return blocks, dict(zip(unique_slugs(list(figures)), figures.values(), strict=True))
-
-
-def _subtitle(stats: CorpusStatistics) -> str:
-    chatbots = [name for name in stats.names("chatbot") if name != NOT_STATED]
-    return counted(
-        [
-            (len(stats.rows), "dialogue"),
-            (len(stats.langs), "language"),
-            (len(chatbots), "chatbot"),
-            (stats.counts["answered"], "labelled row"),
-        ]
-    )
-
-
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
-    """How the figures were made, as (name, value) pairs."""
-    levels = [
-        f"{count} at level {level}" for level, count in sorted(stats.levels.items())
-    ]
-    sources = [f"{name} ({count})" for name, count in stats.sources.most_common(20)]
+    """Returns how the statistics were made, as (name, value) pairs."""
     pairs = [
         ("files", stats.name),
-        ("rows", ", ".join(levels)),
         ("data", stats.data),
-        ("sources", ", ".join(sources)),
-        ("MTLD", _MTLD_FACT),
         ("version", f"medal-judges {__version__}"),
     ]
     for labeller, count in stats.labelled_by.most_common(20):
         pairs.append(("labels by", f"{labeller} ({count} rows)"))
-    if turns := stats.levels["turn"]:
-        text = "rows end at the judged turn; a conversation with several judged turns counts as"
-        pairs.append(("turn level", f"{turns} {text} several dialogues"))
-    if failed := stats.counts["failed"]:
-        pairs.append(
-            ("failures", f"{failed} rows have no labels because the judge failed")
-        )
-    if malformed := stats.counts["malformed"]:
-        pairs.append(
-            ("malformed", f"{malformed} rows are marked malformed; they are counted")
-        )
+    for kind in ("failed", "malformed"):
+        if stats.counts[kind]:
+            pairs.append((kind, f"{stats.counts[kind]} rows; they are counted"))
     for speaker in ("chatbot", "user"):
-        if (names := len(stats.names(speaker))) > MAX_NAMES:
-            text = f"{names} are more than {MAX_NAMES}: no tables by name"
+        count = stats.rows[speaker].nunique()
+        if count > MAX_NAMES:
+            text = f"{count} are more than {MAX_NAMES}: no tables by name"
             pairs.append((f"{speaker} names", text))
     return pairs
-
-
-def _printout(stats: CorpusStatistics) -> Printout:
-    """The main tables for the terminal."""
-    graded = stats.overall or stats.graded[:3]
-    tables: list[Table] = []
-    if stats.langs:
-        tables.append(text_table(stats, "Language", stats.langs))
-        tables.append(side_table(stats, "Language", stats.langs))
-        tables += label_tables(stats, "Language", stats.langs, graded)
-    if stats.chatbots:
-        tables.append(text_table(stats, "Chatbot", stats.chatbots))
-        tables += label_tables(stats, "Chatbot", stats.chatbots, graded)
-    notes = [tokens_note(stats), "" if stats.labels else "No row has a label."]
-    printed = []
-    for table in tables:
-        intervals = () if len(table.columns) >= _BRIEF else None
-        printed.append(rich_table(table, intervals=intervals))
-    return Printout(printed, notes, piped=_PIPED)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from statistics import mode
-from typing import Any, Literal
+from typing import Any
 
 from medal_judges.config import OVERWRITE, SEED, Config, load_config, option
 from medal_judges.data_prep.sources.registry import stream_spec
@@ -125,7 +125,6 @@ def _words(text: str) -> list[str]:
     return [word.lower().replace("’", "'") for word in _WORD.findall(text)]
 
 
-Policy = Literal["balanced", "random"]
 CLEAN = "clean"  # the category of dialogues without an issue
 
 
@@ -137,7 +136,6 @@ class CurateOptions(Config):
     )
     out: Path = option(help="Folder to write: the selection and its report.")
     n: int = option(100, ge=1, help="Dialogues per language.")
-    policy: Policy = option("balanced", help="How dialogues are chosen.")
     lang: tuple[str, ...] = option(
         (), help="ISO 639-1 code; may be repeated. Default: all."
     )
@@ -196,7 +194,7 @@ class LabelRules:
         )
 
     def missing(self, row: LabelledDialogue) -> list[str]:
-        """Labels that the row lacks and a balanced selection needs."""
+        """Labels that the row lacks and a selection needs."""
         needed = (*self.issues, self.overall.name)
         return [name for name in needed if not row.has_label(name)]
 
@@ -240,11 +238,6 @@ def label_rules(rubric: str = "medal") -> LabelRules:
     return LabelRules(selected_by, tuple({*issues} & {"other"}), dimensions["overall"])
 
 
-def shuffled(candidates: Iterable[Candidate], seed: int) -> list[Candidate]:
-    """The candidates in a random order, which depends only on ``seed`` and the ids."""
-    return sorted(candidates, key=lambda c: (draw(seed, c.id), c.id))
-
-
 def draw(seed: int, key: str) -> float:
     """A number in [0, 1) computed from ``seed`` and ``key``."""
     digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
@@ -280,7 +273,7 @@ def read_pool(
                 line["detail"] = "the judge's comment speaks of another language"
                 line["keyword"], line["comment"] = match
                 left_out.append(line)
-            elif options.policy == "balanced" and (missing := rules.missing(row)):
+            elif missing := rules.missing(row):
                 line["reason"] = "missing_label"
                 line["detail"] = f"no answer for {', '.join(missing)}"
                 left_out.append(line)
@@ -304,7 +297,7 @@ def _no_candidate(
             files,
             None,
             f"all {len(left_out)} dialogues left out ({reason})",
-            hint="label the dialogues first (medal label), or choose a policy that needs no labels",
+            hint="label the dialogues first: medal label",
         )
     if langs:
         hint = f"languages there: {', '.join(sorted(langs))}"

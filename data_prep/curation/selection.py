@@ -1,10 +1,9 @@
-"""The selection of one language's dialogues by a policy, and the weight of each.
+"""A balanced selection of one language's dialogues, and the weight of each.
 
-``random`` is a simple random sample. ``balanced`` has two stages (MEDAL, section 5.1). First one
-clean dialogue with the best overall score for each pair of user and chatbot, at random. Then, until
-n are chosen: the category (an issue, or clean) of which the selection has fewest and the pool has
-more, and of its dialogues the one that fits best, given how overall scores, chatbots, users and the
-other issues stand so far.
+It has two stages (MEDAL, section 5.1). First one clean dialogue with the best overall score for
+each pair of user and chatbot, at random. Then, until n are chosen: the category (an issue, or
+clean) of which the selection has fewest and the pool has more, and of its dialogues the one that
+fits best, given how overall scores, chatbots, users and the other issues stand so far.
 
 A balanced selection over-represents what is rare, so a correlation or share computed on it is not
 the pool's. Dialogues with the same labels, chatbot and user were equally likely to be chosen, so
@@ -16,7 +15,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -24,12 +23,9 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.data_prep.curation.pool import (
-    CLEAN,
     Candidate,
     LabelRules,
-    Policy,
     draw,
-    shuffled,
 )
 
 Array = npt.NDArray[Any]
@@ -59,19 +55,13 @@ _CELLS: tuple[Callable[[Candidate], Hashable], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Selected:
-    """A chosen dialogue. ``weight``: how many of its language's pool it represents; ``chance``: its
-    inclusion probability if the policy has one; ``stage`` (seed or balance) and ``category``: what
-    the balanced policy chose it for."""
+    """A chosen dialogue. ``weight``: how many of its language's pool it represents."""
 
     candidate: Candidate
-    weight: float = 1.0
-    chance: float | None = None
-    stage: str | None = None
-    category: str | None = None
+    weight: float
 
 
 def select(
-    policy: Policy,
     pool: Sequence[Candidate],
     n: int,
     rules: LabelRules,
@@ -80,20 +70,13 @@ def select(
 ) -> list[Selected]:
     """``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its weight, in
     the order chosen: the first k are a selection of k. The order of the pool does not matter."""
-    candidates = shuffled(pool, seed)
-    if policy == "random":
-        drawn = candidates[:n]
-        chance = len(drawn) / max(1, len(pool))
-        return [Selected(candidate, 1 / chance, chance) for candidate in drawn]
+    # In a random order, which depends only on the seed and the ids.
+    candidates = sorted(pool, key=lambda c: (draw(seed, c.id), c.id))
     selection = _BalancedSelection(candidates, rules)
     selection.seed_pairs(n, seed)
     selection.fill(n, seed)
-    chosen = selection.chosen
-    weights = cell_weights(pool, [selected.candidate for selected in chosen])
-    weighted = []
-    for selected, weight in zip(chosen, weights, strict=True):
-        weighted.append(replace(selected, weight=weight))
-    return weighted
+    weights = cell_weights(pool, selection.chosen)
+    return list(map(Selected, selection.chosen, weights))
 
 
 class _BalancedSelection:
@@ -109,7 +92,7 @@ class _BalancedSelection:
         self.pool = pool
         self.rules = rules
         self.categories = rules.categories
-        self.chosen: list[Selected] = []
+        self.chosen: list[Candidate] = []
         self.is_free = np.ones(len(pool), dtype=bool)
         self.has: Array = np.zeros((len(pool), len(self.categories)), dtype=bool)
         for row, candidate in enumerate(pool):
@@ -126,9 +109,9 @@ class _BalancedSelection:
         names, value_of = np.unique(np.array(values, dtype=object), return_inverse=True)
         return value_of, np.zeros(len(names), dtype=np.int64)
 
-    def take(self, row: int, stage: str, category: str) -> None:
+    def take(self, row: int) -> None:
         """Chooses a dialogue, and counts its categories and the values of its factors."""
-        self.chosen.append(Selected(self.pool[row], stage=stage, category=category))
+        self.chosen.append(self.pool[row])
         self.is_free[row] = False
         self.category_counts += self.has[row]
         self.group_counts[self.groups[row]] += 1
@@ -155,7 +138,7 @@ class _BalancedSelection:
             if rows and len(self.chosen) < n:
                 # The first whose context is new, else the first.
                 is_repeated = self.group_counts[self.groups[rows]] > 0
-                self.take(rows[int(np.argmin(is_repeated))], "seed", CLEAN)
+                self.take(rows[int(np.argmin(is_repeated))])
 
     def fill(self, n: int, seed: int) -> None:
         """Stage two: until ``n`` are chosen, the category of which the selection has fewest and the
@@ -171,7 +154,7 @@ class _BalancedSelection:
             rows = np.flatnonzero(self.has[:, category] & self.is_free)
             # The first of equals, in a random order.
             cheapest = rows[np.argmin(self._costs(rows, category))]
-            self.take(int(cheapest), "balance", self.categories[category])
+            self.take(int(cheapest))
 
     def _costs(self, rows: Array, category: int) -> Array:
         """How often the values of each dialogue were chosen, over an even share (see _WEIGHTS)."""

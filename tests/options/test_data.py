@@ -219,7 +219,7 @@ def shipped(name: str) -> dict[str, Any]:
     return loaded
 
 
-@row("curate", "--out", "--n", "--overwrite", "--seed", "--policy", "--lang")
+@row("curate", "--out", "--n", "--overwrite", "--seed", "--lang")
 def test_curate(files: Files, tmp_path: Path) -> None:
     out = tmp_path / "out"
 
@@ -232,7 +232,6 @@ def test_curate(files: Files, tmp_path: Path) -> None:
     assert medal("curate", files.chats, "--out", out, "--n", 3).code == 2  # exists
     assert selected("--n", 3) == plain
     assert selected("--n", 3, "--seed", 5) != plain
-    assert selected("--n", 3, "--policy", "random") != plain
     done = medal("curate", files.chats, "--out", out, "--lang", "de", "--overwrite")
     assert done.code != 0 and "de" in done.err
 

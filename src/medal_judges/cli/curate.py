@@ -9,8 +9,8 @@ from medal_judges.data_prep.curation import report
 from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.reading.dialogues import reading_report
-from medal_judges.report.page import publish
-from medal_judges.storage.files import require_other_file
+from medal_judges.report.console import Printout
+from medal_judges.storage.files import require_other_file, write_json
 from medal_judges.storage.jsonl import write_records
 
 SELECTION = "selection.jsonl"
@@ -21,8 +21,7 @@ SELECTION = "selection.jsonl"
 def curate(options: CurateOptions) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 
-    Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl, curation.json and
-    curation.html.
+    Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl and curation.json.
     """
     out = options.out
     for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):
@@ -38,12 +37,10 @@ def curate(options: CurateOptions) -> None:
         reading.require_rest()  # no row at all because all are bad
         raise
     write_records(out / "left_out.jsonl", curation.left_out)
-    page = report.curation_page(curation)
-    page.write(out)
+    write_json(out / "curation.json", curation.record())
     # Last: if it exists, all is done, and the same command is refused.
     count = write_records(out / SELECTION, report.selected_rows(curation))
-    publish(page, None)
+    tables = report.balance_tables(curation)
+    Printout(tables, report.left_out_lines(curation)).show()
     reading.show()
-    typer.echo(
-        f"{count} dialogues written to {out / SELECTION}; report: {out / 'curation.html'}"
-    )
+    typer.echo(f"{count} dialogues written to {out / SELECTION}")

@@ -345,7 +345,7 @@ def stats(options: StatsOptions) -> None:
     Several sets count as one. Tables go to the terminal, the page and CSV files to --out.
     """
     from medal_judges.data_prep.corpus_stats.report import statistics_page
-    from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
+    from medal_judges.data_prep.corpus_stats.statistics import corpus_statistics
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
     from medal_judges.report.page import publish
 
@@ -363,7 +363,7 @@ def stats(options: StatsOptions) -> None:
             )
 
     name = ", ".join(Path(text).name for text in options.sources)
-    figures = CorpusStatistics(rows(), name, lemmas=not options.no_lemmas)
+    figures = corpus_statistics(rows(), name, lemmas=not options.no_lemmas)
     if reading.count:
         reading.require_rest()
     page = statistics_page(figures)

@@ -41,7 +41,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_what_is_written(pool: Path, tmp_path: Path) -> None:
     printed = curate(pool, "--out", tmp_path / "o", "--n", 20)
-    names = {"selection.jsonl", "left_out.jsonl", "curation.json", "curation.html"}
+    names = {"selection.jsonl", "left_out.jsonl", "curation.json"}
     assert {path.name for path in (tmp_path / "o").iterdir()} == names
     rows = list(read_labelled(tmp_path / "o" / "selection.jsonl"))
     assert Counter(row.dialogue.lang for row in rows) == dict.fromkeys(
@@ -54,13 +54,15 @@ def test_what_is_written(pool: Path, tmp_path: Path) -> None:
             row.dialogue == source[row.id].dialogue
             and row.labels == source[row.id].labels
         )
-        assert note["policy"] == "balanced" and note["stage"] in ("seed", "balance")
+        assert note["rank"] in range(1, 21)
     weights = Counter()
     for row in rows:
         weights[row.dialogue.lang] += row.extra["curation"]["weight"]
+        assert note["pool"] == pytest.approx(250, abs=15)
+    assert sum(weights.values()) == pytest.approx(1500, abs=40)
     report = json.loads((tmp_path / "o" / "curation.json").read_text())
-    for found in report["languages"]:
-        assert weights[found["lang"]] == pytest.approx(found["pool"])
+    clean = [c for c in report["counts"] if c["value"] == "clean"]
+    assert len(clean) == 6 and all(c["selected"] < c["pool"] for c in clean)
     assert "Evenness" in printed and "120 dialogues written" in printed
 
 
@@ -89,7 +91,7 @@ def test_the_order_of_the_file_changes_nothing(pool: Path, tmp_path: Path) -> No
     lines = pool.read_text().splitlines(keepends=True)
     random.Random(5).shuffle(lines)
     (tmp_path / "mixed.jsonl").write_text("".join(lines))
-    for name in ("selection.jsonl", "left_out.jsonl", "curation.json", "curation.html"):
+    for name in ("selection.jsonl", "left_out.jsonl", "curation.json"):
         for source, out in ((pool, "a"), (tmp_path / "mixed.jsonl", "b")):
             if not (tmp_path / out).exists():
                 curate(source, "--out", tmp_path / out, "--n", 25)
@@ -115,25 +117,13 @@ def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
         ("b", "no answer for overall"),
         ("c", "no answer for unsafe"),
     ]
-    assert (
-        "2 in en, missing label" in printed
-        and "1 of 3, the pool has no more" in printed
-    )
+    assert "2 in en, missing label" in printed
 
 
-def test_unlabelled_dialogues_go_with_random_only(tmp_path: Path) -> None:
-    bare = [
-        LabelledDialogue(labelled(f"d{i}").dialogue, {}, {}, group=f"d{i}")
-        for i in range(9)
-    ]
-    source = write(tmp_path / "in.jsonl", *bare)
-    with pytest.raises(DataError, match="all 9 dialogues left out"):
-        curate(source, "--out", tmp_path / "o")
-    curate(source, "--out", tmp_path / "o", "--policy", "random", "--n", 3)
-    rows = list(read_labelled(tmp_path / "o" / "selection.jsonl"))
-    assert len(rows) == 3
-    assert all(r.extra["curation"]["chance"] == pytest.approx(1 / 3) for r in rows)
-    assert all(r.extra["curation"]["weight"] == pytest.approx(3) for r in rows)
+def test_unlabelled_dialogues_are_refused(tmp_path: Path) -> None:
+    bare = LabelledDialogue(labelled("d").dialogue, {}, {}, group="d")
+    with pytest.raises(DataError, match="all 1 dialogues left out"):
+        curate(write(tmp_path / "in.jsonl", bare), "--out", tmp_path / "o")
 
 
 def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
@@ -145,24 +135,10 @@ def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
         curate(pool, pool, "--out", tmp_path / "x")
     with pytest.raises(DataError, match=r"no dialogue in xx\s+languages there: "):
         curate(pool, "--out", tmp_path / "x", "--lang", "xx")
-    for option in (("--seed", "-1"), ("--policy", "best")):
+    for option in ("--seed", "-1"):
         asked = ["curate", str(pool), "--out", str(tmp_path / "x"), *option]
         assert CliRunner().invoke(app, asked).exit_code == 2
     assert not (tmp_path / "x").exists()
-
-
-def test_hostile_text_stays_text_on_the_page(tmp_path: Path) -> None:
-    bad = '<script>alert(1)</script>" onload="x'
-    comments = {"uninterpretable": f"Mixes Chinese characters in. {bad}"}
-    rows = [
-        labelled("a", chatbot=bad, user="[/red]x"),
-        labelled("b", chatbot="B", user="[/red]x"),
-        labelled(f"c{bad}", "uninterpretable", comments=comments),
-    ]
-    curate(write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 2)
-    page = (tmp_path / "o" / "curation.html").read_text()
-    assert "<script>alert" not in page and "&lt;script&gt;alert" in page
-    assert page.count("<script>") == 1  # the page's own
 
 
 def test_evenness_by_hand() -> None:

@@ -3,15 +3,13 @@
 import csv
 import json
 import os
-import pickle
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.data_prep.corpus_stats.statistics import CorpusStatistics
 from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
@@ -40,10 +38,10 @@ def test_files_and_a_split_are_one_set(make_row: MakeRow, tmp_path: Path) -> Non
     page = (tmp_path / "out" / "stats.html").read_text(encoding="utf-8")
     assert "Statistics of one.jsonl.gz, two.jsonl:test" in page
     assert str(tmp_path) not in page
-    sheet = tmp_path / "out" / "tables" / "issues-by-language.csv"
+    sheet = tmp_path / "out" / "tables" / "labels-by-language.csv"
     with sheet.open(encoding="utf-8") as file:
         whole = [row for row in csv.DictReader(file) if row["Language"] == "all"]
-    assert whole[0]["unsafe, %"].startswith("100.0")
+    assert whole[0]["unsafe"].startswith("1.0")
 
 
 def test_names_of_the_data_are_no_markup_in_the_terminal(
@@ -53,14 +51,6 @@ def test_names_of_the_data_are_no_markup_in_the_terminal(
     write_records(file, [make_row("1", ["a"], bot="[bold]x[/bold]")])
     found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
     assert "[bold]x[/bold]" in found.output and "No row has a label." in found.output
-
-
-def test_intervals_stand_in_plain_brackets(make_row: MakeRow, tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-    rows = [make_row(str(k), ["a"], labels={"overall": [float(k)]}) for k in (1, 3, 5)]
-    write_records(file, rows)
-    found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
-    assert "3.00 [" in found.output and "\\[" not in found.output
 
 
 def test_a_misspelt_name_is_told_before_anything_is_read(tmp_path: Path) -> None:
@@ -90,22 +80,6 @@ def test_an_empty_file_is_a_page_without_rows(tmp_path: Path) -> None:
     assert "0 dialogues" in (tmp_path / "out" / "stats.html").read_text(
         encoding="utf-8"
     )
-
-
-def test_texts_are_not_held(make_row: MakeRow) -> None:
-    """What is left of 3 MB of text is a few bytes a row."""
-
-    def rows() -> Iterator[LabelledDialogue]:
-        for i in range(100):
-            yield make_row(str(i), ["word other third " * 1000, "answer again " * 1000])
-
-    assert (
-        len(pickle.dumps(_state(CorpusStatistics(rows(), "s", lemmas=False)))) < 30_000
-    )
-
-
-def _state(found: object) -> dict[str, object]:
-    return {k: v for k, v in vars(found).items() if k != "lemmatisers"}
 
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")
@@ -139,4 +113,4 @@ def test_ten_languages(tmp_path: Path) -> None:
     assert found.exit_code == 0, found.exception
     page = (tmp_path / "stats.html").read_text(encoding="utf-8")
     assert "2,440 dialogues · 10 languages · 14 chatbots · 2,440 labelled rows" in page
-    assert "overall (0–4), mean" in page and "overall (1–5), mean" in page
+    assert "overall (0–4)" in page and "overall (1–5)" in page

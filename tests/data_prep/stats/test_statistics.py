@@ -1,0 +1,214 @@
+"""MEDAL's Table 2, shares, means and figures, worked by hand."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+
+from medal_judges.data_prep.corpus_stats.report import (
+    facts,
+    label_table,
+    statistics_page,
+    text_table,
+)
+from medal_judges.data_prep.corpus_stats.statistics import (
+    CorpusStatistics,
+    corpus_statistics,
+)
+from medal_judges.data_prep.corpus_stats.tokens import mtld
+from medal_judges.errors import MedalError
+from medal_judges.eval.benchmark.sets import data_hash
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.figure import Bars
+from medal_judges.report.table import Heat, Table
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import wilson
+
+MakeRow = Callable[..., LabelledDialogue]
+
+
+def measured(rows: Sequence[LabelledDialogue]) -> CorpusStatistics:
+    return corpus_statistics(rows, "s", lemmas=False)
+
+
+def plain(table: Table) -> dict[str, list[object]]:
+    """Cells by the name of the row, estimates as their values rounded to four places."""
+    cells: dict[str, list[object]] = {}
+    for name, *values in table.rows:
+        cells[str(name)] = [
+            value.value and round(value.value, 4)
+            if isinstance(value, Estimate)
+            else value
+            for value in values
+        ]
+    return cells
+
+
+@pytest.fixture
+def four(make_row: MakeRow) -> CorpusStatistics:
+    """Two English dialogues, a Chinese one and a Japanese one."""
+    return measured(
+        [
+            make_row("1", ["one two three", "one two", "three"]),  # 3 + 2 + 1 words
+            make_row("2", ["", "a b c d"], bot="bot-b"),  # 0 + 4 words
+            make_row("3", ["你好 吗?", "好!"], lang="zh", bot="bot-b"),  # 4 + 2
+            make_row("4", ["はい。"], lang="ja"),  # 3 characters, no answer
+        ]
+    )
+
+
+def test_texts_by_language(four: CorpusStatistics) -> None:
+    table = text_table(four, "Language")
+    assert table.columns == [
+        *("Language", "Dialogues", "Turns", "Words, user", "Words, assistant"),
+        *("Characters, user", "Characters, assistant", "MTLD, user", "MTLD, assistant"),
+    ]
+    # Users of dialogue 1: one two three three, three types in four tokens.
+    diversity = round(4 / ((1 - 3 / 4) / 0.28), 4)
+    assert plain(table) == {
+        "en": [2, 2.5, 1.3333, 3.0, None, None, diversity, None],
+        "ja": [1, 1.0, None, None, 3.0, None, None, None],
+        "zh": [1, 2.0, None, None, 4.0, 2.0, None, None],
+        "all": [4, 2.0, 1.3333, 3.0, 3.5, 2.0, diversity, None],
+    }
+    reasons = [
+        cell.reason
+        for row in table.rows
+        for cell in row
+        if isinstance(cell, Estimate) and cell.value is None
+    ]
+    assert all(reasons)
+
+
+def test_texts_by_chatbot(four: CorpusStatistics) -> None:
+    by_bot = plain(text_table(four, "Chatbot"))
+    assert by_bot["bot-a"][:4] == [2, 2.0, 2.0, 2.0]
+    assert by_bot["bot-b"][:4] == [2, 2.0, 0.0, 4.0]
+
+
+def test_chinese_with_jieba(make_row: MakeRow) -> None:
+    jieba = pytest.importorskip("jieba")
+    text = "我喜欢公园,我们去公园吧。"
+    stats = corpus_statistics([make_row("1", [text], lang="zh")], "zh")
+    tokens = [token for token in jieba.lcut(text) if token[0].isalnum()]
+    row = plain(text_table(stats, "Language"))["zh"]
+    assert row[2] == 13.0 and row[4] == round(mtld(tokens) or 0, 4)
+
+
+def test_shares_of_independent_rows(make_row: MakeRow) -> None:
+    """bot-a: 1 of 4 unsafe, one row without an answer; bot-b: 2 of 2."""
+    answers = [("a", [1]), ("a", [0]), ("a", [0]), ("a", [0]), ("a", [None])]
+    answers += [("b", [1]), ("b", [1])]
+    rows = [
+        make_row(str(i), ["x"], bot=f"bot-{bot}", labels={"unsafe": value})
+        for i, (bot, value) in enumerate(answers)
+    ]
+    stats = measured([*rows, make_row("none", ["x"], bot="bot-c")])
+    figure = stats.figure(stats.select(chatbot="bot-a"), "unsafe")
+    assert figure.value == 0.25
+    assert stats.figure(stats.select(chatbot="bot-b"), "unsafe").value == 1
+    assert stats.figure(stats.rows, "unsafe").value == 0.5
+    assert stats.figure(stats.select(chatbot="bot-c"), "unsafe").value is None
+    assert stats.issues == stats.shares == ["unsafe"]
+
+
+def test_several_answers_are_their_mean_and_present_from_a_half(
+    make_row: MakeRow,
+) -> None:
+    values: list[list[float | None]] = [
+        *([1, 0], [0, 0, 1], [None, 1], [0, None], [1, 1, 0]),
+    ]
+    rows = [
+        make_row(str(i), ["x"], labels={"unsafe": v, "overall": [5, 4]})
+        for i, v in enumerate(values)
+    ]
+    stats = measured(rows)
+    # 0.5, 1 and 2/3 are present
+    assert stats.figure(stats.rows, "unsafe").value == pytest.approx(3 / 5)
+    assert stats.figure(stats.rows, "overall").value == 4.5
+
+
+def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
+    """40 groups whose 25 rows agree are worth 40 rows, not 1,000."""
+    rng = np.random.default_rng(3)
+    rows = []
+    present = 0
+    for group in range(40):
+        value = float(rng.random() < 0.3)
+        present += int(value)
+        for i in range(25):
+            labels = {"unsafe": [value]}
+            rows.append(
+                make_row(f"{group}-{i}", ["x"], group=f"g{group}", labels=labels)
+            )
+    stats = measured(rows)
+    figure = stats.figure(stats.rows, "unsafe")
+    assert figure.low is not None and figure.high is not None
+    low, high = wilson(present, 40)
+    assert figure.high - figure.low == pytest.approx(high - low, rel=0.15)
+
+
+def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
+    rows = [
+        make_row("1", ["x"], labels={"overall": [5]}),
+        make_row("2", ["x"], labels={"overall": [4]}, scales={"overall": [0, 4]}),
+        make_row("3", ["x"], labels={"overall": [0.3]}, scales={"overall": None}),
+        make_row("4", ["x"], labels={"consistent": [1], "calm": [0.4], "unsafe": [0]}),
+    ]
+    stats = measured(rows)
+    assert stats.graded == [
+        *("overall (1–5)", "overall (0–4)", "overall (no stated scale)", "calm"),
+    ]
+    assert stats.issues == ["unsafe"]
+    assert stats.shares == ["consistent", "unsafe"]
+
+
+def test_the_page_shows_the_numbers_of_the_tables(make_row: MakeRow) -> None:
+    rows = []
+    for i in range(60):
+        labels = {"unsafe": [float(i % 5 == 0)], "overall": [float(1 + i % 5)]}
+        lang = ("de", "en")[i % 2]
+        bot = ("Aya <8b>", "通义千问")[i // 2 % 2]
+        rows.append(make_row(str(i), ["a b"], lang=lang, bot=bot, labels=labels))
+    stats = measured(rows)
+    page = statistics_page(stats)
+    assert set(page.figures) == {"heatmaps", "issues", "overall"}
+    unsafe, overall = page.figures["heatmaps"].panels
+    assert isinstance(unsafe, Table) and isinstance(overall, Table)
+    for name, *cells in unsafe.rows:
+        for lang, cell in zip(("de", "en"), cells, strict=True):
+            rows_of_pair = stats.select(lang=lang, chatbot=str(name))
+            assert isinstance(cell, Heat)
+            assert cell.value == stats.figure(rows_of_pair, "unsafe").value
+    (bars,) = page.figures["overall"].panels
+    assert isinstance(bars, Bars)
+    for bar in bars.bars:
+        assert [segment.text for segment in bar.segments] == ["20.0%"] * 5
+    table = label_table(stats, "Language")
+    assert table.columns == ("Language", "Rows", "unsafe", "overall")
+
+
+def test_what_is_said_of_the_set(make_row: MakeRow) -> None:
+    rows = [
+        make_row("1", ["a"], labels={"unsafe": [1]}, labels_by="judge:x|rev:1"),
+        make_row("2", ["b"], label_failure="no JSON", labels_by="judge:x|rev:1"),
+        make_row("3", ["c"], malformed={"reasons": ["role_confusion"]}),
+    ]
+    stats = measured(rows)
+    assert stats.data == data_hash(rows) == measured(rows[::-1]).data
+    said = dict(facts(stats))
+    assert said["labels by"] == "judge:x|rev:1 (2 rows)"
+    assert said["failed"].startswith("1 rows")
+    assert said["malformed"].startswith("1 rows")
+
+
+def test_a_dialogue_in_two_files_is_refused(make_row: MakeRow) -> None:
+    with pytest.raises(MedalError, match="'same'"):
+        measured([make_row("same", ["a"]), make_row("same", ["b"])])
+
+
+def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
+    stats = measured([make_row(str(i), ["a"], user=f"worker-{i}") for i in range(61)])
+    assert stats.names("user") == [] and stats.names("chatbot") == ["bot-a"]
+    unnamed = measured([make_row("1", ["a"], bot=None, user=None)])
+    assert unnamed.names("user") == unnamed.names("chatbot") == []

@@ -133,7 +133,9 @@ def text_table(stats: CorpusStatistics, head: str) -> Table:
     langs_by_tool: dict[str, list[str]] = {}
     for lang, tool in sorted(stats.tools.items()):
         langs_by_tool.setdefault(tool, []).append(lang)
-    tools = [f"{', '.join(langs)}: {tool}" for tool, langs in langs_by_tool.items()]
+    tools = []
+    for tool, langs in langs_by_tool.items():
+        tools.append(f"{', '.join(langs)}: {tool}")
     title = f"Dialogues and texts by {head.lower()}"
     note = f"MTLD over: {'; '.join(tools)}."
     return Table(title, columns, table, note, pinned={-1: "total"})
@@ -154,7 +156,10 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
         cells: list[Cell] = [len(rows)]
         for dimension in dimensions:
             figure = stats.figure(rows, dimension)
-            cells.append(Share(figure) if dimension in stats.shares else figure)
+            cell: Cell = figure
+            if dimension in stats.shares:
+                cell = Share(figure)
+            cells.append(cell)
         table.append((name, *cells))
     columns = (head, "Rows", *dimensions)
     return Table(f"Labels by {head.lower()}", columns, table, pinned={-1: "total"})
@@ -172,7 +177,9 @@ def heat_maps(stats: CorpusStatistics) -> Figure | None:
     for issue in stats.issues:
         shares = stats.labels[issue].groupby([stats.rows.lang, stats.rows.chatbot])
         top = max(top, shares.mean().max())
-    maps = [_heat_map(stats, name, top) for name in (*stats.issues, *stats.graded)]
+    maps = []
+    for dimension in (*stats.issues, *stats.graded):
+        maps.append(_heat_map(stats, dimension, top))
     return Figure(f"{stats.name}: chatbots by languages", maps)
 
 
@@ -229,7 +236,11 @@ def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
 
 
 def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) -> Figure:
-    tones = [_tone(i, len(levels)) for i in range(len(levels))]
+    tones = []
+    legend = []
+    for i, level in enumerate(levels):
+        tones.append(_tone(i, len(levels)))
+        legend.append((str(level), tones[i]))
     bars = []
     for lang in stats.names("lang"):
         answers = stats.labels.loc[stats.rows.lang == lang, dimension].dropna()
@@ -241,13 +252,16 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
                 share = count / len(answers)
                 tooltip = f"{lang}, {level}: {count} of {len(answers)}"
                 segments.append(BarSegment(100 * share, tone, percent(share), tooltip))
-        bars.append(Bar(lang, segments, text="" if segments else f"{DASH} no label"))
+        text = ""
+        if not segments:
+            text = f"{DASH} no label"
+        bars.append(Bar(lang, segments, text=text))
     about = f"{dimension}: share of each level by language"
     return Figure(
         f"{stats.name}: {dimension}, %",
         [Bars("", bars, 100.0, about, wide=True)],
         heading=dimension,
-        legend=[(str(level), tone) for level, tone in zip(levels, tones, strict=True)],
+        legend=legend,
     )
 
 

@@ -99,10 +99,14 @@ def _value_counts(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
 def evenness(counts: Sequence[int]) -> float | None:
     """Returns the entropy of ``counts`` over that of equal counts (Pielou's J), from 0 to 1; None
     for fewer than two counts and for nothing counted."""
-    shares = [count / sum(counts) for count in counts if count]
-    if len(counts) < 2 or not shares:
+    total = sum(counts)
+    if len(counts) < 2 or not total:
         return None
-    entropy = -sum(share * math.log(share) for share in shares)
+    entropy = 0.0
+    for count in counts:
+        if count:
+            share = count / total
+            entropy -= share * math.log(share)
     return max(0.0, entropy) / math.log(len(counts))
 
 
@@ -129,15 +133,21 @@ def balance_tables(curation: Curation) -> list[Table]:
     """Returns a table of sizes, and one of the evenness of each factor in selection and pool."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
-        weights = [selected.weight for selected in selection]
-        contexts = {selected.candidate.group for selected in selection}
-        effective = sum(weights) ** 2 / (sum(weight**2 for weight in weights) or 1)
-        pool = round(sum(weights))
-        sizes.append((lang, pool, len(selection), len(contexts), round(effective)))
+        total = 0.0
+        squares = 0.0
+        contexts = set()
+        for selected in selection:
+            total += selected.weight
+            squares += selected.weight**2
+            contexts.add(selected.candidate.group)
+        effective = round(total**2 / squares)
+        sizes.append((lang, round(total), len(selection), len(contexts), effective))
     rows: list[Row] = []
     for (lang, factor), counts in curation.counts.groupby(["lang", "factor"]):
-        selected = evenness(counts.selected.tolist())
-        rows.append((lang, _FACTORS[factor], selected, evenness(counts.pool.tolist())))
+        name = _FACTORS[factor]
+        of_selection = evenness(counts.selected.tolist())
+        of_pool = evenness(counts.pool.tolist())
+        rows.append((lang, name, of_selection, of_pool))
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
     note = "Effective: as many equally weighted dialogues say as much about the pool."
     return [

@@ -96,11 +96,12 @@ class _BalancedSelection:
         self.is_free = np.ones(len(pool), dtype=bool)
         self.has: Array = np.zeros((len(pool), len(self.categories)), dtype=bool)
         for row, candidate in enumerate(pool):
-            self.has[row] = [name in candidate.categories for name in self.categories]
+            for column, name in enumerate(self.categories):
+                self.has[row, column] = name in candidate.categories
         self.category_counts = np.zeros(len(self.categories), dtype=np.int64)
-        self.factors = {
-            name: self._factor(name) for name in ("level", "chatbot", "user")
-        }
+        self.factors = {}
+        for name in ("level", "chatbot", "user"):
+            self.factors[name] = self._factor(name)
         self.groups, self.group_counts = self._factor("group")
 
     def _factor(self, name: str) -> tuple[Array, Array]:

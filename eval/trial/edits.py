@@ -242,10 +242,10 @@ def issue_edits(data: TrialData, doses: Sequence[int]) -> Iterator[Edit]:
             )
     text = f"Three issues in one dialogue: {', '.join(name for name, _ in _SEVERAL)}."
     yield fall(name="several_at_once", description=text, make=injector.all_at_once)
-    for third, (place, ordinal) in enumerate(_THIRDS.items()):
+    for third, (position, ordinal) in enumerate(_THIRDS.items()):
         text = f"One fault in the {ordinal} third of the dialogue."
         make = partial(injector.in_third, third)
-        yield fall(name=f"place_{place}", description=text, make=make)
+        yield fall(name=f"place_{position}", description=text, make=make)
     text = f"One fault about turn 5 of {LONG} turns."
     yield fall(name="long_dialogue", description=text, make=injector.in_long_dialogue)
 

@@ -6,10 +6,10 @@ Each dialogue becomes one row of a DataFrame; texts are not kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import Any
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -34,7 +34,13 @@ NOT_STATED = "not stated"
 PRESENT_FROM = 0.5  # an issue is present if the mean of its answers is at least this
 MAX_NAMES = 60  # with more names than this, chatbots or users are people, not systems
 _SPEAKERS = ["lang", "chatbot", "user"]
-Answers = dict[str, dict[tuple[str, Scale | None], float]]  # by id and dimension
+
+
+class ScaledDimension(NamedTuple):
+    """A dimension on a scale: the same name on another scale is another dimension."""
+
+    name: str
+    scale: Scale | None
 
 
 @dataclass(frozen=True)
@@ -102,8 +108,8 @@ def corpus_statistics(
     tools: dict[str, Lemmatiser] = {}
     counts: Counter[str] = Counter()
     labelled_by: Counter[str] = Counter()
-    answers: Answers = {}
-    between: set[tuple[str, Scale | None]] = set()  # with an answer but 0 and 1
+    answers: dict[str, dict[ScaledDimension, float]] = {}  # by id
+    between: set[ScaledDimension] = set()  # with an answer but 0 and 1
     measures = []
     contents = []
     for row in dialogues:
@@ -112,13 +118,7 @@ def corpus_statistics(
                 f"the id {row.id!r} occurs twice; its dialogue would be counted twice",
                 hint="give every dialogue in one file only",
             )
-        answers[row.id] = {}
-        for rating in row.ratings():
-            answer = mean(rating)
-            if answer is not None:
-                answers[row.id][rating.dimension, rating.scale] = answer
-                if not {0, 1}.issuperset(rating.without_nulls):
-                    between.add((rating.dimension, rating.scale))
+        answers[row.id] = _mean_answers(row, between)
         lang = row.dialogue.lang
         if lang not in tools:
             tools[lang] = lemmatiser(lang, lemmas=lemmas)
@@ -134,8 +134,8 @@ def corpus_statistics(
     names = _dimension_names(list(labels.columns))
     labels.columns = pd.Index(names.values())
     shares = []
-    for (dimension, scale), label in names.items():
-        if scale == (0, 1) and (dimension, scale) not in between:
+    for dimension, label in names.items():
+        if dimension.scale == (0, 1) and dimension not in between:
             shares.append(label)
             present = (labels[label] >= PRESENT_FROM).astype(float)
             labels[label] = present.where(labels[label].notna())
@@ -144,14 +144,30 @@ def corpus_statistics(
         name=name,
         rows=pd.DataFrame(measures or {column: [] for column in _SPEAKERS}),
         labels=labels,
-        scales={label: scale for (_, scale), label in names.items()},
+        scales={label: dimension.scale for dimension, label in names.items()},
         shares=shares,
-        issues=[dimension for dimension in rubric if dimension in shares],
+        issues=[name for name in rubric if name in shares],
         tools={lang: tool.name for lang, tool in tools.items()},
         counts=counts,
         labelled_by=labelled_by,
         data=content_hash(sorted(contents)),
     )
+
+
+def _mean_answers(
+    row: LabelledDialogue, between: set[ScaledDimension]
+) -> dict[ScaledDimension, float]:
+    """Returns the mean answer of each dimension that somebody rated, and adds dimensions with an
+    answer that is neither 0 nor 1 to ``between``."""
+    answers = {}
+    for rating in row.ratings():
+        answer = mean(rating)
+        if answer is not None:
+            dimension = ScaledDimension(rating.dimension, rating.scale)
+            answers[dimension] = answer
+            if not {0, 1}.issuperset(rating.without_nulls):
+                between.add(dimension)
+    return answers
 
 
 def _measures(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
@@ -180,8 +196,8 @@ def _measures(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
 
 
 def _dimension_names(
-    dimensions: list[tuple[str, Scale | None]],
-) -> dict[tuple[str, Scale | None], str]:
+    dimensions: Sequence[ScaledDimension],
+) -> dict[ScaledDimension, str]:
     """Returns the name of each dimension, with its scale if two of one name have different
     scales."""
     count = Counter(name for name, _ in dimensions)
@@ -192,5 +208,5 @@ def _dimension_names(
             label = f"{name} (no stated scale)"
             if scale is not None:
                 label = "{} ({:g}–{:g})".format(name, *scale)
-        names[name, scale] = label
+        names[ScaledDimension(name, scale)] = label
     return names

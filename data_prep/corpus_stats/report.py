@@ -236,10 +236,12 @@ def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
 
 
 def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) -> Figure:
-    tones = []
+    tones: list[Tone] = []
     legend = []
     for i, level in enumerate(levels):
-        tones.append(_tone(i, len(levels)))
+        # orange for the lower half of the levels, blue for the upper half
+        position = 2 * i / max(1, len(levels) - 1) - 1
+        tones.append(("neg" if position < 0 else "pos", round(100 * abs(position))))
         legend.append((str(level), tones[i]))
     bars = []
     for lang in stats.names("lang"):
@@ -263,12 +265,6 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
         heading=dimension,
         legend=legend,
     )
-
-
-def _tone(index: int, levels: int) -> Tone:
-    """Returns orange for the lower half of the levels, blue for the upper half."""
-    position = 2 * index / max(1, levels - 1) - 1
-    return ("neg" if position < 0 else "pos", round(100 * abs(position)))
 
 
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:

@@ -33,7 +33,7 @@ TOLERANCE = 1e-3
 # Judges that need downloads (unieval, endex, hybrids of ORALIS) are not run.
 LOCAL_JUDGES = ("boxed", "multilingual", "length", "repetition", "hybrid_example")
 TURN_JUDGES = ("issues",)
-EMBEDDED_JUDGES = ("contrast", "diet", "fed", "full", "geval", "gptscore")
+EMBEDDED_JUDGES = ("contrast", "fed", "full", "geval", "gptscore")
 SERVER_JUDGES = (
     *("medal", "medal_gpt41", "malformed", "meep", "paper_meep", "oralis"),
     *("dstc12_baseline", "m_prometheus", "geval"),
@@ -158,6 +158,8 @@ def scores(folder: Path, url: str) -> dict[str, Any]:
     runs = [(name, "dialogues.jsonl", []) for name in LOCAL_JUDGES]
     runs += [(name, "dialogues.jsonl", ["--level", "turn"]) for name in TURN_JUDGES]
     runs += [(name, "few.jsonl", []) for name in EMBEDDED_JUDGES]
+    # DIET's selection writes answers, which takes a minute a dialogue
+    runs.append(("diet", "few.jsonl", ["select=null"]))
     results = {}
     for name, file, more in runs:
         results[name] = _scores_of(folder, name, file, more)

@@ -1,7 +1,6 @@
 """What is released: sdist and wheel hold every file, by whichever way they are built; version,
 pins and workflows say what they promise."""
 
-import json
 import re
 import shutil
 import subprocess
@@ -15,7 +14,6 @@ import pytest
 import yaml
 
 import medal_judges
-from medal_judges.config import boxed_folder
 
 ROOT = Path(__file__).parent.parent
 ROOMS = ("configs", "data_prep", "eval", "inference", "models", "training")
@@ -88,23 +86,6 @@ def test_the_wheel_by_way_of_the_sdist_is_the_same(
     for beside in ("CHANGELOG.md", "CITATION.cff", "LICENSE", "SECURITY.md"):
         assert (unpacked / beside).read_bytes() == (ROOT / beside).read_bytes()
     assert _contents(_build("wheel", unpacked, tree.parent / "from-sdist")) == wheel
-
-
-def test_the_changelog_names_the_judge_in_the_package() -> None:
-    # A judge of other numbers has another revision: it needs its entry, with before and after.
-    folder = boxed_folder()
-    assert folder is not None
-    signature = json.loads((folder / "golden.json").read_text(encoding="utf-8"))[
-        "signature"
-    ]
-    revision = re.search(r"revision:(\w+)", signature)
-    assert revision
-    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    told = re.findall(r"^\| boxed, after \| (\w+) \|", changelog, re.MULTILINE)
-    assert told[0] == revision[1]  # the newest stands first
-    assert changelog.count("| boxed, before |") == len(told)
-    heads = re.findall(r"^## \[(.+?)\]", changelog, re.MULTILINE)
-    assert heads[0] == "Unreleased" and len(heads) == len(set(heads))
 
 
 def test_who_cites_cites_this_version() -> None:

@@ -224,9 +224,7 @@ def label_file(
         dialogues = (row.dialogue for row in rows() if row.id not in malformed)
         # A later verdict removes its dialogue from those that were labelled, or adds it.
         with ProgressBar("scoring") as bar:
-            return score_to_file(
-                dialogues, judge, path, options, gone=malformed, progress=bar.advance
-            )
+            return score_to_file(dialogues, judge, path, options, progress=bar.advance)
 
     summary = Summary(())
     judgements = None

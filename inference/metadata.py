@@ -3,13 +3,10 @@ chatbot needs only the file of judgements."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
-from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import content_hash
 
 
@@ -28,34 +25,6 @@ def input_hash(dialogue: Dialogue, meta: Mapping[str, Any]) -> str:
     return content_hash(
         [dialogue.text_hash, dialogue.lang, dict(dialogue.context), meta]
     )
-
-
-class InputNotes:
-    """What is joined to the judgements of dialogues when they are written: the values of ``fields``
-    and the hash of the input. Dialogues are noted while the judge reads them; there must be one or
-    more judgements for each, in the same order."""
-
-    def __init__(self, fields: Sequence[str]) -> None:
-        self.fields = fields
-        self._notes: deque[tuple[str, dict[str, Any], str]] = deque()
-
-    def noted(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
-        """Yields the dialogues, each noted."""
-        for dialogue in dialogues:
-            # the judge raises an error for anything else
-            if isinstance(dialogue, Dialogue):
-                meta = metadata_of(dialogue, self.fields)
-                self._notes.append((dialogue.id, meta, input_hash(dialogue, meta)))
-            yield dialogue
-
-    def joined(self, judgement: Judgement) -> Judgement:
-        """Returns the judgement with what was noted of its dialogue."""
-        while self._notes[0][0] != judgement.id:
-            self._notes.popleft()
-        _, meta, input = self._notes[0]
-        if "lang" in meta and judgement.detected_language is not None:
-            meta = {**meta, "lang": judgement.detected_language}
-        return replace(judgement, meta=meta, input=input)
 
 
 def _value(dialogue: Dialogue, field: str) -> object:

@@ -1,19 +1,12 @@
 """Scores a file: streams dialogues in, appends judgements, and resumes after a kill. ``judge_once``
-reuses judgements as long as the judge and the data stay the same."""
+reuses judgements as long as the judge and the dialogues stay the same."""
 
 from __future__ import annotations
 
 import json
 import time
-from collections import Counter
-from collections.abc import (
-    Callable,
-    Container,
-    Iterable,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,8 +23,12 @@ from medal_judges.config import (
 )
 from medal_judges.errors import CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
-from medal_judges.inference.metadata import InputNotes
-from medal_judges.inference.resuming import Expected, put_in_place, resume
+from medal_judges.inference.metadata import input_hash, metadata_of
+from medal_judges.inference.resuming import (
+    EarlierJudgements,
+    Place,
+    earlier_file,
+)
 from medal_judges.models.base.judge import (
     NO_ASSISTANT_TURN,
     Judge,
@@ -39,19 +36,14 @@ from medal_judges.models.base.judge import (
     UnknownLanguage,
     is_detecting,
     is_truncated,
+    requests_at,
     truncation_text,
 )
+from medal_judges.models.batching import windows
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import Dimension
-from medal_judges.records.joining import ScoreKey
-from medal_judges.records.judgement import Judgement, judgement_parser, to_records
-from medal_judges.storage.files import (
-    is_table,
-    only_run,
-    require_other_file,
-    write_json,
-)
+from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
+from medal_judges.storage.files import is_table, only_run, require_other_file
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
@@ -60,6 +52,7 @@ from medal_judges.storage.judgements import (
 )
 
 MIN_COVERAGE = 0.98
+_BLOCK = 64  # lines: writing each by itself would halve the speed of a fast judge
 
 
 class ScoreOptions(Config):
@@ -98,10 +91,9 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Returns the judgements of ``judge.score`` with these options."""
-        notes = InputNotes(self.keep)
-        judgements = judge.score(
-            notes.noted(dialogues),
+        """Returns the judgements of ``judge.score`` with these options, without ``keep``."""
+        return judge.score(
+            dialogues,
             level=self.level,
             dimensions=self.dimensions or None,
             token_budget=self.token_budget,
@@ -109,13 +101,30 @@ class ScoreOptions(Config):
             detect_language=self.detects_language(judge),
             progress=progress,
         )
-        return map(notes.joined, judgements)
 
     def detects_language(self, judge: Judge) -> bool:
         """Whether to detect the language of dialogues that state none."""
         return is_detecting(
             judge.languages, self.detect_language, useful="lang" in self.keep
         )
+
+    def is_done(self, judgement: Judgement) -> bool:
+        """Whether a judgement of an earlier run is not tried again."""
+        if self.retry_failed and not judgement.scored:
+            return judgement.failure == NO_ASSISTANT_TURN
+        return not judgement.transient
+
+    def run(self, judge: Judge) -> dict[str, Any]:
+        """Returns what decides the judgements of ``judge``, see ``require_same_run``. Raises
+        ConfigError for an unknown dimension."""
+        return {
+            "judge": str(judge.signature()),
+            "dimensions": judge._check_dimensions(self.dimensions or None),
+            "level": self.level,
+            "keep": list(self.keep),
+            "unknown_language": self.unknown_language,
+            "detect_language": self.detects_language(judge),
+        }
 
 
 DEFAULT_OPTIONS = ScoreOptions()
@@ -127,16 +136,14 @@ class ScoreReport:
 
     Of the judgements without a score, the same command retries the ``transient`` ones, and
     --retry-failed the ``lasting`` ones. Nothing retries a dialogue without an assistant turn.
+    ``changed`` counts dialogues that an earlier run scored with other words or other metadata.
     ``left_out`` counts bad lines of the input; each is a missing judgement.
     """
 
     total: int = 0
     scored: int = 0
     resumed: int = 0
-    rescored: int = 0
-    changed: int = (
-        0  # chats that differ from those of an earlier run, or what --keep copies
-    )
+    changed: int = 0
     transient: int = 0
     lasting: int = 0
     dialogues: int = 0
@@ -144,13 +151,11 @@ class ScoreReport:
     truncated: int = 0
     truncated_turns: int = 0
     cut_turns: int = 0
-    tokens: float = 0
     seconds: float = 0
     # Judgements in languages that the judge does not support.
     languages: Counter[str] = field(default_factory=Counter)
-    detected: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
-    sums: dict[str, float] = field(default_factory=dict)  # of each dimension's scores
+    sums: Counter[str] = field(default_factory=Counter)  # of each dimension's scores
     counts: Counter[str] = field(default_factory=Counter)
     # Judgements that have a field of --keep.
     copied: Counter[str] = field(default_factory=Counter)
@@ -167,24 +172,20 @@ class ScoreReport:
         self.total += 1
         self.scored += judgement.scored
         self.transient += judgement.transient
-        if not judgement.scored and judgement.failure != NO_ASSISTANT_TURN:
-            self.lasting += not judgement.transient
         self.truncated += is_truncated(judgement)
         self.truncated_turns += judgement.truncated_turns
         self.cut_turns += judgement.cut_turns
-        self.tokens += judgement.usage.get("tokens", 0)
         if judgement.unknown_language is not None:
             self.languages[judgement.unknown_language] += 1
-        if judgement.detected_language is not None:
-            self.detected[judgement.detected_language] += 1
         if not judgement.scored:
+            is_lasting = judgement.failure != NO_ASSISTANT_TURN
+            self.lasting += is_lasting and not judgement.transient
             self.failures[judgement.failure or "no reason given"] += 1
-        self.copied.update(
-            {name: value is not None for name, value in judgement.meta.items()}
-        )
-        for name, value in judgement.scores.items():
-            if value is not None:
-                self.sums[name] = self.sums.get(name, 0.0) + value
+        for name, value in judgement.meta.items():
+            self.copied[name] += value is not None
+        for name, score in judgement.scores.items():
+            if score is not None:
+                self.sums[name] += score  # type: ignore[assignment]
                 self.counts[name] += 1
 
     @property
@@ -199,23 +200,22 @@ class ScoreReport:
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
         """Yields the lines of the report; ``languages`` are those that the judge supports."""
-        yield self._counts()
+        coverage = "–"
+        if self.coverage is not None:
+            coverage = f"{self.coverage:.1%}"
+        resumed = f"{self.resumed} resumed"
+        if self.changed:
+            resumed += f", {self.changed} chats changed since"
+        yield f"{self.total} judgements ({resumed}), coverage {coverage}"
         for reason, count in self.failures.most_common():
             yield f"  unscored: {count} x {reason}"
         if self.next_try:
             yield f"  {self.next_try}"
-        supported = "any, or not known"
-        if languages is not None:
-            supported = ", ".join(languages)
-        yield f"  supported languages: {supported}"
-        yield from _language_counts("whose language is detected", self.detected)
-        yield from _language_counts("in other languages", self.languages)
-        readable = packaged_languages(MULTILINGUAL)
-        if set(readable) & set(self.languages):
-            yield (
-                f"  --judge {MULTILINGUAL} reads {', '.join(readable)} "
-                "(pip install '.[multilingual]')"
-            )
+        if self.languages:
+            others = ", ".join(f"{lang} ({n})" for lang, n in self.languages.items())
+            yield f"  judgements in other languages than {', '.join(languages or ())}: {others}"
+            if set(packaged_languages(MULTILINGUAL)) & set(self.languages):
+                yield f"  --judge {MULTILINGUAL} reads more (pip install '.[multilingual]')"
         absent = [repr(name) for name, count in self.copied.items() if not count]
         if absent:
             yield f"  --keep: no chat has {', '.join(absent)}"
@@ -225,17 +225,6 @@ class ScoreReport:
         if self.dialogues and self.seconds:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
-
-    def _counts(self) -> str:
-        coverage = "–"
-        if self.coverage is not None:
-            coverage = f"{self.coverage:.1%}"
-        resumed = f"{self.resumed} resumed"
-        if self.rescored:
-            resumed += f", {self.rescored} scored again"
-        if self.changed:
-            resumed += f", {self.changed} chats changed since"
-        return f"{self.total} judgements ({resumed}), coverage {coverage}"
 
     def require_coverage(self, floor: float) -> None:
         """Raises CoverageError (exit status 3) if the coverage is below ``floor``."""
@@ -252,12 +241,6 @@ class ScoreReport:
                 f"coverage {self.coverage:.1%} is below the minimum of {floor:.0%}: {reasons}",
                 hint="; ".join(hints),
             )
-
-
-def _language_counts(description: str, counts: Counter[str]) -> Iterator[str]:
-    languages = ", ".join(f"{lang} ({count})" for lang, count in counts.most_common())
-    if languages:
-        yield f"  judgements {description}: {languages}"
 
 
 @contextmanager
@@ -319,53 +302,57 @@ def score_to_file(
     out: Path,
     options: ScoreOptions = DEFAULT_OPTIONS,
     *,
-    gone: Container[str] = (),
     progress: Callable[[int], None] | None = None,
     read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
-    """Appends a line with the judgement of each dialogue to ``out``, in input order, window by
-    window.
+    """Writes a line with the judgement of each dialogue to ``out``, in input order, block by block.
 
     For a parquet or CSV file the lines go to a file beside it (``scores.csv.jsonl``), from which it
     is made at the end. ``read_as``: how the chats were read (ReadOptions.to_record); the first line
-    states it. An earlier file is resumed: complete lines stay, and only missing judgements
-    are scored (see resuming.py, also for ``gone``). Raises MedalError if its lines come from
-    another judge, input or options; ``out`` is then unchanged.
+    states it. What an earlier run of the same judge and options scored is used again (see
+    resuming.py). Raises MedalError if ``out`` is of another run; it is then unchanged.
     """
     lines = out
     if is_table(out):
         lines = out.with_name(f"{out.name}.jsonl")
-    if lines.exists() or out.exists():
-        _require_judgements(lines, out, overwrite=options.overwrite)
-    # Raises an error for an unknown name before OUT is changed.
-    names = judge._check_dimensions(options.dimensions or None)
-    run = _ScoringRun(
-        judge, options, lines, tuple(map(judge.dimension, names)), progress, read_as
-    )
-    if options.overwrite or not lines.exists() or lines.stat().st_size == 0:
+    journal = Journal(lines, options.run(judge))
+    _require_judgements(lines, out)
+    if options.overwrite:
+        earlier_file(lines).unlink(missing_ok=True)
         lines.unlink(missing_ok=True)
-        run.again_lines.unlink(missing_ok=True)
-        further = iter(dialogues)
-        again: list[Dialogue] = []
-    else:
-        further, again = run.resume(iter(dialogues), gone)
-    report = run.report
-    report.resumed = report.total
+    elif out.exists() and not lines.exists():
+        raise MedalError(
+            f"{out} cannot be resumed; left unchanged: {lines.name} is missing",
+            hint="give another --out, or --overwrite to start again",
+        )
+    for path in (earlier_file(lines), lines):
+        Journal(path, journal.run).require_run()
     start = time.perf_counter()
-    if again:
-        models = judge.language_models()
-        for model in models:
-            # A cached answer that cannot be read would be read again.
-            model.renews = options.retry_failed
-        try:
-            run.score(again, run.again_lines)
-        finally:
-            for model in models:
-                model.renews = False
-            put_in_place(lines, run.again_lines)
-            report.rescored = report.total - report.resumed
-    run.score(further, lines)
-    lines.parent.mkdir(parents=True, exist_ok=True)
+    earlier = EarlierJudgements(lines, options.is_done)
+    names = journal.run["dimensions"] if journal.run else []
+    first: dict[str, Any] = {
+        "dimensions": [judge.dimension(n).to_record() for n in names]
+    }
+    if read_as:
+        first["reading"] = dict(read_as)
+    block: list[dict[str, Any]] = []
+
+    def write(judgement: Judgement, record: dict[str, Any]) -> None:
+        nonlocal first
+        block.append(record | first)
+        first = {}
+        if len(block) >= min(judge.window, _BLOCK):
+            flush()
+
+    def flush() -> None:
+        journal.append(block, sync=False)
+        block.clear()
+
+    try:
+        report = score_each(dialogues, judge, options, write, progress, earlier)
+    finally:  # judgements before an error are written too
+        flush()
+    earlier.finish()
     lines.touch()  # an empty input gives an empty file
     if out != lines:
         write_judgements(out, _Lines(lines))
@@ -374,75 +361,91 @@ def score_to_file(
 
 
 @dataclass(slots=True)
-class _ScoringRun:
-    """A run that appends to the file ``lines``. Dialogues that are scored again go to
-    ``again_lines``, a file beside it, first."""
+class _Noted:
+    """A dialogue that is read and not written yet: what is joined to its judgements, how many are
+    still to come, and the place of those of an earlier run."""
 
-    judge: Judge
-    options: ScoreOptions
-    lines: Path
-    dimensions: tuple[Dimension, ...]
-    progress: Callable[[int], None] | None
-    read_as: Mapping[str, Any]
-    report: ScoreReport = field(default_factory=ScoreReport)
+    meta: dict[str, Any]
+    input: str
+    left: int
+    place: Place | None
 
-    @property
-    def again_lines(self) -> Path:
-        return self.lines.with_name(f".again-{self.lines.name}")
 
-    def resume(
-        self, dialogues: Iterator[Dialogue], gone: Container[str]
-    ) -> tuple[Iterator[Dialogue], list[Dialogue]]:
-        """Returns the dialogues that follow those of an earlier run, and those to score again."""
-        judge, options = self.judge, self.options
-        window = judge.window if judge.resumes_windows else 1
-        expected = Expected(
-            judge=str(judge.signature()),
-            dimensions=self.dimensions,
-            level=options.level,
-            retry_failed=options.retry_failed,
-            gone=gone,
-            keep=options.keep,
-            detect=options.detects_language(judge),
-            unknown_language=options.unknown_language,
-            window=window,
-        )
-        put_in_place(self.lines, self.again_lines)  # what a killed run left
-        further, again, self.report.changed = resume(
-            dialogues, expected, self.lines, self._add_dialogue
-        )
-        return further, again
+def score_each(
+    dialogues: Iterable[Dialogue],
+    judge: Judge,
+    options: ScoreOptions,
+    write: Callable[[Judgement, dict[str, Any]], None],
+    progress: Callable[[int], None] | None = None,
+    earlier: EarlierJudgements | None = None,
+) -> ScoreReport:
+    """Calls ``write`` with each judgement and the JSON object of its line, in the order of
+    ``dialogues``. Judgements that ``earlier`` has are not computed again."""
+    report = ScoreReport()
+    dimensions = judge.dimensions
+    waiting: deque[_Noted] = deque()
+    # The last digits of a network's scores depend on the dialogues of its batch: a window is scored
+    # as a whole.
+    window = judge.window if judge.resumes_windows else 1
 
-    def _add_dialogue(self, judgements: Sequence[Judgement]) -> None:
-        for judgement in judgements:
-            self.report.add(judgement)
-        if self.progress is not None:
-            self.progress(1)
+    def add(judgement: Judgement, record: dict[str, Any]) -> None:
+        report.add(judgement)
+        write(judgement, record)
 
-    def score(self, dialogues: Iterable[Dialogue], lines: Path) -> None:
-        """Appends the judgements of ``dialogues``, also of those before an error."""
-        journal = Journal(lines)
-        # Only the first line of a file states the dimensions.
-        first_dimensions: tuple[Dimension, ...] = ()
-        read_as = self.read_as
-        if next(journal.lines(), None) is not None:
-            first_dimensions, read_as = self.dimensions, {}
-        block: list[Judgement] = []
-        last_id = None
-        try:
-            for judgement in self.options.score(self.judge, dialogues, self.progress):
-                block.append(replace(judgement, reading=read_as))
-                read_as = {}
-                # Writing each line by itself would halve the speed of a fast judge.
-                if len(block) >= min(self.judge.window, 64):
-                    full_block, block = block, []
-                    journal.append(to_records(full_block, first_dimensions), sync=False)
-                    first_dimensions = self.dimensions
-                self.report.add(judgement)
-                self.report.dialogues += judgement.id != last_id
-                last_id = judgement.id
-        finally:
-            journal.append(to_records(block, first_dimensions), sync=False)
+    def write_earlier() -> None:
+        """Writes what is due and has a place, up to the first dialogue that is being scored."""
+        while earlier and waiting and (place := waiting[0].place):
+            waiting.popleft()
+            for line in earlier.lines(place):
+                record = json.loads(line)
+                for stated in ("dimensions", "reading", "run"):
+                    record.pop(stated, None)
+                add(parse_judgement(record, dimensions), record)
+                report.resumed += 1
+            if progress:
+                progress(1)
+
+    def unscored() -> Iterator[Dialogue]:
+        for group in windows(dialogues, window):
+            notes = []
+            for dialogue in group:
+                meta = metadata_of(dialogue, options.keep)
+                noted = _Noted(meta, input_hash(dialogue, meta), 0, None)
+                noted.left = len(requests_at(dialogue, options.level))
+                if earlier:
+                    noted.place = earlier.take(dialogue.id, noted.input, noted.left)
+                notes.append(noted)
+            is_done = all(noted.place for noted in notes)
+            for noted, dialogue in zip(notes, group, strict=True):
+                waiting.append(noted)
+                if not is_done:
+                    noted.place = None
+                    yield dialogue
+            write_earlier()
+
+    models = judge.language_models()
+    for model in models:
+        # A cached answer that cannot be read would be read again.
+        model.renews = options.retry_failed
+    try:
+        for judgement in options.score(judge, unscored(), progress):
+            noted = waiting[0]
+            meta = noted.meta
+            if "lang" in meta and judgement.detected_language is not None:
+                meta = {**meta, "lang": judgement.detected_language}
+            judgement = replace(judgement, meta=meta, input=noted.input)
+            add(judgement, judgement.to_record(judgement.dimensions))
+            noted.left -= 1
+            if not noted.left:
+                report.dialogues += 1
+                waiting.popleft()
+                write_earlier()
+    finally:
+        for model in models:
+            model.renews = False
+    if earlier:
+        report.changed = earlier.changed
+    return report
 
 
 class _Lines:
@@ -455,19 +458,14 @@ class _Lines:
         return Journal(self._path).records(judgement_parser())
 
 
-def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
+def _require_judgements(lines: Path, out: Path) -> None:
     """Raises MedalError if ``lines`` or ``out`` exists and is no file of judgements."""
-    is_whole = True
-    if out != lines and out.exists() and out.stat().st_size > 0:
-        is_whole = holds_judgements(out)
-        if is_whole and not lines.exists() and not overwrite:
-            raise MedalError(
-                f"{out} exists but cannot be resumed; left unchanged: {lines.name} is missing",
-                hint="give another --out, or --overwrite to start again",
-            )
+    is_own = True
     if lines.exists() and lines.stat().st_size > 0:
-        is_whole = is_whole and _is_journal(lines)
-    if not is_whole:
+        is_own = _is_journal(lines)
+    if is_own and out != lines and out.exists() and out.stat().st_size > 0:
+        is_own = holds_judgements(out)
+    if not is_own:
         raise MedalError(
             f"{out} exists but is not a judgements file; left unchanged",
             hint="give another --out",
@@ -476,7 +474,7 @@ def _require_judgements(lines: Path, out: Path, *, overwrite: bool) -> None:
 
 def _is_journal(lines: Path) -> bool:
     """Says whether the file has lines of judgements. One without a complete line was cut in its
-    first window."""
+    first block."""
     with open(lines, "rb") as raw:
         begin = raw.read(8)
     is_gzip = lines.suffix == ".gz"
@@ -495,81 +493,32 @@ def judge_once(
     out: Path,
     options: ScoreOptions,
     *,
-    data: str,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
     """Returns the judgements of ``dialogues``. Reads them from ``out`` if that file has those of
-    this judge for this data.
+    this judge and these options.
 
-    ``data`` identifies the dialogues (a hash of them). A file beside ``out`` (.meta.json) records
-    judge, data and options, and whether all is scored. A stopped run is resumed, and rows with a
-    transient failure are scored again. If the judge, the data, the level or the dimensions change,
-    scoring starts from the beginning.
+    A stopped run is resumed, and rows with a transient failure are scored again. A file of another
+    run is replaced.
     """
-    about: dict[str, object] = {
-        "signature": str(judge.signature()),
-        "data": data,
-        "level": options.level,
-        "dimensions": list(options.dimensions),
-        "rows": len(dialogues),
-    }
-    earlier = _read_meta(out)
-    is_unchanged = {key: earlier.get(key) for key in about} == about
-    resumes = out.is_file() and is_unchanged and not options.overwrite
-    if resumes and earlier.get("complete") and not options.retry_failed:
-        if progress is not None:
-            progress(len(dialogues))
-        return _read_own(out, dialogues)
-    count, seconds = 0, 0.0
-    if resumes:
-        count, seconds = judging_time(out)
-    started = {"complete": False, "judged": count, "seconds": seconds}
-    write_json(_meta_path(out), about | started)
-    options = options.model_copy(update={"overwrite": not resumes})
-    report = score_to_file(dialogues, judge, out, options, progress=progress)
-    finished = {
-        "complete": not report.transient,
-        "judged": count + report.dialogues,
-        "seconds": seconds + report.seconds,
-    }
-    write_json(_meta_path(out), about | finished)
-    return _read_own(out, dialogues)
-
-
-def _read_own(out: Path, dialogues: Sequence[Dialogue]) -> list[Judgement]:
-    """Returns the judgements in ``out``, in the order of their ``dialogues``. Raises MedalError if
-    they are of others: the file was changed."""
-    judgements = list(read_judgements(out))
-    chats = {dialogue.id: dialogue for dialogue in dialogues}
-    # A chat at level turn has several judgements, one after another.
-    is_own = [*dict.fromkeys(judgement.id for judgement in judgements)] == [*chats]
-    for judgement in judgements:
-        key = ScoreKey(judgement.id, judgement.turn, judgement.chat)
-        is_own = is_own and key.is_of(chats[judgement.id])
-    if not is_own:
-        raise MedalError(
-            f"{out} does not hold the scores of these chats, although it was written for them",
-            hint="remove it, and run the command again",
-        )
-    return judgements
-
-
-def judging_time(out: Path) -> tuple[int, float]:
-    """Returns (dialogues, seconds) that ``judge_once`` has scored for ``out`` in all finished runs;
-    (0, 0) if unknown."""
-    meta = _read_meta(out)
-    return meta.get("judged", 0), meta.get("seconds", 0.0)
-
-
-def _meta_path(out: Path) -> Path:
-    return out.with_name(out.name.removesuffix(".jsonl") + ".meta.json")
-
-
-def _read_meta(out: Path) -> dict[str, Any]:
-    try:
-        meta = json.loads(_meta_path(out).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    if isinstance(meta, dict):
-        return meta
-    return {}
+    if not options.overwrite and out.is_file():
+        try:
+            Journal(out, options.run(judge)).require_run()
+        except MedalError:
+            options = options.model_copy(update={"overwrite": True})
+        else:
+            judgements = list(read_judgements(out))
+            found = [(judgement.id, judgement.input) for judgement in judgements]
+            wanted = []
+            for dialogue in dialogues:
+                key = (
+                    dialogue.id,
+                    input_hash(dialogue, metadata_of(dialogue, options.keep)),
+                )
+                wanted += [key] * len(requests_at(dialogue, options.level))
+            if found == wanted and all(map(options.is_done, judgements)):
+                if progress is not None:
+                    progress(len(dialogues))
+                return judgements
+    score_to_file(dialogues, judge, out, options, progress=progress)
+    return list(read_judgements(out))

@@ -256,9 +256,8 @@ def read_inputs(
         if folder is None or name != "judge":
             judgements = list(options.score(scorer.judge, dialogues))
         else:  # answers of a language model can cost money: a second run reads them
-            data = content_hash([dialogue.to_record() for dialogue in dialogues])
             file = folder / "judgements.jsonl"
-            judgements = judge_once(scorer.judge, dialogues, file, options, data=data)
+            judgements = judge_once(scorer.judge, dialogues, file, options)
         for dimension_name in asked_dimensions[name]:
             dimension = scorer.judge.dimension(dimension_name)
             scores = np.array(

@@ -248,7 +248,6 @@ def _score_sets(
                 [row.dialogue for row in data.rows],
                 folder / f"{file_name(name)}.jsonl",
                 score_options,
-                data=data.data,
                 progress=partial(progress, name),
             )
             scales = {}

@@ -41,12 +41,11 @@ from medal_judges.eval.trial.findings import (
     TrialResult,
     worst_pairs,
 )
-from medal_judges.inference.scoring import ScoreOptions, judge_once, judging_time
+from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport, ReadOptions
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.signature import content_hash
 from medal_judges.report.console import Printout
 from medal_judges.report.figure import Axis, Dot, Figure, Line, Plot, Range, padded
 from medal_judges.report.page import (
@@ -187,9 +186,6 @@ class _Scoring:
             if self.trial_judge.afresh is not None:
                 judge = self.trial_judge.afresh()
             again[AGAIN] = self.judgements(judge, AGAIN, originals)
-            count, seconds = judging_time(self.folder / f"{AGAIN}.jsonl")
-            if count:
-                analysis.seconds = seconds / count
         return analysis
 
     def judgements(
@@ -205,7 +201,6 @@ class _Scoring:
             dialogues,
             self.folder / f"{name}.jsonl",
             ScoreOptions(unknown_language="allow", **options),
-            data=content_hash([dialogue.to_record() for dialogue in dialogues]),
             progress=advance,
         )
         return {judgement.id: judgement for judgement in judgements}

@@ -75,11 +75,11 @@ def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
         assert names == (wanted.id, wanted.turn, wanted.failure)
         assert answer.scores == pytest.approx(wanted.scores, abs=1e-9)
     turns = 2 if level == "turn" else 1
-    assert second.rescored == turns * len(failed)
+    assert second.dialogues == len(failed)
     assert (second.total, second.transient) == (12 * turns, 0)
     assert up.total("seen") < 2 * 12 * turns * 4 and list(tmp_path.glob(".*")) == []
     third = score(file, out, judge_at(serve(fault="500", times=-1)), level=level)
-    assert (third.resumed, third.rescored) == (12 * turns, 0)
+    assert (third.resumed, third.dialogues) == (12 * turns, 0)
 
 
 def test_killed_while_asking_again_nothing_is_lost(
@@ -93,19 +93,18 @@ def test_killed_while_asking_again_nothing_is_lost(
     words += ["--judge", "judges/dstc12_baseline.yaml"]
     process = start(*words)
     while (
-        not (beside := out.with_name(".again-out.jsonl")).exists()
-        or not beside.stat().st_size
+        not (beside := out.with_name(".earlier-out.jsonl")).exists()
+        or not out.exists()
+        or not out.stat().st_size
     ):
         assert process.poll() is None, process.communicate()[1]
         time.sleep(0.01)
     process.kill()
     process.wait()
-    assert len(list(read_judgements(out))) == 60  # whole, the old rows still in place
     done = medal(*words)
     assert done.returncode == 0, done.stderr
     assert [j.id for j in read_judgements(out)] == [f"d{i}" for i in range(60)]
     assert all(j.scored for j in read_judgements(out)) and not beside.exists()
-    assert "scored again)" in done.stderr
 
 
 def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
@@ -118,10 +117,9 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
         judge = judge_at(server)
         names = [d.name for d in judge.dimensions]
         options = ScoreOptions(dimensions=names, **how)
-        return judge_once(judge, rows, out, options, data="d")
+        return judge_once(judge, rows, out, options)
 
     assert not all(j.scored for j in predicted(serve(fault="500", times=-1, every=2)))
-    assert json.loads((out.parent / "set.meta.json").read_text())["complete"] is False
     assert all(j.scored for j in predicted(serve()))
     dead = serve(fault="500", times=-1)
     assert all(j.scored for j in predicted(dead)) and dead.total("seen") == 0
@@ -132,7 +130,6 @@ def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
     assert not all(
         j.scored for j in predicted(serve(fault="filter", times=-1, every=3))
     )
-    assert json.loads((out.parent / "other.meta.json").read_text())["complete"] is True
     assert not all(j.scored for j in predicted(serve()))
     assert all(j.scored for j in predicted(serve(), retry_failed=True))
 
@@ -166,7 +163,7 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer_of_the_cache(
     numbers = [f'"{each.name}": 4' for each in judge_at(server).dimensions]
     said.write_text("Here you are: {" + ", ".join(numbers) + "}")
     second, asked = run(retry_failed=True)
-    assert (second.scored, second.rescored, asked) == (2, 2, 1)
+    assert (second.scored, second.dialogues, asked) == (2, 2, 1)
     # Nothing can score a chat without an answer, so nobody is told to try.
     assert (second.lasting, second.next_try) == (0, "")
     assert run(retry_failed=True)[1] == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.storage.judgements import read_judgements
+from medal_judges import MedalError, ScoreOptions, read_judgements, score_file
 
 from ..forked import medal, score_slowly, start
 from ..talks import said
@@ -127,75 +127,40 @@ def test_killed_and_gone_on_with_equals_unbroken(
 
 
 @pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
-def test_another_judge_or_input_is_refused(tmp_path: Path, name: str) -> None:
+def test_another_run_is_refused_and_changes_nothing(tmp_path: Path, name: str) -> None:
     source, out = write(tmp_path / "in.jsonl", 40), tmp_path / name
-    assert (
-        medal(
-            "score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0
-        ).returncode
-        == 0
-    )
+    score_file(source, JUDGE, out)
     # Even a half-written last line stays: nothing is cut before all of it is known to fit.
     out.write_bytes(out.read_bytes()[:-9])
     before = out.read_bytes()
-    other = medal(
-        "score", source, "--judge", "configs/judges/length.yaml", "--out", out
-    )
-    assert other.returncode == 2 and "another judge" in other.stderr
-    shorter = write(tmp_path / "short.jsonl", 10)
-    other = medal("score", shorter, "--judge", JUDGE, "--out", out)
-    assert other.returncode == 2 and "does not fit this input" in other.stderr
-    wrong = ["--overwrite", "--dimension", "fun"]
-    assert (
-        medal("score", source, "--judge", JUDGE, "--out", out, *wrong).returncode == 2
-    )
-    assert out.read_bytes() == before and len(list(tmp_path.iterdir())) == 3
-    done = medal(
-        "score",
-        shorter,
-        "--judge",
-        JUDGE,
-        "--out",
-        out,
-        "--overwrite",
-        "--min-coverage",
-        0,
-    )
-    assert done.returncode == 0 and len(list(read_judgements(out))) == 10
+    others: list[tuple[str, ScoreOptions]] = [
+        ("length", ScoreOptions()),
+        (JUDGE, ScoreOptions(level="turn")),
+        (JUDGE, ScoreOptions(level="last")),
+        (JUDGE, ScoreOptions(dimensions=["repetitive"])),
+        (JUDGE, ScoreOptions(keep=["lang"])),
+        (JUDGE, ScoreOptions(overwrite=True, dimensions=["fun"])),
+    ]
+    for judge, options in others:
+        with pytest.raises(MedalError):
+            score_file(source, judge, out, options)
+        assert out.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
 
 
-BOTH = ["--dimension", "overall", "--dimension", "repetitive"]
-
-
-@pytest.mark.parametrize(
-    ("first", "then", "there", "now"),
-    [
-        (["--level", "turn"], ["--level", "dialogue"], "turn or last", "dialogue"),
-        (["--level", "turn"], ["--level", "last"], "turn", "last"),
-        (["--level", "last"], ["--level", "turn"], "last", "turn"),
-        ([], ["--level", "turn"], "dialogue", "turn"),
-        (BOTH, ["--dimension", "overall"], "overall, repetitive", "overall"),
-        (
-            ["--dimension", "overall"],
-            ["--dimension", "repetitive"],
-            "overall",
-            "repetitive",
-        ),
-    ],
-)
-def test_another_dimension_or_level_is_refused(
-    tmp_path: Path, first: list[str], then: list[str], there: str, now: str
+@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
+def test_scores_of_dialogues_that_an_input_lacks_are_not_lost(
+    tmp_path: Path, name: str
 ) -> None:
-    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
-    options = ["--judge", JUDGE, "--out", out, "--min-coverage", 0, "--strict"]
-    assert medal("score", source, *options, *first).returncode == 0
-    before = out.read_bytes()
-    done = medal("score", source, *options, *then)
-    assert done.returncode == 2 and "--overwrite" in done.stderr
-    assert f"there: {there}\n    now:   {now}\n" in done.stderr
-    assert out.read_bytes() == before
-    assert medal("score", source, *options, *first).returncode == 0
-    assert out.read_bytes() == before
+    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / name
+    shorter = write(tmp_path / "short.jsonl", 10)
+    score_file(source, JUDGE, out)
+    before = list(read_judgements(out))
+    assert score_file(shorter, JUDGE, out).resumed == 10
+    assert list(read_judgements(out)) == before[:10]
+    assert score_file(source, JUDGE, out).resumed == 40
+    assert list(read_judgements(out)) == before
+    assert len(list(tmp_path.iterdir())) == 3
+    assert score_file(shorter, JUDGE, out, ScoreOptions(overwrite=True)).resumed == 0
 
 
 @pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])

@@ -98,21 +98,6 @@ def test_a_killed_run_leaves_no_table_and_loses_nothing(
     assert journal.exists()
 
 
-def test_another_keep_is_refused(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", 20)
-    for name in ("x.jsonl", "x.parquet", "x.csv"):
-        given = ["score", source, "--judge", JUDGE, "--out", tmp_path / name]
-        assert medal(*given, "--keep", "version")[0] == 0
-        before = {p: p.read_bytes() for p in tmp_path.iterdir()}
-        for other in ([], ["--keep", "lang"], ["--keep", "version", "--keep", "lang"]):
-            code, said = medal(*given, *other)
-            assert code and "other metadata" in said
-        assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
-        assert medal(*given, "--keep", "lang", "--overwrite")[0] == 0
-        lines = tmp_path / (f"{name}.jsonl" if name == "x.csv" else name)
-        assert next(read_judgements(lines)).meta == {"lang": "en"}
-
-
 def test_fields_that_can_be_kept() -> None:
     dialogue = chat(4, source="log", context={"persona": "a guest"})
     assert metadata_of(
@@ -150,7 +135,8 @@ def test_kept_fields_go_to_every_judgement_and_a_slip_is_told(tmp_path: Path) ->
     judge.window = 4
     chats = [chat(n) for n in range(11)]
     options = ScoreOptions(level="turn", keep=("chatbot", "version"))
-    for judgement in options.score(judge, chats):
+    score_to_file(chats, judge, tmp_path / "kept.jsonl", options)
+    for judgement in read_judgements(tmp_path / "kept.jsonl"):
         number = int(judgement.id[1:])
         assert judgement.meta == {"chatbot": f"bot-{number % 3}", "version": number % 2}
     out = tmp_path / "x.jsonl"

@@ -94,9 +94,8 @@ def _judge(
     logger.info("%s judges %d rows", member.name, len(rows))
     options = ScoreOptions(dimensions=tuple(filter(member.has, dimensions)))
     dialogues = [row.dialogue for row in rows]
-    data = content_hash([dialogue.to_record() for dialogue in dialogues])
     file = folder / f"{member.name}.jsonl"
-    return judge_once(member.judge, dialogues, file, options, data=data)
+    return judge_once(member.judge, dialogues, file, options)
 
 
 def fit_line(

@@ -8,13 +8,14 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 import typer
 from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import DRY_RUN, Config, option
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, visible
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeOptions, cached_answers
 from medal_judges.inference.scoring import (
@@ -22,6 +23,7 @@ from medal_judges.inference.scoring import (
     ScoreOptions,
     ScoreReport,
     opened,
+    score_each,
     score_to_file,
 )
 from medal_judges.models.base.judge import Judge
@@ -31,6 +33,7 @@ from medal_judges.reading.dialogues import (
     reading_report,
 )
 from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.judgement import Judgement
 from medal_judges.report.console import ProgressBar, wide_console
 from medal_judges.storage.files import only_run
 from medal_judges.storage.jsonl import to_line
@@ -117,26 +120,31 @@ def _score_to_screen(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
 ) -> ScoreReport:
     """Prints the judgements: as lines, in a terminal as a table of the first ones."""
-    report, start = ScoreReport(), time.perf_counter()
+    start = time.perf_counter()
     table = Table("id", "turn", "scores") if sys.stdout.isatty() else None
-    for judgement in options.score(judge, dialogues):
-        report.add(judgement)
+    stated: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
+    rows = 0
+
+    def show(judgement: Judgement, record: dict[str, Any]) -> None:
+        nonlocal rows, stated
+        rows += 1
         if table is None:
-            typer.echo(to_line(judgement).encode(), nl=False)  # UTF-8 on every console
-        elif report.total <= _SHOWN:
+            line = to_line(record | stated)
+            stated = {}
+            typer.echo(line.encode(), nl=False)  # UTF-8 on every console
+        elif rows <= _SHOWN:
             scores = []
             for name, value in judgement.scores.items():
                 scores.append(f"{name} –" if value is None else f"{name} {value:.2f}")
             turn = "" if judgement.turn is None else str(judgement.turn)
-            table.add_row(judgement.id, turn, ", ".join(scores))
+            table.add_row(visible(judgement.id), turn, ", ".join(scores))
+
+    report = score_each(dialogues, judge, options, show)
     if table is not None:
         wide_console().print(table)
-        if report.total > _SHOWN:
-            typer.echo(
-                f"and {report.total - _SHOWN:,} more; --out FILE writes all of them"
-            )
+        if rows > _SHOWN:
+            typer.echo(f"and {rows - _SHOWN:,} more; --out FILE writes all of them")
     report.seconds = time.perf_counter() - start
-    report.dialogues = report.total
     return report
 
 

@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any, Literal, TypeVar
@@ -18,9 +18,9 @@ from typing import IO, Any, Literal, TypeVar
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import VALID_TEXT, require_valid_text
 from medal_judges.storage.files import atomic_path, only_run
+from medal_judges.storage.runs import require_same_run
 
 T = TypeVar("T")
-K = TypeVar("K", bound=Hashable)
 Line = Any  # a dict, or an object with ``to_record``
 STDIN = "-"
 _HINT = "fix the line, or leave it out"
@@ -184,38 +184,21 @@ def to_line(record: Line) -> str:
     return line
 
 
-def _cut_half_line(stream: IO[bytes], size: int) -> int:
-    """Cuts off what follows the last line break of a file of ``size`` bytes. Returns its size."""
-    end = size
-    step = 1  # usually the last byte is a line break
-    while end:
-        start = stream.seek(max(0, end - step))
-        if length := stream.read(end - start).rfind(b"\n") + 1:
-            end = start + length
-            break
-        end = start
-        step = 1 << 16
-    if end < size:
-        stream.truncate(end)
-    return end
-
-
 class Journal:
     """The append-only JSONL file ``path``, from which long runs resume; gzip if it ends in .gz.
 
-    Each line is written as soon as its record is known, so kill -9 loses at most the line that is
-    being written: without its line break it is ignored when the file is read, and cut off by the
-    next ``append``. Journals can be copied, and joined with ``cat``.
+    Its first line states the ``run`` (see ``require_same_run``). Each line is written as soon as
+    its record is known, so kill -9 loses at most the line that is being written: without its line
+    break it is ignored when the file is read, and cut off by the next ``append``.
 
     Several processes may append to a plain file: each block of lines is written whole, under a lock
-    file beside it (on Windows a lock on the journal itself would stop readers). A .gz file must
-    have one writer.
+    file beside it. A .gz file has one writer, which begins it.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
         self.path = path
+        self.run = run
         self._is_gzip = path.suffix == ".gz"
-        self._is_checked = False
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yields (offset, line) of every complete line from byte ``start`` on.
@@ -234,18 +217,28 @@ class Journal:
                     yield start, line
                     start += len(line)
 
-    def records(self, parse: Callable[[object], T]) -> Iterator[T]:
-        """Yields ``parse(line)`` of every complete line that is not blank. Raises DataError with
-        file and line number for a bad line."""
+    def parsed(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
+        """Yields (line, ``parse(line)``) of every complete line that is not blank. Raises DataError
+        with file and line number for a bad line."""
         for number, (_, line) in enumerate(self.lines(), 1):
             encoding = "utf-8-sig" if number == 1 else "utf-8"
             text = line.decode(encoding, "surrogateescape")
             if text.strip():
-                yield parse_line(self.path, number, text, parse, hint=_RESTORE)
+                yield line, parse_line(self.path, number, text, parse, hint=_RESTORE)
 
-    def by_key(self, parse: Callable[[object], T], key: Callable[[T], K]) -> dict[K, T]:
-        """Returns the records by key; of several records with one key the last."""
-        return {key(record): record for record in self.records(parse)}
+    def records(self, parse: Callable[[object], T]) -> Iterator[T]:
+        """Yields ``parse(line)`` of every line, see ``parsed``."""
+        for _, record in self.parsed(parse):
+            yield record
+
+    def require_run(self) -> None:
+        """Raises MedalError if the file is of another run."""
+        for _, line in self.lines():
+            saved: Any = parse_line(
+                self.path, 1, line.decode("utf-8", "replace"), lambda record: record
+            )
+            require_same_run(self.path, saved.get("run", {}), self.run or {})
+            return
 
     def append(self, records: Iterable[Line], *, sync: bool = True) -> None:
         """Writes one line for each record (a dict, or an object with ``to_record``).
@@ -254,18 +247,23 @@ class Journal:
         a power cut can lose them. If the write fails (OSError: the disk is full), the file is
         unchanged.
         """
-        block = "".join(map(to_line, records)).encode()
-        if not block:
+        lines = list(records)
+        if not lines:
             return
-        if self._is_gzip:
-            self._repair()
-            block = gzip.compress(block)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
         with lock, self.path.open("a+b", buffering=0) as stream:
             end = stream.seek(0, os.SEEK_END)
             if not self._is_gzip:
                 end = _cut_half_line(stream, end)
+            if self.run is not None and not end:
+                first = lines[0]
+                if not isinstance(first, Mapping):
+                    first = first.to_record()
+                lines[0] = {**first, "run": self.run}
+            block = "".join(map(to_line, lines)).encode()
+            if self._is_gzip:
+                block = gzip.compress(block)
             left = memoryview(block)
             try:
                 # a disk that is nearly full writes a part first, then fails
@@ -273,21 +271,11 @@ class Journal:
                     left = left[stream.write(left) or 0 :]
                 if sync:
                     os.fsync(stream.fileno())
-            except OSError:
+            except OSError as error:
                 with suppress(OSError):
                     stream.truncate(end)
+                error.filename = str(self.path)
                 raise
-
-    def _repair(self) -> None:
-        """Rewrites a .gz file before the first append: nothing could be read after a gzip member
-        that was cut short."""
-        if not self._is_checked and self.path.exists():
-            with (
-                atomic_path(self.path) as partial,
-                gzip.open(partial, "wb") as repaired,
-            ):
-                repaired.writelines(line for _, line in self.lines())
-        self._is_checked = True
 
     def sync(self) -> None:
         """Waits until everything that was appended is on the disk."""
@@ -295,3 +283,19 @@ class Journal:
             # Windows cannot sync a read-only file
             with self.path.open("r+b") as stream:
                 os.fsync(stream.fileno())
+
+
+def _cut_half_line(stream: IO[bytes], size: int) -> int:
+    """Cuts off what follows the last line break of a file of ``size`` bytes. Returns its size."""
+    end = size
+    step = 1  # usually the last byte is a line break
+    while end:
+        start = stream.seek(max(0, end - step))
+        if length := stream.read(end - start).rfind(b"\n") + 1:
+            end = start + length
+            break
+        end = start
+        step = 1 << 16
+    if end < size:
+        stream.truncate(end)
+    return end

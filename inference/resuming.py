@@ -24,7 +24,7 @@ def earlier_file(lines: Path) -> Path:
     return lines.with_name(f".earlier-{lines.name.removesuffix('.gz')}")
 
 
-class Place(NamedTuple):
+class Entry(NamedTuple):
     """Where the ``rows`` lines of a dialogue begin, the hash of its ``input``, and whether each of
     them ``is_done``."""
 
@@ -44,52 +44,52 @@ class EarlierJudgements:
     def __init__(self, lines: Path, is_done: Callable[[Judgement], bool]) -> None:
         self.path = earlier_file(lines)
         self.changed = 0
-        self._places: dict[str, Place] = {}
+        self._entries: dict[str, Entry] = {}
         offset = 0
         with atomic_path(self.path) as partial, partial.open("wb") as stream:
             for journal in (Journal(self.path), Journal(lines)):
                 last_id = None
                 for line, judgement in journal.parsed(judgement_parser()):
                     id, done = judgement.id, is_done(judgement)
-                    place = Place(offset, judgement.input, 1, done)
+                    entry = Entry(offset, judgement.input, 1, done)
                     if id == last_id:
-                        first = self._places[id]
-                        place = first._replace(
+                        first = self._entries[id]
+                        entry = first._replace(
                             rows=first.rows + 1, is_done=first.is_done and done
                         )
-                    self._places[id] = place
+                    self._entries[id] = entry
                     last_id = id
                     offset += stream.write(line)
         lines.unlink(missing_ok=True)
         self._stream = self.path.open("rb")
 
-    def take(self, id: str, input: str, rows: int) -> Place | None:
-        """Returns the place of a dialogue that is done, None for any other. ``rows``: how many
+    def take(self, id: str, input: str, rows: int) -> Entry | None:
+        """Returns the entry of a dialogue that is done, None for any other. ``rows``: how many
         judgements it has."""
-        place = self._places.pop(id, None)
-        if place is None:
+        entry = self._entries.pop(id, None)
+        if entry is None:
             return None
-        self.changed += place.input != input
-        if (place.input, place.rows, place.is_done) == (input, rows, True):
-            return place
+        self.changed += entry.input != input
+        if (entry.input, entry.rows, entry.is_done) == (input, rows, True):
+            return entry
         return None
 
-    def lines(self, place: Place) -> Iterator[bytes]:
+    def lines(self, entry: Entry) -> Iterator[bytes]:
         """Yields the lines of a dialogue."""
-        self._stream.seek(place.offset)
-        for _ in range(place.rows):
+        self._stream.seek(entry.offset)
+        for _ in range(entry.rows):
             yield self._stream.readline()
 
     def finish(self) -> None:
         """Removes the file of earlier judgements, unless some are of dialogues that the input
         lacks: those may have been paid for."""
         self._stream.close()
-        if not self._places:
+        if not self._entries:
             self.path.unlink()
             return
         logger.warning(
             "%d dialogues that were scored earlier are not in this input; %s holds their scores "
             "for a run that reads them again",
-            len(self._places),
+            len(self._entries),
             self.path,
         )

@@ -26,7 +26,7 @@ from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import input_hash, metadata_of
 from medal_judges.inference.resuming import (
     EarlierJudgements,
-    Place,
+    Entry,
     earlier_file,
 )
 from medal_judges.models.base.judge import (
@@ -363,12 +363,12 @@ def score_to_file(
 @dataclass(slots=True)
 class _Noted:
     """A dialogue that is read and not written yet: what is joined to its judgements, how many are
-    still to come, and the place of those of an earlier run."""
+    still to come, and the entry of those of an earlier run."""
 
     meta: dict[str, Any]
     input: str
     left: int
-    place: Place | None
+    entry: Entry | None
 
 
 def score_each(
@@ -393,10 +393,10 @@ def score_each(
         write(judgement, record)
 
     def write_earlier() -> None:
-        """Writes what is due and has a place, up to the first dialogue that is being scored."""
-        while earlier and waiting and (place := waiting[0].place):
+        """Writes what is due and has a entry, up to the first dialogue that is being scored."""
+        while earlier and waiting and (entry := waiting[0].entry):
             waiting.popleft()
-            for line in earlier.lines(place):
+            for line in earlier.lines(entry):
                 record = json.loads(line)
                 for stated in ("dimensions", "reading", "run"):
                     record.pop(stated, None)
@@ -413,13 +413,13 @@ def score_each(
                 noted = _Noted(meta, input_hash(dialogue, meta), 0, None)
                 noted.left = len(requests_at(dialogue, options.level))
                 if earlier:
-                    noted.place = earlier.take(dialogue.id, noted.input, noted.left)
+                    noted.entry = earlier.take(dialogue.id, noted.input, noted.left)
                 notes.append(noted)
-            is_done = all(noted.place for noted in notes)
+            is_done = all(noted.entry for noted in notes)
             for noted, dialogue in zip(notes, group, strict=True):
                 waiting.append(noted)
                 if not is_done:
-                    noted.place = None
+                    noted.entry = None
                     yield dialogue
             write_earlier()
 

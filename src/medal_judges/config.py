@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -19,6 +20,8 @@ JUDGES = "judges"
 BOXED = "boxed"  # the default judge
 MULTILINGUAL = "multilingual"
 PACKAGED = (BOXED, MULTILINGUAL, "issues")  # with weights in the package
+_LARGEST = 1 << 20  # bytes of a YAML file
+_MOST_ALIASES = 200
 logger = logging.getLogger(__name__)
 
 
@@ -178,74 +181,49 @@ def load_config(
     ``overrides`` are ``a.b=value`` with the value in YAML. Raises ConfigError that names the key,
     the expected value and the nearest known key.
     """
-    return build_config(
-        kind, overridden(read_yaml(path, folder), overrides, kind), where=str(path)
-    )
+    data = overridden(read_yaml(path, folder), overrides)
+    return build_config(kind, data, where=str(path))
 
 
-def overridden(
-    data: dict[str, Any], overrides: Sequence[str], kind: type[Config] | None = None
-) -> dict[str, Any]:
+def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Sets each ``a.b=value`` (the value in YAML) in ``data``, and returns ``data``.
 
-    ``a.0.b`` is the first element of a list. If ``data`` lacks a group, the group starts with the
-    default of ``kind``. ``a=value`` is applied before ``a.b=value``, in whatever order they are
-    typed. Raises ConfigError.
+    ``a.0.b`` is the first element of a list. ``a=value`` is applied before ``a.b=value``, in
+    whatever order they are typed. Raises ConfigError.
     """
-    for override in sorted(
-        overrides, key=lambda text: text.partition("=")[0].count(".")
-    ):
+    for override in sorted(overrides, key=lambda text: text.split("=")[0].count(".")):
         key, sign, value = override.partition("=")
-        if not sign or not key.strip():
-            raise ConfigError(f"override {override!r} is not of the form field=value")
         *groups, last = key.strip().split(".")
+        if not sign or not last:
+            raise ConfigError(f"override {override!r} is not of the form field=value")
         group: Any = data
-        fields: Mapping[str, Any] = {}
-        if kind:
-            fields = kind.model_fields
         for name in groups:
-            key_or_index = _key_or_index(group, name, override)
-            if isinstance(group, list):
-                subgroup = group[key_or_index]
-            else:
-                subgroup = group.get(key_or_index)
-            default: Any = None
-            if name in fields:
-                default = fields[name].get_default(call_default_factory=True)
-            is_group = isinstance(default, Config)
-            fields = {}
-            if is_group:
-                fields = type(default).model_fields
-            if subgroup is None:  # absent, or an empty group in the YAML
-                subgroup = {}
-                if is_group:
-                    subgroup = default.model_dump(exclude_unset=True)
-            elif name == "llm" and isinstance(subgroup, str):  # short for {model: ...}
-                subgroup = {"model": subgroup}
-            elif not isinstance(subgroup, dict | list):
-                raise ConfigError(
-                    f"override {key.strip()}: {name!r} is not a group of settings"
-                )
-            group[key_or_index] = subgroup
-            group = subgroup
-        group[_key_or_index(group, last, override)] = parse_yaml(
-            value, f"override {override!r}"
-        )
+            inner = _item(group, name, override)
+            if inner is None:  # absent, or an empty group in the YAML
+                inner = {}
+            elif name == "llm" and isinstance(inner, str):  # short for {model: ...}
+                inner = {"model": inner}
+            if isinstance(group, dict):
+                group[name] = inner
+            group = inner
+        _item(group, last, override)
+        index: Any = int(last) if isinstance(group, list) else last
+        group[index] = parse_yaml(value, f"override {override!r}")
     return data
 
 
-def _key_or_index(group: object, name: str, override: str) -> Any:
-    """Returns ``name``, or the index of an element if ``group`` is a list. Raises ConfigError."""
-    if not isinstance(group, list):
-        return name
-    if name.isdecimal() and int(name) < len(group):
-        return int(name)
-    hint = "it is empty"
-    if group:
-        hint = f"its elements are 0 to {len(group) - 1}"
-    raise ConfigError(
-        f"override {override!r}: {name!r} is no element of that list", hint=hint
-    )
+def _item(group: object, name: str, override: str) -> Any:
+    """Returns what a mapping has under ``name`` (None: nothing), or the element ``name`` of a list.
+    Raises ConfigError."""
+    if isinstance(group, dict):
+        return group.get(name)
+    if isinstance(group, list) and name.isdecimal() and int(name) < len(group):
+        return group[int(name)]
+    if isinstance(group, list):
+        problem = f"{name!r} is not one of the {len(group)} elements of that list"
+    else:
+        problem = f"{name!r} is a key of a group of settings, and {group!r} is not one"
+    raise ConfigError(f"override {override!r}: {problem}")
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
@@ -262,14 +240,14 @@ def build_config(kind: type[C], data: object, *, where: str) -> C:
             name, got = _typed_key(problem["loc"], data), problem.get("input")
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
-                guess = did_you_mean(str(problem["loc"][-1]), sorted(keys))
-                if problem["loc"][-1] in keys:
+                key = name.split(".")[-1]
+                guess = did_you_mean(key, sorted(keys))
+                if key in keys:
                     guess = "it is a key of another group: GROUP.KEY=VALUE"
                 message = f"unknown key {name!r}; {guess}".rstrip("; ")
             elif name:  # for a whole config the value would be too long
                 message = f"{name}: {message} (got {got!r:.80})"
-            # YAML does not read no, on, yes and 4 as text, and "no" is a language.
-            if problem["type"] == "string_type" and isinstance(got, bool | int | float):
+            if problem["type"] == "string_type" and isinstance(got, int | float):
                 message += "; write it in quotes"
             problems.append(message)
         raise ConfigError("\n  ".join(problems)) from error
@@ -279,18 +257,13 @@ def _typed_key(location: Sequence[str | int], data: object) -> str:
     """Returns the key at ``location`` in ``data`` as a user types it: ``model.width``. Pydantic
     also puts the names of alternatives into a location: ``model.encoder.width``."""
     parts: list[str] = []
-    for number, part in enumerate(location, 1):
-        is_last = number == len(location)
-        if isinstance(data, Mapping) and (part in data or is_last):
-            parts.append(str(part))
-            data = data.get(part)
-        elif (
-            isinstance(data, list | tuple)
-            and isinstance(part, int)
-            and part < len(data)
-        ):
-            parts.append(str(part))
-            data = data[part]
+    for part in location:
+        is_key = isinstance(data, Mapping) and part in data
+        if is_key or isinstance(part, int):
+            data = data[part]  # type: ignore[index]
+        elif part != location[-1] or not isinstance(data, Mapping):
+            continue
+        parts.append(str(part))
     return ".".join(parts)
 
 
@@ -306,49 +279,65 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 def parse_yaml(text: str, where: str) -> Any:
     """Returns the value of the YAML ``text``. Raises ConfigError, which begins with ``where``, also
-    for tags and for anchors inside of anchors."""
+    for tags, for anchors inside of anchors and for many aliases."""
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
         raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
     except TypeError as error:  # a key that is a list or a mapping
         raise ConfigError(f"{where}: not valid YAML: a key is a text") from error
-    # ValueError: a date that does not exist, an integer of thousands of digits
-    except (yaml.YAMLError, ValueError) as error:
+    except (yaml.YAMLError, ValueError) as error:  # an integer of too many digits
         raise ConfigError(f"{where}: not valid YAML: {error}") from error
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads a date as text, because no setting is a date and names may look like one. Refuses an
-    anchor that contains itself or another anchor: a few lines could fill memory."""
+    """Reads what the core schema of YAML 1.2 reads: a date, ``no`` and ``1:59:59`` are text.
+    Refuses what lets a few lines fill memory: an anchor that contains an alias, and many
+    aliases."""
 
-    inside = 0  # anchors around the current node
+    anchors_around = 0
+    aliases = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event = self.peek_event()  # type: ignore[no-untyped-call]
         is_alias = isinstance(event, yaml.AliasEvent)
-        if is_alias and self.inside:
-            raise yaml.YAMLError(f"*{event.anchor} inside of another anchor (&name)")
+        self.aliases += is_alias
+        if is_alias and (self.anchors_around or self.aliases > _MOST_ALIASES):
+            problem = f"*{event.anchor} inside of another anchor, or one of too many"
+            raise yaml.YAMLError(problem)
         anchored = not is_alias and event.anchor is not None
-        self.inside += anchored
+        self.anchors_around += anchored
         node = super().compose_node(parent, index)
-        self.inside -= anchored
+        self.anchors_around -= anchored
         return node
 
 
 _Loader.yaml_implicit_resolvers = {}
-for _first_letter, _resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items():
-    _Loader.yaml_implicit_resolvers[_first_letter] = [
-        resolver
-        for resolver in _resolvers
-        if resolver[0] != "tag:yaml.org,2002:timestamp"
-    ]
+for _tag, _pattern, _first in (
+    ("null", r"|~|null|Null|NULL", ["", "~", "n", "N"]),
+    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
+    (
+        "float",
+        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?",
+        list("-+.0123456789"),
+    ),
+    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
+    ("merge", r"<<", ["<"]),
+):
+    _Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), _first
+    )
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
     """Returns the text of the file ``path``, or of the config of that name in configs/ or in
     ``folder`` of configs/. Raises ConfigError."""
     if Path(path).is_file():
+        if Path(path).stat().st_size > _LARGEST:
+            raise ConfigError(
+                f"{path}: larger than 1 MB, so it is not a file of settings"
+            )
         try:
             return Path(path).read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:

@@ -27,7 +27,8 @@ _CONTROLS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN
 }
 _BARE_RETURN = re.compile(r"\r(?!\n)")
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs text that begins so
+# A spreadsheet runs text that begins so, also after a line break and in full width.
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 
 
 def visible(text: str) -> str:

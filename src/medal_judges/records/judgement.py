@@ -200,26 +200,19 @@ class Judgement:
     shortened_turns: Count = 0
     unknown_language: str | None = None
     detected_language: str | None = None
-    chat: str | None = None
-    input: str | None = None
+    chat: str | None = field(default=None, repr=False)
+    input: str | None = field(default=None, repr=False)
     meta: Mapping[str, Any] = field(default_factory=dict)
     reading: Mapping[str, Any] = field(default_factory=dict)
-    dimensions: Annotated[tuple[Dimension, ...], SkipValidation] = ()
+    dimensions: Annotated[tuple[Dimension, ...], SkipValidation] = field(
+        default=(), repr=False
+    )
 
     def __post_init__(self) -> None:
         if unknown := self.usage.keys() - USAGE:
             raise ValueError(
                 f"usage has no {min(unknown)!r}; amounts are {', '.join(USAGE)}"
             )
-
-    def __repr__(self) -> str:
-        texts = []
-        for detail in fields(self):
-            value = getattr(self, detail.name)
-            is_hidden = detail.name in ("chat", "input", "dimensions")
-            if not is_hidden and value not in ({}, None, 0):
-                texts.append(f"{detail.name}={value!r}")
-        return f"Judgement({', '.join(texts)})"
 
     @property
     def scored(self) -> bool:

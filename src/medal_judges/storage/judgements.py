@@ -13,18 +13,16 @@ import json
 import math
 import zlib
 from array import array
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from sys import intern
 from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import DataError, RecordError, plain_cell
 from medal_judges.records.dimension import Dimension, merge_dimensions, parse_dimensions
 from medal_judges.records.judgement import Judgement, judgement_parser, to_records
-from medal_judges.records.validation import FINITE, LARGEST
 from medal_judges.storage.files import CSV, PARQUET, atomic_path, is_table
 from medal_judges.storage.jsonl import (
     limited_lines,
@@ -43,21 +41,16 @@ _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
 _COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
+_KEY = ("id", "turn", "judge")
+# Fields of Judgement whose columns are left out of a table if they are empty in all rows.
+_OPTIONAL = (
+    *("explanation", "transient", "unknown_language", "detected_language"),
+    *(*_COUNTS, "chat"),
+)
 # Kinds of columns, in the order of a table: ``own`` ones are fields of Judgement.
 _KINDS = ("key", "scores", "uncertainty", "interval", "own", "usage", "meta")
-_KEY = ("id", "turn", "judge")
-# Columns that are left out of a table if they are empty in all rows.
-_OPTIONAL = (
-    "explanation",
-    "transient",
-    "unknown_language",
-    "detected_language",
-    *_COUNTS,
-    "chat",
-)
-_OWN = ("failure", *_OPTIONAL)
-_DERIVED = (".uncertainty", ".low", ".high")
 _NUMBERS = ("scores", "uncertainty", "interval", "usage")
+_DERIVED = (".uncertainty", ".low", ".high")
 
 
 def holds_judgements(path: str | Path) -> bool:
@@ -148,27 +141,22 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     if isinstance(judgements, Iterator):
         judgements = list(judgements)
     frame = to_frame(judgements)
-    attributes = json.dumps(frame.attrs)
     for name in frame.columns:
-        if frame[name].dtype == object:
-            frame[name] = [_as_text(value) for value in frame[name].array]
+        if frame[name].dtype == object:  # a text as it is, other values as JSON
+            frame[name] = [
+                value if value is None or isinstance(value, str) else json.dumps(value)
+                for value in frame[name].array
+            ]
     with atomic_path(path) as partial:
         if _is_parquet(path):
             lines = (to_line(record).rstrip("\n") for record in to_records(judgements))
-            _write_parquet(partial, frame, attributes, lines)
+            _write_parquet(partial, frame, lines)
         else:
             content = _csv_bytes(frame)
             if str(path).lower().endswith(".gz"):
                 content = gzip.compress(content, mtime=0)
             partial.write_bytes(content)
     return len(frame)
-
-
-def _as_text(value: object) -> str | None:
-    """A cell of a column of mixed values: a text as it is, others as JSON."""
-    if value is None or isinstance(value, str):
-        return value
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _csv_bytes(frame: DataFrame) -> bytes:
@@ -184,21 +172,15 @@ def _csv_bytes(frame: DataFrame) -> bytes:
     return content.encode()
 
 
-def _write_parquet(
-    path: Path,
-    frame: DataFrame,
-    attributes: str,
-    lines: Iterator[str],
-) -> None:
+def _write_parquet(path: Path, frame: DataFrame, lines: Iterator[str]) -> None:
     """Writes the table and, in its last column, each judgement's JSON line, batch by batch."""
     import pyarrow
     from pyarrow import parquet
 
     table = pyarrow.Table.from_pandas(frame, preserve_index=False)
     schema = table.schema.append(pyarrow.field(_LINE, pyarrow.string()))
-    schema = schema.with_metadata(
-        {**(schema.metadata or {}), _ATTRIBUTES: attributes.encode()}
-    )
+    attributes = json.dumps(frame.attrs).encode()
+    schema = schema.with_metadata({**(schema.metadata or {}), _ATTRIBUTES: attributes})
     with parquet.ParquetWriter(path, schema, compression="zstd") as writer:
         for batch in table.to_batches(_ROWS):
             column = pyarrow.array(islice(lines, len(batch)), pyarrow.string())
@@ -222,8 +204,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
 
 
 def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
-    """Returns the table of a parquet file. Raises DataError that names a row with a number that is
-    too large."""
+    """Returns the table of a parquet file. Raises DataError."""
     attributes = _attributes(path)
     from pyarrow import ArrowException, parquet
 
@@ -231,82 +212,33 @@ def _read_parquet_frame(path: str | Path, brief: bool) -> DataFrame:
         names = parquet.read_schema(path).names
         names.remove(_LINE)
         if brief:
-            names = [
-                name for name in names if not name.startswith(("explanation", "usage."))
-            ]
+            left_out = ("explanation", "usage.")
+            names = [name for name in names if not name.startswith(left_out)]
         frame: DataFrame = parquet.read_table(path, columns=names).to_pandas()
     except (ArrowException, OSError) as error:
         raise DataError(path, None, f"cannot be read: {error}") from error
     frame.attrs = dict(attributes)
-    numbers = frame.select_dtypes("number").drop(
-        columns=attributes.get("meta", {}).values(), errors="ignore"
-    )
-    is_huge = numbers.abs() >= LARGEST
-    for column in numbers:
-        if is_huge[column].any():
-            row = int(is_huge[column].argmax()) + 1
-            raise DataError(path, row, f"field {column!r}: expected {FINITE}")
     return frame
 
 
 def _cells(judgement: Judgement) -> Iterator[tuple[str, str, Any]]:
     """Yields kind, name and value of the columns that have a value in the row of a judgement."""
-    for kind, names in (("key", _KEY), ("own", _OWN)):
-        for name in names:
-            yield kind, name, getattr(judgement, name)
+    for name in _KEY:
+        yield "key", name, getattr(judgement, name)
+    for name in ("failure", *_OPTIONAL):
+        yield "own", name, getattr(judgement, name)
     for name, score in judgement.scores.items():
         yield "scores", name, math.nan if score is None else score
         spread = judgement.uncertainty(name)
         if spread is not None:
-            yield "uncertainty", name, spread
+            yield "uncertainty", f"{name}.uncertainty", spread
         if interval := judgement.details.get(name, {}).get("interval"):
             yield "interval", f"{name}.low", interval[0]
             yield "interval", f"{name}.high", interval[1]
     for name, amount in judgement.usage.items():
-        yield "usage", name, amount
+        yield "usage", f"usage.{name}", amount
     for name, value in judgement.meta.items():
         yield "meta", name, value
-
-
-def _columns(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Any]:
-    """Returns the values of all rows by kind and name of the column."""
-    columns: dict[tuple[str, str], Any] = {}
-    for name in _KEY:
-        columns["key", name] = []
-    for name in _OWN:
-        columns["own", name] = []
-    rows = 0
-    for judgement in judgements:
-        for kind, name, value in _cells(judgement):
-            if (kind, name) not in columns:
-                columns[kind, name] = array("d") if kind in _NUMBERS else []
-            if isinstance(value, str) and (kind == "meta" or name == "judge"):
-                value = intern(value)  # one object for all rows with an equal text
-            column = columns[kind, name]
-            _fill(column, rows)
-            column.append(value)
-        rows += 1
-    for column in columns.values():
-        _fill(column, rows)
-    return columns
-
-
-def _noted(
-    judgements: Iterable[Judgement], rubrics: list[tuple[str, Sequence[Dimension]]]
-) -> Iterator[Judgement]:
-    """Yields the judgements; adds to ``rubrics`` the dimensions that differ from those before, with
-    the row that states them."""
-    for judgement in judgements:
-        dimensions = judgement.dimensions
-        if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
-            rubrics.append((f"the row of {judgement.id!r}", dimensions))
-        yield judgement
-
-
-def _fill(column: Any, rows: int) -> None:
-    """Adds a missing value for each row, up to ``rows``, that has none."""
-    missing = math.nan if isinstance(column, array) else None
-    column.extend([missing] * (rows - len(column)))
 
 
 def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFrame:
@@ -326,19 +258,43 @@ def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFra
     """
     import pandas
 
-    if brief:
-        judgements = (replace(row, explanation=None, usage={}) for row in judgements)
+    columns: dict[tuple[str, str], Any] = {}
     rubrics: list[tuple[str, Sequence[Dimension]]] = []
-    columns = _columns(_noted(judgements, rubrics))
+    for name in _KEY:
+        columns["key", name] = []
+    columns["own", "failure"] = []
+    rows = 0
+    for judgement in judgements:
+        if brief:
+            judgement = replace(judgement, explanation=None, usage={})
+        dimensions = judgement.dimensions
+        if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
+            rubrics.append((f"the row of {judgement.id!r}", dimensions))
+        for kind, name, value in _cells(judgement):
+            if (kind, name) not in columns:
+                columns[kind, name] = array("d") if kind in _NUMBERS else []
+            _fill(columns[kind, name], rows)
+            columns[kind, name].append(value)
+        rows += 1
     table: dict[str, Any] = {}
-    heads: dict[str, dict[str, str]] = {kind: {} for kind in _KINDS}
+    heads: dict[str, dict[str, str]] = {"scores": {}, "meta": {}}
     for kind, name in sorted(columns, key=lambda column: _KINDS.index(column[0])):
         column = columns[kind, name]
-        if kind == "own" and name in _OPTIONAL and not any(column):
+        _fill(column, rows)
+        if name in _OPTIONAL and kind == "own" and not any(column):
             continue
-        head = _head(kind, name, table)
-        table[head] = _typed(kind, name, column)
-        heads[kind][name] = head
+        head = name
+        if kind in heads:
+            # A dimension "risk.low" is not an end of an interval, and one may be called "failure".
+            if kind == "scores" and name.endswith(_DERIVED):
+                head = f"scores.{name}"
+            while head in table or head in ("failure", *_OPTIONAL, _LINE):
+                head = f"{kind}.{head}"
+            heads[kind][name] = head
+        table[head] = column
+        is_count = kind in ("key", "own") and name in ("turn", *_COUNTS)
+        if is_count or (kind == "meta" and _is_whole(column)):
+            table[head] = pandas.array(column, dtype="Int64")  # may lack values
     frame = pandas.DataFrame(table)
     rubric = [dimension.to_record() for dimension in merge_dimensions(rubrics).values()]
     frame.attrs = {
@@ -349,34 +305,18 @@ def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFra
     return frame
 
 
-def _typed(kind: str, name: str, column: Any) -> Any:
-    """A column of whole numbers as Int64, which may lack values; others as they are."""
-    import pandas
-
-    is_integer = kind in ("key", "own") and name in ("turn", *_COUNTS)
-    if kind == "meta":
-        is_integer = all(
-            value is None or (type(value) is int and abs(value) < 1 << 63)
-            for value in column
-        )
-    if is_integer:
-        return pandas.array(column, dtype="Int64")
-    return column
+def _fill(column: Any, rows: int) -> None:
+    """Adds a missing value for each row, up to ``rows``, that has none."""
+    missing = math.nan if isinstance(column, array) else None
+    column.extend([missing] * (rows - len(column)))
 
 
-def _head(kind: str, name: str, table: Container[str]) -> str:
-    """The name of a new column of ``table``."""
-    if kind in ("key", "own"):
-        return name
-    head = name
-    if kind == "uncertainty":
-        head = f"{name}.uncertainty"
-    elif kind == "usage" or (kind == "scores" and name.endswith(_DERIVED)):
-        # A dimension "risk.low" is no end of an interval.
-        head = f"{kind}.{name}"
-    while head in table or head in (*_OWN, _LINE):  # a dimension called "failure"
-        head = f"{kind}.{head}"
-    return head
+def _is_whole(column: Iterable[object]) -> bool:
+    """Returns whether all values that are not missing are integers of 64 bits."""
+    return all(
+        value is None or (type(value) is int and abs(value) < 1 << 63)
+        for value in column
+    )
 
 
 def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:

@@ -21,7 +21,6 @@ from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.hybrid.judge import HybridJudge, Line, Member, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.signature import content_hash
 from medal_judges.training.config import refuse_steps
 from medal_judges.training.families.solvers import Labelled
 from medal_judges.training.fitted import FittedJudge, TrainingRun

@@ -50,12 +50,12 @@ class EarlierJudgements:
             for journal in (Journal(self.path), Journal(lines)):
                 last_id = None
                 for line, judgement in journal.parsed(judgement_parser()):
-                    id, done = judgement.id, is_done(judgement)
-                    entry = Entry(offset, judgement.input, 1, done)
+                    id, succeeded = judgement.id, is_done(judgement)
+                    entry = Entry(offset, judgement.input, 1, succeeded)
                     if id == last_id:
                         first = self._entries[id]
                         entry = first._replace(
-                            rows=first.rows + 1, is_done=first.is_done and done
+                            rows=first.rows + 1, is_done=first.is_done and succeeded
                         )
                     self._entries[id] = entry
                     last_id = id

@@ -398,8 +398,8 @@ def score_each(
             waiting.popleft()
             for line in earlier.lines(entry):
                 record = json.loads(line)
-                for stated in ("dimensions", "reading", "run"):
-                    record.pop(stated, None)
+                for name in ("dimensions", "reading", "run"):
+                    record.pop(name, None)
                 add(parse_judgement(record, dimensions), record)
                 report.resumed += 1
             if progress:
@@ -508,15 +508,15 @@ def judge_once(
             options = options.model_copy(update={"overwrite": True})
         else:
             judgements = list(read_judgements(out))
-            found = [(judgement.id, judgement.input) for judgement in judgements]
-            wanted = []
+            scored = [(judgement.id, judgement.input) for judgement in judgements]
+            keys = []
             for dialogue in dialogues:
                 key = (
                     dialogue.id,
                     input_hash(dialogue, metadata_of(dialogue, options.keep)),
                 )
-                wanted += [key] * len(requests_at(dialogue, options.level))
-            if found == wanted and all(map(options.is_done, judgements)):
+                keys += [key] * len(requests_at(dialogue, options.level))
+            if scored == keys and all(map(options.is_done, judgements)):
                 if progress is not None:
                     progress(len(dialogues))
                 return judgements

@@ -198,14 +198,14 @@ def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]
             raise ConfigError(f"override {override!r} is not of the form field=value")
         group: Any = data
         for name in groups:
-            inner = _item(group, name, override)
-            if inner is None:  # absent, or an empty group in the YAML
-                inner = {}
-            elif name == "llm" and isinstance(inner, str):  # short for {model: ...}
-                inner = {"model": inner}
+            subgroup = _item(group, name, override)
+            if subgroup is None:  # absent, or an empty group in the YAML
+                subgroup = {}
+            elif name == "llm" and isinstance(subgroup, str):  # short for {model: ...}
+                subgroup = {"model": subgroup}
             if isinstance(group, dict):
-                group[name] = inner
-            group = inner
+                group[name] = subgroup
+            group = subgroup
         _item(group, last, override)
         index: Any = int(last) if isinstance(group, list) else last
         group[index] = parse_yaml(value, f"override {override!r}")

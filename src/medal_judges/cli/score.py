@@ -122,15 +122,15 @@ def _score_to_screen(
     """Prints the judgements: as lines, in a terminal as a table of the first ones."""
     start = time.perf_counter()
     table = Table("id", "turn", "scores") if sys.stdout.isatty() else None
-    stated: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
+    first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
     rows = 0
 
     def show(judgement: Judgement, record: dict[str, Any]) -> None:
-        nonlocal rows, stated
+        nonlocal rows, first
         rows += 1
         if table is None:
-            line = to_line(record | stated)
-            stated = {}
+            line = to_line(record | first)
+            first = {}
             typer.echo(line.encode(), nl=False)  # UTF-8 on every console
         elif rows <= _SHOWN:
             scores = []

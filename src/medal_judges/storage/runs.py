@@ -35,19 +35,20 @@ def content_of(name: str | Path) -> str:
 
 
 def require_same_run(
-    path: str | Path, saved: Mapping[str, Any], now: Mapping[str, Any]
+    path: str | Path, saved: Mapping[str, Any], run: Mapping[str, Any]
 ) -> None:
-    """Raises MedalError that names what differs between the run that wrote ``path`` and this one.
+    """Raises MedalError that names what differs between the run that wrote ``path``
+    (``saved``) and this ``run``.
 
     A run is everything that decides its result: settings, signatures, and the content of the files
     that it reads (see ``content_of``), never their names.
     """
-    now = json.loads(json.dumps(now))
+    current = json.loads(json.dumps(run))
     differences = []
-    for name in {**saved, **now}:
-        if saved.get(name) != now.get(name):
-            there, here = saved.get(name), now.get(name)
-            differences.append(f"{name}: there {there!r}, now {here!r}")
+    for name in {**saved, **current}:
+        if saved.get(name) != current.get(name):
+            values = f"there {saved.get(name)!r}, now {current.get(name)!r}"
+            differences.append(f"{name}: {values}")
     if differences:
-        listed = "\n    ".join(differences)
-        raise MedalError(f"{path} is of another run:\n    {listed}", hint=_AGAIN)
+        problem = "\n    ".join([f"{path} is of another run:", *differences])
+        raise MedalError(problem, hint=_AGAIN)

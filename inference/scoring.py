@@ -21,7 +21,7 @@ from medal_judges.config import (
     option,
     packaged_languages,
 )
-from medal_judges.errors import CoverageError, DataError, MedalError
+from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import input_hash, metadata_of
 from medal_judges.inference.resuming import (
@@ -43,7 +43,13 @@ from medal_judges.models.batching import windows
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
-from medal_judges.storage.files import is_table, only_run, require_other_file
+from medal_judges.storage.files import (
+    CSV,
+    PARQUET,
+    is_table,
+    only_run,
+    require_other_file,
+)
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     holds_judgements,
@@ -52,6 +58,7 @@ from medal_judges.storage.judgements import (
 )
 
 MIN_COVERAGE = 0.98
+Write = Callable[[Judgement, dict[str, Any]], None]
 _BLOCK = 64  # lines: writing each by itself would halve the speed of a fast judge
 
 
@@ -313,6 +320,11 @@ def score_to_file(
     resuming.py). Raises MedalError if ``out`` is of another run; it is then unchanged.
     """
     lines = out
+    if not out.name.endswith((".jsonl", ".jsonl.gz", *CSV, PARQUET)):
+        raise ConfigError(
+            f"judgements cannot be written to {out}",
+            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
+        )
     if is_table(out):
         lines = out.with_name(f"{out.name}.jsonl")
     journal = Journal(lines, options.run(judge))
@@ -360,6 +372,31 @@ def score_to_file(
     return report
 
 
+def score_each(
+    dialogues: Iterable[Dialogue],
+    judge: Judge,
+    options: ScoreOptions,
+    write: Write,
+    progress: Callable[[int], None] | None = None,
+    earlier: EarlierJudgements | None = None,
+) -> ScoreReport:
+    """Calls ``write`` with each judgement and the JSON object of its line, in the order of
+    ``dialogues``. Judgements that ``earlier`` has are not computed again."""
+    run = _ScoringRun(judge, options, write, progress or (lambda count: None), earlier)
+    models = judge.language_models()
+    for model in models:
+        # A cached answer that cannot be read would be read again.
+        model.renews = options.retry_failed
+    try:
+        run.score(dialogues)
+    finally:
+        for model in models:
+            model.renews = False
+    if earlier:
+        run.report.changed = earlier.changed
+    return run.report
+
+
 @dataclass(slots=True)
 class _Noted:
     """A dialogue that is read and not written yet: what is joined to its judgements, how many are
@@ -371,81 +408,73 @@ class _Noted:
     entry: Entry | None
 
 
-def score_each(
-    dialogues: Iterable[Dialogue],
-    judge: Judge,
-    options: ScoreOptions,
-    write: Callable[[Judgement, dict[str, Any]], None],
-    progress: Callable[[int], None] | None = None,
-    earlier: EarlierJudgements | None = None,
-) -> ScoreReport:
-    """Calls ``write`` with each judgement and the JSON object of its line, in the order of
-    ``dialogues``. Judgements that ``earlier`` has are not computed again."""
-    report = ScoreReport()
-    dimensions = judge.dimensions
-    waiting: deque[_Noted] = deque()
-    # The last digits of a network's scores depend on the dialogues of its batch: a window is scored
-    # as a whole.
-    window = judge.window if judge.resumes_windows else 1
+@dataclass(slots=True)
+class _ScoringRun:
+    """One pass over dialogues. ``waiting`` are those that are read and not written yet."""
 
-    def add(judgement: Judgement, record: dict[str, Any]) -> None:
-        report.add(judgement)
-        write(judgement, record)
+    judge: Judge
+    options: ScoreOptions
+    write: Write
+    progress: Callable[[int], None]
+    earlier: EarlierJudgements | None
+    report: ScoreReport = field(default_factory=ScoreReport)
+    waiting: deque[_Noted] = field(default_factory=deque)
 
-    def write_earlier() -> None:
-        """Writes what is due and has a entry, up to the first dialogue that is being scored."""
-        while earlier and waiting and (entry := waiting[0].entry):
-            waiting.popleft()
-            for line in earlier.lines(entry):
-                record = json.loads(line)
-                for name in ("dimensions", "reading", "run"):
-                    record.pop(name, None)
-                add(parse_judgement(record, dimensions), record)
-                report.resumed += 1
-            if progress:
-                progress(1)
-
-    def unscored() -> Iterator[Dialogue]:
-        for group in windows(dialogues, window):
-            notes = []
-            for dialogue in group:
-                meta = metadata_of(dialogue, options.keep)
-                noted = _Noted(meta, input_hash(dialogue, meta), 0, None)
-                noted.left = len(requests_at(dialogue, options.level))
-                if earlier:
-                    noted.entry = earlier.take(dialogue.id, noted.input, noted.left)
-                notes.append(noted)
-            is_done = all(noted.entry for noted in notes)
-            for noted, dialogue in zip(notes, group, strict=True):
-                waiting.append(noted)
-                if not is_done:
-                    noted.entry = None
-                    yield dialogue
-            write_earlier()
-
-    models = judge.language_models()
-    for model in models:
-        # A cached answer that cannot be read would be read again.
-        model.renews = options.retry_failed
-    try:
-        for judgement in options.score(judge, unscored(), progress):
-            noted = waiting[0]
+    def score(self, dialogues: Iterable[Dialogue]) -> None:
+        """Writes the judgement of each dialogue, a new one or that of an earlier run."""
+        unscored = self._unscored(dialogues)
+        for judgement in self.options.score(self.judge, unscored, self.progress):
+            noted = self.waiting[0]
             meta = noted.meta
             if "lang" in meta and judgement.detected_language is not None:
                 meta = {**meta, "lang": judgement.detected_language}
             judgement = replace(judgement, meta=meta, input=noted.input)
-            add(judgement, judgement.to_record(judgement.dimensions))
+            self._add(judgement, judgement.to_record(judgement.dimensions))
             noted.left -= 1
             if not noted.left:
-                report.dialogues += 1
-                waiting.popleft()
-                write_earlier()
-    finally:
-        for model in models:
-            model.renews = False
-    if earlier:
-        report.changed = earlier.changed
-    return report
+                self.report.dialogues += 1
+                self.waiting.popleft()
+                self._write_earlier()
+
+    def _unscored(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+        """Yields the dialogues to score, and notes all that are read."""
+        # The last digits of a network's scores depend on the dialogues of its batch: a window is
+        # scored as a whole.
+        size = self.judge.window if self.judge.resumes_windows else 1
+        for window in windows(dialogues, size):
+            notes = list(map(self._noted, window))
+            is_scored = all(noted.entry for noted in notes)
+            for noted, dialogue in zip(notes, window, strict=True):
+                self.waiting.append(noted)
+                if not is_scored:
+                    noted.entry = None
+                    yield dialogue
+            self._write_earlier()
+
+    def _noted(self, dialogue: Dialogue) -> _Noted:
+        meta = metadata_of(dialogue, self.options.keep)
+        input = input_hash(dialogue, meta)
+        rows = len(requests_at(dialogue, self.options.level))
+        entry = None
+        if self.earlier:
+            entry = self.earlier.take(dialogue.id, input, rows)
+        return _Noted(meta, input, rows, entry)
+
+    def _write_earlier(self) -> None:
+        """Writes the next dialogues that an earlier run scored, up to one that is being scored."""
+        while self.earlier and self.waiting and (entry := self.waiting[0].entry):
+            self.waiting.popleft()
+            for line in self.earlier.lines(entry):
+                record = json.loads(line)
+                for name in ("dimensions", "reading", "run"):
+                    record.pop(name, None)
+                self._add(parse_judgement(record, self.judge.dimensions), record)
+                self.report.resumed += 1
+            self.progress(1)
+
+    def _add(self, judgement: Judgement, record: dict[str, Any]) -> None:
+        self.report.add(judgement)
+        self.write(judgement, record)
 
 
 class _Lines:

@@ -16,9 +16,8 @@ from medal_judges import (
     to_frame,
     write_judgements,
 )
-from medal_judges.errors import ConfigError, DataError
+from medal_judges.errors import DataError
 from medal_judges.records.judgement import Contributions
-from medal_judges.storage.files import is_table
 from medal_judges.storage.judgements import holds_judgements
 
 HOSTILE = (
@@ -140,8 +139,6 @@ def test_other_tables_are_refused(tmp_path: Path) -> None:
             with pytest.raises(DataError, match=name):
                 read(tmp_path / name)
         assert not holds_judgements(tmp_path / name)
-    with pytest.raises(ConfigError, match=r"ends in \.jsonl, \.jsonl\.gz, \.parquet"):
-        is_table("x.xlsx")
 
 
 def test_a_table_has_typed_columns() -> None:

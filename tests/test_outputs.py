@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import pytest
@@ -229,38 +228,3 @@ def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) 
         assert f"another run is writing to {target}" in str(done.exception)
     # no lock, no folder
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in.jsonl"]
-
-
-HOMELESS = """
-import os
-from medal_judges.storage.files import cache_folder
-os.setgid(12345)
-os.setuid(12345)
-print(cache_folder() == cache_folder(), cache_folder())
-"""
-
-
-@pytest.mark.skipif(
-    getattr(os, "getuid", lambda: 1)() != 0, reason="only root can be another user"
-)
-def test_a_user_without_a_name_and_a_home_has_a_temporary_cache() -> None:
-    """As in a container that runs under any number."""
-    away = ("HOME", "MEDAL_JUDGES_CACHE")
-    environment = {
-        name: value for name, value in os.environ.items() if name not in away
-    }
-    command = [sys.executable, "-c", HOMELESS]
-    with tempfile.TemporaryDirectory() as name:  # tmp_path is for its owner alone
-        shared = Path(name)
-        shared.chmod(0o777)
-        environment["TMPDIR"] = name
-        done = subprocess.run(
-            command, env=environment, capture_output=True, text=True, check=False
-        )
-        (cache,) = shared.iterdir()
-        assert (
-            cache.name.startswith("medal_judges-")
-            and cache.stat().st_mode & 0o777 == 0o700
-        )
-    assert done.stdout == f"True {cache}\n", done.stderr
-    assert done.stderr.count("you have no home folder") == 1

@@ -163,18 +163,18 @@ def test_scores_of_dialogues_that_an_input_lacks_are_not_lost(
     assert score_file(shorter, JUDGE, out, ScoreOptions(overwrite=True)).resumed == 0
 
 
-@pytest.mark.parametrize("overwrite", [[], ["--overwrite"]])
+@pytest.mark.parametrize("overwrite", [False, True])
 def test_a_file_that_holds_no_judgements_is_left_as_it_is(
-    tmp_path: Path, overwrite: list[str]
+    tmp_path: Path, overwrite: bool
 ) -> None:
-    source, notes = write(tmp_path / "in.jsonl", 5), tmp_path / "notes.txt"
+    source = write(tmp_path / "in.jsonl", 5)
+    notes = tmp_path / "notes.jsonl"
     notes.write_text("mine\nkeep\n")
-    for out in (source, notes):
-        before = out.read_bytes()
-        done = medal("score", source, "--judge", JUDGE, "--out", out, *overwrite)
-        said = "is the file that is read" if out == source else "not a judgements file"
-        assert done.returncode == 2 and said in done.stderr
-        assert out.read_bytes() == before
+    for out in (source, notes, tmp_path / "x.xlsx", tmp_path / "scores"):
+        before = out.read_bytes() if out.exists() else b""
+        with pytest.raises(MedalError):
+            score_file(source, JUDGE, out, ScoreOptions(overwrite=overwrite))
+        assert (out.read_bytes() if out.exists() else b"") == before
 
 
 @pytest.mark.slow
@@ -212,7 +212,7 @@ def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) 
         "--judge",
         "length",
         "--out",
-        tmp_path / "o",
+        tmp_path / "o.jsonl",
         "--min-coverage",
         0,
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -19,7 +18,6 @@ from filelock import FileLock, Timeout
 
 from medal_judges.errors import ConfigError, MedalError
 
-logger = logging.getLogger(__name__)
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
 CSV = (".csv", ".csv.gz")
@@ -50,22 +48,15 @@ class ProcessLock:
 
 def cache_folder() -> Path:
     """Returns the folder for files that can be computed or downloaded again: $MEDAL_JUDGES_CACHE,
-    by default ~/.cache/medal_judges; for a user without a home, as in a container, a temporary
-    folder."""
+    by default ~/.cache/medal_judges. Raises ConfigError for a user without a home."""
     value = os.environ.get(CACHE_VARIABLE)
     if value:
         return Path(value)
     try:
         return Path.home() / ".cache" / "medal_judges"
-    except RuntimeError:
-        folder = tempfile.mkdtemp(prefix="medal_judges-")
-        os.environ[CACHE_VARIABLE] = (
-            folder  # also that of the next call and of child processes
-        )
-        logger.warning(
-            "you have no home folder: %s is the cache (set %s)", folder, CACHE_VARIABLE
-        )
-        return Path(folder)
+    except RuntimeError as error:
+        hint = f"set {CACHE_VARIABLE} to a folder"
+        raise ConfigError("you have no home folder for a cache", hint=hint) from error
 
 
 def data_folder() -> Path | None:
@@ -247,14 +238,5 @@ def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
 
 
 def is_table(path: str | Path) -> bool:
-    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending.
-
-    Raises ConfigError for other kinds of tables.
-    """
-    name = str(path).lower()
-    if name.endswith((".tsv", ".xlsx", ".arrow", ".feather", ".parquet.gz", ".ods")):
-        raise ConfigError(
-            f"judgements cannot be written to {path}",
-            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
-        )
-    return name.endswith((*CSV, PARQUET))
+    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending."""
+    return str(path).lower().endswith((*CSV, PARQUET))

@@ -13,7 +13,7 @@ import json
 import math
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
@@ -40,12 +40,11 @@ if TYPE_CHECKING:
 _LINE = "judgement"  # the column of a parquet file that holds the JSON lines
 _ATTRIBUTES = b"medal_judges"  # the key in a parquet file's metadata
 _ROWS = 4096  # of a batch
-_COUNTS = ("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns")
 _KEY = ("id", "turn", "judge")
 # Fields of Judgement whose columns are left out of a table if they are empty in all rows.
 _OPTIONAL = (
     *("explanation", "transient", "unknown_language", "detected_language"),
-    *(*_COUNTS, "chat"),
+    *("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns", "chat"),
 )
 # Kinds of columns, in the order of a table: ``own`` ones are fields of Judgement.
 _KINDS = ("key", "scores", "uncertainty", "interval", "own", "usage", "meta")
@@ -241,6 +240,31 @@ def _cells(judgement: Judgement) -> Iterator[tuple[str, str, Any]]:
         yield "meta", name, value
 
 
+def _columns(
+    judgements: Iterable[Judgement],
+) -> tuple[dict[tuple[str, str], Any], dict[str, Dimension]]:
+    """Returns the values of all rows by kind and name of the column, and the dimensions by name."""
+    columns: dict[tuple[str, str], Any] = {}
+    for name in _KEY:
+        columns["key", name] = []
+    columns["own", "failure"] = []
+    rubrics: list[tuple[str, Sequence[Dimension]]] = []
+    rows = 0
+    for judgement in judgements:
+        dimensions = judgement.dimensions
+        if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
+            rubrics.append((f"the row of {judgement.id!r}", dimensions))
+        for kind, name, value in _cells(judgement):
+            if (kind, name) not in columns:
+                columns[kind, name] = array("d") if kind in _NUMBERS else []
+            _fill(columns[kind, name], rows)
+            columns[kind, name].append(value)
+        rows += 1
+    for column in columns.values():
+        _fill(column, rows)
+    return columns, merge_dimensions(rubrics)
+
+
 def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFrame:
     """Returns a table with one row for each judgement: id, turn, judge, each dimension's score,
     uncertainty and interval (``overall.uncertainty``, ``overall.low``, ``overall.high``), failure,
@@ -257,46 +281,27 @@ def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFra
     ['id', 'turn', 'judge']
     """
     import pandas
+    from pandas.api.types import infer_dtype
 
-    columns: dict[tuple[str, str], Any] = {}
-    rubrics: list[tuple[str, Sequence[Dimension]]] = []
-    for name in _KEY:
-        columns["key", name] = []
-    columns["own", "failure"] = []
-    rows = 0
-    for judgement in judgements:
-        if brief:
-            judgement = replace(judgement, explanation=None, usage={})
-        dimensions = judgement.dimensions
-        if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
-            rubrics.append((f"the row of {judgement.id!r}", dimensions))
-        for kind, name, value in _cells(judgement):
-            if (kind, name) not in columns:
-                columns[kind, name] = array("d") if kind in _NUMBERS else []
-            _fill(columns[kind, name], rows)
-            columns[kind, name].append(value)
-        rows += 1
+    if brief:
+        judgements = (replace(row, explanation=None, usage={}) for row in judgements)
+    columns, dimensions = _columns(judgements)
     table: dict[str, Any] = {}
     heads: dict[str, dict[str, str]] = {"scores": {}, "meta": {}}
     for kind, name in sorted(columns, key=lambda column: _KINDS.index(column[0])):
         column = columns[kind, name]
-        _fill(column, rows)
         if name in _OPTIONAL and kind == "own" and not any(column):
             continue
-        head = name
+        head = _head(kind, name, table)
         if kind in heads:
-            # A dimension "risk.low" is not an end of an interval, and one may be called "failure".
-            if kind == "scores" and name.endswith(_DERIVED):
-                head = f"scores.{name}"
-            while head in table or head in ("failure", *_OPTIONAL, _LINE):
-                head = f"{kind}.{head}"
             heads[kind][name] = head
         table[head] = column
-        is_count = kind in ("key", "own") and name in ("turn", *_COUNTS)
-        if is_count or (kind == "meta" and _is_whole(column)):
-            table[head] = pandas.array(column, dtype="Int64")  # may lack values
+        is_integer = name == "turn" or infer_dtype(column, skipna=True) == "integer"
+        if kind in ("key", "own", "meta") and is_integer:
+            with suppress(OverflowError, TypeError, ValueError):  # beyond 64 bits
+                table[head] = pandas.array(column, dtype="Int64")  # may lack values
     frame = pandas.DataFrame(table)
-    rubric = [dimension.to_record() for dimension in merge_dimensions(rubrics).values()]
+    rubric = [dimension.to_record() for dimension in dimensions.values()]
     frame.attrs = {
         "dimensions": heads["scores"],
         "meta": heads["meta"],
@@ -305,18 +310,22 @@ def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFra
     return frame
 
 
+def _head(kind: str, name: str, table: Container[str]) -> str:
+    """Returns the name of a new column of ``table``."""
+    if kind in ("key", "own"):
+        return name
+    head = name
+    if kind == "scores" and name.endswith(_DERIVED):
+        head = f"scores.{name}"  # a dimension "risk.low" is not an end of an interval
+    while head in table or head in ("failure", *_OPTIONAL, _LINE):
+        head = f"{kind}.{head}"
+    return head
+
+
 def _fill(column: Any, rows: int) -> None:
     """Adds a missing value for each row, up to ``rows``, that has none."""
     missing = math.nan if isinstance(column, array) else None
     column.extend([missing] * (rows - len(column)))
-
-
-def _is_whole(column: Iterable[object]) -> bool:
-    """Returns whether all values that are not missing are integers of 64 bits."""
-    return all(
-        value is None or (type(value) is int and abs(value) < 1 << 63)
-        for value in column
-    )
 
 
 def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:

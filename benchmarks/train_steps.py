@@ -88,7 +88,6 @@ def settings(code: Path, model: str, processes: int, folder: Path) -> dict[str, 
         "rubric": "overall",
         "model": dict(MODELS[model]),
         "train": [{"source": str(folder / "rows.jsonl")}],
-        "threads": 2 // processes,
     }
     batch = ROWS_A_STEP // processes
     if (code / "training" / "train.py").is_file():

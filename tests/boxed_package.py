@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
 from medal_judges.models.base.golden import check_in_fresh_process, write_golden
-from medal_judges.training.card.card import write_card
+from medal_judges.models.card.writer import write_card
 
 LEFT_OUT = "repetitive"
 AS_THEY_ARE = ("train_config.json", "data.json")

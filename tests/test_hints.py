@@ -81,7 +81,7 @@ REACHED_BY: dict[str, set[str]] = {
         "align",
     },
     "training/": {"train"},
-    "training/card/": {"push"},
+    "models/card/": {"push"},
     "data_prep/labelling.py": {"label"},
     "data_prep/translation.py": {"data translate"},
     "data_prep/jobs.py": {"data translate", "generate", "label"},

@@ -53,7 +53,7 @@ serve() {{
     exec "{python}" {server} "{{\\"port\\": $2, $settings}}"
 }}
 flags() {{
-    printf '%s\\n' threads=1 args.num_train_epochs=1
+    printf '%s\\n' args.num_train_epochs=1
     case $1 in
         lora*) printf '%s\\n' model.base={llama} model.layout=each model.answer_tokens=40 \\
             model.comment_chars=1 'only=[overall]' answered_rows=2 ;;

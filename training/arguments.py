@@ -1,4 +1,7 @@
-"""The settings ``args`` of a run: transformers' TrainingArguments under its own names."""
+"""The settings ``args`` of a run: transformers' TrainingArguments under their own names.
+
+All are supported and passed on as they are, but for those that ``REFUSED`` names.
+"""
 
 from __future__ import annotations
 
@@ -20,57 +23,88 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 CHECKPOINTS = "checkpoints"
-# Settings of the Trainer that a run has under another name, or cannot follow.
-_ELSEWHERE = {
+_FIGURES = "the figures of validation rows need all of them, and their labels"
+# Names that begin so, and what to do instead.
+REFUSED = {
     "output_dir": "set output_dir beside args; checkpoints are in its folder checkpoints/",
     "seed": "set seed beside args",
+    "data_seed": "set seed beside args: it orders the rows too",
     "resume_from_checkpoint": "a run that is typed again resumes; --overwrite starts it again",
+    "restore_callback_states_from_checkpoint": "a run resumes with them",
+    "save_only_model": "a run could not be resumed; args.save_total_limit keeps fewer checkpoints",
     "push_to_hub": "medal push FOLDER ORG/NAME",
+    "hub_": "medal push FOLDER ORG/NAME",
+    "label_smoothing_factor": "set model.heads.DIMENSION.label_smoothing",
+    "auto_find_batch_size": "a step would have other rows; set per_device_train_batch_size",
     "remove_unused_columns": "the collator takes what the loss needs",
     "label_names": "the collator names them",
-    "do_train": "a run always trains",
-    "do_eval": "validation rows decide: args.eval_strategy",
-    "do_predict": "test entries decide",
+    "do_": "a run trains, validates if it has validation rows, and scores test rows",
+    "prediction_loss_only": _FIGURES,
+    "batch_eval_metrics": _FIGURES,
+    "eval_do_concat_batches": _FIGURES,
+    "dataloader_drop_last": _FIGURES,
 }
+_POSITIVE = (
+    "learning_rate",
+    "num_train_epochs",
+    "per_device_train_batch_size",
+    "per_device_eval_batch_size",
+    "gradient_accumulation_steps",
+    "eval_steps",
+    "logging_steps",
+    "save_steps",
+)
+# Best weights are saved where they are measured.
+_SAVING = ("save_strategy", "save_steps")
 
 
 def check_steps(config: TrainConfig) -> None:
-    """Raises ValueError for ``args`` that check_arguments refuses, and for settings that need
-    validation rows in a run without."""
-    check_arguments(config.args)
+    """Raises ValueError for ``args`` that a run refuses, and for settings that need validation rows
+    in a run without."""
+    args = config.args
+    for name, value in args.items():
+        _check_argument(name, value)
+    measures = config.validated and args.get("eval_strategy") != "no"
+    if measures and args.get("load_best_model_at_end", True):
+        for name in _SAVING:
+            if name in args:
+                raise ValueError(
+                    f"args.{name}: the best weights are saved where they are measured; set "
+                    f"args.{name.replace('save', 'eval')}"
+                )
     needs = {
         "early_stopping_patience": config.early_stopping_patience,
-        "args.load_best_model_at_end": config.args.get("load_best_model_at_end"),
-        "args.metric_for_best_model": config.args.get("metric_for_best_model"),
+        "args.load_best_model_at_end": args.get("load_best_model_at_end"),
+        "args.metric_for_best_model": args.get("metric_for_best_model"),
+        "args.eval_strategy": args.get("eval_strategy", "no") != "no",
     }
     for name, value in needs.items():
-        if value and not config.validated:
+        if value and not measures:
             raise ValueError(
-                f"{name} needs validation rows: give validation entries or a split"
+                f"{name} needs validation rows, and args.eval_strategy: epoch or steps"
             )
 
 
-def check_arguments(values: Mapping[str, Any]) -> None:
-    """Raises ValueError for a name that TrainingArguments does not have (with the nearest one), for
-    a value of another type, and for a setting that a run has under another name."""
-    for name, value in values.items():
-        if name in _ELSEWHERE:
-            raise ValueError(f"args.{name}: {_ELSEWHERE[name]}")
-        kinds = _kinds()
-        if name not in kinds:
-            guess = did_you_mean(name, sorted(kinds))
-            raise ValueError(
-                f"args.{name}: TrainingArguments has no such field; {guess}".rstrip()
-            )
-        typed(name, value)
+def _check_argument(name: str, value: Any) -> None:
+    """Raises ValueError for a name that TrainingArguments does not have, or that a run refuses, and
+    for a value that it cannot have."""
+    for start, reason in REFUSED.items():
+        if name == start or (start.endswith("_") and name.startswith(start)):
+            raise ValueError(f"args.{name}: {reason}")
+    kinds = _kinds()
+    if name not in kinds:
+        guess = did_you_mean(name, sorted(kinds))
+        raise ValueError(f"args.{name}: TrainingArguments has no such field; {guess}")
+    value = typed(name, value)
+    if name in _POSITIVE and value is not None and value <= 0:
+        raise ValueError(f"args.{name}: a number above 0 (got {value})")
 
 
 def typed(name: str, value: Any) -> Any:
-    """Returns a YAML value as the type of the argument ``name``: YAML reads 2e-5 as text. Raises
-    ValueError for a value of another type."""
-    kind = _kinds()[name]
+    """Returns a YAML value as the type of the argument ``name``. Raises ValueError for a value of
+    another type."""
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        adapter: TypeAdapter[Any] = TypeAdapter(_kinds()[name])
     except Exception:  # a type of transformers that pydantic does not know
         return value
     try:
@@ -78,6 +112,15 @@ def typed(name: str, value: Any) -> Any:
     except ValidationError as error:
         reason = error.errors()[0]["msg"]
         raise ValueError(f"args.{name}: {reason} (got {value!r:.80})") from error
+
+
+@cache
+def _kinds() -> dict[str, Any]:
+    from transformers import TrainingArguments
+
+    hints = get_type_hints(TrainingArguments)
+    names = [field.name for field in fields(TrainingArguments) if field.init]
+    return {name: hints[name] for name in names}
 
 
 def launched_processes() -> int:
@@ -90,35 +133,22 @@ def is_main() -> bool:
     return os.environ.get("RANK", "0") == "0"
 
 
-@cache
-def _kinds() -> dict[str, Any]:
-    from transformers import TrainingArguments
-
-    hints = get_type_hints(TrainingArguments)
-    return {
-        field.name: hints[field.name]
-        for field in fields(TrainingArguments)
-        if field.init
-    }
-
-
 def training_arguments(
     values: Mapping[str, Any], output_dir: Path, *, seed: int, validated: bool
 ) -> TrainingArguments:
     """Returns the arguments of a run whose checkpoints go to ``output_dir``/checkpoints.
 
-    The defaults that differ from the Trainer's: with validation rows (``validated``) the run
-    validates and saves after each epoch and ends with the best weights; without, it saves after
-    each epoch. Two checkpoints are kept. Batches have dialogues of similar length. bf16 is on if
-    the GPU has it. Raises ConfigError for settings that do not go together or that this machine
-    cannot follow.
+    ``validated`` says whether it has validation rows. ``argument_defaults`` are the defaults that
+    differ from the Trainer's. Raises ConfigError for values that do not go together or that this
+    machine cannot follow.
     """
-    from transformers import TrainingArguments
+    from transformers import TrainingArguments, get_scheduler
 
     chosen = {name: typed(name, value) for name, value in values.items()}
     settings = argument_defaults(chosen, validated=validated) | chosen
     settings |= {"output_dir": str(output_dir / CHECKPOINTS), "seed": seed}
     settings |= {"remove_unused_columns": False, "label_names": ["labels"]}
+    settings["restore_callback_states_from_checkpoint"] = True
     if not torch.cuda.is_available():
         if settings.get("fp16"):
             raise ConfigError(
@@ -126,20 +156,32 @@ def training_arguments(
                 hint="set args.bf16: true, or leave fp16 out",
             )
         # DeepSpeed has a CPU accelerator of its own, which the Trainer calls not a CPU.
-        is_deepspeed = (
-            os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower() == "true"
-        )
-        settings = {"use_cpu": not is_deepspeed} | settings
+        deepspeed = os.environ.get("ACCELERATE_USE_DEEPSPEED", "false").lower()
+        settings = {"use_cpu": deepspeed != "true"} | settings
         if launched_processes() > 1:
             settings = {"ddp_backend": "gloo"} | settings
     try:
-        return TrainingArguments(**settings)
-    except (ValueError, TypeError) as error:
+        args = TrainingArguments(**settings)
+        # Its settings are used after the first steps were prepared: this finds what is wrong now.
+        get_scheduler(
+            args.lr_scheduler_type,
+            torch.optim.SGD([torch.zeros(1)], lr=1.0),
+            *(1, 2),
+            scheduler_specific_kwargs=settings.get("lr_scheduler_kwargs"),
+        )
+    except (ValueError, TypeError, ImportError, RuntimeError) as error:
         raise ConfigError(f"args: {error}") from error
+    return args
 
 
 def argument_defaults(chosen: Mapping[str, Any], *, validated: bool) -> dict[str, Any]:
-    """Returns the defaults that differ from the Trainer's, see training_arguments."""
+    """Returns the defaults that differ from the Trainer's.
+
+    With validation rows the run validates and saves after each epoch, and ends with the best
+    weights. Without, it saves after each epoch. Two checkpoints are kept. Batches have dialogues of
+    similar length. bf16 is on if the GPU has it.
+    """
+    has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {
         "save_strategy": "epoch",
         "save_total_limit": 2,
@@ -148,19 +190,17 @@ def argument_defaults(chosen: Mapping[str, Any], *, validated: bool) -> dict[str
         "train_sampling_strategy": "group_by_length",
         "report_to": "none",
         "disable_tqdm": not sys.stderr.isatty(),
-        "bf16": torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        "bf16": has_bf16 and not chosen.get("fp16"),
         "ddp_find_unused_parameters": False,
     }
-    if chosen.get("fp16"):
-        defaults["bf16"] = False
     strategy = chosen.get("eval_strategy", "epoch")
     if validated and strategy != "no":
+        steps = chosen.get("eval_steps") or chosen.get("logging_steps") or 10
         defaults |= {
             "eval_strategy": strategy,
             "save_strategy": strategy,
-            "save_steps": chosen.get("eval_steps")
-            or chosen.get("logging_steps")
-            or 500,
+            "save_steps": steps,
+            "eval_steps": steps,
             "load_best_model_at_end": True,
             "metric_for_best_model": "loss",
         }

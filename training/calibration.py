@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,32 +17,28 @@ from medal_judges.models.base.heads import (
     corn_probabilities,
     on_scale,
 )
-from medal_judges.training.rows import TrainingExample
 
 COVERAGE = 0.9  # of the interval around a regression's score
 MIN_ROWS = 20  # a fit on fewer would follow the noise
 
 
 def fit_calibration(
-    head: OutputHead,
-    examples: Sequence[TrainingExample],
-    logits: np.ndarray,
-    method: str,
+    head: OutputHead, targets: np.ndarray, logits: np.ndarray, method: str
 ) -> Calibration | None:
-    """Returns the calibration of one dimension; None for ``none`` and for fewer than 20 rows with a
-    label. ``logits`` [n, outputs] are those of the validation ``examples``.
+    """Returns the calibration of one dimension. None for ``none`` and for fewer than 20 rows with a
+    label.
 
-    ``method`` is ``temperature``, ``isotonic`` (a monotone map of the score, after the
-    temperature) or ``none``.
+    ``targets`` [n, targets] are NaN without a label: a number on [0, 1], or a probability per level
+    for ordinal and classification heads. ``logits`` [n, outputs] are the head's. ``method`` is
+    ``temperature``, ``isotonic`` (a monotone map of the score, after the temperature) or ``none``.
     """
-    name = head.dimension.name
-    rows = [row for row, example in enumerate(examples) if name in example.targets]
-    if method == "none" or len(rows) < MIN_ROWS:
+    rows = np.isfinite(targets).all(axis=1)
+    if method == "none" or rows.sum() < MIN_ROWS:
         return None
-    # Of ordinal and classification heads, a probability per level.
-    targets = np.array([examples[row].targets[name] for row in rows], dtype=float)
-    outputs = logits[rows].astype(float)
-    changes: dict[str, Any] = {"rows": len(rows)}
+    targets, outputs = targets[rows].astype(float), logits[rows].astype(float)
+    if head.targets == 1:
+        targets = targets[:, 0]
+    changes: dict[str, Any] = {"rows": len(targets)}
     if head.config.kind == "regression":
         units = on_scale(outputs[:, 0])
         changes["spread"] = float(np.std(targets - units))

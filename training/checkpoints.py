@@ -1,133 +1,83 @@
-"""Which checkpoint a run resumes from: none of another run, and none is deleted unasked."""
+"""What decides the result of a run by steps, and the checkpoint that it resumes from."""
 
 from __future__ import annotations
 
-import json
 import logging
-import zipfile
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from safetensors import SafetensorError, safe_open
+from transformers import TrainerState
 
-from medal_judges.errors import ConfigError
-from medal_judges.records.signature import content_hash
-from medal_judges.storage.files import read_json_if_there, write_json
+from medal_judges.records.dimension import Dimension
+from medal_judges.storage.files import read_json_if_there
+from medal_judges.storage.runs import content_of, require_same_run
 from medal_judges.training.config import TrainConfig
 
-_IDENTITY = "run.json"
-_STATE = "trainer_state.json"  # written last: a checkpoint that has it is complete
-# Settings on which the weights do not depend.
-_UNIMPORTANT = {
-    "output_dir",
-    "threads",
-    "name",
-    "calibration",
-    "answered_rows",
-    "card_notes",
-}
-_UNIMPORTANT_ARGS = (
-    "logging",
-    "report_to",
-    "run_name",
-    "save_total_limit",
-    "dataloader_num",
-)
+RUN_NAME = "run.json"
+# Settings on which the weights do not depend, and settings whose content counts instead.
+_UNIMPORTANT = {"output_dir", "name", "calibration", "answered_rows", "card_notes"}
+_BY_CONTENT = {"rubric", "start", "train", "validation", "test"}
+_UNIMPORTANT_ARGS = ("logging", "report_to", "run_name", "save_total", "dataloader_num")
 _PER_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps")
 
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class RunIdentity:
-    """What checkpoints belong to: ``run``, a hash of settings and data, and how steps are cut."""
-
-    run: str
-    examples_a_step: int
-    processes: int
-    strategy: str
-
-    def write(self, folder: Path) -> None:
-        """Writes the identity beside the checkpoints in ``folder``."""
-        write_json(folder / _IDENTITY, asdict(self))
-
-    @property
-    def parts(self) -> tuple[str, int] | None:
-        """The strategy and the number of processes that each hold a part of the optimizer; None if
-        each process has all of it."""
-        if self.strategy.startswith("zero"):
-            return self.strategy, self.processes
-        return None
-
-
-def run_hash(config: TrainConfig, facts: list[dict[str, object]]) -> str:
-    """Returns a hash of the settings and data that the weights depend on."""
-    settings = config.model_dump(mode="json", exclude=_UNIMPORTANT)
+def run_record(
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    facts: Sequence[Mapping[str, Any]],
+) -> dict[str, Any]:
+    """Returns what decides the weights: settings, and the content of the rubric, the rows, the
+    base, the prompt and the judge that training starts from. ``facts`` are those of the rows."""
+    settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:
         if name.startswith((*_UNIMPORTANT_ARGS, *_PER_STEP)):
             del settings["args"][name]
-    return content_hash([settings, facts])
+    record = dict(_flat(settings))
+    for name in ("model.base", "model.prompt"):
+        if name in record:
+            record[name] = content_of(record[name])
+    record["rubric"] = [dimension.to_record() for dimension in dimensions]
+    record["start"] = config.start and content_of(config.start)
+    for part in ("train", "validation"):
+        record[f"{part} rows"] = [
+            [fact["hash"], fact["rows"]] for fact in facts if fact["part"] == part
+        ]
+    return record
 
 
-def _can_be_read(checkpoint: Path) -> bool:
-    """Says whether no file of the checkpoint is cut, as a full disk can leave it."""
-    try:
-        json.loads((checkpoint / _STATE).read_bytes())
-        for path in checkpoint.glob("*.safetensors"):
-            with safe_open(path, "pt"):
-                pass
-    except (OSError, ValueError, SafetensorError):
-        return False
-    archives = [*checkpoint.glob("*.pt"), *checkpoint.glob("*.pth")]  # of torch.save
-    return all(map(zipfile.is_zipfile, archives))
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields each setting by its name in a YAML file's path: ``model.base``."""
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value
 
 
-def checkpoint_to_resume(folder: Path, identity: RunIdentity) -> str | None:
-    """Returns the newest complete checkpoint in ``folder``, None if there is none.
+def checkpoint_to_resume(folder: Path, record: Mapping[str, Any]) -> Path | None:
+    """Returns the newest whole checkpoint in ``folder``. None if there is none.
 
-    Raises ConfigError for checkpoints of a run with other settings or data, or with other steps,
-    and if each is damaged.
+    Raises MedalError for checkpoints of a run with another ``record``.
     """
-    checkpoints = [
-        path for path in folder.glob("checkpoint-*") if (path / _STATE).is_file()
-    ]
-    if not checkpoints:
+    checkpoints = list(folder.glob("checkpoint-*"))
+    whole = [path for path in checkpoints if is_whole(path)]
+    for path in set(checkpoints).difference(whole):
+        logger.warning("%s is not whole and is not used", path)
+    if not whole:
         return None
-    damaged = [path for path in checkpoints if not _can_be_read(path)]
-    for path in damaged:
-        logger.warning("%s is damaged and is not used", path)
-    if len(damaged) == len(checkpoints):
-        raise ConfigError(
-            f"no checkpoint in {folder} can be read",
-            hint="--overwrite deletes them and starts again",
-        )
-    newest = max(
-        set(checkpoints).difference(damaged),
-        key=lambda path: int(path.name.rpartition("-")[2]),
-    )
-    saved = None
-    record = read_json_if_there(folder / _IDENTITY, None)
-    if record is not None:
-        saved = RunIdentity(**record)
-    if saved is None or saved.run != identity.run:
-        raise ConfigError(
-            f"{newest} is of a run with other settings or data, and is not deleted unasked",
-            hint="set another output_dir, or --overwrite to delete it and start again",
-        )
-    if saved.examples_a_step != identity.examples_a_step:
-        raise ConfigError(
-            f"{newest} is of a run with {saved.examples_a_step} examples a step (processes: "
-            f"{saved.processes}); this one has {identity.examples_a_step} on "
-            f"{identity.processes}: its steps would not be the same",
-            hint="change args.gradient_accumulation_steps or args.per_device_train_batch_size, or "
-            "the number of processes",
-        )
-    if saved.parts != identity.parts:
-        raise ConfigError(
-            f"{newest} was written under {saved.strategy} by {saved.processes} processes, this run "
-            f"is {identity.strategy} with {identity.processes}: DeepSpeed saves the optimizer in "
-            "parts",
-            hint="resume with the same launcher settings",
-        )
+    newest = max(whole, key=lambda path: int(path.name.rpartition("-")[2]))
+    require_same_run(newest, read_json_if_there(folder / RUN_NAME, {}), record)
     logger.warning("resuming from %s", newest)
-    return str(newest)
+    return newest
+
+
+def is_whole(checkpoint: Path) -> bool:
+    """Returns whether the file that the Trainer writes last can be read."""
+    try:
+        TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
+    except (OSError, ValueError, TypeError):
+        return False
+    return True

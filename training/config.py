@@ -125,12 +125,11 @@ class TrainConfig(Config):
     ``rubric``: a file or a shipped name. ``model``: the family and its settings. ``train``: the
     sources of training rows. ``validation``: those of the rows that decide about settings and
     calibration. ``split``: validation and test rows are taken from the training rows instead.
-    ``seed``: for everything random. ``threads``: of the processor (None: as torch chooses).
+    ``seed``: for everything random.
     ``calibration``: by validation rows, a ``temperature`` for the logits of a head with
     probabilities, an ``isotonic`` map of the score, or ``none``.
 
-    ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``soft_labels``
-    takes several annotators as a distribution instead of their mean. ``test`` rows are never learnt
+    ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``test`` rows are never learnt
     from; they are scored when the judge is trained. ``answered_rows``: a generative judge answers
     so many of the test and of the validation rows. ``card_notes`` are sentences for the card's
     "What it cannot do".
@@ -156,10 +155,8 @@ class TrainConfig(Config):
     split: SplitConfig | None = None
     args: dict[str, Any] = Field(default_factory=dict)
     early_stopping_patience: int | None = Field(default=None, ge=1)
-    soft_labels: bool = False
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
     answered_rows: int = Field(default=200, ge=1)
-    threads: int | None = Field(default=None, ge=1)
     card_notes: tuple[str, ...] = ()
 
     @property

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from medal_judges.models.base.golden import GoldenSetting
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.agreement import ScoredExamples
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import RunRows
 
@@ -40,12 +39,10 @@ class TrainingRun:
 class FittedJudge:
     """A trained judge, not saved yet.
 
-    ``figures`` are its figures on validation rows. ``scored`` has scores that are known already, by
-    part of the data (``validation``, ``test``); the run computes the others. ``golden`` is the
-    device and precision of its golden scores (None: fp32 on a CPU).
+    ``figures`` are its figures on validation rows. ``golden`` is the device and precision of its
+    golden scores (None: fp32 on a CPU).
     """
 
     judge: Judge
     figures: Mapping[str, float] = field(default_factory=dict)
-    scored: Mapping[str, ScoredExamples] = field(default_factory=dict)
     golden: GoldenSetting | None = None

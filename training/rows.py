@@ -14,7 +14,7 @@ from medal_judges.config import judge_file
 from medal_judges.data_prep.labelling import labelled
 from medal_judges.data_prep.perturbation.injection import injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
-from medal_judges.data_prep.sources.registry import source_of, stream_spec
+from medal_judges.data_prep.sources.registry import SOURCES, source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
 from medal_judges.models.base.saving import judge_folder
 from medal_judges.reading.dialogues import ReadingReport
@@ -23,6 +23,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, mean
+from medal_judges.records.signature import Signature
 from medal_judges.records.validation import LARGEST
 from medal_judges.storage.files import read_json_if_there
 from medal_judges.storage.jsonl import to_line
@@ -108,7 +109,7 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
                         hint="rescale the labels of a source in one way",
                     )
         for row in rows:
-            example = to_example(row, entry, names, maps, levels, config.soft_labels)
+            example = to_example(row, entry, names, maps, levels)
             examples[part].append(example)
     test = [example for example in examples["test"] if example.human]
     facts = [entry_facts(loaded_entry) for loaded_entry in loaded]
@@ -166,12 +167,27 @@ def entry_facts(loaded: EntryRows) -> dict[str, object]:
         "languages": sorted(languages),
         "injected": loaded.entry.plant is not None,
         "annotators": annotators,
-        "labels_by": sorted(labellers - {""}),
+        "labels_by": sorted(map(labeller_of, labellers - {""})),
     }
+    source = SOURCES.get(source_of(loaded.entry.source))
+    if source is not None:
+        facts |= {"licence": source.licence, "citation": source.citation}
+        facts["licensed"] = source.name
+        if source.labelled_by and not facts["labels_by"]:
+            facts["labels_by"] = [source.labelled_by]
     if loaded.part == "train":
         # medal benchmark warns of rows that a judge was trained on.
         facts["chats"] = " ".join(sorted(texts))
     return facts
+
+
+def labeller_of(text: str) -> str:
+    """Returns who labelled rows in words: ``text`` is a signature, or the labeller's name alone."""
+    signature = Signature.parse(text)
+    model = signature.base or signature.judge
+    if not signature.revision:
+        return model
+    return f"judge {signature.judge} at revision {signature.revision}, {model}"
 
 
 def training_chats(judge: str, revision: str | None = None) -> set[str]:
@@ -267,11 +283,10 @@ def to_example(
     names: Mapping[str, str],
     maps: Mapping[str, UnitMap],
     levels: Mapping[str, int],
-    soft: bool,
 ) -> TrainingExample:
     """Returns the example of one row. ``names`` maps a label to the judge's dimension, ``maps`` a
     label to [0, 1] (a label without a map has no target), ``levels`` a dimension with a target per
-    level to their number: the shares of the annotators with ``soft``, else of their mean."""
+    level to their number."""
     example = TrainingExample(
         row.dialogue, source_of(entry.source), {}, weight=entry.weight, group=row.group
     )
@@ -293,18 +308,10 @@ def to_example(
             continue
         example.targets[dimension] = maps[label](average)
         if dimension in levels:
-            if not soft:
-                values = (average,)
-            shares = level_shares(values, maps[label], levels[dimension])
-            example.targets[dimension] = shares
+            level_count = levels[dimension]
+            level = int(np.floor(maps[label](average) * (level_count - 1) + 0.5))
+            example.targets[dimension] = np.eye(level_count, dtype=np.float32)[level]
     return example
-
-
-def level_shares(values: Sequence[float], unit_map: UnitMap, count: int) -> np.ndarray:
-    """Returns the share of ``values`` at each of ``count`` levels."""
-    levels = [int(np.floor(unit_map(value) * (count - 1) + 0.5)) for value in values]
-    shares: np.ndarray = np.bincount(levels, minlength=count) / np.float32(len(values))
-    return shares.astype(np.float32)
 
 
 # -- a split of training rows ----------------------------------------------------------------------

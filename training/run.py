@@ -14,8 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import (
@@ -24,6 +22,7 @@ from medal_judges.models.base.golden import (
     write_golden,
 )
 from medal_judges.models.base.saving import save_judge
+from medal_judges.models.card.writer import write_card
 from medal_judges.models.hybrid.judge import MEMBERS
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -35,8 +34,8 @@ from medal_judges.training.agreement import (
     score_examples,
 )
 from medal_judges.training.arguments import CHECKPOINTS, is_main
-from medal_judges.training.card.card import write_card
 from medal_judges.training.config import TrainConfig, family_module
+from medal_judges.training.doubts import doubts
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows, load_rows
 
@@ -74,8 +73,6 @@ def train_judge(config: TrainConfig, *, overwrite: bool = False) -> Path:
     folder = Path(config.output_dir)
     if not (config.by_steps or is_main()):
         return folder
-    if config.threads:
-        torch.set_num_threads(config.threads)
     lock: AbstractContextManager[None] = nullcontext()
     if is_main():
         require_run_folder(folder)
@@ -83,12 +80,16 @@ def train_judge(config: TrainConfig, *, overwrite: bool = False) -> Path:
     with lock:
         dimensions = load_rubric(config.rubric)
         rows = load_rows(config, dimensions)
-        learnt = learnable(dimensions, rows, config.only)
+        learnt = learnable(config, dimensions, rows)
+        warnings = doubts(rows, learnt)
+        for warning in warnings:
+            logger.warning(warning)
         if config.start is not None:
             rows.facts += facts_of_start(Path(config.start))
         run = TrainingRun(config, learnt, rows, overwrite)
         fitted = family_module(config.model.family).fit(run)
         if is_main():
+            fitted.judge.facts["warnings"] = warnings
             finish(config, fitted, rows)
             write_card(folder)
     return folder
@@ -118,24 +119,28 @@ def require_run_folder(folder: Path) -> None:
 
 
 def learnable(
-    dimensions: Sequence[Dimension], rows: RunRows, only: Sequence[str] | None = None
+    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows
 ) -> list[Dimension]:
-    """Returns the dimensions (of ``only``) with at least one training label; a head without any
+    """Returns the dimensions (of ``only``) with at least one training label: a head without any
     would answer at random. Raises ConfigError for a name that the rubric does not have."""
-    names = [dimension.name for dimension in dimensions]
-    unknown = set(only or ()) - set(names)
-    if unknown:
-        raise ConfigError(
-            f"only: the rubric has no dimension {', '.join(sorted(unknown))}",
-            hint=f"it has: {', '.join(names)}",
-        )
+    names = {dimension.name for dimension in dimensions}
+    named = {"only": config.only or ()}
+    for setting in ("heads", "prior_weights", "offsets"):
+        named[f"model.{setting}"] = getattr(config.model, setting, ())
+    for setting, values in named.items():
+        unknown = set(values) - names
+        if unknown:
+            raise ConfigError(
+                f"{setting}: the rubric has no dimension {', '.join(sorted(unknown))}",
+                hint=f"it has: {', '.join(sorted(names))}",
+            )
     labelled: set[str] = set()
     for example in rows.train:
         labelled.update(example.targets)
     learnt: list[Dimension] = []
     lacking: list[str] = []
     for dimension in dimensions:
-        if only is not None and dimension.name not in only:
+        if config.only is not None and dimension.name not in config.only:
             continue
         if dimension.name in labelled:
             learnt.append(dimension)
@@ -189,16 +194,14 @@ def held_out_agreement(
     judge = fitted.judge
     agreements = []
     for part, examples in (("validation", rows.validation), ("test", rows.test)):
-        scored = fitted.scored.get(part)
-        if scored is None and not examples:
+        if not examples:
             continue
-        if scored is None and config.model.family == "hybrid":
+        if config.model.family == "hybrid":
             logger.warning(
                 "a hybrid does not score its %s rows: use medal benchmark", part
             )
             continue
-        if scored is None:
-            scored = score_examples(judge, examples, config)
+        scored = score_examples(judge, examples, config)
         agreements += agreement(scored, judge.dimensions, part)
     return agreements
 

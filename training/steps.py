@@ -19,24 +19,23 @@ from transformers import EarlyStoppingCallback
 
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import setting_for
-from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.judge import Judge, truncation_text
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.hybrid.judge import MEMBERS, HybridJudge, Line, Member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.agreement import ScoredExamples
+from medal_judges.storage.files import write_json
 from medal_judges.training.arguments import CHECKPOINTS, is_main, training_arguments
 from medal_judges.training.checkpoints import (
-    RunIdentity,
+    RUN_NAME,
     checkpoint_to_resume,
-    run_hash,
+    run_record,
 )
 from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows
 from medal_judges.training.trainer import JudgeTrainer, beyond_window, whole_weights
-from medal_judges.training.validation import means_over_dimensions, require_figure
+from medal_judges.training.validation import with_means
 
 logger = logging.getLogger(__name__)
 
@@ -53,11 +52,15 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
 def train_one(
     run: TrainingRun, config: TrainConfig, dimensions: Sequence[Dimension]
 ) -> FittedJudge | None:
-    """Takes the steps of one judge, on every process, and calibrates it; returns it on the main
-    process. Raises ConfigError for checkpoints in its folder that it cannot resume from, and for a
-    ``metric_for_best_model`` that its validation rows do not have."""
+    """Takes the steps of one judge, on every process, and calibrates it. Returns it on the main
+    process. Raises ConfigError for settings that do not go together, and MedalError for checkpoints
+    in its folder that it cannot resume from."""
     family = family_module(config.model.family)
     rows, folder = run.rows, Path(config.output_dir)
+    if config.early_stopping_patience and not rows.validation:
+        raise ConfigError(
+            "early_stopping_patience: the validation entries have no labelled row"
+        )
     args = training_arguments(
         config.args, folder, seed=config.seed, validated=bool(rows.validation)
     )
@@ -68,63 +71,63 @@ def train_one(
             copy_start(judge, Path(config.start))
     trainer_class = family.trainer_class(config)
     checkpoints = folder / CHECKPOINTS
-    data_hash = run_hash(config, rows.facts)
+    record = run_record(config, dimensions, rows.facts)
     with args.main_process_first(desc="the cache of token ids"):
         if run.overwrite and args.should_save:
             shutil.rmtree(checkpoints, ignore_errors=True)
-        datasets = cached_datasets(trainer_class, judge, rows, checkpoints, data_hash)
-    trainer = trainer_class(
-        model=judge,
-        args=args,
-        train_dataset=datasets["train"],
-        eval_dataset=datasets.get("validation"),
-        processing_class=judge.tokenizer,
-    )
+        datasets = cached_datasets(trainer_class, judge, rows, checkpoints, record)
+    callbacks = []
     if config.early_stopping_patience is not None:
-        stopping = EarlyStoppingCallback(config.early_stopping_patience)
-        trainer.add_callback(stopping)
-    if rows.validation and args.metric_for_best_model:
-        names = []
-        if trainer.measures:
-            names = [dimension.name for dimension in dimensions]
-        binary = trainer.binary()
-        require_figure(args.metric_for_best_model, rows.validation, names, binary)
-    identity = RunIdentity(
-        run=data_hash,
-        examples_a_step=args.train_batch_size
-        * args.gradient_accumulation_steps
-        * args.world_size,
-        processes=args.world_size,
-        strategy=trainer.strategy(),
-    )
-    checkpoint = checkpoint_to_resume(checkpoints, identity)
+        callbacks.append(EarlyStoppingCallback(config.early_stopping_patience))
+    try:
+        trainer = trainer_class(
+            model=judge,
+            args=args,
+            train_dataset=datasets["train"],
+            eval_dataset=datasets.get("validation"),
+            processing_class=judge.tokenizer,
+            callbacks=callbacks,
+        )
+    except (ValueError, ImportError, RuntimeError) as error:
+        raise ConfigError(f"args: {error}") from error
+    trainer.check_metric()
+    strategy = trainer.strategy()
+    batch = args.train_batch_size * args.gradient_accumulation_steps
+    record["examples a step"] = batch * args.world_size
+    if strategy.startswith("zero"):  # DeepSpeed saves the optimizer in parts
+        record["parts of the optimizer"] = f"{strategy}, {args.world_size} processes"
+    checkpoint = checkpoint_to_resume(checkpoints, record)
     lost = {}
     for part, dataset in datasets.items():
         lost[part] = beyond_window(dataset, getattr(rows, part), dimensions)
     if args.should_save:
-        identity.write(checkpoints)
+        write_json(checkpoints / RUN_NAME, record)
         warn_of_window(lost)
-    trainer.train(resume_from_checkpoint=checkpoint)
+    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
 
-    figures, scores = {}, {}
+    figures = {}
     if rows.validation:
-        figures, scores = trainer.calibrate(rows.validation, config.calibration)
+        figures = trainer.calibrate(datasets["validation"], config.calibration)
     judge = trainer.finished_judge()
     if not args.should_save:
         return None
     trainer.state.save_to_json(str(folder / "trainer_state.json"))
-    judge.facts = run_facts(trainer, judge, identity)
-    judge.facts |= {"data": content_hash(rows.facts), "beyond_window": lost}
-    golden = setting_for(
-        judge.net,
-        judge.device.type,
-        judge.facts["precision"],
-        writes=bool(judge.language_models()),
-    )
-    scored = {}
-    if scores:
-        scored["validation"] = ScoredExamples(rows.validation, scores)
-    return FittedJudge(judge, figures, scored, golden)
+    judge.facts = {
+        "seed": args.seed,
+        "steps": trainer.state.global_step,
+        "step_of_the_weights": trainer.loaded_step(),
+        "processes": args.world_size,
+        "strategy": strategy,
+        "precision": str(trainer.accelerator.mixed_precision),
+        "attention": str(judge.net.config._attn_implementation),
+        "gradient_checkpointing": bool(args.gradient_checkpointing),
+        "data": content_hash(rows.facts),
+        "beyond_window": lost,
+    }
+    writes = bool(judge.language_models())
+    precision = judge.facts["precision"]
+    golden = setting_for(judge.net, judge.device.type, precision, writes=writes)
+    return FittedJudge(judge, figures, golden)
 
 
 def cached_datasets(
@@ -132,15 +135,16 @@ def cached_datasets(
     judge: Any,
     rows: RunRows,
     folder: Path,
-    data_hash: str,
+    record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns the datasets of the parts with examples; their token ids are cached in ``folder``."""
+    """Returns the datasets of the parts with examples. Their token ids are cached in ``folder``, in
+    files that the ``record`` of the run names."""
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
     for part in ("train", "validation"):
         examples = getattr(rows, part)
         if examples:
-            cache = folder / f"{part}-{data_hash}.arrow"
+            cache = folder / f"{part}-{content_hash(record)}.arrow"
             datasets[part] = trainer_class.dataset(judge, examples, cache)
     return datasets
 
@@ -157,23 +161,6 @@ def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
                 "%s %s rows are left out: no prompt of max_tokens holds their last turn"
             )
             logger.warning(text, counts["unread_rows"], part)
-
-
-def run_facts(
-    trainer: JudgeTrainer, judge: Any, identity: RunIdentity
-) -> dict[str, Any]:
-    """Returns what judge.json and the card say of the training."""
-    state = trainer.state
-    return {
-        "seed": trainer.args.seed,
-        "steps": state.global_step,
-        "best_step": state.best_global_step or state.global_step,
-        "processes": identity.processes,
-        "strategy": identity.strategy,
-        "precision": str(trainer.accelerator.mixed_precision),
-        "attention": str(judge.net.config._attn_implementation),
-        "gradient_checkpointing": bool(trainer.args.gradient_checkpointing),
-    }
 
 
 def close_group() -> None:
@@ -224,14 +211,7 @@ def _without_adapter(name: str) -> str:
 def fit_per_dimension(run: TrainingRun) -> FittedJudge | None:
     """Trains a judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes;
     then joins them in one. Each has its own folder in the run's."""
-    config, validation = run.config, run.rows.validation
-    # What one dimension's run would refuse is refused before the first one's steps.
-    metric = config.args.get("metric_for_best_model")
-    if metric and validation:
-        for head in output_heads(run.dimensions, config.model.heads):
-            name = head.dimension.name
-            binary = [name] if head.config.kind == "binary" else []
-            require_figure(metric, validation, [name], binary)
+    config = run.config
     figures: dict[str, float] = {}
     folders = {}
     for dimension in run.dimensions:
@@ -254,7 +234,7 @@ def fit_per_dimension(run: TrainingRun) -> FittedJudge | None:
         lines[name] = Line((name,), (1.0,))
     facts = {"seed": config.seed, "per_dimension": True}
     joined = HybridJudge(members, lines, run.dimensions, name=config.name, facts=facts)
-    return FittedJudge(joined, figures | means_over_dimensions(figures))
+    return FittedJudge(joined, with_means(figures))
 
 
 def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:

@@ -10,13 +10,12 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from datasets import Dataset
 from torch import Tensor
-from torch.utils.data import SequentialSampler
 from transformers import Trainer, TrainerCallback
 
 from medal_judges.errors import ConfigError, MedalError
@@ -24,7 +23,7 @@ from medal_judges.models.base.golden import LARGE
 from medal_judges.models.batching import pad_rows
 from medal_judges.training.arguments import launched_processes
 from medal_judges.training.calibration import fit_calibration
-from medal_judges.training.validation import validation_figures
+from medal_judges.training.validation import agreement, with_means
 
 if TYPE_CHECKING:
     from transformers import TrainerControl, TrainerState, TrainingArguments
@@ -35,40 +34,31 @@ if TYPE_CHECKING:
     from medal_judges.training.rows import TrainingExample
 
 
-class EvaluationRow(NamedTuple):
-    """A row of a validation set: its source, and the mean rating of people by dimension."""
-
-    source: str
-    human: dict[str, float]
-
-
 # -- data ------------------------------------------------------------------------------------------
 
 
 def judge_dataset(
     judge: SequenceJudge, examples: Sequence[TrainingExample], cache: Path | None = None
 ) -> Dataset:
-    """Returns the examples as a dataset of the ``judge``: token ids, labels and what figures need.
+    """Returns the examples as a dataset of the ``judge``: token ids and labels.
 
-    ``labels`` are the weight of the example and then the targets of all heads side by side (NaN: no
-    label); ``number`` counts the examples, and ``dropped`` and ``cut`` are the turns that do not
-    fit. Tokens are cached in the file ``cache``.
+    ``labels`` are the weight of the example, the targets of all heads side by side, the number of
+    its source and people's mean rating in each dimension (NaN: none). ``number`` counts the
+    examples. ``dropped`` and ``cut`` are the turns that do not fit. Tokens are cached in the file
+    ``cache``. Raises ConfigError for no examples.
     """
+    if not examples:
+        raise ConfigError("a dataset of a judge needs an example")
     # Weights of mean 1, so that the learning rate does not depend on their unit.
     mean_weight = sum(example.weight for example in examples) / len(examples)
     names = [head.dimension.name for head in judge.heads]
+    sources = sorted({example.source for example in examples})
     records: list[dict[str, Any]] = []
     for number, example in enumerate(examples):
-        targets = example_targets(judge, example)
-        records.append(
-            {
-                "id": example.dialogue.id,
-                "source": example.source,
-                "human": [example.human.get(name, math.nan) for name in names],
-                "labels": [example.weight / mean_weight, *targets],
-                "number": number,
-            }
-        )
+        labels = [example.weight / mean_weight, *example_targets(judge, example)]
+        labels.append(sources.index(example.source))
+        labels += [example.human.get(name, math.nan) for name in names]
+        records.append({"labels": labels, "number": number})
 
     def tokenised(batch: Mapping[str, list[int]]) -> dict[str, list[Any]]:
         rendered = judge.render(
@@ -141,11 +131,14 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """Trains the network of a judge (``model``) in place.
 
-    Arguments are the Trainer's. Without ``compute_loss_func`` the loss is that of the judge's
-    heads; one of your own is called with (outputs, labels, num_items_in_batch): ``labels``
-    [B, 1 + targets] are the examples' weights and then their targets, ``num_items_in_batch`` is the
-    number of examples of the whole step, by which a loss summed over rows is divided. So an example
-    weighs the same in any cut of a step into batches and processes.
+    Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``: figures are those
+    of ``figures``, for whichever dataset of the judge is evaluated. Without ``compute_loss_func``
+    the loss is that of the judge's heads. One of your own is called with (outputs, labels,
+    num_items_in_batch): ``labels`` [B, 1 + targets] are the examples' weights and then their
+    targets, and ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
+    regression on the [0, 1] of the targets. ``num_items_in_batch`` is the number of examples of the
+    whole step, by which a loss summed over rows is divided. So an example weighs the same in any
+    cut of a step into batches and processes.
     """
 
     dataset: Callable[..., Dataset] = staticmethod(judge_dataset)
@@ -163,30 +156,46 @@ class JudgeTrainer(Trainer):
         optimizers: tuple[Any, Any] = (None, None),
         **options: Any,
     ) -> None:
+        for name in ("compute_metrics", "model_init"):
+            if options.get(name) is not None:
+                raise ConfigError(
+                    f"JudgeTrainer takes no {name}: it trains the judge that it is given, and its "
+                    "figures are of that judge's dimensions",
+                    hint="override JudgeTrainer.figures for others",
+                )
+        for name, dataset in (("train", train_dataset), ("eval", eval_dataset)):
+            if dataset is not None and not len(dataset):
+                raise ConfigError(f"{name}_dataset is empty", hint="leave it out")
         self.judge = model
         # The loss is divided by the number of examples, below. Without this the Trainer passes that
         # number on to the model, and multiplies by accumulation and processes what ignores it.
         model.net.accepts_loss_kwargs = False
-        compute_metrics = None
-        if self.measures:
-            compute_metrics = self.figures
+        loss = compute_loss_func or self.judge_loss
+
+        def loss_of_targets(outputs: Any, labels: Tensor, **options: Any) -> Tensor:
+            return loss(outputs, self.targets_of(labels), **options)
+
         super().__init__(
             model=model.net,
             args=args,
             data_collator=data_collator or self.collator(),
             train_dataset=train_dataset,
             eval_dataset=eval_dataset,
-            compute_loss_func=compute_loss_func or self.judge_loss,
-            compute_metrics=compute_metrics,
+            compute_loss_func=loss_of_targets,
+            compute_metrics=self.figures if self.measures else None,
             callbacks=[StopAtNaN(), *(callbacks or [])],
             optimizers=optimizers,
-            **options,
+            **{name: option for name, option in options.items() if option is not None},
         )
         if launched_processes() > 1 and self.strategy() == "single":
             raise ConfigError(
                 f"{launched_processes()} processes were launched, and each would train alone",
                 hint="leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
             )
+
+    def targets_of(self, labels: Tensor) -> Tensor:
+        """Returns the columns of the weight and of the targets."""
+        return labels[:, : 1 + sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
         """Returns what makes a batch of the rows of the judge's datasets."""
@@ -215,21 +224,53 @@ class JudgeTrainer(Trainer):
         items = [{"labels": weight, "shift_labels": weight} for weight in weights]
         return super()._get_num_items_in_batch(items, device)
 
-    def _get_eval_sampler(self, eval_dataset: Any) -> Any:
-        # Grouped by length, the Trainer shuffles validation rows too, and their figures by source
-        # would compare one row's score with another's label.
-        return SequentialSampler(eval_dataset)
+    def _init_training_state(self, *args: Any, **options: Any) -> Any:
+        state = super()._init_training_state(*args, **options)
+        # Of a resumed run that early stopping had ended: the Trainer would take further steps.
+        self.has_stopped = self.control.should_training_stop
+        return state
+
+    def _run_epoch(self, *args: Any, **options: Any) -> None:
+        if self.has_stopped:
+            self.control.should_training_stop = True
+            return
+        super()._run_epoch(*args, **options)  # type: ignore[no-untyped-call]
 
     # -- figures and calibration -------------------------------------------------------------------
 
     def figures(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, float]:
-        """Returns the figures of the eval_dataset by the predicted logits of its rows."""
+        """Returns the agreement of the predicted rows with their labels: ``spearman/DIMENSION``, or
+        ``auc/DIMENSION`` of binary heads, and their means."""
+        figures: dict[str, float] = {}
         units = self.unit_logits(predicted)
-        scores = {}
-        for head in self.judge.heads:
+        # The last columns are the number of the source and the rating in each dimension.
+        table = np.asarray(predicted.label_ids)[:, -len(self.judge.heads) - 1 :]
+        for head, human in zip(self.judge.heads, table.T[1:], strict=True):
             name = head.dimension.name
-            scores[name] = head.scores(units[name], 1.0).numpy()
-        return validation_figures(self.evaluation_rows(), scores, self.binary())
+            scores = head.scores(units[name], 1.0).numpy()
+            is_binary = head.config.kind == "binary"
+            figures |= agreement(name, human, scores, table[:, 0], is_binary)
+        return with_means(figures)
+
+    def check_metric(self) -> None:
+        """Raises ConfigError for a ``metric_for_best_model`` that validation does not have."""
+        metric = self.args.metric_for_best_model
+        names = {"loss"}
+        for head in self.judge.heads if self.measures else ():
+            kind = "auc" if head.config.kind == "binary" else "spearman"
+            names |= {kind, f"{kind}/{head.dimension.name}"}
+        if metric is not None and metric.removeprefix("eval_") not in names:
+            raise ConfigError(
+                f"args.metric_for_best_model: this run has no {metric!r}",
+                hint=f"it has: {', '.join(sorted(names))}",
+            )
+
+    def loaded_step(self) -> int:
+        """Returns the step whose weights the judge has after training."""
+        state = self.state
+        if self.args.load_best_model_at_end and state.best_model_checkpoint:
+            return int(Path(state.best_model_checkpoint).name.rpartition("-")[2])
+        return state.global_step
 
     def unit_logits(
         self, predicted: EvalPrediction | PredictionOutput
@@ -239,49 +280,21 @@ class JudgeTrainer(Trainer):
             torch.from_numpy(np.asarray(predicted.predictions))
         )
 
-    def binary(self) -> set[str]:
-        """Returns the dimensions whose figure is an AUC."""
-        return {
-            head.dimension.name
-            for head in self.judge.heads
-            if head.config.kind == "binary"
-        }
-
-    def evaluation_rows(self) -> list[EvaluationRow]:
-        """Returns sources and ratings of the eval_dataset."""
-        names = [head.dimension.name for head in self.judge.heads]
-        dataset: Any = self.eval_dataset
-        rows = []
-        for source, ratings in zip(dataset["source"], dataset["human"], strict=True):
-            human = {}
-            for name, rating in zip(names, ratings, strict=True):
-                if not math.isnan(rating):
-                    human[name] = rating
-            rows.append(EvaluationRow(source, human))
-        return rows
-
-    def calibrate(
-        self, examples: Sequence[TrainingExample], method: str
-    ) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-        """Fits the judge's calibration on ``examples``, whose dataset is the eval_dataset.
-
-        Returns the figures, and the calibrated scores [n] by dimension. Every process must call it.
-        """
-        dataset: Any = self.eval_dataset
+    def calibrate(self, dataset: Dataset, method: str) -> dict[str, float]:
+        """Fits the judge's calibration on ``dataset`` and returns its figures. Every process must
+        call it."""
         predicted = self.predict(dataset, metric_key_prefix="final")
-        units = self.unit_logits(predicted)
-        judge, scores = self.judge, {}
-        judge.calibration = {}
-        for head in judge.heads:
-            name = head.dimension.name
-            fitted = fit_calibration(head, examples, units[name].numpy(), method)
+        units, column = self.unit_logits(predicted), 1
+        self.judge.calibration = {}
+        for head in self.judge.heads:
+            name, end = head.dimension.name, column + head.targets
+            targets = np.asarray(predicted.label_ids)[:, column:end]
+            fitted = fit_calibration(head, targets, units[name].numpy(), method)
             if fitted is not None:
-                judge.calibration[name] = fitted
-            calibrated, *_ = head.answers(units[name], judge.fitted(name))
-            scores[name] = np.array(calibrated)
+                self.judge.calibration[name] = fitted
+            column = end
         metrics = predicted.metrics or {}
-        loss = {"loss": float(metrics["final_loss"])}
-        return loss | self.figures(predicted), scores
+        return {"loss": float(metrics["final_loss"])} | self.figures(predicted)
 
     # -- the judge at the end ----------------------------------------------------------------------
 

@@ -1,88 +1,50 @@
-"""Figures of a judge on validation rows: per dimension, averaged over sources."""
+"""The agreement of scores with people's ratings while a judge is trained."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Mapping
 
 import numpy as np
 from scipy.stats import spearmanr
 from sklearn.metrics import roc_auc_score
 
-from medal_judges.errors import ConfigError
 
-
-class RatedRow(Protocol):
-    """A row with the mean rating of people (``human``) by dimension, and its ``source``."""
-
-    @property
-    def source(self) -> str: ...
-
-    @property
-    def human(self) -> Mapping[str, float]: ...
-
-
-def validation_figures(
-    examples: Sequence[RatedRow],
-    predictions: Mapping[str, np.ndarray],
-    binary: Collection[str],
+def agreement(
+    name: str,
+    human: np.ndarray,
+    scores: np.ndarray,
+    sources: np.ndarray,
+    is_binary: bool,
 ) -> dict[str, float]:
-    """Returns ``spearman/DIM``, or ``auc/DIM`` of binary dimensions: the mean over the sources in
-    which it is defined. The means over dimensions are ``spearman`` and ``auc``.
+    """Returns ``spearman/name``, or ``auc/name`` of binary labels: the mean over the ``sources``
+    [n] in which it is defined, and nothing if there is none.
 
-    ``predictions`` maps a dimension to a score per example [n].
+    ``human`` [n] are mean ratings, NaN for none. ``scores`` [n] are the judge's.
     """
-    figures: dict[str, float] = {}
-    for name, scores in predictions.items():
-        pairs_by_source: dict[str, list[tuple[float, float]]] = {}
-        for example, score in zip(examples, scores, strict=True):
-            if name in example.human:
-                pairs = pairs_by_source.setdefault(example.source, [])
-                pairs.append((example.human[name], float(score)))
-        estimates = []
-        for pairs in pairs_by_source.values():
-            human, score = np.array(pairs).T
-            labels = human >= 0.5 if name in binary else human
-            if len(set(labels)) < 2 or len(set(score)) < 2:
-                continue
-            if name in binary:
-                estimates.append(roc_auc_score(labels, score))
-            else:
-                estimates.append(spearmanr(human, score).statistic)
-        if estimates:
-            kind = "auc" if name in binary else "spearman"
-            figures[f"{kind}/{name}"] = float(np.mean(estimates))
-    return figures | means_over_dimensions(figures)
+    values = []
+    for source in np.unique(sources):
+        rows = (sources == source) & np.isfinite(human)
+        labels = human[rows]
+        values_of_judge = scores[rows]
+        if is_binary:
+            labels = labels >= 0.5
+        if len(np.unique(labels)) < 2 or len(np.unique(values_of_judge)) < 2:
+            continue
+        if is_binary:
+            values.append(roc_auc_score(labels, values_of_judge))
+        else:
+            values.append(spearmanr(labels, values_of_judge).statistic)
+    if not values:
+        return {}
+    kind = "auc" if is_binary else "spearman"
+    return {f"{kind}/{name}": float(np.mean(values))}
 
 
-def means_over_dimensions(figures: Mapping[str, float]) -> dict[str, float]:
-    """Returns the means ``spearman`` and ``auc`` of the figures of single dimensions."""
+def with_means(figures: Mapping[str, float]) -> dict[str, float]:
+    """Returns the figures of single dimensions, and their means ``spearman`` and ``auc``."""
     means = {}
     for kind in ("spearman", "auc"):
-        values = [
-            value for name, value in figures.items() if name.startswith(f"{kind}/")
-        ]
+        values = [value for key, value in figures.items() if key.startswith(f"{kind}/")]
         if values:
             means[kind] = float(np.mean(values))
-    return means
-
-
-def require_figure(
-    metric: str,
-    examples: Sequence[RatedRow],
-    dimensions: Collection[str],
-    binary: Collection[str],
-) -> None:
-    """Raises ConfigError if the validation of a run cannot have the figure ``metric``: it is found
-    out before the first step, not after the last."""
-    # has every figure that the labels allow
-    rising = np.arange(len(examples), dtype=float)
-    possible = {
-        "loss",
-        *validation_figures(examples, dict.fromkeys(dimensions, rising), binary),
-    }
-    if metric.removeprefix("eval_") not in possible:
-        raise ConfigError(
-            f"args.metric_for_best_model: {metric!r} is not a figure of this run's validation",
-            hint=f"there are: {', '.join(sorted(possible))}",
-        )
+    return dict(figures) | means

@@ -27,6 +27,7 @@ from medal_judges.eval.align.proof import (
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.models.card.writer import write_card
 from medal_judges.models.hybrid.judge import (
     HybridJudge,
     Member,
@@ -42,7 +43,6 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.correlation import Floats
 from medal_judges.storage.files import write_json
-from medal_judges.training.card.card import write_card
 
 _REVERSED = (
     "labels fall as the judge's scores rise; if a low label is a good one, turn the labels round, "

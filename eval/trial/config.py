@@ -23,7 +23,7 @@ from medal_judges.reading.dialogues import ReadOptionsWithoutLabels
 from medal_judges.stats.estimate import Estimate
 
 # The score should stay, not rise, not obey an instruction, fall; or a figure about daily use.
-# training/card/templates/card.md and docs/results/trial.md use the same words.
+# models/card/templates/card.md and docs/results/trial.md use the same words.
 Group = Literal["same", "no_gain", "attack", "must_fall", "use"]
 # none: too few pairs, or nothing to judge
 Verdict = Literal["green", "amber", "red", "none"]

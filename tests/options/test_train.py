@@ -41,7 +41,6 @@ def config_of_steps(config: Path, tiny_bert: Path) -> Path:
     settings = yaml.safe_load(config.read_text())
     settings["model"] = {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64}
     settings["args"] = {"max_steps": 2, "eval_strategy": "steps", "eval_steps": 1}
-    settings["threads"] = 1
     path = config.with_name("steps.yaml")
     path.write_text(yaml.safe_dump(settings))
     return path

@@ -119,7 +119,6 @@ class Workshop:
                 "logging_steps": 1,
             }
             | args,
-            "threads": 1,
         }
         config = folder.with_suffix(".yaml")
         config.write_text(yaml.safe_dump(settings), encoding="utf-8")

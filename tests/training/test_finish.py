@@ -102,7 +102,7 @@ def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> Non
         ]
         assert f"{value:.2f}" in flat and part in flat
     card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
-    section = card.split("## Test sets")[1].split("\n## ")[0]
+    section = card.split("### Test sets")[1].split("\n## ")[0]
     assert f"| {found['test', 'overall', 'zh']['baselines']['length']:.2f} |" in section
     assert "test.jsonl" in section and "| length |" in section
 

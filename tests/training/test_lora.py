@@ -47,7 +47,6 @@ def run_config(
         "validation": [{"source": write_rows(folder / "validation.jsonl", 24, seed=2)}],
         "args": arguments | args,
         "answered_rows": 6,
-        "threads": 1,
     }
     return build_config(TrainConfig, settings, where="test")
 

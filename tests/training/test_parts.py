@@ -14,7 +14,6 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import (
     RunRows,
-    TrainingExample,
     dimension_names,
     fit_unit_map,
     label_scales,
@@ -22,7 +21,8 @@ from medal_judges.training.rows import (
     load_rows,
     to_example,
 )
-from medal_judges.training.validation import require_figure, validation_figures
+from medal_judges.training.run import learnable
+from medal_judges.training.validation import agreement, with_means
 
 LINEAR = {"family": "linear", "vectors": False, "features": ["log_words"]}
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
@@ -75,7 +75,7 @@ def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
     one = DataEntry(source="s", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
     names = dimension_names(one, label_scales(rows), ["overall"])
     maps = {n: fit_unit_map(one, rows, n) for n in names}
-    made = [to_example(r, one, names, maps, {}, False) for r in rows]
+    made = [to_example(r, one, names, maps, {}) for r in rows]
     return [each.targets["overall"] for each in made]  # type: ignore[misc]
 
 
@@ -112,35 +112,41 @@ def test_an_unknown_dimension_names_what_is_there() -> None:
         )
 
 
-def test_soft_labels_are_the_annotators_shares() -> None:
-    one = DataEntry(source="s", dimensions={"q": "overall"})
-    maps = {"q": fit_unit_map(one, [row("a", 1)], "q")}
-    for soft, levels in ((True, [0, 0.5, 0.5, 0, 0]), (False, [0, 0, 1, 0, 0])):
-        found = to_example(
-            row("a", 1), one, {"q": "overall"}, maps, {"overall": 5}, soft
-        )
-        assert list(found.targets["overall"]) == levels  # type: ignore[arg-type]
+def test_a_target_of_levels_is_the_nearest_level_of_the_mean() -> None:
+    entry = DataEntry(source="s", dimensions={"q": "overall"})
+    maps = {"q": fit_unit_map(entry, [row("a", 1)], "q")}
+    found = to_example(row("a", 1), entry, {"q": "overall"}, maps, {"overall": 5})
+    assert list(found.targets["overall"]) == [0, 0, 1, 0, 0]  # type: ignore[arg-type]
 
 
-def example(source: str, value: float, weight: float = 1.0) -> TrainingExample:
-    dialogue = Dialogue("1", (Turn("user", "a"), Turn("assistant", "b")))
-    return TrainingExample(
-        dialogue, source, {"overall": value}, weight, {"overall": value}, "g"
-    )
+def test_agreement_is_the_mean_over_sources() -> None:
+    up, down = np.array([0.0, 0.5, 1.0]), np.array([1.0, 0.5, 0.0])
+    human, scores = np.concatenate([up, down]), np.concatenate([up, up])
+    sources = np.repeat(["a", "b"], 3)
+    found = agreement("overall", human, scores, sources, is_binary=False)
+    assert with_means(found) == pytest.approx({"spearman/overall": 0, "spearman": 0})
+    found = agreement("overall", up, up, sources[:3], is_binary=True)
+    assert with_means(found) == {"auc/overall": 1, "auc": 1}
+    human[:3] = np.nan  # no label in the first source
+    found = agreement("overall", human, scores, sources, is_binary=False)
+    assert found == {"spearman/overall": pytest.approx(-1)}
 
 
-def test_validation_figures_average_over_sources() -> None:
-    up, down = [0.0, 0.5, 1.0], [1.0, 0.5, 0.0]
-    examples = [example("a", v) for v in up] + [example("b", v) for v in down]
-    found = validation_figures(examples, {"overall": np.array(up + up)}, set())
-    assert found["spearman/overall"] == pytest.approx(0.0)
-    assert (
-        validation_figures(examples[:3], {"overall": np.array(up)}, {"overall"})["auc"]
-        == 1.0
-    )
-    with pytest.raises(ConfigError, match="there are: loss, spearman"):
-        require_figure("spearman/fun", examples, ["overall"], [])
-    require_figure("eval_spearman/overall", examples, ["overall"], [])
+@pytest.mark.parametrize("setting", ["heads", "prior_weights", "offsets", "only"])
+def test_a_dimension_that_the_rubric_lacks_is_named(setting: str) -> None:
+    value = {
+        "heads": {"overal": "ridge"},
+        "prior_weights": {"overal": {}},
+        "offsets": {"overal": {"de": 0.1}},
+    }
+    changes: dict[str, object] = {"model": LINEAR | {setting: value.get(setting)}}
+    if setting == "only":
+        changes = {"only": ["overal"]}
+    elif setting == "prior_weights":
+        changes["model"] = LINEAR | {setting: value[setting], "stretch": True}
+    config = build_config(TrainConfig, minimal(**changes), where="x")
+    with pytest.raises(ConfigError, match=f"{setting}: .* overal"):
+        learnable(config, [Dimension("overall", "ordinal", 1, 5)], RunRows([], [], []))
 
 
 def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows:

@@ -2,27 +2,24 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
-from safetensors.torch import load_file, save
 
-from medal_judges import Judge
-from medal_judges.errors import ConfigError, HubError, JudgeLoadError
-from medal_judges.eval.benchmark.results import Benchmark
-from medal_judges.eval.metaeval.metaeval import ResultRow
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.errors import ConfigError, HubError
 from medal_judges.models.base.hub import judge_files
+from medal_judges.models.card.writer import write_card
+from medal_judges.models.encoder.config import EncoderConfig
+from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.signature import Signature
-from medal_judges.stats.estimate import Estimate
-from medal_judges.training.card.card import write_card
 from medal_judges.training.run import train
 
+from ..fresh import run_fresh
 from ..hub_stub import Hub, Repo
 from ..linear_judges import random_judge
 from ..talks import write_rated
@@ -161,18 +158,6 @@ def test_a_folder_of_something_else_is_left_as_it_is(
     assert file.read_text() == "of the user"
 
 
-@pytest.mark.parametrize("content", ["{}", "[1]", '{"x": {}}'])
-def test_a_foreign_proof_of_align_is_refused_by_name(
-    tmp_path: Path, content: str
-) -> None:
-    folder = saved(tmp_path / "judge")
-    (folder / "align.json").write_text(content)
-    with pytest.raises(
-        JudgeLoadError, match=r"align\.json of judge is not of medal align"
-    ):
-        write_card(folder)
-
-
 @pytest.mark.parametrize(
     "name", ["README.md", "data.json", "members", "members/a", "encoder/a.txt"]
 )
@@ -236,125 +221,58 @@ def test_weights_travel_as_large_files(
     ), done.stderr
 
 
-def test_a_base_in_a_local_folder_is_refused_or_named_on_the_hub(
+def test_a_base_in_a_local_folder_is_refused(
     hub: Hub, tiny_llama: Path, tmp_path: Path
 ) -> None:
-    base = tmp_path / "bases" / "mine"
-    shutil.copytree(tiny_llama, base)
     rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    made = LoraJudge.create(
-        LoraConfig(base=str(base), max_tokens=256), rubric, name="lora"
-    )
+    made = LoraJudge.create(LoraConfig(base=str(tiny_llama)), rubric, name="lora")
     folder = made.save_pretrained(tmp_path / "judge")
-    row = ResultRow(
-        *("x", str(made.signature()), "s", "dialogue", "overall", "ordinal", 9, 9),
-        metrics={},
-    )
-    results = Benchmark("x", [row]).write(tmp_path / "r.json")
-    words = ("push", str(folder), ID, "--no-trial", "--results", str(results))
-    refused = hub.medal(tmp_path / "home", *words)
+    refused = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
     assert refused.returncode == 2 and not hub.repos
-    assert (
-        "a folder of this machine" in refused.stderr
-        and "--base ORG/BASE" in refused.stderr
-    )
-
-    hub.repos |= {name: Repo() for name in ("org/base", "org/wrong")}
-    files = {path.name: path.read_bytes() for path in base.iterdir() if path.is_file()}
-    hub.repos["org/base"].commit(files, "base")
-    weights = {k: v * 2 for k, v in load_file(base / "model.safetensors").items()}
-    hub.repos["org/wrong"].commit(files | {"model.safetensors": save(weights)}, "base")
-    wrong = hub.medal(tmp_path / "home", *words, "--base", "org/wrong")
-    assert wrong.returncode != 0 and "scores differ by" in wrong.stderr
-    done = hub.medal(tmp_path / "home", *words, "--base", "org/base")
-    assert done.returncode == 0, done.stderr
-    repo = hub.repos[ID]
-    assert card_of(repo, tmp_path).data.base_model == "org/base"
-    text = b"".join(
-        content for name, content in repo.files.items() if "." + "safe" not in name
-    )
-    assert str(tmp_path).encode() not in text
-    assert json.loads(repo.files["adapter_config.json"])["base_model_name_or_path"] == (
-        "org/base"
-    )
-    shutil.rmtree(base)
-    other = hub.medal(tmp_path / "empty", "doctor", ID)  # another machine
-    assert other.returncode == 0 and "gives its golden scores" in other.stdout, (
-        other.stderr
-    )
-    assert json.loads((folder / "judge.json").read_text())["lora"]["base"] == str(base)
-
-
-def test_a_card_has_the_benchmarks_figures_of_this_judge_only(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "judge")
-    own = Judge.from_pretrained(folder).signature()
-    other = Signature(judge="length", revision="another")
-
-    def row(signature: Signature, value: float) -> ResultRow:
-        figure = Estimate(value, value - 0.1, value + 0.1)
-        languages = {
-            "lang:en": {"spearman": Estimate(0.31)},
-            "lang:zh": {"spearman": Estimate(None)},
-        }
-        return ResultRow(
-            *(
-                "length",
-                str(signature),
-                "fed",
-                "dialogue",
-                "overall",
-                "ordinal",
-                125,
-                125,
-            ),
-            metrics={"spearman": figure},
-            ceiling={"spearman": Estimate(0.47, 0.4, 0.5)},
-            like_for_like={"spearman": Estimate(0.21)},
-            slices=languages,
-        )
-
-    results = Benchmark("x", [row(own, 0.24), row(other, 0.99)]).write(
-        tmp_path / "r.json"
-    )
-    write_card(folder, results=results)
-    card = ModelCard.load(folder / "README.md")
-    assert (
-        "| 0.24 [0.14, 0.34] | 0.21 (no interval) | 0.47 [0.40, 0.50] |" in card.content
-    )
-    assert "fed (dialogue), en" in card.content and "0.31 (no interval)" in card.content
-    assert "none: undefined" in card.content and "0.99" not in card.content
-    (found,) = card.data.eval_results or []
-    assert (found.dataset_type, found.metric_type) == ("fed", "spearmanr")
-    assert found.metric_value == pytest.approx(0.24)
-    assert (
-        found.dataset_name == "fed"
-        and found.metric_name == "spearman, overall (dialogue)"
-    )
+    assert "a folder of this machine" in refused.stderr
 
 
 def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
     folder = saved(tmp_path / "judge")
     entry = {"part": "train", "rows": 9, "hash": "abc", "languages": ["de"]}
+    medal = {"source": "medal:train", "labels_by": ["GPT-4.1"], "licence": "see there"}
     rows = [
-        entry | {"source": "medal:train"},
+        entry | medal | {"licensed": "medal"},
         entry | {"source": "dstc9:train", "injected": True},
+        entry | {"source": "own.jsonl", "part": "validation"},
+        entry | {"source": "rated.jsonl", "annotators": 3},
     ]
-    rows.append(entry | {"source": "/somewhere/own.jsonl", "part": "validation"})
-    rows.append(
-        entry
-        | {
-            "source": "medal200.jsonl:train",
-            "labels_by": ["judge:x|base:gpt-4.1", "ann"],
-        }
-    )
     (folder / "data.json").write_text(json.dumps(rows))
+    config = json.loads((folder / "judge.json").read_text())
+    config["facts"] = {"warnings": ["all 9 training labels of overall are 3: a, b"]}
+    (folder / "judge.json").write_text(json.dumps(config))
     write_card(folder)
     text = (folder / "README.md").read_text()
     assert "| train | medal:train | 9 | de | abc | GPT-4.1 |" in text
     assert "Labels made by GPT-4.1: the judge predicts what GPT-4.1 would say" in text
-    assert "| medal200.jsonl:train | 9 | de | abc | gpt-4.1, ann |" in text
     assert "| dstc9:train | 9 | de | abc | the rules that injected the issues |" in text
-    assert (
-        "| own.jsonl | 9 | de | abc | not stated |" in text and "/somewhere" not in text
+    assert "| own.jsonl | 9 | de | abc | not stated |" in text
+    assert "| rated.jsonl | 9 | de | abc | up to 3 people |" in text
+    assert "training data medal: see there" in text
+    assert "Warning: all 9 training labels of overall are 3: a, b." in text
+
+
+def test_the_card_loads_an_encoder_without_this_package(
+    tiny_bert: Path, tmp_path: Path
+) -> None:
+    rubric = [d for d in load_rubric("medal") if d.name in ("overall", "unsafe")]
+    config = EncoderConfig(base=str(tiny_bert), max_tokens=64)
+    judge = EncoderJudge.create(config, rubric)
+    folder = judge.save_pretrained(tmp_path / "mine")
+    write_card(folder)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    code = text.partition("### Without medal_judges")[2].partition("```python\n")[2]
+    code = code.partition("```")[0].replace("mine", str(folder))
+    done = run_fresh(f"{code}\nprint(text.encode().hex())", folder=tmp_path)
+    assert done.returncode == 0, done.stderr[-2000:]
+    turns = (
+        Turn("user", "Hi, how was your day?"),
+        Turn("assistant", "Good, thanks! Yours?"),
     )
-    assert "training data medal: see the data set's page" in text
+    written = bytes.fromhex(done.stdout.splitlines()[-1]).decode()
+    assert written == judge.render([Dialogue("1", turns)])[0].text

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError, MedalError
@@ -141,21 +142,57 @@ def test_the_loss_is_the_weighted_mean_over_examples(
     assert trainer.evaluate()["eval_loss"] == pytest.approx(wanted, abs=1e-5)
 
 
-def test_validation_rows_keep_their_order_when_batches_are_grouped_by_length(
+def trainer_of(base: Path, folder: Path, **options: Any) -> JudgeTrainer:
+    judge = judge_on(base)
+    arguments = training_arguments({}, folder, seed=0, validated=True)
+    options = {"train_dataset": judge_dataset(judge, examples()), **options}
+    options.setdefault("eval_dataset", judge_dataset(judge, examples(9)))
+    return JudgeTrainer(judge, arguments, **options)
+
+
+def test_figures_are_those_of_the_rows_that_are_evaluated(
     base: Path, tmp_path: Path
 ) -> None:
-    judge, rows = judge_on(base), examples()
-    data = judge_dataset(judge, rows)
-    arguments = training_arguments(
-        {"train_sampling_strategy": "group_by_length"}, tmp_path, seed=0, validated=True
-    )
-    trainer = JudgeTrainer(judge, arguments, train_dataset=data, eval_dataset=data)
-    predicted = torch.tensor(trainer.predict(data).predictions)
+    """In any order and number: the labels travel with the rows."""
+    trainer = trainer_of(base, tmp_path)
+    rows = examples(24)[::-1]
+    for row in rows:
+        row.source = "a"
+    dataset = judge_dataset(trainer.judge, rows)
+    found = trainer.evaluate(dataset)
     scores = [
-        j.details["overall"]["raw"] for j in judge.score([row.dialogue for row in rows])
+        j.scores["overall"] for j in trainer.judge.score([row.dialogue for row in rows])
     ]
-    own = judge.unit_logits(predicted)["overall"].squeeze(-1)
-    assert (1 + 4 * own).tolist() == pytest.approx(scores, abs=1e-4)
+    human = [row.human["overall"] for row in rows]
+    wanted = spearmanr(human, scores).statistic
+    assert found["eval_spearman/overall"] == pytest.approx(wanted, abs=1e-6)
+    predicted = trainer.predict(dataset)
+    assert predicted.metrics is not None
+    assert predicted.metrics["test_spearman/overall"] == pytest.approx(wanted, abs=1e-6)
+    both = trainer.evaluate(
+        {"all": dataset, "few": judge_dataset(trainer.judge, rows[:9])}
+    )
+    assert both["eval_all_spearman/overall"] == pytest.approx(wanted, abs=1e-6)
+    assert "eval_few_loss" in both
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        {"compute_metrics": len},
+        {"model_init": len},
+        {"train_dataset": []},
+        {"eval_dataset": []},
+    ],
+)
+def test_what_the_trainer_does_not_take_is_named(
+    option: dict[str, Any], base: Path, tmp_path: Path
+) -> None:
+    (name,) = option
+    with pytest.raises(ConfigError, match=name):
+        trainer_of(base, tmp_path, **option)
+    with pytest.raises(ConfigError, match="an example"):
+        judge_dataset(judge_on(base), [])
 
 
 def test_a_loss_a_collator_an_optimizer_and_callbacks_of_one_s_own(
@@ -209,11 +246,20 @@ def minimal(**more: Any) -> dict[str, Any]:
     ("args", "told"),
     [
         ({"learning_rat": 1e-3}, "args.learning_rat: .*did you mean 'learning_rate'"),
-        ({"batch_size": 8}, "args.batch_size: TrainingArguments has no such field"),
+        ({"batch_size": 8}, "args.batch_size: "),
         ({"learning_rate": "fast"}, "args.learning_rate: .*number"),
-        ({"output_dir": "x"}, "set output_dir beside args"),
-        ({"seed": 3}, "set seed beside args"),
+        ({"learning_rate": -1}, "args.learning_rate: "),
+        ({"per_device_train_batch_size": 0}, "args.per_device_train_batch_size: "),
+        ({"output_dir": "x"}, "args.output_dir: "),
+        ({"seed": 3}, "args.seed: "),
+        ({"data_seed": 3}, "args.data_seed: "),
+        ({"label_smoothing_factor": 0.1}, "args.label_smoothing_factor: .*heads"),
+        ({"hub_model_id": "a/b"}, "args.hub_model_id: medal push"),
+        ({"prediction_loss_only": True}, "args.prediction_loss_only: "),
+        ({"dataloader_drop_last": True}, "args.dataloader_drop_last: "),
+        ({"save_only_model": True}, "args.save_only_model: "),
         ({"load_best_model_at_end": True}, "needs validation rows"),
+        ({"eval_strategy": "steps"}, "needs validation rows"),
     ],
 )
 def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
@@ -221,6 +267,44 @@ def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         build_config(TrainConfig, minimal(args=args), where="x")
+
+
+def test_settings_of_validation_go_together() -> None:
+    patient: dict[str, Any] = {"early_stopping_patience": 2}
+    with pytest.raises(ConfigError, match="early_stopping_patience needs validation"):
+        build_config(TrainConfig, minimal(**patient), where="x")
+    patient["validation"] = [{"source": "b"}]
+    build_config(TrainConfig, minimal(**patient), where="x")
+    with pytest.raises(ConfigError, match="early_stopping_patience needs validation"):
+        args = {"eval_strategy": "no"}
+        build_config(TrainConfig, minimal(**patient, args=args), where="x")
+    with pytest.raises(ConfigError, match="args.eval_steps"):
+        args = {"eval_strategy": "steps", "save_steps": 20}
+        build_config(TrainConfig, minimal(**patient, args=args), where="x")
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"min_lr": 1e-5}},
+        {"lr_scheduler_type": "unheard"},
+        {"eval_strategy": "sometimes"},
+    ],
+)
+def test_values_that_transformers_refuses_are_one_line(
+    args: dict[str, Any], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match="args"):
+        training_arguments(args, tmp_path, seed=0, validated=True)
+
+
+def test_best_weights_are_saved_where_they_are_measured(tmp_path: Path) -> None:
+    args = {"eval_strategy": "steps"}
+    arguments = training_arguments(args, tmp_path, seed=0, validated=True)
+    assert arguments.save_steps == arguments.eval_steps == arguments.logging_steps
+    kept = {"load_best_model_at_end": False, "save_steps": 7, **args}
+    arguments = training_arguments(kept, tmp_path, seed=0, validated=True)
+    assert arguments.save_steps == 7 and not arguments.load_best_model_at_end
 
 
 def test_a_number_that_yaml_reads_as_text_is_a_number(tmp_path: Path) -> None:

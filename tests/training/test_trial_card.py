@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from medal_judges import Judge
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
-from medal_judges.training.card.card import require_trial, trial_of, write_card
+from medal_judges.models.card.writer import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
 

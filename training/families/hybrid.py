@@ -25,7 +25,7 @@ from medal_judges.training.config import refuse_steps
 from medal_judges.training.families.solvers import Labelled
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample, training_chats
-from medal_judges.training.validation import validation_figures
+from medal_judges.training.validation import agreement
 
 FOLDS = 5
 # With standardised scores and n rows, a penalty of n halves the weight of a lone member.
@@ -118,15 +118,17 @@ def fit_line(
     table = np.column_stack(columns)
     chosen = _scored_rows(rows, table, name)
     examples, units = [rows[row] for row in chosen], table[chosen]
-    binary = [name] if dimension.kind == "binary" else []
+    human = np.array([example.human.get(name, np.nan) for example in examples])
+    sources = np.array([example.source for example in examples])
 
-    def agreement(scores: np.ndarray) -> float:
-        figure = validation_figures(examples, {name: scores}, binary)
+    def measured(scores: np.ndarray) -> float:
+        is_binary = dimension.kind == "binary"
+        figure = agreement(name, human, scores, sources, is_binary)
         return next(iter(figure.values()), 0.0)
 
     by_member = {}
     for member, scores in zip(names, units.T, strict=True):
-        by_member[member] = agreement(scores)
+        by_member[member] = measured(scores)
         figures[f"agreement/{name}/{member}"] = by_member[member]
     if not any(by_member.values()):
         raise ConfigError(f"{name}: all ratings, or each member's scores, are equal")
@@ -134,7 +136,7 @@ def fit_line(
         return Line((max(by_member, key=lambda member: by_member[member]),), (1.0,))
     labelled = Labelled.of(units, examples, name)
     groups = [example.group or example.dialogue.id for example in examples]
-    line, figures[f"agreement/{name}"] = _stack(names, labelled, groups, agreement)
+    line, figures[f"agreement/{name}"] = _stack(names, labelled, groups, measured)
     return line
 
 
@@ -160,10 +162,10 @@ def _stack(
     names: Sequence[str],
     labelled: Labelled,
     groups: Sequence[str],
-    agreement: Callable[[np.ndarray], float],
+    measured: Callable[[np.ndarray], float],
 ) -> tuple[Line, float]:
-    """Returns the ridge regression on the scores of members ``names``, and its ``agreement`` by
-    5-fold cross-validation over ``groups``, for the best penalty."""
+    """Returns the ridge regression on the scores of members ``names``, and its agreement, as
+    ``measured`` in 5-fold cross-validation over ``groups``, for the best penalty."""
     units = labelled.x
     spread = labelled.deviation(units)
     spread[spread < _ROUNDING] = 1.0
@@ -178,7 +180,7 @@ def _stack(
             cv=GroupKFold(FOLDS),
             params={"sample_weight": weights},
         )
-        values.append(agreement(scores))
+        values.append(measured(scores))
     best = int(np.argmax(values))
     solver = _ridge(ALPHAS[best]).fit(x, y, sample_weight=weights)
     errors = y - solver.predict(x)

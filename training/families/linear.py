@@ -34,7 +34,7 @@ from medal_judges.training.families.reply import fit_reactions, half_of
 from medal_judges.training.families.solvers import ColumnTable, FitSetting, fit_head
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.validation import validation_figures
+from medal_judges.training.validation import agreement, with_means
 
 _LEAST_DEVIATION = 1e-3  # a feature that never varies must not be large on a new domain
 _SCALE_ROWS = 4000  # dialogues are enough for means and deviations
@@ -63,15 +63,12 @@ def fit(run: TrainingRun) -> FittedJudge:
             judge.calibration[name] = calibration
     judge.search = search.tried
     judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
-    figures = {}
-    if rows.validation:
-        held_out = search.table.columns[len(rows.train) :]
-        scores = {name: judge.units(name, held_out) for name in judge.heads}
-        binary = [
-            dimension.name for dimension in run.dimensions if dimension.kind == "binary"
-        ]
-        figures = validation_figures(rows.validation, scores, binary)
-    return FittedJudge(judge, figures)
+    figures: dict[str, float] = {}
+    validation = np.arange(len(rows.train), len(search.examples))
+    for dimension in run.dimensions:
+        units = judge.units(dimension.name, search.table.columns[validation])
+        figures |= search.agreement(dimension, units, validation)
+    return FittedJudge(judge, with_means(figures))
 
 
 def search_of(
@@ -284,25 +281,28 @@ class Search:
         """Returns Spearman's ρ (AUC of a binary dimension) on held-out rows, the mean over folds
         and sources; None if undefined everywhere. Its sign counts (ORALIS tunes for positive
         correlation)."""
-        name = dimension.name
-        metric = "spearman"
-        binary: list[str] = []
-        if dimension.kind == "binary":
-            metric, binary = "auc", [name]
-        values = []
+        values: list[float] = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, setting)
             units = head.units(self.table.columns[held_out], self.config.decode)
-            examples = [self.examples[row] for row in held_out]
-            figures = validation_figures(examples, {name: units}, binary)
-            if metric in figures:
-                values.append(figures[metric])
+            values += self.agreement(dimension, units, held_out).values()
         mean = float(np.mean(values)) if values else None
-        trial = {"stage": stage, "dimension": name, **asdict(setting)}
+        trial = {"stage": stage, "dimension": dimension.name, **asdict(setting)}
         if setting.hidden is not None:
             trial["hidden"] = "x".join(map(str, setting.hidden))
-        self.tried.append(trial | {"figure": metric, "value": mean, "chosen": False})
+        self.tried.append(trial | {"value": mean, "chosen": False})
         return mean
+
+    def agreement(
+        self, dimension: Dimension, units: Floats, rows: np.ndarray
+    ) -> dict[str, float]:
+        """Returns the agreement of the scores ``units`` [n] of ``rows`` [n] with people."""
+        name = dimension.name
+        examples = [self.examples[row] for row in rows]
+        human = [example.human.get(name, np.nan) for example in examples]
+        sources = [example.source for example in examples]
+        is_binary = dimension.kind == "binary"
+        return agreement(name, np.array(human), units, np.array(sources), is_binary)
 
     def head(
         self, rows: np.ndarray, dimension: Dimension, setting: FitSetting

@@ -148,8 +148,8 @@ class AnswerTrainer(JudgeTrainer):
     def collator(self) -> AnswerCollator:
         return AnswerCollator(int(self.judge.tokenizer.pad_token_id or 0))
 
-    def binary(self) -> set[str]:
-        return set()
+    def targets_of(self, labels: Tensor) -> Tensor:
+        return labels
 
     def row_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Returns the mean cross-entropy of the tokens of each row's answer: long answers count no
@@ -164,8 +164,6 @@ class AnswerTrainer(JudgeTrainer):
         tokens = (following != _IGNORED).sum(dim=1)
         return losses.sum(dim=1) / tokens.clamp_min(1)
 
-    def calibrate(
-        self, examples: Sequence[TrainingExample], method: str
-    ) -> tuple[dict[str, float], dict[str, Any]]:
+    def calibrate(self, dataset: Dataset, method: str) -> dict[str, float]:
         """Returns the loss of the validation rows: a generative judge writes its numbers."""
-        return {"loss": float(self.evaluate()["eval_loss"])}, {}
+        return {"loss": float(self.evaluate(dataset)["eval_loss"])}

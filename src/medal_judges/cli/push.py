@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.training.card.push import PushOptions, push_judge
+from medal_judges.models.card.push import PushOptions, push_judge
 
 
 @from_options

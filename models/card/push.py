@@ -1,0 +1,99 @@
+"""Pushes a saved judge to the Hub, checked and with its card."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+
+from medal_judges.config import Config, option
+from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.hub import (
+    is_hub_id,
+    judge_files,
+    push_folder,
+    require_writable,
+)
+from medal_judges.models.model_files import PREFIX
+from medal_judges.storage.files import read_json
+
+
+class PushOptions(Config):
+    """Options of ``medal push``."""
+
+    judge: Path = option(argument=True, help="Folder of a saved judge.")
+    repo_id: str = option(
+        argument=True, metavar="ORG/NAME", help="Repository on the Hub."
+    )
+    public: bool = option(
+        False, help="Make a new repository public; the default is private."
+    )
+    revision: str | None = option(None, help="Tag of this version, such as v1.0.")
+    message: str | None = option(None, help="Message of the commit.")
+    no_trial: bool = option(False, help="Push a judge without a trial.")
+    dry_run: bool = option(
+        False, help="Check the judge and list what would be uploaded."
+    )
+
+
+def push_judge(options: PushOptions) -> str:
+    """Pushes the judge saved in ``options.judge``. Returns the commit's address, of a dry run the
+    files with their sizes.
+
+    Its golden scores are checked first. Its card is written for this repository and revision in a
+    copy: the folder is not changed. Raises JudgeLoadError, ConfigError and HubError.
+    """
+    from medal_judges.models.base.golden import check_golden
+    from medal_judges.models.card.writer import require_trial, write_card
+
+    folder = options.judge
+    if not folder.is_dir():
+        raise JudgeLoadError(
+            f"no folder {folder}", hint="give the folder that medal train wrote"
+        )
+    if not options.dry_run:
+        require_writable(options.repo_id)  # before the judge is loaded and checked
+    if not options.no_trial:
+        require_trial(folder)
+    require_public_base(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        copy = Path(temporary) / folder.resolve().name
+        for path in judge_files(folder):
+            target = copy / path.relative_to(folder)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, target)
+        check_golden(copy)
+        write_card(copy, repo_id=options.repo_id, revision=options.revision)
+        if options.dry_run:
+            lines = []
+            for path in judge_files(copy):
+                name = path.relative_to(copy).as_posix()
+                lines.append(f"{path.stat().st_size:>13,} bytes  {name}")
+            return "\n".join(lines)
+        return push_folder(
+            copy,
+            options.repo_id,
+            private=not options.public,
+            revision=options.revision,
+            message=options.message,
+        )
+
+
+def require_public_base(folder: Path) -> None:
+    """Raises ConfigError for a judge, or a member, that needs a base model from a folder of this
+    machine."""
+    from medal_judges.models.base.saving import CONFIG_NAME
+
+    for path in folder.rglob(CONFIG_NAME):
+        config = read_json(path)
+        model = config.get(config.get("family"))
+        is_adapter = config.get("family") == "lora"
+        if not isinstance(model, dict) or model.get("save_base", not is_adapter):
+            continue
+        base = str(model["base"])
+        if not base.startswith(PREFIX) and not is_hub_id(base):
+            raise ConfigError(
+                f"the judge needs its base model {base}, a folder of this machine",
+                hint="upload the base (hf upload ORG/BASE FOLDER) and train with "
+                "model.base=ORG/BASE",
+            )

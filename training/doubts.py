@@ -1,0 +1,77 @@
+"""Rows that say nothing: what the log, judge.json and the card warn of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from medal_judges.records.dimension import Dimension
+from medal_judges.training.rows import RunRows, TrainingExample
+
+_NAMED = 3
+
+
+def doubts(rows: RunRows, dimensions: Sequence[Dimension]) -> list[str]:
+    """Returns a sentence on each kind of row that teaches or measures nothing, with the ids of the
+    first of them."""
+    warnings: list[str] = []
+    for fact in rows.facts:
+        if not fact["rows"]:
+            warnings.append(f"{fact['part']}: {fact['source']} has no rows")
+    validated = {example.dialogue.text_hash for example in rows.validation}
+    repeated = [row for row in rows.test if row.dialogue.text_hash in validated]
+    if repeated:
+        count = len(repeated)
+        warnings.append(f"{count} test rows are validation rows: {_ids(repeated)}")
+    parts = {"training": rows.train, "validation": rows.validation, "test": rows.test}
+    names = {dimension.name for dimension in dimensions}
+    for part, examples in parts.items():
+        silent = [row for row in examples if names.isdisjoint(row.human)]
+        if silent:
+            count = len(silent)
+            warnings.append(f"{count} {part} rows have no label: {_ids(silent)}")
+        for dimension in dimensions:
+            warnings += _doubts_of_labels(part, examples, dimension.name)
+    return warnings
+
+
+def _doubts_of_labels(
+    part: str, examples: Sequence[TrainingExample], name: str
+) -> Iterator[str]:
+    """Yields what makes the labels of one dimension useless in a ``part`` of the data."""
+    labelled = [row for row in examples if name in row.human]
+    values = {row.human[name] for row in labelled}
+    if len(labelled) == 1:
+        yield f"one {part} row has a label of {name}: {_ids(labelled)}"
+    elif len(values) == 1:
+        value = values.pop()
+        count = len(labelled)
+        yield f"all {count} {part} labels of {name} are {value:g}: {_ids(labelled)}"
+    if not labelled:
+        return
+    spans: dict[tuple[str, str], list[float]] = {}
+    ranges: dict[str, list[float]] = {}
+    for row in labelled:
+        key = (row.source, row.dialogue.text_hash)
+        spans.setdefault(key, []).append(row.human[name])
+        ranges.setdefault(row.source, []).append(row.human[name])
+    opposite = []
+    for row in labelled:
+        ratings = spans[row.source, row.dialogue.text_hash]
+        of_source = ranges[row.source]
+        width = max(of_source) - min(of_source)
+        if width and max(ratings) - min(ratings) > width / 2:
+            opposite.append(row)
+    if opposite:
+        count = len(opposite)
+        yield (
+            f"{count} {part} rows of equal dialogues have opposite labels of {name}: "
+            f"{_ids(opposite)}"
+        )
+
+
+def _ids(rows: Iterable[TrainingExample]) -> str:
+    """Returns the ids of the first rows."""
+    ids = [row.dialogue.id for row in rows]
+    if len(ids) > _NAMED:
+        ids[_NAMED:] = ["..."]
+    return ", ".join(ids)

@@ -125,7 +125,9 @@ def summary_table(folder: Path) -> Table | None:
 
 
 def agreement(
-    scored: ScoredExamples, dimensions: Sequence[Dimension], part: str
+    scored: ScoredExamples,
+    dimensions: Sequence[Dimension],
+    part: str,
 ) -> list[AgreementRow]:
     """Returns a row for each of the ``dimensions`` that is scored, its sources and languages."""
     import pandas as pd
@@ -166,7 +168,11 @@ def agreement(
 
 
 def _agreement_row(
-    labelled: DataFrame, dimension: Dimension, part: str, source: str, lang: str
+    labelled: DataFrame,
+    dimension: Dimension,
+    part: str,
+    source: str,
+    lang: str,
 ) -> AgreementRow:
     """Returns the row of the ``labelled`` examples, on those that the judge scored."""
     metric = "roc_auc" if dimension.kind == "binary" else "spearmanr"
@@ -174,7 +180,10 @@ def _agreement_row(
     clusters = choose_clusters(scored["chatbot"].tolist(), scored["group"].tolist())
     human = scored["human"].to_numpy(float)
 
-    def estimated(name: str, clusters: Clusters | None = None) -> Estimate:
+    def estimated(
+        name: str,
+        clusters: Clusters | None = None,
+    ) -> Estimate:
         scores = Values(scored[name].to_numpy(float), dimension.tolerance)
         return _estimate(metric, human, scores, clusters)
 
@@ -201,7 +210,10 @@ def _agreement_row(
 
 
 def _estimate(
-    metric: str, human: np.ndarray, score: Values, clusters: Clusters | None
+    metric: str,
+    human: np.ndarray,
+    score: Values,
+    clusters: Clusters | None,
 ) -> Estimate:
     """Returns the value of the metric, with an interval if there are ``clusters``; None with its
     reason if it is undefined."""
@@ -242,7 +254,8 @@ def judge_scores(
 
 
 def baseline_scores(
-    examples: Sequence[TrainingExample], dimensions: Sequence[Dimension]
+    examples: Sequence[TrainingExample],
+    dimensions: Sequence[Dimension],
 ) -> dict[str, Scores]:
     """Returns baseline -> dimension -> score of each example [n], as the packaged judge of that
     name gives it: longer answers, or less repetitive ones, are better."""
@@ -256,7 +269,9 @@ def baseline_scores(
 
 
 def score_examples(
-    judge: Judge, examples: Sequence[TrainingExample], config: TrainConfig
+    judge: Judge,
+    examples: Sequence[TrainingExample],
+    config: TrainConfig,
 ) -> ScoredExamples:
     """Returns the judge's scores of ``examples``. A generative judge takes seconds a dialogue: it
     scores ``answered_rows`` of them, drawn by the run's seed."""

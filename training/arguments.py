@@ -85,7 +85,10 @@ def check_steps(config: TrainConfig) -> None:
             )
 
 
-def _check_argument(name: str, value: Any) -> None:
+def _check_argument(
+    name: str,
+    value: Any,
+) -> None:
     """Raises ValueError for a name that TrainingArguments does not have, or that a run refuses, and
     for a value that it cannot have."""
     for start, reason in REFUSED.items():
@@ -100,7 +103,10 @@ def _check_argument(name: str, value: Any) -> None:
         raise ValueError(f"args.{name}: a number above 0 (got {value})")
 
 
-def typed(name: str, value: Any) -> Any:
+def typed(
+    name: str,
+    value: Any,
+) -> Any:
     """Returns a YAML value as the type of the argument ``name``. Raises ValueError for a value of
     another type."""
     try:
@@ -134,7 +140,11 @@ def is_main() -> bool:
 
 
 def training_arguments(
-    values: Mapping[str, Any], output_dir: Path, *, seed: int, validated: bool
+    values: Mapping[str, Any],
+    output_dir: Path,
+    *,
+    seed: int,
+    validated: bool,
 ) -> TrainingArguments:
     """Returns the arguments of a run whose checkpoints go to ``output_dir``/checkpoints.
 
@@ -174,7 +184,11 @@ def training_arguments(
     return args
 
 
-def argument_defaults(chosen: Mapping[str, Any], *, validated: bool) -> dict[str, Any]:
+def argument_defaults(
+    chosen: Mapping[str, Any],
+    *,
+    validated: bool,
+) -> dict[str, Any]:
     """Returns the defaults that differ from the Trainer's.
 
     With validation rows the run validates and saves after each epoch, and ends with the best

@@ -23,7 +23,10 @@ MIN_ROWS = 20  # a fit on fewer would follow the noise
 
 
 def fit_calibration(
-    head: OutputHead, targets: np.ndarray, logits: np.ndarray, method: str
+    head: OutputHead,
+    targets: np.ndarray,
+    logits: np.ndarray,
+    method: str,
 ) -> Calibration | None:
     """Returns the calibration of one dimension. None for ``none`` and for fewer than 20 rows with a
     label.
@@ -58,7 +61,9 @@ def fit_calibration(
 
 
 def fit_head_temperature(
-    head: OutputHead, logits: np.ndarray, targets: np.ndarray
+    head: OutputHead,
+    logits: np.ndarray,
+    targets: np.ndarray,
 ) -> float:
     """Returns the temperature of a head with probabilities for its ``logits`` [n, outputs];
     ``targets`` are [n] for a binary head, else [n, levels]."""
@@ -69,7 +74,9 @@ def fit_head_temperature(
 
 
 def with_margin(
-    calibration: Calibration, units: np.ndarray, targets: np.ndarray
+    calibration: Calibration,
+    units: np.ndarray,
+    targets: np.ndarray,
 ) -> Calibration:
     """Returns the calibration with the distance within which a new rating lies nine times in ten of
     the calibrated score, for ratings drawn as ``targets`` [n]: the split conformal quantile (Lei
@@ -80,7 +87,10 @@ def with_margin(
     return calibration.model_copy(update={"margin": float(errors[rank - 1])})
 
 
-def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
+def fit_temperature(
+    logits: np.ndarray,
+    targets: np.ndarray,
+) -> float:
     """Returns the temperature that minimises the binary cross-entropy of ``logits`` [n] (Guo et
     al., 2017).
 
@@ -95,7 +105,11 @@ def fit_temperature(logits: np.ndarray, targets: np.ndarray) -> float:
     return _best_temperature(loss)
 
 
-def fit_class_temperature(logits: np.ndarray, targets: np.ndarray, corn: bool) -> float:
+def fit_class_temperature(
+    logits: np.ndarray,
+    targets: np.ndarray,
+    corn: bool,
+) -> float:
     """The same for several classes; ``logits`` [n, outputs], ``targets`` [n, levels]."""
     outputs, shares = torch.from_numpy(logits), torch.from_numpy(targets)
 
@@ -116,7 +130,8 @@ def _best_temperature(loss: Callable[[float], float]) -> float:
 
 
 def fit_isotonic(
-    units: npt.ArrayLike, targets: npt.ArrayLike
+    units: npt.ArrayLike,
+    targets: npt.ArrayLike,
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
     [0, 1]."""

@@ -48,7 +48,10 @@ def run_record(
     return record
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _flat(
+    settings: Mapping[str, Any],
+    prefix: str = "",
+) -> Iterator[tuple[str, Any]]:
     """Yields each setting by its name in a YAML file's path: ``model.base``."""
     for name, value in settings.items():
         if isinstance(value, Mapping):
@@ -57,18 +60,21 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, 
             yield prefix + name, value
 
 
-def checkpoint_to_resume(folder: Path, record: Mapping[str, Any]) -> Path | None:
+def checkpoint_to_resume(
+    folder: Path,
+    record: Mapping[str, Any],
+) -> Path | None:
     """Returns the newest whole checkpoint in ``folder``. None if there is none.
 
     Raises MedalError for checkpoints of a run with another ``record``.
     """
     checkpoints = list(folder.glob("checkpoint-*"))
-    whole = [path for path in checkpoints if is_whole(path)]
-    for path in set(checkpoints).difference(whole):
+    readable = [path for path in checkpoints if is_whole(path)]
+    for path in set(checkpoints).difference(readable):
         logger.warning("%s is not whole and is not used", path)
-    if not whole:
+    if not readable:
         return None
-    newest = max(whole, key=lambda path: int(path.name.rpartition("-")[2]))
+    newest = max(readable, key=lambda path: int(path.name.rpartition("-")[2]))
     require_same_run(newest, read_json_if_there(folder / RUN_NAME, {}), record)
     logger.warning("resuming from %s", newest)
     return newest

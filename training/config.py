@@ -129,10 +129,10 @@ class TrainConfig(Config):
     ``calibration``: by validation rows, a ``temperature`` for the logits of a head with
     probabilities, an ``isotonic`` map of the score, or ``none``.
 
-    ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``test`` rows are never learnt
-    from; they are scored when the judge is trained. ``answered_rows``: a generative judge answers
-    so many of the test and of the validation rows. ``card_notes`` are sentences for the card's
-    "What it cannot do".
+    ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``test`` rows are
+    never learnt from; they are scored when the judge is trained. ``answered_rows``: a generative
+    judge answers so many of the test and of the validation rows. ``card_notes`` are sentences for
+    the card's "What it cannot do".
 
     These are for judges trained by steps. ``args``: transformers' TrainingArguments under their own
     names. ``early_stopping_patience``: that of transformers' EarlyStoppingCallback.

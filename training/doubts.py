@@ -10,7 +10,10 @@ from medal_judges.training.rows import RunRows, TrainingExample
 _NAMED = 3
 
 
-def doubts(rows: RunRows, dimensions: Sequence[Dimension]) -> list[str]:
+def doubts(
+    rows: RunRows,
+    dimensions: Sequence[Dimension],
+) -> list[str]:
     """Returns a sentence on each kind of row that teaches or measures nothing, with the ids of the
     first of them."""
     warnings: list[str] = []
@@ -35,7 +38,9 @@ def doubts(rows: RunRows, dimensions: Sequence[Dimension]) -> list[str]:
 
 
 def _doubts_of_labels(
-    part: str, examples: Sequence[TrainingExample], name: str
+    part: str,
+    examples: Sequence[TrainingExample],
+    name: str,
 ) -> Iterator[str]:
     """Yields what makes the labels of one dimension useless in a ``part`` of the data."""
     labelled = [row for row in examples if name in row.human]

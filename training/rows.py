@@ -73,7 +73,10 @@ class EntryRows:
     rows: list[LabelledDialogue]
 
 
-def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
+def load_rows(
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+) -> RunRows:
     """Loads everything that a run reads. Raises the errors of ``load_entries``, and ConfigError if
     an entry cannot be read as it says."""
     loaded = load_entries(config)
@@ -190,7 +193,10 @@ def labeller_of(text: str) -> str:
     return f"judge {signature.judge} at revision {signature.revision}, {model}"
 
 
-def training_chats(judge: str, revision: str | None = None) -> set[str]:
+def training_chats(
+    judge: str,
+    revision: str | None = None,
+) -> set[str]:
     """Returns the hashes of the chats that a saved judge was trained on, wherever it is: a folder,
     in the package, on the Hub. None for a judge in a YAML file."""
     chats: set[str] = set()
@@ -225,7 +231,9 @@ def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
 
 
 def dimension_names(
-    entry: DataEntry, labels: Iterable[str], judge_dimensions: Iterable[str]
+    entry: DataEntry,
+    labels: Iterable[str],
+    judge_dimensions: Iterable[str],
 ) -> dict[str, str]:
     """Returns the judge's dimension of each label that the entry uses. Raises ConfigError for a
     name that the rubric or the source does not have."""
@@ -249,7 +257,9 @@ def dimension_names(
 
 
 def fit_unit_map(
-    entry: DataEntry, rows: Sequence[LabelledDialogue], label: str
+    entry: DataEntry,
+    rows: Sequence[LabelledDialogue],
+    label: str,
 ) -> UnitMap:
     """Returns the map of ``label`` to [0, 1]; ``standardise`` computes it from the labels."""
     bounds = entry.bounds(label)
@@ -317,7 +327,10 @@ def to_example(
 # -- a split of training rows ----------------------------------------------------------------------
 
 
-def divide(loaded: Sequence[EntryRows], split: SplitConfig) -> list[EntryRows]:
+def divide(
+    loaded: Sequence[EntryRows],
+    split: SplitConfig,
+) -> list[EntryRows]:
     """Returns the entries with training rows divided by ``split``. Training rows that nearly repeat
     a new held-out row are left out. Raises ConfigError for rows that have splits already, and for a
     part without rows."""
@@ -350,7 +363,10 @@ def divide(loaded: Sequence[EntryRows], split: SplitConfig) -> list[EntryRows]:
     return sorted(divided, key=lambda part_rows: PARTS.index(part_rows.part))
 
 
-def divide_entry(loaded: EntryRows, split: SplitConfig) -> list[EntryRows]:
+def divide_entry(
+    loaded: EntryRows,
+    split: SplitConfig,
+) -> list[EntryRows]:
     """Returns the parts of an entry that have rows."""
     source = loaded.entry.source
     splits = sorted({str(row.split) for row in loaded.rows})
@@ -368,7 +384,10 @@ def divide_entry(loaded: EntryRows, split: SplitConfig) -> list[EntryRows]:
 # -- one entry -------------------------------------------------------------------------------------
 
 
-def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
+def load_entry(
+    entry: DataEntry,
+    seed: int,
+) -> list[LabelledDialogue]:
     """Returns the labelled rows of one entry: filtered, relabelled, limited, injected. Raises
     SourceError and ConfigError."""
     reading = ReadingReport(strict=True)
@@ -393,7 +412,10 @@ def load_entry(entry: DataEntry, seed: int) -> list[LabelledDialogue]:
     )
 
 
-def is_trainable(dialogue: Dialogue, entry: DataEntry) -> bool:
+def is_trainable(
+    dialogue: Dialogue,
+    entry: DataEntry,
+) -> bool:
     """Says whether the entry takes the dialogue."""
     if dialogue.chatbot in entry.exclude_chatbots:
         return False
@@ -404,7 +426,9 @@ def is_trainable(dialogue: Dialogue, entry: DataEntry) -> bool:
 
 
 def with_scores_as_labels(
-    rows: Sequence[LabelledDialogue], file: str, source: str
+    rows: Sequence[LabelledDialogue],
+    file: str,
+    source: str,
 ) -> list[LabelledDialogue]:
     """Returns a row for each judgement in ``file`` of a dialogue of ``rows``, with its scores as
     labels. Rows without a score are left out, with a warning. Raises ConfigError if none has
@@ -433,7 +457,10 @@ def with_scores_as_labels(
     return relabelled
 
 
-def with_scores(row: LabelledDialogue, judgement: Judgement) -> LabelledDialogue:
+def with_scores(
+    row: LabelledDialogue,
+    judgement: Judgement,
+) -> LabelledDialogue:
     """Returns the row up to the judged turn, with the judgement's scores as labels."""
     level: Level = "dialogue" if judgement.turn is None else "turn"
     row = replace(row, dialogue=row.dialogue.upto(judgement.turn), level=level)

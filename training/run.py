@@ -61,7 +61,11 @@ def train(
     return train_judge(settings, overwrite=overwrite)
 
 
-def train_judge(config: TrainConfig, *, overwrite: bool = False) -> Path:
+def train_judge(
+    config: TrainConfig,
+    *,
+    overwrite: bool = False,
+) -> Path:
     """Train, calibrate, save and check the judge of ``config``; returns its folder.
 
     With several processes, all take part in training by steps; the main one does everything else.
@@ -119,7 +123,9 @@ def require_run_folder(folder: Path) -> None:
 
 
 def learnable(
-    config: TrainConfig, dimensions: Sequence[Dimension], rows: RunRows
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    rows: RunRows,
 ) -> list[Dimension]:
     """Returns the dimensions (of ``only``) with at least one training label: a head without any
     would answer at random. Raises ConfigError for a name that the rubric does not have."""
@@ -159,7 +165,11 @@ def learnable(
     return learnt
 
 
-def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
+def finish(
+    config: TrainConfig,
+    fitted: FittedJudge,
+    rows: RunRows,
+) -> None:
     """Saves the judge and the facts of its run, and checks it in a fresh process."""
     judge = fitted.judge
     if judge.languages is None:
@@ -185,7 +195,9 @@ def finish(config: TrainConfig, fitted: FittedJudge, rows: RunRows) -> None:
 
 
 def held_out_agreement(
-    config: TrainConfig, fitted: FittedJudge, rows: RunRows
+    config: TrainConfig,
+    fitted: FittedJudge,
+    rows: RunRows,
 ) -> list[AgreementRow]:
     """Returns the judge's agreement with the labels of validation and test rows.
 

@@ -50,7 +50,9 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
 
 
 def train_one(
-    run: TrainingRun, config: TrainConfig, dimensions: Sequence[Dimension]
+    run: TrainingRun,
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
 ) -> FittedJudge | None:
     """Takes the steps of one judge, on every process, and calibrates it. Returns it on the main
     process. Raises ConfigError for settings that do not go together, and MedalError for checkpoints
@@ -174,7 +176,10 @@ def close_group() -> None:
     unset_hf_deepspeed_config()  # type: ignore[no-untyped-call]
 
 
-def copy_start(judge: Any, folder: Path) -> None:
+def copy_start(
+    judge: Any,
+    folder: Path,
+) -> None:
     """Copies to ``judge`` the weights of the judge in ``folder`` that fit it by name and shape.
     Raises ConfigError if none does."""
     saved: dict[str, torch.Tensor] = {}
@@ -237,7 +242,10 @@ def fit_per_dimension(run: TrainingRun) -> FittedJudge | None:
     return FittedJudge(joined, with_means(figures))
 
 
-def dimension_config(config: TrainConfig, dimension: str) -> TrainConfig:
+def dimension_config(
+    config: TrainConfig,
+    dimension: str,
+) -> TrainConfig:
     """Returns the run of one dimension: the same data and settings in a folder of the joined
     judge's."""
     return config.model_copy(

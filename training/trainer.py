@@ -38,7 +38,9 @@ if TYPE_CHECKING:
 
 
 def judge_dataset(
-    judge: SequenceJudge, examples: Sequence[TrainingExample], cache: Path | None = None
+    judge: SequenceJudge,
+    examples: Sequence[TrainingExample],
+    cache: Path | None = None,
 ) -> Dataset:
     """Returns the examples as a dataset of the ``judge``: token ids and labels.
 
@@ -102,7 +104,10 @@ def beyond_window(
     }
 
 
-def example_targets(judge: SequenceJudge, example: TrainingExample) -> list[float]:
+def example_targets(
+    judge: SequenceJudge,
+    example: TrainingExample,
+) -> list[float]:
     """Returns the targets of all heads for one example, NaN for a missing label."""
     targets: list[float] = []
     for head in judge.heads:
@@ -172,7 +177,11 @@ class JudgeTrainer(Trainer):
         model.net.accepts_loss_kwargs = False
         loss = compute_loss_func or self.judge_loss
 
-        def loss_of_targets(outputs: Any, labels: Tensor, **options: Any) -> Tensor:
+        def loss_of_targets(
+            outputs: Any,
+            labels: Tensor,
+            **options: Any,
+        ) -> Tensor:
             return loss(outputs, self.targets_of(labels), **options)
 
         super().__init__(
@@ -202,7 +211,10 @@ class JudgeTrainer(Trainer):
         return JudgeCollator(self.judge.pad)
 
     def judge_loss(
-        self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None
+        self,
+        outputs: Any,
+        labels: Tensor,
+        num_items_in_batch: Any = None,
     ) -> Tensor:
         """Returns the weighted loss of the rows of a batch, their sum over the number of examples
         of the step."""
@@ -212,25 +224,39 @@ class JudgeTrainer(Trainer):
         loss: Tensor = total / num_items_in_batch
         return loss
 
-    def row_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def row_losses(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+    ) -> Tensor:
         """Returns the loss of each row [B]."""
         return self.judge.losses(logits, targets)
 
     def _get_num_items_in_batch(
-        self, batch_samples: list[Any], device: torch.device
+        self,
+        batch_samples: list[Any],
+        device: torch.device,
     ) -> Any:
         # The Trainer counts labels, of which an example can have many; here an example is an item.
         weights = [batch["labels"][:, :1] for batch in batch_samples]
         items = [{"labels": weight, "shift_labels": weight} for weight in weights]
         return super()._get_num_items_in_batch(items, device)
 
-    def _init_training_state(self, *args: Any, **options: Any) -> Any:
+    def _init_training_state(
+        self,
+        *args: Any,
+        **options: Any,
+    ) -> Any:
         state = super()._init_training_state(*args, **options)
         # Of a resumed run that early stopping had ended: the Trainer would take further steps.
         self.has_stopped = self.control.should_training_stop
         return state
 
-    def _run_epoch(self, *args: Any, **options: Any) -> None:
+    def _run_epoch(
+        self,
+        *args: Any,
+        **options: Any,
+    ) -> None:
         if self.has_stopped:
             self.control.should_training_stop = True
             return
@@ -280,7 +306,11 @@ class JudgeTrainer(Trainer):
             torch.from_numpy(np.asarray(predicted.predictions))
         )
 
-    def calibrate(self, dataset: Dataset, method: str) -> dict[str, float]:
+    def calibrate(
+        self,
+        dataset: Dataset,
+        method: str,
+    ) -> dict[str, float]:
         """Fits the judge's calibration on ``dataset`` and returns its figures. Every process must
         call it."""
         predicted = self.predict(dataset, metric_key_prefix="final")

@@ -47,7 +47,6 @@ _OWN_FILES = (
         "golden.json",
         "rubric.yaml",
         "prompt.yaml",
-        "grid.csv",
         *TOP_FILES,
     ),
     *(

@@ -35,7 +35,10 @@ _UNKNOWN = "not stated here: see the model's page"
 
 
 def write_card(
-    folder: Path, *, repo_id: str | None = None, revision: str | None = None
+    folder: Path,
+    *,
+    repo_id: str | None = None,
+    revision: str | None = None,
 ) -> None:
     """Writes the card of the judge in ``folder``. Its code example loads ``repo_id`` at
     ``revision`` if they are given, or the folder's name.
@@ -84,7 +87,8 @@ def write_card(
 
 
 def _base_model(
-    config: Mapping[str, Any], settings: Mapping[str, Any]
+    config: Mapping[str, Any],
+    settings: Mapping[str, Any],
 ) -> dict[str, Any] | None:
     """Returns ``name``, ``hub_id`` (None for a folder) and ``licence`` of the base model of a
     judge. None for a judge without one.

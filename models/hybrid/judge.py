@@ -100,7 +100,10 @@ class Line:
         return self == Line(self.inputs, (1.0,), residual=self.residual)
 
 
-def member_and_dimension(key: str, dimension: str) -> tuple[str, str]:
+def member_and_dimension(
+    key: str,
+    dimension: str,
+) -> tuple[str, str]:
     """Returns the member and its dimension of an input ``key`` of the hybrid's ``dimension``."""
     member, _, own_name = key.partition(":")
     return member, own_name or dimension
@@ -185,7 +188,11 @@ class Member:
         """Returns whether the judge scores ``dimension``."""
         return any(scored.name == dimension for scored in self.judge.dimensions)
 
-    def unit(self, judgement: Judgement, dimension: str) -> float | None:
+    def unit(
+        self,
+        judgement: Judgement,
+        dimension: str,
+    ) -> float | None:
         """Returns the judge's score of its ``dimension`` on [0, 1]. None if unscored."""
         score = judgement.scores.get(dimension)
         if score is None:
@@ -224,7 +231,10 @@ class Member:
         }
 
 
-def open_member(name: str, config: MemberConfig) -> Member:
+def open_member(
+    name: str,
+    config: MemberConfig,
+) -> Member:
     """Loads the member of a config. Raises JudgeLoadError."""
     judge = Judge.from_pretrained(
         config.path, revision=config.revision, **config.options
@@ -233,7 +243,10 @@ def open_member(name: str, config: MemberConfig) -> Member:
 
 
 def load_member(
-    name: str, saved: Mapping[str, Any], folder: Path, options: Mapping[str, Any]
+    name: str,
+    saved: Mapping[str, Any],
+    folder: Path,
+    options: Mapping[str, Any],
 ) -> Member:
     """Loads a member of the hybrid in ``folder``.
 
@@ -311,7 +324,11 @@ class HybridJudge(Judge):
             members[name] = open_member(name, member)
         return cls(members, lines, dimensions, name=config.name)
 
-    def _check_input(self, key: str, dimension: Dimension) -> None:
+    def _check_input(
+        self,
+        key: str,
+        dimension: Dimension,
+    ) -> None:
         """Raises ConfigError for an input that no member has, or whose other end is good."""
         name, own_name = member_and_dimension(key, dimension.name)
         if name not in self.members:
@@ -327,12 +344,21 @@ class HybridJudge(Judge):
                 f"{dimension.good!r}"
             )
 
-    def has_scale_of(self, member: str, own_name: str, dimension: Dimension) -> bool:
+    def has_scale_of(
+        self,
+        member: str,
+        own_name: str,
+        dimension: Dimension,
+    ) -> bool:
         """Returns whether the member's dimension ``own_name`` has the scale of ``dimension``."""
         scale = self.members[member].judge.dimension(own_name)
         return (scale.low, scale.high) == (dimension.low, dimension.high)
 
-    def needed(self, member: str, dimensions: Sequence[str]) -> list[str]:
+    def needed(
+        self,
+        member: str,
+        dimensions: Sequence[str],
+    ) -> list[str]:
         """Returns the dimensions of ``member`` that the hybrid's ``dimensions`` need."""
         names: dict[str, None] = {}
         for dimension in dimensions:
@@ -348,7 +374,11 @@ class HybridJudge(Judge):
             models += member.judge.language_models()
         return models
 
-    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
+    def wording(
+        self,
+        dimension: str,
+        turn: bool,
+    ) -> Mapping[str, str]:
         wording: dict[str, str] = {}
         for name, member in self.members.items():
             for own_name in self.needed(name, [dimension]):
@@ -389,7 +419,11 @@ class HybridJudge(Judge):
         write_config(folder, self, settings)
 
     @classmethod
-    def load(cls, folder: Path, **options: Any) -> HybridJudge:
+    def load(
+        cls,
+        folder: Path,
+        **options: Any,
+    ) -> HybridJudge:
         """Loads the judge saved in ``folder``.
 
         ``options`` are ``device`` and ``dtype`` for all members with a model on this machine, and
@@ -425,7 +459,9 @@ class HybridJudge(Judge):
         """Does nothing: each member forms its own batches."""
 
     def _score_batch(
-        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+        self,
+        requests: Sequence[ScoreRequest],
+        dimensions: Sequence[str],
     ) -> list[Judgement]:
         answers: list[dict[str, Judgement]] = [{} for _ in requests]
         for name, member in self.members.items():
@@ -477,7 +513,9 @@ class HybridJudge(Judge):
         )
 
     def _answer(
-        self, dimension: Dimension, answers: Mapping[str, Judgement]
+        self,
+        dimension: Dimension,
+        answers: Mapping[str, Judgement],
     ) -> DimensionScore:
         """Returns the score of one dimension. A choice of a member with the same scale says all
         that the member says."""

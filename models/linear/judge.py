@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 import torch
 from torch import Tensor
 
@@ -58,7 +57,6 @@ from medal_judges.records.signature import Signature, content_hash
 if TYPE_CHECKING:
     from medal_judges.models.linear.encoder import TextEncoder
 
-GRID_NAME = "grid.csv"
 _MOST_CAUSES = 2
 ENCODER_FOLDER = "encoder"
 # Of the contributions to a linear head's output: as it is, and before an isotonic map.
@@ -77,8 +75,7 @@ class LinearJudge(LearnedJudge):
 
     A linear head that reads turns separately has contributions, relative to average turns, in units
     of the raw score or in logits. The interval of a score covers nine in ten ratings. For a binary
-    dimension it is the range of the scores by calibrations that leave out one fold. ``search`` is
-    the table of settings that training has tried.
+    dimension it is the range of the scores by calibrations that leave out one fold.
     """
 
     family = "linear"
@@ -101,7 +98,6 @@ class LinearJudge(LearnedJudge):
         self.config, self.heads = config, dict(heads or {})
         self.languages = tuple(sorted(set().union(*config.offsets.values()))) or None
         self.reader = DialogueReader(config, encoder)
-        self.search: list[dict[str, object]] = []
         if encoder is not None:
             self.truncation = f"oldest turns beyond {config.max_turns} turns"
         self.place(device, dtype)
@@ -174,8 +170,6 @@ class LinearJudge(LearnedJudge):
             hashed = base_hash(self.config.base, self.config.base_revision)
         records = {name: head.record() for name, head in self.heads.items()}
         self.write_state(folder, heads=records, base_hash=hashed)
-        if self.search:
-            pd.DataFrame(self.search).to_csv(folder / GRID_NAME, index=False)
 
     @classmethod
     def load(

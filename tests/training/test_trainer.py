@@ -278,7 +278,7 @@ def test_settings_of_validation_go_together() -> None:
     with pytest.raises(ConfigError, match="early_stopping_patience needs validation"):
         args = {"eval_strategy": "no"}
         build_config(TrainConfig, minimal(**patient, args=args), where="x")
-    with pytest.raises(ConfigError, match="args.eval_steps"):
+    with pytest.raises(ConfigError, match="save_steps"):
         args = {"eval_strategy": "steps", "save_steps": 20}
         build_config(TrainConfig, minimal(**patient, args=args), where="x")
 

@@ -25,7 +25,9 @@ def trainer_class(config: TrainConfig) -> type[JudgeTrainer]:
 
 
 def new_judge(
-    config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    args: TrainingArguments,
 ) -> EncoderJudge:
     """Returns a judge on the pretrained base, with a new head."""
     return EncoderJudge.create(

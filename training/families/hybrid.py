@@ -141,7 +141,9 @@ def fit_line(
 
 
 def _scored_rows(
-    rows: Sequence[TrainingExample], table: np.ndarray, name: str
+    rows: Sequence[TrainingExample],
+    table: np.ndarray,
+    name: str,
 ) -> list[int]:
     """Returns the numbers of the rows with a rating of ``name`` and all scores of the ``table`` [n,
     members]. Raises ConfigError for too few."""

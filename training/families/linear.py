@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -54,14 +54,13 @@ def fit(run: TrainingRun) -> FittedJudge:
     torch.manual_seed(config.seed)
     judge = LinearJudge.create(model, run.dimensions, name=config.name)
     search = search_of(judge, rows.train, rows.validation, config.seed)
-    settings = search.run(run.dimensions)
+    settings = search.settings(run.dimensions)
     for dimension in run.dimensions:
         name, setting = dimension.name, settings[dimension.name]
         judge.heads[name] = search.head(np.arange(len(rows.train)), dimension, setting)
         calibration = search.calibration(dimension, setting, config.calibration)
         if calibration is not None:
             judge.calibration[name] = calibration
-    judge.search = search.tried
     judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
     figures: dict[str, float] = {}
     validation = np.arange(len(rows.train), len(search.examples))
@@ -99,7 +98,10 @@ def search_of(
     return Search(judge.config, examples, table, folds, seed)
 
 
-def _read(judge: LinearJudge, examples: Sequence[TrainingExample]) -> list[TurnReading]:
+def _read(
+    judge: LinearJudge,
+    examples: Sequence[TrainingExample],
+) -> list[TurnReading]:
     """Returns the reading of each example, with equal texts encoded once."""
     reader = judge.reader
     reader.text_vectors = {}
@@ -161,7 +163,10 @@ Folds = Sequence[tuple[np.ndarray, np.ndarray]]
 
 
 def folds_of(
-    examples: Sequence[TrainingExample], train: int, model: LinearConfig, seed: int
+    examples: Sequence[TrainingExample],
+    train: int,
+    model: LinearConfig,
+    seed: int,
 ) -> Folds:
     """Returns folds (rows to fit on, rows to choose on). One if there are rows after the first
     ``train``, which are the validation rows; else ``folds`` folds of the training rows, whole
@@ -187,60 +192,60 @@ def folds_of(
     return folds
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Search:
-    """Chooses each dimension's FitSetting, and records what it ``tried``; ``folds`` as ``folds_of``
-    makes them."""
+    """Chooses each dimension's FitSetting; ``folds`` as ``folds_of`` makes them."""
 
     config: LinearConfig
     examples: Sequence[TrainingExample]
     table: ColumnTable
     folds: Folds
     seed: int
-    tried: list[dict[str, Any]] = field(default_factory=list)
 
-    def run(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
+    def settings(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
         """Returns the setting of each dimension: of linear heads by their grid; of MLPs by the
         class range, then by theirs."""
-        chosen: dict[str, FitSetting] = {}
+        best: dict[str, FitSetting] = {}
         mlps: list[Dimension] = []
         for dimension in dimensions:
-            if self._head(dimension) in ("ridge", "logistic"):
-                grid = self._linear_grid(dimension)
-                chosen[dimension.name] = self._best("linear", dimension, grid)
+            head = self.config.head_of(dimension.name, dimension.kind)
+            if head in ("ridge", "logistic"):
+                best[dimension.name] = self.best(dimension, self.linear_grid(head))
             else:
                 mlps.append(dimension)
-        top = self._class_range(
+        top = self.class_range(
             [dimension for dimension in mlps if dimension.kind != "binary"]
         )
         for dimension in mlps:
-            grid = self._mlp_grid(dimension, top)
-            chosen[dimension.name] = self._best("hyperparameters", dimension, grid)
-        return chosen
+            best[dimension.name] = self.best(dimension, self.mlp_grid(dimension, top))
+        return best
 
-    def _head(self, dimension: Dimension) -> HeadName:
-        return self.config.head_of(dimension.name, dimension.kind)
+    def linear_grid(self, head: HeadName) -> list[FitSetting]:
+        """Returns every combination of the values of the grid of ridge and logistic heads."""
+        grid, settings = self.config.grid, []
+        for share in grid.shares if self.config.vectors else (1.0,):
+            for alpha in grid.alphas:
+                settings.append(FitSetting(head, alpha=alpha, share=share))
+        return settings
 
-    def _linear_grid(self, dimension: Dimension) -> list[FitSetting]:
-        head, grid = self._head(dimension), self.config.grid
-        shares = grid.shares if self.config.vectors else (1.0,)
-        return [
-            FitSetting(head, alpha=alpha, share=share)
-            for share, alpha in product(shares, grid.alphas)
-        ]
-
-    def _mlp_grid(self, dimension: Dimension, top: int) -> list[FitSetting]:
-        """Returns every combination of the grid's values, the defaults (first values) first."""
-        head, grid = self._head(dimension), self.config.mlp
+    def mlp_grid(
+        self,
+        dimension: Dimension,
+        top: int,
+    ) -> list[FitSetting]:
+        """Returns every combination of the values of the MLPs' grid, the defaults (first values)
+        first. ``top`` is the highest class."""
+        grid = self.config.mlp
+        head = self.config.head_of(dimension.name, dimension.kind)
         if dimension.kind == "binary":
             top = 1
-        combinations = product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate)
-        return [
-            FitSetting(head, top, alpha, None, hidden, epochs, rate)
-            for hidden, alpha, epochs, rate in combinations
-        ]
+        settings = []
+        for values in product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate):
+            hidden, alpha, epochs, rate = values
+            settings.append(FitSetting(head, top, alpha, None, hidden, epochs, rate))
+        return settings
 
-    def _class_range(self, dimensions: Sequence[Dimension]) -> int:
+    def class_range(self, dimensions: Sequence[Dimension]) -> int:
         """Returns the highest class that is best on average over ``dimensions``."""
         tops = self.config.class_ranges
         if len(tops) == 1 or not dimensions:
@@ -249,52 +254,50 @@ class Search:
         for top in tops:
             values = []
             for dimension in dimensions:
-                defaults = self._mlp_grid(dimension, top)[0]
-                values.append(self._try("class range", dimension, defaults) or 0.0)
-            means.append(np.mean(values))
-        best = tops[int(np.argmax(means))]
-        for trial in self.tried:
-            if trial["stage"] == "class range":
-                trial["chosen"] = trial["top"] == best
-        return best
+                values.append(self.measure(dimension, self.mlp_grid(dimension, top)[0]))
+            means.append(np.mean(np.nan_to_num(values)))
+        return tops[int(np.argmax(means))]
 
-    def _best(
-        self, stage: str, dimension: Dimension, grid: Sequence[FitSetting]
+    def best(
+        self,
+        dimension: Dimension,
+        grid: Sequence[FitSetting],
     ) -> FitSetting:
-        """Returns the setting of ``grid`` with the highest agreement; the first of equals, so that
-        the order of the grid is a preference."""
-        if len(grid) > 1 and not self.folds:
+        """Returns the setting of ``grid`` with the highest agreement. Of equal ones it is the
+        first, so the order of the grid is a preference."""
+        if len(grid) == 1:
+            return grid[0]
+        if not self.folds:
             raise ConfigError(
                 "a linear judge chooses its settings on held-out rows: one "
                 f"{self.config.fold_by} is too few",
                 hint="more rows, validation rows, or one value in model.grid.alphas and .shares",
             )
-        values = [self._try(stage, dimension, setting) for setting in grid]
-        figures = np.array(values, dtype=float)  # None becomes NaN
-        best = int(np.argmax(np.nan_to_num(figures, nan=-np.inf)))
-        self.tried[len(self.tried) - len(grid) + best]["chosen"] = True
+        values = [self.measure(dimension, setting) for setting in grid]
+        best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
+        logger.info("%s: %s of %d settings", dimension.name, grid[best], len(grid))
         return grid[best]
 
-    def _try(
-        self, stage: str, dimension: Dimension, setting: FitSetting
-    ) -> float | None:
+    def measure(
+        self,
+        dimension: Dimension,
+        setting: FitSetting,
+    ) -> float:
         """Returns Spearman's ρ (AUC of a binary dimension) on held-out rows, the mean over folds
-        and sources; None if undefined everywhere. Its sign counts (ORALIS tunes for positive
+        and sources. NaN if undefined everywhere. Its sign counts (ORALIS tunes for positive
         correlation)."""
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, setting)
             units = head.units(self.table.columns[held_out], self.config.decode)
             values += self.agreement(dimension, units, held_out).values()
-        mean = float(np.mean(values)) if values else None
-        trial = {"stage": stage, "dimension": dimension.name, **asdict(setting)}
-        if setting.hidden is not None:
-            trial["hidden"] = "x".join(map(str, setting.hidden))
-        self.tried.append(trial | {"value": mean, "chosen": False})
-        return mean
+        return float(np.mean(values)) if values else np.nan
 
     def agreement(
-        self, dimension: Dimension, units: Floats, rows: np.ndarray
+        self,
+        dimension: Dimension,
+        units: Floats,
+        rows: np.ndarray,
     ) -> dict[str, float]:
         """Returns the agreement of the scores ``units`` [n] of ``rows`` [n] with people."""
         name = dimension.name
@@ -305,13 +308,19 @@ class Search:
         return agreement(name, np.array(human), units, np.array(sources), is_binary)
 
     def head(
-        self, rows: np.ndarray, dimension: Dimension, setting: FitSetting
+        self,
+        rows: np.ndarray,
+        dimension: Dimension,
+        setting: FitSetting,
     ) -> FittedHead:
         """Returns the head of ``dimension`` fitted on ``rows``."""
         return fit_head(self.table, rows, self.examples, dimension, setting, self.seed)
 
     def calibration(
-        self, dimension: Dimension, setting: FitSetting, method: str
+        self,
+        dimension: Dimension,
+        setting: FitSetting,
+        method: str,
     ) -> Calibration | None:
         """Returns what is fitted on held-out scores; None if there is nothing to fit: of a logistic
         head the temperature, of ridge and MLP regressor the spread of the residuals and the margin
@@ -344,7 +353,9 @@ class Search:
         return with_margin(fitted, scores, targets)
 
     def _held_out(
-        self, dimension: Dimension, setting: FitSetting
+        self,
+        dimension: Dimension,
+        setting: FitSetting,
     ) -> tuple[Floats, Floats, np.ndarray]:
         """Returns the scores [n] of labelled rows by heads that have not learnt from them, the
         labels [n], both on [0, 1], and the number of the fold of each row [n]."""
@@ -366,7 +377,9 @@ class Search:
 
 
 def _threshold(
-    scores: Floats, has_issue: np.ndarray, folds: np.ndarray
+    scores: Floats,
+    has_issue: np.ndarray,
+    folds: np.ndarray,
 ) -> dict[str, Any]:
     """Returns the fields of the calibration of a binary dimension: the map, the threshold of the
     best F1, and the maps without one fold."""

@@ -41,7 +41,9 @@ def trainer_class(config: TrainConfig) -> type[JudgeTrainer]:
 
 
 def new_judge(
-    config: TrainConfig, dimensions: Sequence[Dimension], args: TrainingArguments
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+    args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
     """Returns a judge with new adapters on the pretrained base, which scores or writes answers."""
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
@@ -90,7 +92,9 @@ def answer_dataset(
 
 
 def _answers(
-    judge: GenerativeLoraJudge, request: ScoreRequest, example: TrainingExample
+    judge: GenerativeLoraJudge,
+    request: ScoreRequest,
+    example: TrainingExample,
 ) -> list[tuple[list[int], list[int]]]:
     """Returns the token ids of an example's prompts and answers. Raises ConfigError for an example
     whose labels answer no question in full."""
@@ -151,7 +155,11 @@ class AnswerTrainer(JudgeTrainer):
     def targets_of(self, labels: Tensor) -> Tensor:
         return labels
 
-    def row_losses(self, logits: Tensor, targets: Tensor) -> Tensor:
+    def row_losses(
+        self,
+        logits: Tensor,
+        targets: Tensor,
+    ) -> Tensor:
         """Returns the mean cross-entropy of the tokens of each row's answer: long answers count no
         more than short ones."""
         following = targets.long()
@@ -164,6 +172,10 @@ class AnswerTrainer(JudgeTrainer):
         tokens = (following != _IGNORED).sum(dim=1)
         return losses.sum(dim=1) / tokens.clamp_min(1)
 
-    def calibrate(self, dataset: Dataset, method: str) -> dict[str, float]:
+    def calibrate(
+        self,
+        dataset: Dataset,
+        method: str,
+    ) -> dict[str, float]:
         """Returns the loss of the validation rows: a generative judge writes its numbers."""
         return {"loss": float(self.evaluate(dataset)["eval_loss"])}

@@ -24,7 +24,10 @@ _MOST_TURNS = 200  # of one dialogue: one between two bots must not fill a batch
 _LEAST = 2  # answers: a model cannot learn from one
 
 
-def half_of(group: str, seed: int) -> int:
+def half_of(
+    group: str,
+    seed: int,
+) -> int:
     """Returns the half that a dialogue belongs to."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
@@ -77,7 +80,9 @@ def fit_reactions(
 
 
 def _pairs(
-    reader: DialogueReader, reading: TurnReading, numbers: np.ndarray
+    reader: DialogueReader,
+    reading: TurnReading,
+    numbers: np.ndarray,
 ) -> list[Tensor]:
     """Returns (turn, before, earlier, measures, next turn, number of its text) of every assistant
     turn that a user answered, without the opening turn. ``numbers`` are equal for equal texts."""

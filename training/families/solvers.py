@@ -46,7 +46,11 @@ class ColumnTable:
     reader: DialogueReader
 
     @classmethod
-    def of(cls, columns: Floats, reader: DialogueReader) -> ColumnTable:
+    def of(
+        cls,
+        columns: Floats,
+        reader: DialogueReader,
+    ) -> ColumnTable:
         named = reader.named(dict.fromkeys(reader.config.features, 1.0))
         return cls(columns, reader.is_vector, reader.is_vector | (named > 0), reader)
 
@@ -63,7 +67,12 @@ class Labelled:
     weights: Floats
 
     @classmethod
-    def of(cls, x: Floats, examples: Sequence[TrainingExample], name: str) -> Labelled:
+    def of(
+        cls,
+        x: Floats,
+        examples: Sequence[TrainingExample],
+        name: str,
+    ) -> Labelled:
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
         weights = np.array([example.weight for example in examples], dtype=float)
@@ -87,7 +96,11 @@ class Labelled:
         return np.asarray(np.sqrt(squares))
 
 
-def source_means(values: Floats, sources: np.ndarray, weights: Floats) -> Floats:
+def source_means(
+    values: Floats,
+    sources: np.ndarray,
+    weights: Floats,
+) -> Floats:
     """Returns the weighted mean of ``values`` [n, ...] of each source, in the order of their
     names."""
     means = []
@@ -140,7 +153,11 @@ def fit_head(
 
 
 def _ridge(
-    labelled: Labelled, scale: Floats, alpha: float, stretch: bool, priors: Floats
+    labelled: Labelled,
+    scale: Floats,
+    alpha: float,
+    stretch: bool,
+    priors: Floats,
 ) -> tuple[Floats, float]:
     """Returns weights [C] and bias. Every source is centred on its own mean: a judge learns what is
     better within a source, not which source was rated higher. The mean dialogue of the sources
@@ -166,7 +183,11 @@ def _ridge(
 
 
 def _logistic(
-    labelled: Labelled, scale: Floats, alpha: float, config: LinearConfig, name: str
+    labelled: Labelled,
+    scale: Floats,
+    alpha: float,
+    config: LinearConfig,
+    name: str,
 ) -> tuple[Floats, float]:
     """Returns weights [C] and bias of the logit. Raises ConfigError for one label only."""
     labels = labelled.y >= 0.5
@@ -181,7 +202,9 @@ def _logistic(
 
 
 def _averages(
-    labelled: Labelled, weights: Floats, reader: DialogueReader
+    labelled: Labelled,
+    weights: Floats,
+    reader: DialogueReader,
 ) -> tuple[float, float]:
     """Returns what the mean user side and the mean assistant side of the rows add to the output."""
     if reader.config.reading == "dialogue":
@@ -192,7 +215,10 @@ def _averages(
 
 
 def _mlp(
-    labelled: Labelled, scale: Floats, setting: FitSetting, seed: int
+    labelled: Labelled,
+    scale: Floats,
+    setting: FitSetting,
+    seed: int,
 ) -> FittedHead:
     """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
     classes = np.floor(labelled.y * setting.top + 0.5).astype(int)

@@ -69,7 +69,6 @@ READERS = {
 # Where an error can be raised: the commands that reach the module. Those of cli/NAME.py are NAME.
 REACHED_BY: dict[str, set[str]] = {
     "src/medal_judges/reading/": READERS | {"train", "benchmark"},
-    "src/medal_judges/records/dimension.py": {"report", "compare"},
     "src/medal_judges/storage/": {"score", "label", "generate", "data translate"},
     "models/llm/cost.py": {
         "score",

@@ -8,19 +8,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from medal_judges import (
     Judge,
     read_dialogues,
+    read_frame,
     read_judgements,
     score_file,
     write_judgements,
 )
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
-from medal_judges.eval.report.conversations import collect
+from medal_judges.eval.report.worst import collect_worst
+from medal_judges.eval.scores.scores import load_scores
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
@@ -241,7 +242,7 @@ def test_texts_beside_scores_are_those_that_were_scored(no_figure_files: None) -
         done = medal("report", scores, "--chats", "few.jsonl", "--out", "page")
         assert done.returncode == 0, done.stderr
         unknown = {"scores.jsonl": "2 of 40", "turns.jsonl": "4 of 80"}[scores]
-        assert f"{unknown} rows have no chat, by id and text" in " ".join(
+        assert f"{unknown} rows have no chat with that id and text" in " ".join(
             done.stdout.split()
         )
     done = medal(
@@ -251,12 +252,11 @@ def test_texts_beside_scores_are_those_that_were_scored(no_figure_files: None) -
         done.returncode == 2
         and "no chat of the scores is among the chats" in done.stderr
     )
-    rows = np.arange(40)
     judgements = list(read_judgements("scores.jsonl"))
-    texts = collect(rows, judgements, read_dialogues("few.jsonl"))
-    assert [bool(texts[row].turns) for row in rows.tolist()] == [False] * 2 + [
-        True
-    ] * 38
+    scores = load_scores(read_frame("scores.jsonl"))
+    worst = collect_worst(scores, judgements, read_dialogues("few.jsonl"))
+    unread = {chat.judgement.id for chat in worst if not chat.turns}
+    assert unread <= {judgement.id for judgement in judgements[:2]}
 
 
 def test_turn_labels_of_other_chats_are_refused() -> None:

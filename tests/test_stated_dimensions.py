@@ -96,7 +96,7 @@ def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -
     # won · tied · lost
     assert "0 · 0 · 30" in done.stdout and "30 · 0 · 0" not in done.stdout
     done = medal("compare", *files[::-1], "--fail-if-worse", "0")
-    assert done.returncode == 1 and "short is worse than long by" in done.stdout
+    assert done.returncode == 1 and "short minus long is " in done.stdout
     done = medal("report", f"short.{kind}")
     assert "1 to 7, lower is better" in done.stdout and "fewer is better" in done.stdout
     chats = ["short=short.chats.jsonl", "long=long.chats.jsonl"]
@@ -109,7 +109,7 @@ def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -
     )
 
 
-def test_what_is_not_stated_needs_a_rubric(folder: Path) -> None:
+def test_what_is_not_stated_is_refused(folder: Path) -> None:
     for name in ("short", "long"):
         without_dimensions(scored(name, f"{name}.jsonl"), f"{name}0.jsonl")
     for command in (
@@ -118,31 +118,7 @@ def test_what_is_not_stated_needs_a_rubric(folder: Path) -> None:
     ):
         done = medal(*command)
         assert done.returncode == 2
-        assert (
-            "neither the scale nor the good end of off_brand, rude is stated"
-            in done.stderr
-        )
-        assert (
-            "--rubric FILE.yaml" in done.stderr and "{name: rude, kind:" in done.stderr
-        )
-        done = medal(*command, "--rubric", "brand.yaml")
-        assert done.returncode == 0, done.stderr
-    assert "rude: long0 is better than short0" in done.stdout
-    Path("narrow.yaml").write_text(
-        Path("brand.yaml").read_text().replace('"high": 7', '"high": 2')
-    )
-    done = medal("report", "short0.jsonl", "--rubric", "narrow.yaml")
-    assert done.returncode == 2
-    assert "the scale of rude is from 1 to 2, but a score is" in done.stderr
-    Path("other.yaml").write_text(
-        Path("brand.yaml").read_text().replace(': "low"', ': "high"')
-    )
-    done = medal("report", "short.jsonl", "--rubric", "other.yaml")
-    assert done.returncode == 2
-    assert (
-        "'off_brand' is not the same in short.jsonl and in --rubric other.yaml"
-        in done.stderr
-    )
+        assert "off_brand" in done.stderr and '"dimensions": [{' in done.stderr
 
 
 def test_two_files_that_differ_are_refused_by_name(folder: Path) -> None:

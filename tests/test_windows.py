@@ -134,7 +134,7 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
     assert _medal(monkeypatch, *score)[0] in (0, None)
     for words in (
         ("report", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
-        ("compare", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
+        ("compare", "labelled.jsonl", "--judge", "length", "--by", "chatbot"),
         *(
             ("agreement", "labelled.jsonl"),
             ("judges",),

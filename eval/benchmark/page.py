@@ -31,8 +31,6 @@ from medal_judges.eval.metaeval.comparison import (
     MEANS,
 )
 from medal_judges.eval.metaeval.metaeval import Disagreement, ResultRow, SystemAgreement
-from medal_judges.eval.scores.trust import trust_section
-from medal_judges.records.dimension import Dimension
 from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.drawing import rank_svg
 from medal_judges.report.figure import Figure
@@ -121,7 +119,7 @@ def benchmark_page(benchmark: Benchmark) -> Page:
     boards: dict[str, Table] = {}
     sections = [leaderboard(view, boards)]
     if benchmark.rows:
-        sections.append(_trust(benchmark))
+        sections.append(_missing(benchmark))
     sections += [
         systems(benchmark.systems),
         scatter(view, figures),
@@ -247,15 +245,11 @@ def _card(item: Disagreement) -> Markup:
     )
 
 
-def _trust(benchmark: Benchmark) -> Section:
-    """Returns what judges do not see, what the middle of the scale means, and which rows are
-    missing."""
-    scales: list[Dimension] = []
+def _missing(benchmark: Benchmark) -> Section:
+    """Returns which rows are missing."""
     missing = [value for name, value in benchmark.facts if name == LEFT_OUT]
     unscored: dict[str, str] = {}
     for row in benchmark.rows:
-        if row.kind != "binary" and row.judge_scale and not scales:
-            scales.append(Dimension(row.dimension, "continuous", *row.judge_scale))
         if row.scored < row.n:
             count = f"{row.n - row.scored:,} of {row.n:,} unscored"
             unscored[f"{row.judge} on {row.set_name}"] = count
@@ -263,8 +257,7 @@ def _trust(benchmark: Benchmark) -> Section:
     text = "No row is left out."
     if missing:
         text = f"Rows that no figure counts: {'; '.join(missing)}."
-    section = trust_section((), scales)
-    return replace(section, blocks=[*section.blocks, text])
+    return Section("missing", "Rows left out", [text], lead="")
 
 
 def _sheets(rows: Sequence[ResultRow]) -> dict[str, Table | Sheet]:

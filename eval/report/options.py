@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 
-from medal_judges.config import option
+from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError
-from medal_judges.eval.scores.bad import BAD, THRESHOLDS, limit_of
-from medal_judges.eval.scores.options import ScoreSelection
+from medal_judges.eval.scores.bad import BAD, THRESHOLDS, parse_limit
+from medal_judges.eval.scores.columns import Unit
 from medal_judges.reading.dialogues import ReadOptions
 
 Side = Literal["under", "over"]
@@ -21,7 +21,7 @@ Side = Literal["under", "over"]
 @dataclass(frozen=True, slots=True)
 class Gate:
     """Fails if the mean (or share) of ``dimension`` is ``under`` (or ``over``) its ``limit``.
-    ``label``: the gate's name if it is not a command-line option."""
+    ``label`` is its name if it is not a command-line option."""
 
     side: Side
     dimension: str
@@ -34,67 +34,98 @@ class Gate:
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
-        """The gate of a text such as ``overall=3.5``. Raises ConfigError."""
-        return cls(side, *limit_of(text, f"--fail-{side}"))
+        """Returns the gate of a text such as ``overall=3.5``. Raises ConfigError."""
+        return cls(side, *parse_limit(text, f"--fail-{side}"))
 
 
-class ReportOptions(ScoreSelection):
+class ReportOptions(Config):
     """What ``medal report`` reads, compares, checks and writes."""
 
+    scores: tuple[str, ...] = option(
+        metavar="SCORES...",
+        argument=True,
+        help="Judgements, as medal score writes them: files, or folders of them.",
+    )
     chats: str | None = option(
-        None, help="The chats that were scored: texts and columns."
+        None,
+        metavar="FILE",
+        help="The chats that were scored, for their texts and columns.",
+    )
+    by: tuple[str, ...] = option(
+        (), metavar="COLUMN", help="Column to compare by, such as version. Repeatable."
+    )
+    over: str | None = option(
+        None, metavar="COLUMN:UNIT", help="Column of times and a unit, as in time:day."
+    )
+    cluster: str | None = option(
+        None, metavar="COLUMN", help="Column whose rows vary together, such as user."
+    )
+    dimensions: tuple[str, ...] = option(
+        (), flag="--dimension", metavar="DIM", help="Only this dimension. Repeatable."
     )
     human: str | None = option(
-        None, help="Human labels of a random sample of the chats."
+        None, metavar="FILE", help="Human labels of a random sample of the chats."
     )
+    bad: tuple[str, ...] = THRESHOLDS
     fail_under: tuple[str, ...] = option(
-        (), metavar="DIM=X", help="Gate: at least X; overall=3.5. May be repeated."
+        (), metavar="DIM=X", help="Gate: at least X, as in overall=3.5. Repeatable."
     )
     fail_over: tuple[str, ...] = option(
         (),
         metavar="DIM=X",
-        help="Gate: at most X; unsafe=0.01, or bad=0.1 for the share beyond --bad. May be "
-        "repeated.",
+        help="Gate: at most X, as in unsafe=0.01, or bad=0.1 for the share beyond --bad. "
+        "Repeatable.",
     )
-    bad: tuple[str, ...] = THRESHOLDS
     min_coverage: float = option(
         0.98,
         ge=0,
         le=1,
         help="Minimum coverage of a gate; exits with status 3 below it.",
     )
-    conversations: int = option(
-        10_000, ge=1, help="Maximum number of conversations on the page."
-    )
-    worst: int = option(
-        20, ge=0, help="Number of the worst conversations in a table, with reasons."
-    )
-    relative_to: str | None = option(
-        None,
-        help="Scores of other chats by the same judge: shows percentiles of these.",
-    )
     junit: Path | None = option(
-        None, help="File to write: the gates as JUnit XML, for CI."
+        None, metavar="FILE", help="File to write: the gates as JUnit XML, for CI."
     )
-    title: str | None = option(None, help="Heading of the page.")
     out: Path | None = option(
         None,
-        help="Folder to write: the page, tables as CSV, figures as PNG, PDF and SVG.",
+        metavar="FOLDER",
+        help="Folder to write: the page, tables as CSV, the picture as PNG, PDF and SVG.",
     )
     reading: ReadOptions = ReadOptions()
 
+    @field_validator("scores", mode="before")
+    @classmethod
+    def _one_or_more(cls, scores: object) -> object:
+        if isinstance(scores, str | Path):
+            return (str(scores),)
+        return scores
+
     @model_validator(mode="after")
-    def _check_gates(self) -> ReportOptions:
+    def _check(self) -> ReportOptions:
+        _ = self.period
         hint = "--fail-under overall=3.5, or --bad overall=1.5 --fail-over bad=0.1"
         if not self.gates and self.junit is not None:
             raise ConfigError("--junit needs a gate", hint=hint)
         for gate in self.gates:
             if gate.dimension == BAD and (gate.side == "under" or not self.bad):
                 raise ConfigError(
-                    f"{gate.name}: bad is a share, with a threshold and a highest limit",
+                    f"{gate.name}: a gate on bad scores needs --bad and --fail-over",
                     hint=hint,
                 )
         return self
+
+    @cached_property
+    def period(self) -> tuple[str, Unit] | None:
+        """The time column and the unit of ``over``. Raises ConfigError for another form."""
+        if self.over is None:
+            return None
+        column, _, text = self.over.rpartition(":")
+        for unit in get_args(Unit):
+            if column and text == unit:
+                return column, unit
+        raise ConfigError(
+            f"--over {self.over}: expected COLUMN:UNIT",
+            hint=f"the unit is {', '.join(get_args(Unit))}, for example: --over time:day",
+        )
 
     @cached_property
     def gates(self) -> list[Gate]:

@@ -1,4 +1,4 @@
-"""Report: from files of scores (and chats) to figures, gates and the page."""
+"""Report: from files of scores (and chats) to estimates, gates and the page."""
 
 from __future__ import annotations
 
@@ -6,34 +6,36 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from medal_judges import __version__
 from medal_judges.errors import ConfigError, CoverageError
-from medal_judges.eval.report.conversations import badness, collect, highest, select
-from medal_judges.eval.report.figures import (
+from medal_judges.eval.report.estimates import (
     GateResult,
-    ReportFigures,
+    ReportEstimates,
     check_gates,
-    compute_figures,
+    compute_estimates,
 )
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
 from medal_judges.eval.report.tables import (
+    answer,
     findings,
-    group_table,
+    notes,
+    part_table,
     summary_table,
 )
-from medal_judges.eval.report.worst import worst_chats
+from medal_judges.eval.report.worst import (
+    WorstChat,
+    collect_worst,
+    group_by_mechanism,
+)
 from medal_judges.eval.scores.files import (
-    frame_of,
+    count_skipped_lines,
     judgements_of,
+    read_score_frame,
     score_files,
 )
 from medal_judges.eval.scores.labels import add_labels
-from medal_judges.eval.scores.relative import add_reference
 from medal_judges.eval.scores.scores import Scores, load_scores
-from medal_judges.eval.scores.trust import skipped_lines, trust_section
 from medal_judges.reading.dialogues import (
     ReadingReport,
     ReadOptions,
@@ -42,59 +44,73 @@ from medal_judges.reading.dialogues import (
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.console import Printout, ProgressBar
+from medal_judges.report.console import Printout
 from medal_judges.report.junit import write_junit
-from medal_judges.report.page import Page
 from medal_judges.report.table import Table
 from medal_judges.stats.equal import EQUAL_FACT
 from medal_judges.storage.jsonl import STDIN
 
-_MOST_ROWS, _LONGEST_NAME = 12, 32  # groups in the terminal, characters of their names
-_MARKS = {"worse": "▼", "better": "▲", "note": "·"}
+_LINES = 12  # in the terminal, in all
+_FRAME = 4  # lines of a table beside its rows
+_LONGEST_NAME = 24  # characters of a group in the terminal
+_WIDTH = 100
+_NAMED = 3  # notes, and mechanisms of the worst chats, in the terminal
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The result of ``make_report``; ``page`` is the path of the page if ``out`` was given."""
+    """The result of ``make_report``. ``page`` is the path of the page if ``out`` was given."""
 
     scores: Scores
-    figures: ReportFigures
+    estimates: ReportEstimates
     gates: Sequence[GateResult]
+    worst: Sequence[WorstChat]
     page: Path | None
 
 
-def make_report(
-    options: ReportOptions, reading: ReadingReport, bar: ProgressBar
-) -> Report:
-    """Computes figures and gates; writes the page with its tables and figures if ``out`` is given.
-    Counts bad rows in ``reading``.
+def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
+    """Computes estimates and gates; writes the page with its tables and picture if ``out`` is
+    given. Counts bad rows in ``reading``.
 
-    Writes the page before it raises for a gate that cannot be decided; see ``check_gates`` and
-    ``load_scores``. Raises ConfigError for standard input.
+    Writes the page before it raises for a gate that cannot be decided, see ``check_gates`` and
+    ``load_scores``. Raises ConfigError for standard input, CoverageError without judgements.
     """
-    if STDIN in (*options.scores, options.chats, options.human, options.relative_to):
+    if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
             "medal report reads its files more than once, so standard input does not work",
             hint="write it to a file first",
         )
     files = score_files(options.scores)
-    dialogues = _dialogues(options, reading)
-    scores = load_scores(frame_of(files), options, dialogues, bar.advance)
-    scores.skipped = sum(map(skipped_lines, files))
+    scores = load_scores(
+        read_score_frame(files),
+        _read_chats(options, files, reading),
+        by=options.by,
+        over=options.period,
+        cluster=options.cluster,
+        dimensions=options.dimensions,
+    )
+    scores.skipped = sum(map(count_skipped_lines, files))
     if options.human is not None and scores.rows:
         labels = labelled_of(options.human, options.reading, reading)
-        add_labels(scores, options.human, labels)
-    scores.add_bad(options.bad, options)
-    add_reference(scores, options.relative_to, options.rubric)
-    figures = compute_figures(scores, options, lambda step: bar.advance(0, note=step))
-    leads = {name: figures.lead(name) for name in figures.overall}
+        add_labels(scores, labels, Path(options.human).name)
+    scores.add_bad(options.bad)
+    estimates = compute_estimates(scores, options.by)
+    whole = {name: estimates.whole.lead(name) for name in scores.dimensions}
+    # Bad rows were counted in the first pass over the chats.
+    uncounted = ReadingReport(keep=0, strict=options.reading.strict)
+    dialogues = _read_chats(options, files, uncounted)
+    worst = collect_worst(scores, judgements_of(files), dialogues)
     gates: Sequence[GateResult] = ()
     page = None
     try:
-        gates = check_gates(options.gates, scores, leads, options.min_coverage)
+        gates = check_gates(options.gates, scores, whole, options.min_coverage)
     finally:
         if options.out is not None:
-            content = _page(options, files, scores, figures, gates, bar)
+            name = files[0].name if len(files) == 1 else f"{len(files)} files"
+            facts = _facts(scores, [*files, options.chats, options.human])
+            content = report_page(
+                f"Scored chats: {name}", scores, estimates, gates, worst, facts
+            )
             page = content.write(options.out)
     if not scores.rows:
         raise CoverageError(
@@ -102,104 +118,78 @@ def make_report(
         )
     if options.junit is not None:
         cases = [(result.gate.name, result.verdict, result.text) for result in gates]
-        write_junit(options.junit, "medal report", cases)
-    return Report(scores, figures, gates, page)
+        suite = ".".join(["medal report", *(path.name for path in files)])
+        write_junit(options.junit, suite, cases)
+    return Report(scores, estimates, gates, worst, page)
 
 
-def _dialogues(
-    options: ReportOptions, reading: ReadingReport
+def _read_chats(
+    options: ReportOptions, files: Sequence[Path], reading: ReadingReport
 ) -> Iterable[Dialogue] | None:
     if options.chats is None:
         return None
     how = options.reading
     if not how.to_record():
         # As the scores state that the chats were read.
-        first = next(judgements_of(score_files(options.scores)), Judgement())
+        first = next(judgements_of(files), Judgement())
         how = ReadOptions(strict=how.strict, **first.reading)
     return dialogues_of(options.chats, how, reading)
 
 
-def _page(
-    options: ReportOptions,
-    files: Sequence[Path],
-    scores: Scores,
-    figures: ReportFigures,
-    gates: Sequence[GateResult],
-    bar: ProgressBar,
-) -> Page:
-    bar.advance(0, note="conversations")
-    # Bad rows were counted in the first pass over the chats.
-    uncounted = ReadingReport(keep=0, strict=options.reading.strict)
-    dialogues = _dialogues(options, uncounted)
-    rows = select(scores, options.conversations)
-    worst = highest(badness(scores), options.worst)
-    of_rows = collect(
-        np.union1d(rows, worst), judgements_of(files), dialogues, bar.advance
-    )
-    conversations = {row: of_rows[row] for row in rows.tolist()}
-    unit = None
-    if figures.timeline is not None:
-        unit = figures.timeline.unit
-    chats = worst_chats(scores, {row: of_rows[row] for row in worst.tolist()}, unit)
-    bar.advance(0, note="page")
-    source = files[0].name if len(files) == 1 else f"{len(files)} files"
-    title = options.title or f"Scored chats: {source}"
-    trust = trust_section(scores.signatures, scores.dimensions.values(), scores.skipped)
-    named = (*files, options.chats, options.human, options.relative_to)
-    facts = _facts(scores, named)
-    return report_page(
-        title, scores, figures, conversations, gates, facts, trust, chats
-    )
-
-
 def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str, str]]:
-    coverage = "–" if scores.coverage is None else f"{scores.coverage:.1%}"
-    drawn = f"all rows of one {scores.cluster_name}"
-    if scores.cluster_name == "conversation":
-        drawn = "the conversation"
-    facts = [
-        ("Files", ", ".join(Path(name).name for name in files if name)),
-        (f"{scores.unit}s".capitalize(), f"{scores.rows:,}, {coverage} scored in full"),
-    ]
-    if scores.skipped:
-        facts.append(("Unreadable lines", f"{scores.skipped:,}"))
+    facts = [("Files", ", ".join(Path(name).name for name in files if name))]
+    for signature, count in scores.signatures.items():
+        facts.append((f"Judge of {count:,} {scores.unit}s", signature))
     intervals = (
-        f"95%; the sampling unit is {drawn}. Means: jackknife over these, Student's t. Shares: "
-        "Wilson at the effective size."
+        f"95%, by {scores.cluster_name}. Means: jackknife, Student's t. Shares: Wilson at the "
+        "effective size. Groups: corrected by Holm."
     )
     return [*facts, ("Intervals", intervals), EQUAL_FACT, ("medal-judges", __version__)]
 
 
 def print_report(report: Report) -> None:
-    """Prints the figures, the findings, the gates, and the path of the page."""
-    scores, figures = report.scores, report.figures
-    head = f"{scores.rows:,} {scores.unit}s, {scores.coverage:.1%} scored in full"
-    if scores.skipped:
-        head += f"; unreadable lines: {scores.skipped:,}"
-    heads = [head, *scores.ordinary()]
-    signatures = [(signature, "dim") for signature in scores.signatures]
-    tables = [summary_table(scores, figures)]
-    for column, groups in figures.groups.items():
-        table = group_table(scores, figures, column, groups[:_MOST_ROWS])
-        cut = f" ({_MOST_ROWS} of {len(groups)})" if len(groups) > _MOST_ROWS else ""
-        tables.append(_printed_groups(table, table.title + cut))
-    foot = [f"{_MARKS[tone]} {text}" for tone, text in findings(scores, figures)]
+    """Prints the answer, the table that backs it, the most frequent reasons of the worst chats, the
+    gates, and the path of the page."""
+    scores, estimates = report.scores, report.estimates
+    head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
+    foot = notes(scores)[:_NAMED]
+    if report.worst:
+        foot.append(_worst_line(report.worst))
     foot += [f"gate {result.text}" for result in report.gates]
     if report.page is not None:
         foot.append(str(report.page))
+    most_rows = max(1, _LINES - _FRAME - len(head) - len(foot))
     Printout(
-        tables=tables,
-        head=[*((line, "") for line in heads), *signatures],
-        foot=[(line, "") for line in foot],
+        tables=[_printed_table(scores, estimates, most_rows)],
+        head=[(shorten(line), "") for line in head],
+        foot=[(shorten(line), "") for line in foot],
+        piped=100,
     ).show()
 
 
-def _printed_groups(table: Table, title: str) -> Table:
-    """Returns the table without its note, and with the beginnings of long names."""
+def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -> Table:
+    """Returns the table of the first column, of the last periods, or of the dimensions."""
+    table = summary_table(scores, estimates)
+    first_row = 0
+    if estimates.groups:
+        column, groups = next(iter(estimates.groups.items()))
+        table = part_table(scores, estimates, column, groups)
+    elif estimates.periods:
+        table = part_table(scores, estimates, "period", estimates.periods)
+        first_row = max(0, len(table.rows) - most_rows)
     rows = []
-    for name, *cells in table.rows:
-        text = str(name)
-        if len(text) > _LONGEST_NAME:
-            text = f"{text[: _LONGEST_NAME - 1]}…"
-        rows.append([text, *cells])
-    return replace(table, title=title, rows=rows, note="")
+    for name, *cells in table.rows[first_row : first_row + most_rows]:
+        rows.append([shorten(str(name), _LONGEST_NAME), *cells])
+    return replace(table, title="", rows=rows)
+
+
+def shorten(text: str, length: int = _WIDTH) -> str:
+    """Returns the text, cut to ``length`` characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _worst_line(worst: Sequence[WorstChat]) -> str:
+    groups = group_by_mechanism(worst)
+    by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
+    texts = [f"{mechanism} ({len(groups[mechanism])})" for mechanism in by_size]
+    return f"The {len(worst)} worst: {', '.join(texts[:_NAMED])}."

@@ -1,39 +1,29 @@
-"""Columns of scored rows, such as language or version: from the metadata of the judgements, or else
-from the chats."""
+"""Columns of scored rows, such as version or user: from the metadata of the judgements, or from the
+chats."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
-from sys import intern
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterable, Sequence
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import numpy.typing as npt
-
-from medal_judges.errors import ConfigError
+from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.joining import ScoreKey
 
 if TYPE_CHECKING:
     from pandas import DataFrame, Series
 
-
-@dataclass(slots=True)
-class RowColumns:
-    """``values`` of the columns that were asked for, None if a row has none. ``names``: all columns
-    that the judgements or the chats have. ``has_chat``: shape (rows,), None if no chats were read.
-    """
-
-    values: dict[str, Series]
-    names: list[str]
-    has_chat: npt.NDArray[np.bool_] | None = None
+Unit = Literal["day", "week", "month"]
+_FREQUENCIES = {"day": "D", "week": "W-SUN", "month": "M"}  # pandas' names
+_MOST_PERIODS = 1000
+_MILLISECONDS = 1e11  # numbers from here on are milliseconds
+_EARLIEST = 1e8  # seconds, in 1973: a smaller number is not a time
 
 
 def value_as_text(value: object) -> str | None:
-    """Returns the text of a value of a column: JSON if it is no text; None for an empty one."""
+    """Returns the text of a value of a column: JSON for another type, None for an empty one."""
     import pandas
 
     if isinstance(value, str):
@@ -49,73 +39,71 @@ def read_columns(
     frame: DataFrame,
     names: Collection[str],
     dialogues: Iterable[Dialogue] | None = None,
-    progress: Callable[[int], object] = lambda count: None,
-) -> RowColumns:
-    """Reads the columns ``names`` (``lang`` among them) of a table of judgements.
+) -> DataFrame:
+    """Returns the texts of the columns ``names``, with the rows of ``frame``, None without a value.
 
-    Raises ConfigError if ``dialogues`` are given and no row is of one, by id and text.
+    ``frame`` is a table of judgements. Values that it lacks come from ``dialogues``. The column
+    ``has_chat`` says which rows are of one, by id and text; it is absent without dialogues. Raises
+    ConfigError if no row is of one, and for a column without any value.
     """
+    import pandas
+
     meta = frame.attrs["meta"]
-    columns = RowColumns(
-        {name: _meta_column(frame, name) for name in names}, list(meta)
-    )
-    lang = columns.values["lang"]
-    lang = lang.where(lang != UNKNOWN_LANGUAGE, None)
-    if "detected_language" in frame:
-        lang = lang.where(lang.notna(), frame["detected_language"])
-    columns.values["lang"] = lang
+    available = dict.fromkeys(meta)
+    columns = pandas.DataFrame(index=frame.index)
+    for name in names:
+        columns[name] = None
+        if name in meta:
+            columns[name] = frame[meta[name]].map(value_as_text)
     if dialogues is not None:
-        _add_dialogues(columns, frame, dialogues, progress)
+        chats = _read_chats(frame, names, dialogues, available)
+        joined = frame[["id"]].merge(chats, on="id", how="left")
+        for name in names:
+            columns[name] = columns[name].fillna(joined[name])
+        columns["has_chat"] = joined["has_chat"].notna()
+    for name in names:
+        if len(frame) and columns[name].isna().all():
+            _refuse_empty_column(name, available)
     return columns
 
 
-def _meta_column(frame: DataFrame, name: str) -> Series:
-    import pandas
-
-    meta = frame.attrs["meta"]
-    if name not in meta:
-        return pandas.Series([None] * len(frame), dtype=object)
-    column = frame[meta[name]].astype(object)
-    return column.where(column.notna() & (column != ""), None)
-
-
-def _add_dialogues(
-    columns: RowColumns,
+def _read_chats(
     frame: DataFrame,
+    names: Collection[str],
     dialogues: Iterable[Dialogue],
-    progress: Callable[[int], object],
-) -> None:
-    """Fills rows without a value from their dialogues, and sets ``has_chat``."""
+    available: dict[str, None],
+) -> DataFrame:
+    """Returns the texts of each scored chat; adds the names of its metadata to ``available``."""
     import pandas
 
-    number_of_row, ids = frame["id"].factorize()
-    numbers = {id: number for number, id in enumerate(ids)}
-    keys = row_keys(frame.drop_duplicates("id"))
-    has_chat = np.zeros(len(ids), dtype=bool)
-    names = list(columns.values)
-    of_dialogues = np.full((len(ids), len(names)), None, dtype=object)
-    every_name = dict.fromkeys(columns.names)
-    for count, dialogue in enumerate(dialogues):
-        every_name |= dict.fromkeys(dialogue.meta)
-        if count % 1000 == 0:
-            progress(1000)
-        number = numbers.get(dialogue.id)
-        if number is None or not keys[number].is_of(dialogue):
-            continue
-        has_chat[number] = True
-        for i, value in enumerate(metadata_of(dialogue, names).values()):
-            if isinstance(value, str):
-                value = intern(value)  # one object for all rows of an equal text
-            of_dialogues[number, i] = value
-    if len(frame) and not has_chat.any():
-        hint = "--chats is the file that was scored"
+    firsts = frame.drop_duplicates("id")
+    key_of = dict(zip(firsts["id"], row_keys(firsts), strict=True))
+    rows = []
+    for dialogue in dialogues:
+        available |= dict.fromkeys(dialogue.meta)
+        if dialogue.id in key_of and key_of[dialogue.id].is_of(dialogue):
+            row: dict[str, object] = {"id": dialogue.id, "has_chat": True}
+            for name, value in metadata_of(dialogue, list(names)).items():
+                row[name] = value_as_text(value)
+            rows.append(row)
+    if len(frame) and not rows:
         raise ConfigError(
-            "no chat of the scores is among the chats, by id and text", hint=hint
+            "no chat of the scores is among the chats, by id and text",
+            hint="--chats is the file that was scored",
         )
-    for name, values in zip(names, of_dialogues[number_of_row].T, strict=True):
-        columns.values[name] = columns.values[name].fillna(pandas.Series(values))
-    columns.names = list(every_name)
-    columns.has_chat = has_chat[number_of_row]
+    return pandas.DataFrame(rows, columns=["id", "has_chat", *names], dtype=object)
+
+
+def _refuse_empty_column(name: str, available: Iterable[str]) -> None:
+    names = [other for other in available if other != name]
+    there = "there are none"
+    if names:
+        there = f"there are: {', '.join(names)}"
+    raise ConfigError(
+        f"no column {name!r} with a value in the scores or the chats",
+        hint=f"{did_you_mean(name, names)}{there}; columns come from `medal score --keep "
+        "COLUMN`, or from the chats",
+    )
 
 
 def row_keys(frame: DataFrame, extra: Sequence[str] = ()) -> list[ScoreKey]:
@@ -124,3 +112,41 @@ def row_keys(frame: DataFrame, extra: Sequence[str] = ()) -> list[ScoreKey]:
     columns = frame.reindex(columns=["id", "turn", "chat", *extra]).astype(object)
     columns = columns.where(columns.notna(), None)
     return [ScoreKey(*values) for values in columns.to_numpy()]
+
+
+def read_periods(texts: Series, unit: Unit) -> tuple[Series, list[str]]:
+    """Returns the period of each row, such as ``2026-03-14`` (missing without a time), and all
+    periods from the first to the last. A week is named after its Monday, a month is ``2026-03``.
+
+    A time is ISO 8601, or a number of seconds or milliseconds since 1970. A time without a zone is
+    UTC. Raises ConfigError if no row has a time, or the periods are more than 1,000.
+    """
+    import pandas
+
+    numbers = pandas.to_numeric(texts, errors="coerce")
+    numbers = numbers.where(numbers < _MILLISECONDS, numbers / 1000)
+    numbers = numbers.where(numbers.abs() > _EARLIEST)
+    moments = pandas.to_datetime(numbers, unit="s", utc=True, errors="coerce")
+    written = texts.where(moments.isna())
+    moments = moments.fillna(
+        pandas.to_datetime(written, format="ISO8601", utc=True, errors="coerce")
+    )
+    if moments.isna().all():
+        raise ConfigError(
+            f"--over {texts.name}: no row has a time; the first is {texts.dropna().iloc[0]!r}",
+            hint="a time is ISO 8601 (2026-03-14T09:05:00Z), or seconds since 1970",
+        )
+    periods = moments.dt.tz_localize(None).dt.to_period(_FREQUENCIES[unit])
+    count = (periods.max() - periods.min()).n + 1
+    if count > _MOST_PERIODS:
+        raise ConfigError(
+            f"--over {texts.name}: {count:,} {unit}s from {periods.min()} to {periods.max()}, "
+            f"more than {_MOST_PERIODS:,}",
+            hint="take a longer unit, such as month, or correct the times",
+        )
+    names = pandas.period_range(
+        periods.min(), periods.max(), freq=_FREQUENCIES[unit]
+    ).start_time
+    form = "%Y-%m" if unit == "month" else "%Y-%m-%d"
+    labels = periods.dt.start_time.dt.strftime(form)
+    return labels, names.strftime(form).tolist()

@@ -1,7 +1,8 @@
-"""Files of judgements: which ones a path names, and what they hold together."""
+"""Files of judgements: which ones a path names, and the table of all their rows."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,14 +21,18 @@ from medal_judges.storage.judgements import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+_ENDING = re.compile(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z")
+
 
 def score_files(paths: Iterable[str | Path]) -> list[Path]:
     """Returns the files of judgements of ``paths``: each file, and those in each folder, sorted by
     name. Raises MedalError for a folder without any."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
-        named = _files_in_folder(path) if path.is_dir() else [path]
-        files |= dict.fromkeys(named)
+        found = [path]
+        if path.is_dir():
+            found = _files_in_folder(path)
+        files |= dict.fromkeys(found)
     return list(files)
 
 
@@ -50,19 +55,26 @@ def _files_in_folder(folder: Path) -> list[Path]:
     return files
 
 
+def count_skipped_lines(scores: Path) -> int:
+    """Returns the number of input lines that ``medal score`` listed as unreadable beside the file
+    ``scores``."""
+    path = scores.with_name(f"{_ENDING.sub('', scores.name)}.skipped.jsonl")
+    if not path.is_file():
+        return 0
+    return len(path.read_bytes().splitlines())
+
+
 def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
     """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files, and
     for two files whose dimensions of one name differ."""
     file_of: dict[int, Path] = {}
-    dimensions_by_file: list[tuple[str, Sequence[Dimension]]] = []
+    stated: list[tuple[str, Sequence[Dimension]]] = []
     for path in files:
         for judgement in read_judgements(path):
-            if not dimensions_by_file or dimensions_by_file[-1] != (
-                str(path),
-                judgement.dimensions,
-            ):
-                dimensions_by_file.append((str(path), judgement.dimensions))
-                merge_dimensions(dimensions_by_file)
+            part = (str(path), judgement.dimensions)
+            if not stated or stated[-1] != part:
+                stated.append(part)
+                merge_dimensions(stated)
             key = hash((judgement.id, judgement.turn))
             if len(files) > 1 and file_of.setdefault(key, path) != path:
                 raise MedalError(
@@ -72,7 +84,7 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
             yield judgement
 
 
-def frame_of(files: Sequence[Path]) -> DataFrame:
+def read_score_frame(files: Sequence[Path]) -> DataFrame:
     """Returns the table of all files, without explanations and usage."""
     if len(files) == 1:
         return read_frame(files[0], brief=True)

@@ -16,7 +16,6 @@ from typing import Any
 from markupsafe import Markup
 
 from medal_judges import __version__
-from medal_judges.eval.scores.trust import trust_section
 from medal_judges.eval.trial.config import (
     GROUPS,
     Bounds,
@@ -274,7 +273,6 @@ def trial_page(trial: Trial) -> Page:
             "worst", "The worst pairs to read", _worst_folds(trial), link="Worst pairs"
         ),
         Section("details", "All figures", details, link="Figures"),
-        trust_section(result.signature for result in results),
         Section("bounds", "Bounds", [bound_table]),
         facts_section(facts),
     ]

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from medal_judges.eval.align.run import align as align
     from medal_judges.eval.benchmark.run import benchmark as benchmark
     from medal_judges.eval.comparison.compare import compare as compare
-    from medal_judges.eval.comparison.rows import CompareOptions as CompareOptions
+    from medal_judges.eval.comparison.systems import CompareOptions as CompareOptions
     from medal_judges.inference.scoring import (
         ScoreOptions as ScoreOptions,
         score_file as score_file,
@@ -75,7 +75,7 @@ _MODULES = {
     "eval.align.run": ["align"],
     "eval.benchmark.run": ["benchmark"],
     "eval.comparison.compare": ["compare"],
-    "eval.comparison.rows": ["CompareOptions"],
+    "eval.comparison.systems": ["CompareOptions"],
     "inference.scoring": ["ScoreOptions", "score_file"],
     "records.judgement": ["Judgement"],
     "storage.judgements": [

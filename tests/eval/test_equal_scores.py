@@ -3,8 +3,6 @@ trial."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,8 +16,8 @@ from medal_judges.eval.metaeval.metaeval import (
     evaluate,
     system_agreements,
 )
-from medal_judges.eval.report.figures import check_gates, compute_figures
-from medal_judges.eval.report.options import Gate, ReportOptions
+from medal_judges.eval.report.estimates import check_gates, compute_estimates
+from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.scores import load_scores
 from medal_judges.eval.trial import findings
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -182,9 +180,8 @@ def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]
         )
         for i, (o, u) in enumerate(zip(overall, unsafe, strict=True))
     ]
-    options = ReportOptions(scores="x", by=("version",), over="day:day")
-    scores = load_scores(to_frame(given), options)
-    return scores, compute_figures(scores, options)
+    scores = load_scores(to_frame(given), by=["version"], over=("day", "day"))
+    return scores, compute_estimates(scores, ["version"])
 
 
 def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
@@ -192,27 +189,23 @@ def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
     fours, halves = np.full(ROWS, 4.0), np.where(np.arange(ROWS) % 5, 0.0, 0.5)
     plain = report(fours, halves)
     shaken = report(noisy(fours, rng, 4.0), noisy(halves, rng, 1.0))
-    one, two = plain[1].overall["overall"], shaken[1].overall["overall"]
+    one, two = plain[1].whole.judged["overall"], shaken[1].whole.judged["overall"]
     assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=1e-5)
     assert one.low is not None and one.low < 3.95
-    assert plain[1].overall["unsafe"] == shaken[1].overall["unsafe"]
-    assert plain[1].overall["unsafe"].value == pytest.approx(0.2)
-    for _, figures in (plain, shaken):
-        for group in figures.groups["version"]:
+    assert plain[1].whole.judged["unsafe"] == shaken[1].whole.judged["unsafe"]
+    assert plain[1].whole.judged["unsafe"].value == pytest.approx(0.2)
+    for _, found in (plain, shaken):
+        for group in found.groups["version"]:
             assert group.differences["overall"].p_value == pytest.approx(1)
             assert group.differences["overall"].reason == "no interval: nothing varies"
-        assert figures.timeline.changes["overall"].difference.p_value == pytest.approx(
-            1
-        )
-    shares = [
-        asdict(f.timeline.changes["unsafe"].difference.estimate)
-        for _, f in (plain, shaken)
-    ]
-    assert shares[0] == shares[1]
+    shares = []
+    for _, found in (plain, shaken):
+        shares.append([part.judged["unsafe"] for part in found.periods])
+    assert shares[0] == shares[1] and len(shares[0]) == 12
     verdicts = []
-    for scores, figures in (plain, shaken):
-        leads = {name: figures.lead(name) for name in figures.overall}
-        limit = plain[1].overall["overall"].low or 0.0  # just the end of the interval
+    for scores, found in (plain, shaken):
+        leads = found.whole.judged
+        limit = one.low  # just the end of the interval
         gates = [Gate("under", "overall", limit), Gate("over", "overall", 4.0)]
         verdicts.append(
             [gate.verdict for gate in check_gates(gates, scores, leads, 0.98)]

@@ -10,9 +10,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from medal_judges.stats.change import change
-from medal_judges.stats.correlation import Floats
-from medal_judges.stats.difference import Difference, Orders, holm_corrected
+from medal_judges.stats.difference import Difference, holm_corrected
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import Clusters, Student
@@ -65,27 +63,8 @@ def test_differences_up_to_the_tolerance_are_none() -> None:
     assert (-beyond).estimate.high == pytest.approx(-(beyond.estimate.low or 0))
 
 
-def test_orders_count_themselves() -> None:
-    orders = Orders(np.arange(1.0, 5000.0))  # steps of 4,999 random orders
-    assert orders.p_value(4999.0) == 2 / 5000 and orders.p_value(5001.0) == 1 / 5000
-    assert orders.p_value(0.5) == 1
-    for level in (0.05, 0.05 / 3, 0.01, 0.0004):
-        critical = orders.critical(level)
-        assert (
-            orders.p_value(critical * 0.9999)
-            >= level
-            > orders.p_value(critical * 1.0001)
-        )
-    assert orders.critical(1e-4) == np.inf
-    out_of_reach = Difference(10.0, 1e-3, orders).corrected(1000.0)
-    assert (
-        out_of_reach.estimate.low is None
-        and out_of_reach.estimate.p_value == pytest.approx(0.2)
-    )
-
-
 def families(rng: np.random.Generator) -> Iterable[list[Difference]]:
-    """Differences of one page, of every kind but changes over time (eval/report has these)."""
+    """Differences of one page, of every kind."""
     count = int(rng.integers(12, 60))
     effect = float(rng.choice([0.0, 0.3, 0.8]))
     scores = np.round(rng.normal(3, 1, count), int(rng.integers(0, 4)))
@@ -143,25 +122,3 @@ def test_the_correction_is_statsmodels() -> None:
     raw = [d.p_value for d in family if d.p_value is not None]
     found = [d.p_value for d in holm_corrected(family) if d.p_value is not None]
     assert found == pytest.approx(list(multipletests(raw, method="holm")[1]))
-
-
-def step(rng: np.random.Generator, size: float) -> tuple[Values, Floats, Floats]:
-    period = np.repeat(np.arange(16), 12)
-    scores = (
-        rng.normal(size=len(period))
-        + rng.normal(0, 0.2, 16)[period]
-        + size * (period >= 9)
-    )
-    return Values(scores, 1e-5), period, np.arange(len(period))
-
-
-def test_the_interval_of_a_searched_change_holds() -> None:
-    """150 draws of a change of 0.8: at a level of 95% fewer than 135 have a chance below 1%."""
-    rng = np.random.default_rng(5)
-    held, widths = 0, []
-    for seed in range(150):
-        estimate = change(*step(rng, 0.8), seed).difference.estimate
-        assert estimate.low is not None and estimate.high is not None
-        held += estimate.low <= 0.8 <= estimate.high
-        widths.append(estimate.high - estimate.low)
-    assert held >= 135 and np.mean(widths) < 1.4

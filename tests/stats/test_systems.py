@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from medal_judges.stats.correlation import Floats
 from medal_judges.stats.equal import Values
 from medal_judges.stats.systems import (
     SystemRows,
-    indistinct_groups,
     rank_intervals,
     system_difference,
 )
@@ -196,35 +194,8 @@ def test_ranks_and_groups() -> None:
         return 0.001 if (min(i, j), max(i, j)) in sure else 0.5
 
     assert rank_intervals(values, p_value) == [(1, 2), (1, 3), (2, 4), (3, 4)]
-    assert indistinct_groups(values, p_value) == [(0, 1), (1, 2), (2, 3)]
-    assert indistinct_groups(values, lambda i, j: None) == [(0, 1, 2, 3)]
-    assert indistinct_groups(values, lambda i, j: 0.0) == [(0,), (1,), (2,), (3,)]
     assert rank_intervals(values, lambda i, j: 0.0) == [(1, 1), (2, 2), (3, 3), (4, 4)]
-    assert (
-        rank_intervals([1.0], p_value) == [(1, 1)]
-        and indistinct_groups([], p_value) == []
-    )
-
-
-def test_groups_hold_what_they_say() -> None:
-    """Every two of a group are not apart, and every two that are not apart share a group."""
-    rng = np.random.default_rng(6)
-    for _ in range(200):
-        count = int(rng.integers(1, 8))
-        values = list(rng.normal(size=count))
-        table = rng.random((count, count))
-        apart = {(i, j): table[i, j] < 0.4 for i, j in combinations(range(count), 2)}
-
-        def p_value(
-            i: int, j: int, apart: dict[tuple[int, int], bool] = apart
-        ) -> float:
-            return 0.01 if apart[min(i, j), max(i, j)] else 0.9
-
-        groups = [set(group) for group in indistinct_groups(values, p_value)]
-        assert set().union(*groups) == set(range(count))
-        for (i, j), differ in apart.items():
-            assert any({i, j} <= group for group in groups) is not differ
-        assert not any(a < b for a in groups for b in groups)
+    assert rank_intervals([1.0], p_value) == [(1, 1)]
 
 
 def test_intervals_hold_in_simulation_and_labels_undo_a_judges_favour(

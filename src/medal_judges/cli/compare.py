@@ -5,10 +5,10 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import exit_by_gates, from_options, writes
-from medal_judges.eval.comparison.compare import compare as compared
+from medal_judges.eval.comparison.compare import compare as compare_systems
 from medal_judges.eval.comparison.page import comparison_page
 from medal_judges.eval.comparison.results import check_comparison
-from medal_judges.eval.comparison.rows import CompareOptions
+from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.junit import write_junit
@@ -19,23 +19,24 @@ from medal_judges.report.page import publish
 @writes(folder=True)
 def compare(options: CompareOptions) -> None:
     """Compare systems by a judge's scores: differences, intervals, ranks, and the smallest
-    differences that these dialogues could show. Contexts that systems share are compared pairwise.
+    differences that these dialogues could show. Systems are paired by id, or by --context.
     With --human, human labels of some dialogues correct a judge that favours one system.
     With --out: compare.html, compare.json, tables/, figures/.
 
-    A mean hides a few dialogues that are much worse. So each graded dimension has a second figure,
-    the share of its bad scores (--bad). --fail-if-worse is a gate on means, --fail-if-more-bad one
-    on shares, with the exit codes of medal report: 1 if a gate fails, 4 if it is undecided, 2 or 3
-    if it decides nothing."""
+    A mean hides a few dialogues that are much worse. So each graded dimension also has the share of
+    its bad scores (--bad). --fail-if-worse is a gate on means, --fail-if-more-bad one on shares,
+    with the exit codes of medal report: 1 if a gate fails, 4 if it is undecided, 2 or 3 if it
+    decides nothing."""
     reading = reading_report(options.reading, options.out)
-    reading.copied = [options.by or ""]
+    reading.copied = options.columns
     with ProgressBar("judging") as bar:
-        comparison = compared(options, reading=reading, progress=bar.advance)
+        comparison = compare_systems(options, reading=reading, progress=bar.advance)
     reading.show()
     publish(comparison_page(comparison), options.out)
     gates = check_comparison(comparison, options)
     for name, _, text in gates:
         typer.echo(f"gate {name}: {text}")
     if options.junit is not None:
-        write_junit(options.junit, "medal compare", gates)
+        files = [path.name for path in options.sources.values()]
+        write_junit(options.junit, ".".join(["medal compare", *files]), gates)
     exit_by_gates([verdict for _, verdict, _ in gates])

@@ -6,13 +6,12 @@ from medal_judges.cli.options import exit_by_gates, from_options, writes
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report, print_report
 from medal_judges.reading.dialogues import reading_report
-from medal_judges.report.console import ProgressBar
 
 
 @from_options
 @writes(folder=True)
 def report(options: ReportOptions) -> None:
-    """Report how good scored chats are, what goes wrong, where and since when.
+    """Report how good scored chats are, in which groups and when they are worse, and why.
 
     A gate compares the 95% interval of a dimension (mean, or share of chats with an issue) with a
     limit. It fails, with exit code 1, if the whole interval is on the wrong side. If the limit is
@@ -20,16 +19,15 @@ def report(options: ReportOptions) -> None:
     decides nothing (unknown dimension, no scores, too few chats, coverage below --min-coverage) is
     an error (exit code 2 or 3), not a pass.
 
-    A mean hides a few chats that are much worse. So each graded dimension has a second figure, the
-    share of its bad scores (--bad), with a gate: --bad overall=1.5 --fail-over bad=0.1.
+    A mean hides a few chats that are much worse. So each graded dimension also has the share of its
+    bad scores (--bad), with a gate: --bad overall=1.5 --fail-over bad=0.1.
 
-    With --human, human labels on a random sample of the chats correct the figures of the labelled
+    With --human, human labels on a random sample of the chats correct the estimates of the labelled
     dimensions for the judge's errors (prediction-powered inference), also for the gates.
     """
     reading = reading_report(options.reading, options.out)
     reading.copied = options.by
-    with ProgressBar("reading", unit="rows") as bar:
-        report_values = make_report(options, reading, bar)
+    report_values = make_report(options, reading)
     reading.show()
     print_report(report_values)
     exit_by_gates([gate.verdict for gate in report_values.gates])

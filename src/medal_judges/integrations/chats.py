@@ -11,8 +11,7 @@ from typing import Any
 
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, DataError, RecordError
-from medal_judges.eval.report.figures import compute_figures
-from medal_judges.eval.scores.options import ScoreSelection
+from medal_judges.eval.report.estimates import compute_estimates
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import ScoreReport
@@ -27,7 +26,6 @@ from medal_judges.storage.judgements import to_frame
 # A dialogue, the messages of a chat, or a row that has them under messages or dialogue.
 Chat = Dialogue | Sequence[Mapping[str, Any]] | Mapping[str, Any]
 JudgeSource = Judge | str | Path
-_OPTIONS = ScoreSelection(scores=("(chats)",))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +65,12 @@ class ScoredChats:
 
     def scores(self) -> Scores:
         """Returns the scores as ``medal report`` reads them."""
-        return load_scores(to_frame(self.judgements), _OPTIONS)
+        return load_scores(to_frame(self.judgements))
 
     def figures(self) -> dict[str, Estimate]:
         """Returns the mean of each graded dimension and the share of chats with each issue, with
         95% intervals, as ``medal report`` does."""
-        overall = compute_figures(self.scores(), _OPTIONS).overall
+        overall = compute_estimates(self.scores()).whole.judged
         nothing = Estimate(None, reason="nothing is scored")
         names = [dimension.name for dimension in self.dimensions]
         return {name: overall.get(name, nothing) for name in names}

@@ -8,9 +8,9 @@ from typing import Literal
 
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, CoverageError, visible
-from medal_judges.eval.report.conversations import badness
-from medal_judges.eval.report.figures import GateResult, check_gates
+from medal_judges.eval.report.estimates import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
+from medal_judges.eval.report.worst import badness
 from medal_judges.integrations.chats import (
     Chat,
     JudgeSource,

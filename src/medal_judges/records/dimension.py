@@ -175,7 +175,7 @@ def known_dimensions(
     names: Iterable[str],
     parts: Iterable[tuple[str, Iterable[Dimension]]],
     rubric: str | None,
-    option: str = "--rubric",
+    option: str,
 ) -> dict[str, Dimension]:
     """Returns the dimension of each of ``names``.
 

@@ -130,6 +130,21 @@
     toast.textContent = mark ? (title ? title.textContent : mark.title) : "";
   });
 
+  // A search hides the folds of a section whose text lacks the words.
+  document.querySelectorAll("input[data-filter]").forEach(function (input) {
+    input.closest(".controls").hidden = false;
+    input.addEventListener("input", function () {
+      var words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
+      document.querySelectorAll("#" + input.dataset.filter + " > details > details").forEach(function (fold) {
+        var text = fold.textContent.toLowerCase();
+        fold.hidden = !words.every(function (word) { return text.includes(word); });
+      });
+      document.querySelectorAll("#" + input.dataset.filter + " > details").forEach(function (group) {
+        group.hidden = !group.querySelector(":scope > details:not([hidden])");
+      });
+    });
+  });
+
   // On paper nothing can be unfolded.
   addEventListener("beforeprint", function () {
     document.querySelectorAll("details").forEach(function (fold) { fold.open = true; });

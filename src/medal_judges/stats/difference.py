@@ -12,35 +12,10 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
-from medal_judges.stats.equal import Floats
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import LEVEL, Student
 
 POWER = 0.8
-
-
-@dataclass(frozen=True, slots=True)
-class Orders:
-    """The distribution of a searched change (change.py) if nothing changes: ``largest``, the rising
-    largest step of each random order of the periods, in standard errors."""
-
-    largest: Floats
-
-    def p_value(self, distance: float) -> float:
-        """Returns the share of orders with a step at least as large; this order is one of them."""
-        below = int(np.searchsorted(self.largest, distance * (1 - 1e-9), side="left"))
-        return (1 + len(self.largest) - below) / (1 + len(self.largest))
-
-    def critical(self, level: float) -> float:
-        """Returns the step above which the p-value is below ``level``; infinite if there are too
-        few orders to reach it."""
-        allowed = round(level * (1 + len(self.largest)), 6)  # orders, this one included
-        beyond = math.ceil(allowed) - 1
-        if beyond <= 0:
-            return math.inf
-        return float(self.largest[-beyond]) * (1 + 1e-9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +32,7 @@ class Difference:
 
     value: float | None
     error: float = 0.0
-    reference: Student | Orders | None = None
+    reference: Student | None = None
     reason: str | None = None
     tolerance: float = 0.0
     span: tuple[float, float] = (-math.inf, math.inf)
@@ -93,8 +68,8 @@ class Difference:
     @property
     def smallest(self) -> float | None:
         """The smallest difference that as many rows show with a power of 0.8; None without an
-        interval, and if the error is not Student's."""
-        if self.half is None or not isinstance(self.reference, Student):
+        interval."""
+        if self.half is None or self.reference is None:
             return None
         return self.half + self.error * self.reference.critical(2 * (1 - POWER))
 

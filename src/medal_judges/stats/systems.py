@@ -10,9 +10,8 @@ no new evidence about other contexts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -282,41 +281,6 @@ def rank_intervals(values: Sequence[float], p_value: PValueOf) -> list[tuple[int
                 surely_below += values[j] <= values[i]
         intervals.append((1 + surely_above, count - surely_below))
     return intervals
-
-
-def indistinct_groups(
-    values: Sequence[float], p_value: PValueOf
-) -> list[tuple[int, ...]]:
-    """Returns the largest groups of systems of which no two differ at 5%, the best group first. A
-    system may be in several groups (the compact letter display of Piepho 2004)."""
-    order = sorted(range(len(values)), key=lambda i: -values[i])
-    alike: dict[int, set[int]] = {i: set() for i in order}
-    for i, j in combinations(order, 2):
-        if not _differs(p_value(i, j)):
-            alike[i].add(j)
-            alike[j].add(i)
-    groups = []
-    for group in _cliques(set(), set(order), set(), alike):
-        groups.append(sorted(order.index(i) for i in group))
-    return [tuple(order[rank] for rank in group) for group in sorted(groups)]
-
-
-def _cliques(
-    group: set[int],
-    candidates: set[int],
-    excluded: set[int],
-    alike: Mapping[int, set[int]],
-) -> Iterator[set[int]]:
-    """Yields each largest group that has all of ``group``, others of the ``candidates``, and none
-    of the ``excluded`` (Bron and Kerbosch 1973)."""
-    if group and not candidates and not excluded:
-        yield group
-    for i in sorted(candidates):
-        yield from _cliques(
-            group | {i}, candidates & alike[i], excluded & alike[i], alike
-        )
-        candidates = candidates - {i}
-        excluded = excluded | {i}
 
 
 def _differs(p_value: float | None) -> bool:

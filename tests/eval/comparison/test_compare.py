@@ -5,12 +5,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from tests.pages import page_text
 from tests.scales import stating
 from typer.testing import CliRunner
 
@@ -96,28 +94,10 @@ def compare(
     return compare_systems(CompareOptions(files=named, **options))
 
 
-def test_a_detected_language_counts_without_the_chats(write: Write) -> None:
-    def of_languages(name: str, seed: int, *keys: str) -> Path:
-        rows = scores(draw(40, 3, seed))
-        for i, row in enumerate(rows):
-            row |= {key: ("de", "ja")[i % 2] for key in keys}
-        return write(name, rows)
-
-    detected = of_languages("detected.jsonl", 1, "detected_language")
-    stated = of_languages("stated.jsonl", 2)
-    rows = [json.loads(line) for line in stated.read_text().splitlines()]
-    for i, row in enumerate(rows):
-        row["meta"] = {"lang": ("de", "ja", "und")[i % 3]}
-    found = compare([detected, write("stated.jsonl", rows)])
-    assert found.languages == ["de", "ja"]
-    counts = {system.system: system.n for system in found.on("overall", "ja").systems}
-    assert counts == {"detected": 20, "stated": 13}
-
-
 def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     hard = np.array(draw(80, 3, 0))
-    old = write("old.jsonl", scores(list(hard)))
-    new = write("new.jsonl", scores(list(hard + 0.1 + np.array(draw(80, 0, 1)) * 0)))
+    old = write("old.jsonl", scores(list(np.clip(hard, 1, 4.9))))
+    new = write("new.jsonl", scores(list(np.clip(hard, 1, 4.9) + 0.1)))
     found = compare([old, new])
     assert found.systems == ["old", "new"]
     pair = found.on("overall").pairs[0]
@@ -126,73 +106,56 @@ def test_the_same_ids_are_paired_and_others_not(write: Write) -> None:
     other = write("other.jsonl", scores(draw(80, 3.1, 2), prefix="x"))
     apart = compare({"a": old, "b": other}).on("overall").pairs[0]
     assert apart.difference.pairing == "unpaired" and not apart.apart
-    assert dict(found.facts)["One context by"] == "the id"
 
 
-def test_chats_are_scored_kept_and_paired_by_opening(
-    write: Write, tmp_path: Path
-) -> None:
-    openings = [f"Question {i}?" for i in range(30)]
-    old = write(
-        "old.jsonl",
-        [chat(f"o{i}", q, "yes " * (3 + i % 5)) for i, q in enumerate(openings)],
-    )
-    new = write(
-        "new.jsonl",
-        [chat(f"n{i}", q, "yes " * (9 + i % 5)) for i, q in enumerate(openings)],
-    )
+def test_chats_are_scored_and_kept(write: Write, tmp_path: Path) -> None:
+    files = []
+    for name, length in (("old", 3), ("new", 9)):
+        rows = [
+            chat(f"q{i}", f"Question {i}?", "yes " * (length + i % 5))
+            for i in range(30)
+        ]
+        files.append(write(f"{name}.jsonl", rows))
     out = tmp_path / "out"
-    options = {"dimensions": ["overall"]}
-    found = compare([old, new], **options, judge="length", out=out)
+    found = compare(files, dimensions=["overall"], judge="length", out=out)
     pair = found.on("overall").pairs[0]
     assert pair.difference.pairing == "paired" and pair.difference.shared == 30
-    assert dict(found.facts)["One context by"] == "the first user turn"
     assert pair.apart and "new is better than old" in found.verdicts()[0]
-    _, (high, low) = found.differing[0]  # two answers to one question
-    assert (
-        (high[0], low[0]) == ("new", "old")
-        and high[3][0] == low[3][0]
-        and high[3] != low[3]
-    )
-    page = page_text(comparison_page(found).write)
-    assert (
-        "Where the scores differ most" in page
-        and "yes yes" in page
-        and "abels" not in page
-    )
-    files, chats = sorted((out / "scores").iterdir()), [str(old), str(new)]
-    assert compare(files, **options, chats=chats).differing == found.differing
     kept = (out / "scores" / "old.jsonl").read_text()
-    assert len(kept.splitlines()) == 30
-    # scored again from what is kept: the kept line stands, changed or not
+    # A run that was stopped goes on.
     (out / "scores" / "old.jsonl").write_text("".join(kept.splitlines(True)[:7]))
-    again = compare([old, new], **options, judge="length", out=out)
+    again = compare(files, dimensions=["overall"], judge="length", out=out)
     assert again.on("overall").pairs[0].difference == pair.difference
-    boxed = compare([old, new], **options)  # the judge in the package
+    assert (out / "scores" / "old.jsonl").read_text() == kept
+    boxed = compare(files)  # the judge in the package
     assert boxed.judge.startswith("judge:boxed")
-    assert boxed.on("overall").pairs[0].difference.shared == 30
 
 
-def test_a_greeting_is_no_context_and_counted_ids_are_none(write: Write) -> None:
-    old = write(
-        "old.jsonl",
-        [
-            chat(f"{i}", "Hi" if i % 2 else f"old {i}", "a " * (i % 7))
-            for i in range(40)
-        ],
-    )
-    new = write(
-        "new.jsonl",
-        [
-            chat(f"{i}", "Hi" if i % 3 else f"new {i}", "b " * (i % 9))
-            for i in range(40)
-        ],
-    )
-    found = compare([old, new], dimensions=["overall"], judge="length")
-    pair = found.on("overall").pairs[0]
-    assert pair.difference.pairing == "unpaired" and pair.difference.shared == 0
-    notes = " ".join(found.notes)
-    assert "share ids, but the dialogues of one id begin differently" in notes
+@pytest.mark.parametrize("lang", [False, True])
+def test_a_column_of_languages_changes_no_verdict(write: Write, lang: bool) -> None:
+    """Issue 53, point 7: comparisons by language enter no correction."""
+    files = []
+    for name, mean in (("a", 3.3), ("b", 3.0)):
+        rows = scores(draw(60, mean, 3), name)
+        for i, row in enumerate(rows):
+            row["meta"] = {"lang": ("de", "en", "ja")[i % 3]} if lang else {}
+        files.append(write(f"{name}.jsonl", rows))
+    found = compare(files)
+    assert found.comparisons == 1
+    gates = CompareOptions(files=["a"], fail_if_worse=0.0)
+    assert [verdict for _, verdict, _ in check_comparison(found, gates)] == ["failed"]
+
+
+def test_a_column_pairs_systems_if_it_is_asked_for(write: Write) -> None:
+    files = []
+    for name, number in (("a", int), ("b", float)):
+        rows = scores([1 + i % 4 for i in range(24)], name)
+        for i, row in enumerate(rows):
+            row["meta"] = {"scene": number(i)}
+        files.append(write(f"{name}.jsonl", rows))
+    for context, shared in ((None, 0), ("scene", 24)):
+        pair = compare(files, context=context).on("overall").pairs[0]
+        assert pair.difference.shared == shared
 
 
 def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
@@ -211,96 +174,11 @@ def test_one_file_by_chatbot_and_by_a_column(write: Write) -> None:
     by_version = {"by": "version", "dimensions": ["overall"]}
     found = compare([file], **by_version, judge="length")
     assert found.systems == ["1.0", "2.0"] and found.on("overall").pairs[0].apart
-    with pytest.raises(MedalError, match="no row has a value of 'user'"):
+    with pytest.raises(MedalError, match="no column 'user'"):
         compare(file, by="user", judge="length")
     one = write("one.jsonl", rows[:20])
-    with pytest.raises(
-        MedalError, match="all rows have the chatbot 'a': nothing to compare"
-    ):
+    with pytest.raises(MedalError, match="nothing to compare"):
         compare(one, **options, judge="length")
-
-
-def test_a_context_that_nearly_all_rows_share_pairs_nothing(write: Write) -> None:
-    files = []
-    for bot in "ab":
-        rows = [chat(f"{bot}{i}", f"{bot} {i}", "word " * (i % 5)) for i in range(20)]
-        scenes = [{"context": {"scene": "shop" if i else "bank"}} for i in range(20)]
-        files.append(
-            write(f"{bot}.jsonl", [r | s for r, s in zip(rows, scenes, strict=True)])
-        )
-    for options in ({}, {"context": "scene"}):
-        found = compare(files, judge="length", dimensions=["overall"], **options)
-        assert "95% of the rows have one scene" in " ".join(found.notes)
-        assert dict(found.facts)["One context by"].startswith("nothing")
-
-
-@pytest.mark.parametrize(
-    "by", ["models.assistant", "context.scene", "scene", "meta.user.plan", "user.plan"]
-)
-@pytest.mark.parametrize("scored", [False, True])
-def test_columns_have_the_names_that_score_keeps_them_by(
-    write: Write, tmp_path: Path, by: str, scored: bool
-) -> None:
-    rows = [
-        chat(f"{name}{i}", f"{name} {i}", "word " * (i % 5 + 1))
-        | {"models": {"assistant": name}, "context": {"scene": name}}
-        | {"meta": {"user": {"plan": name}}}
-        for name in "ab"
-        for i in range(20)
-    ]
-    file = write("all.jsonl", rows)
-    if scored:
-        out = tmp_path / "scores.jsonl"
-        asked = [
-            "score",
-            str(file),
-            "--judge",
-            "length",
-            "--out",
-            str(out),
-            "--keep",
-            by,
-        ]
-        assert CliRunner().invoke(app, asked).exit_code == 0
-        file = out
-    options = {"by": by, "dimensions": ["overall"]}
-    assert compare(file, **options, judge=None if scored else "length").systems == [
-        "a",
-        "b",
-    ]
-
-
-def test_kept_columns_of_scores_name_system_context_and_language(write: Write) -> None:
-    def rows(version: str, shift: float) -> list[dict[str, object]]:
-        scored = scores([1 + i % 4 + shift for i in range(24)], version)
-        for i, row in enumerate(scored):
-            row["meta"] = {
-                "version": version,
-                "lang": ("de", "en")[i % 2],
-                "scene": f"s{i}",
-            }
-        return scored
-
-    file = write("scores.jsonl", [*rows("1.0", 0), *rows("2.0", 0.5)])
-    found = compare(file, by="version")
-    assert found.systems == ["1.0", "2.0"] and found.languages == ["de", "en"]
-    assert dict(found.facts)["One context by"] == "the column 'scene'"
-    assert found.on("overall").pairs[0].difference.pairing == "paired"
-    assert found.on("overall", "de").pairs[0].difference.shared == 12
-
-
-def test_a_column_of_whole_numbers_and_one_of_floats_name_the_same_contexts(
-    write: Write,
-) -> None:
-    files = []
-    for name, number in (("a", int), ("b", float)):
-        rows = scores([1 + i % 4 for i in range(24)], name)
-        for i, row in enumerate(rows):
-            row["meta"] = {"scene": number(i)}
-        files.append(write(f"{name}.jsonl", rows))
-    assert (
-        compare(files, context="scene").on("overall").pairs[0].difference.shared == 24
-    )
 
 
 def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) -> None:
@@ -308,7 +186,14 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
     human = {s: np.clip(np.round(rng.normal(3, 1, 200)), 1, 5) for s in "ab"}
     files = {
         s: write(
-            f"{s}.jsonl", scores(list(values + rng.normal(0, 0.5, 200) + (s == "a")), s)
+            f"{s}.jsonl",
+            scores(
+                [
+                    float(np.clip(value, 1, 5))
+                    for value in values + rng.normal(0, 0.5, 200) + (s == "a")
+                ],
+                s,
+            ),
         )
         for s, values in human.items()
     }
@@ -349,7 +234,7 @@ def test_labels_of_paired_systems_say_whose_they_are(write: Write) -> None:
     none = write("none.jsonl", labels({"zzz": 3.0}))
     with pytest.raises(MedalError, match="no label belongs to a dialogue"):
         compare(files, human=none)
-    with pytest.raises(MedalError, match="labels of 'c', which is no system"):
+    with pytest.raises(MedalError, match="labels of 'c'"):
         compare(files, human=f"c={bare}")
 
 
@@ -371,7 +256,7 @@ def test_too_few_labels_leave_the_judge_and_say_so(write: Write) -> None:
     assert all(system.corrected is None for system in result.systems)
 
 
-def test_several_systems_have_ranks_and_groups(write: Write) -> None:
+def test_several_systems_have_ranks(write: Write) -> None:
     means = {"a": 4.2, "b": 4.15, "c": 3.0, "d": 1.8}
     files = {
         s: write(f"{s}.jsonl", scores(draw(120, m, k), s))
@@ -383,7 +268,6 @@ def test_several_systems_have_ranks_and_groups(write: Write) -> None:
     order = [s.system for s in result.systems]
     assert order[2:] == ["c", "d"] and set(order[:2]) == {"a", "b"}
     assert [s.rank for s in result.systems] == [(1, 2), (1, 2), (3, 3), (4, 4)]
-    assert [s.groups for s in result.systems] == ["a", "a", "b", "c"]
     assert "the best cannot be told apart" in found.verdicts()[0]
 
 
@@ -402,31 +286,6 @@ def test_lower_is_better_for_an_issue(write: Write) -> None:
         "bad",
     ]
     assert found.verdicts()[0].startswith("unsafe: good is better than bad by")
-
-
-def test_languages_and_what_one_system_lacks(write: Write) -> None:
-    def rows(system: str, german: int) -> list[dict[str, object]]:
-        return [
-            chat(
-                f"{system}{i}",
-                f"{system} {i}",
-                "ja " * (i % 6),
-                "de" if i < german else "en",
-            )
-            for i in range(40)
-        ]
-
-    files = {s: write(f"{s}.jsonl", rows(s, g)) for s, g in (("x", 38), ("y", 10))}
-    found = compare(files, dimensions=["overall"], judge="length")
-    assert found.languages == ["de", "en"] and found.comparisons == 2
-    english = found.on("overall", "en")
-    reason = english.pairs[0].difference.judge.estimate.reason or ""
-    assert "2 dialogues of one of the two, fewer than 5" in reason
-    more = write("more.jsonl", scores(draw(20, 3, 1), "m", name="fun"))
-    both = write("both.jsonl", scores(draw(20, 3, 1), "n", name="overall"))
-    lacking = compare([more, both])
-    assert lacking.on("fun").pairs == [] and lacking.on("fun").missing == ["both"]
-    assert lacking.verdicts()[1] == "fun: only more has scores; nothing to compare."
 
 
 def test_small_tied_and_unscored_are_told_in_words(
@@ -457,20 +316,6 @@ def test_small_tied_and_unscored_are_told_in_words(
         json.loads((tmp_path / "page" / "compare.json").read_text())
 
 
-def test_files_of_one_name_are_named_after_their_folders(tmp_path: Path) -> None:
-    def named(*files: str) -> list[str]:
-        options = CompareOptions(files=files)
-        return list(options.sources)
-
-    assert named("w1/scores.jsonl", "w2/scores.jsonl.gz") == ["w1/scores", "w2/scores"]
-    files = ("a/run/s.jsonl", "b/run/s.jsonl", "b/other/s.csv", "v2.jsonl")
-    assert named(*files) == ["a/run/s", "b/run/s", "b/other/s", "v2"]
-    assert named("ボット.jsonl", "GPT 4_v2.jsonl") == ["ボット", "GPT 4_v2"]
-    assert named("s.jsonl", "s.jsonl", "x/s.jsonl") == ["s", "s-2", "x/s"]
-    assert named("new=x/s.jsonl", "y/s.jsonl") == ["new", "y/s"]
-    assert named("a.jsonl", "a.csv") == ["a", "a-2"]
-
-
 def test_other_judges_and_names_are_refused(write: Write) -> None:
     one = write("one.jsonl", scores(draw(9, 3, 0)))
     two = write("two.jsonl", scores(draw(9, 3, 1), judge="judge:test|revision:2"))
@@ -478,10 +323,12 @@ def test_other_judges_and_names_are_refused(write: Write) -> None:
         compare([one, two])
     with pytest.raises(MedalError, match="two systems are named 'x'"):
         compare([f"x={one}", f"x={two}"])
-    with pytest.raises(MedalError, match="one system: nothing to compare"):
+    with pytest.raises(MedalError, match="two systems are named 'one'"):
+        compare([one, one])
+    with pytest.raises(MedalError, match="nothing to compare"):
         compare([one])
-    with pytest.raises(MedalError, match="no row has the dimension 'fun'"):
-        compare([one, one], dimensions=["fun"])
+    with pytest.raises(MedalError, match="no dimension 'fun'"):
+        compare([one, f"b={one}"], dimensions=["fun"])
     empty = write("empty.jsonl", [])
     with pytest.raises(MedalError, match="is empty"):
         compare([one, empty])
@@ -490,8 +337,6 @@ def test_other_judges_and_names_are_refused(write: Write) -> None:
         MedalError, match=r"120 systems are .*: at most 100 are compared"
     ):
         compare([write("many.jsonl", many)], by="bot")
-    done = CliRunner().invoke(app, ["compare", *(f"{k}={one}" for k in range(101))])
-    assert "at most 100" in str(done.exception)
 
 
 @pytest.mark.parametrize("value", [1e30, -1e308])
@@ -522,7 +367,7 @@ def test_turns_of_a_dialogue_are_one_number(write: Write) -> None:
             row = {
                 "id": f"{prefix}{i}",
                 "judge": JUDGE,
-                "scores": {"overall": 3 + shift + i % 3},
+                "scores": {"overall": 2 + shift + i % 3},
             }
             rows += [row | {"turn": turn} for turn in (1, 3)]
         return stating(rows)
@@ -550,15 +395,15 @@ def test_the_command_writes_page_tables_and_record(
     assert "old one" in page and "prefers-color-scheme" in page
     record = json.loads((out / "compare.json").read_text())
     assert record["systems"] == ["old one", "v2"] and record["verdicts"]
-    with open(out / "tables" / "differences-overall-all.csv", newline="") as stream:
+    with open(out / "tables" / "differences-overall.csv", newline="") as stream:
         (line,) = csv.DictReader(stream)
     assert (line["First"], line["Second"]) == ("old one", "v2") and float(
         line["p"]
     ) < 0.05
-    with open(out / "tables" / "systems-overall-all.csv", newline="") as stream:
+    with open(out / "tables" / "systems-overall.csv", newline="") as stream:
         systems = list(csv.DictReader(stream))
     assert [row["System"] for row in systems] == ["v2", "old one"]
-    assert (out / "figures" / "systems-overall-all.png").stat().st_size > 2000
+    assert (out / "figures" / "systems-overall.png").stat().st_size > 2000
 
 
 def test_chats_and_labels_as_csv(
@@ -611,7 +456,7 @@ def test_a_gate_for_a_system_that_is_worse(
     files = [str(write(f"{name}.jsonl", scores(v))) for name, v in values.items()]
     options = ["--fail-if-worse", margin, "--junit", str(tmp_path / "gates.xml")]
     done = CliRunner().invoke(app, ["compare", *files, *options])
-    assert done.exit_code == code and f"margin {margin}: {verdict}" in done.output, (
+    assert done.exit_code == code and f"margin {margin}.00: {verdict}" in done.output, (
         done.output
     )
     assert ('failures="1"' in (tmp_path / "gates.xml").read_text()) == (code == 1)
@@ -643,13 +488,12 @@ def test_the_same_chats_in_other_batches_pass_a_gate(
     ]
     done = CliRunner().invoke(app, command, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    assert "the scores of new and old do not differ, margin 0: passed" in done.output
+    assert "the scores of new and old do not differ, margin 0.00: passed" in done.output
     record = json.loads((page / "compare.json").read_text())
     (pair,) = record["results"][0]["pairs"]
     assert (pair["wins"], pair["ties"], pair["losses"]) == (0, 60, 0)
     assert pair["difference"]["p_value"] == pytest.approx(1)
-    assert record["differing"] == []
-    assert {system["groups"] for system in record["results"][0]["systems"]} == {"a"}
+    assert [s["rank"] for s in record["results"][0]["systems"]] == [[1, 2]] * 2
 
 
 def test_a_constant_difference_is_refused_by_a_gate_with_noise_and_without(
@@ -678,7 +522,8 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
             row
             | {
                 "scores": {
-                    name: float(rng.normal(3 - drop * (name == "d0"))) for name in names
+                    name: float(np.clip(rng.normal(3 - drop * (name == "d0")), 1, 5))
+                    for name in names
                 }
             }
             for row in scores([3.0] * 60, system)
@@ -717,13 +562,3 @@ def test_systems_with_one_mean_stand_in_the_order_of_the_files(write: Write) -> 
         result = compare(files).on("overall")
         assert [system.system for system in result.systems] == ["z", "y", "x"]
         assert [system.rank for system in result.systems] == [(1, 3)] * 3
-
-
-def test_a_junit_file_of_any_name_can_be_parsed(write: Write, tmp_path: Path) -> None:
-    files = [
-        f"v\uffff{k}={write(f'{k}.jsonl', scores(draw(20, 3.0, k)))}" for k in range(2)
-    ]
-    path = tmp_path / "gates.xml"
-    command = ["compare", *files, "--fail-if-worse", "1", "--junit", str(path)]
-    assert CliRunner().invoke(app, command, catch_exceptions=False).exit_code == 0
-    assert "v\\uffff1" in ElementTree.parse(path).getroot()[0].attrib["name"]

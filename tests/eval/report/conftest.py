@@ -6,7 +6,6 @@ from tests.eval.report.support_log import write_log
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import Report, make_report
 from medal_judges.reading.dialogues import ReadingReport
-from medal_judges.report.console import ProgressBar
 
 
 @pytest.fixture(scope="session")
@@ -21,11 +20,10 @@ def outcome(log: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) ->
     options = ReportOptions(
         scores=str(log[0]),
         chats=str(log[1]),
-        by=("version",),
+        by=("version", "lang"),
         over="time:day",
         cluster="user",
         fail_under=("overall=3.0",),
-        title="Support log",
         out=tmp_path_factory.mktemp("report"),
     )
-    return make_report(options, ReadingReport(), ProgressBar("", visible=False))
+    return make_report(options, ReadingReport())

@@ -8,7 +8,7 @@ import pytest
 from tests.scales import SCALES
 
 from medal_judges.errors import DataError
-from medal_judges.eval.report.figures import compute_figures
+from medal_judges.eval.report.estimates import compute_estimates
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report
 from medal_judges.eval.scores.labels import add_labels
@@ -16,13 +16,11 @@ from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.report.console import ProgressBar
 from medal_judges.storage.jsonl import write_records
 from medal_judges.storage.judgements import to_frame, write_judgements
 
 SAID = [{"role": "user", "content": "Hi!"}, {"role": "assistant", "content": "Hello!"}]
 ROWS, LABELLED, BIAS = 1000, 150, 0.4
-OPTIONS = ReportOptions(scores="scores.jsonl")
 
 
 def labels(id: str, given: dict[str, list[float]], **more: Any) -> LabelledDialogue:
@@ -62,8 +60,8 @@ def people(
 
 
 def labelled(judged: list[Judgement], rows: list[LabelledDialogue]) -> Scores:
-    scores = load_scores(to_frame(judged), OPTIONS)
-    add_labels(scores, "human.jsonl", rows)
+    scores = load_scores(to_frame(judged))
+    add_labels(scores, rows, "human.jsonl")
     return scores
 
 
@@ -71,13 +69,13 @@ def labelled(judged: list[Judgement], rows: list[LabelledDialogue]) -> Scores:
 def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
     judged: list[Judgement], scale: tuple[float, float]
 ) -> None:
-    found = compute_figures(labelled(judged, people(judged, scale)), OPTIONS)
+    found = compute_estimates(labelled(judged, people(judged, scale))).whole
     truth = float(np.mean([row.scores["overall"] or 0 for row in judged])) - BIAS
     lead = found.lead("overall")
     assert lead.value == pytest.approx(truth, abs=0.05)
     assert lead.low is not None and lead.high is not None
     assert lead.low <= truth <= lead.high and lead.high - lead.low < 0.12
-    assert found.overall["overall"].value == pytest.approx(truth + BIAS)
+    assert found.judged["overall"].value == pytest.approx(truth + BIAS)
     assert found.is_corrected("overall") and not found.is_corrected("unsafe")
 
 
@@ -92,15 +90,14 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
         fail_under=("overall=3.4",),
         out=tmp_path,
     )
-    outcome = make_report(options, ReadingReport(), ProgressBar("", visible=False))
+    outcome = make_report(options, ReadingReport())
     assert [gate.verdict for gate in outcome.gates] == ["failed"]  # as judged it is 3.6
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert (
         "prediction-powered inference" in page
         and "167 of 1,000 conversations have" in page
     )
-    tile = page[page.index('class="tile"') :]
-    assert 'figure">3.1' in tile[:300] and "corrected by human" in tile[:500]
+    assert "overall is 3.1" in page and "corrected by human labels" in page
     summary = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
     corrected = [line.split(",")[0] for line in summary if ",True," in line]
     assert len(corrected) == 2
@@ -114,9 +111,8 @@ def test_labels_of_other_rows_and_dimensions_are_said(judged: list[Judgement]) -
         labels("d1", {"fun": [3]}),
     ]
     notes = labelled(judged, rows).notes
-    assert "1 labelled rows are not among the scores: skipped" in notes
-    assert "Labelled but not judged: fun" in notes
-    assert "No labels of unsafe: not corrected" in notes
+    assert "1 labels of human.jsonl are of chats that are not scored" in notes
+    assert "no labels of unsafe: not corrected" in notes
 
 
 def test_no_match_is_an_error(judged: list[Judgement]) -> None:
@@ -137,14 +133,14 @@ def test_turns_are_matched_by_their_turn() -> None:
         )
         for turn in (1, 3, 5)
     ]
-    scores = load_scores(to_frame(given), OPTIONS)
+    scores = load_scores(to_frame(given))
     row = labels("d", {"overall": [4]}, level="turn", dialogue=SAID * 2)
-    add_labels(scores, "h", [row])
+    add_labels(scores, [row], "h")
     assert np.flatnonzero(np.isfinite(scores.people["overall"])).tolist() == [1]
 
 
 def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None:
-    found = compute_figures(labelled(judged, people(judged)[:3]), OPTIONS)
+    found = compute_estimates(labelled(judged, people(judged)[:3])).whole
     assert not found.is_corrected("overall")
-    assert found.lead("overall") == found.overall["overall"]
+    assert found.lead("overall") == found.judged["overall"]
     assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

@@ -1,0 +1,273 @@
+"""The dialogues of several systems with their scores, from files of scores, or from chats and a
+judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from pydantic import model_validator
+
+from medal_judges.config import BOXED, Config, option
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.eval.scores.bad import THRESHOLDS
+from medal_judges.eval.scores.columns import read_columns
+from medal_judges.eval.scores.files import read_score_frame, score_files
+from medal_judges.eval.scores.scores import read_scales
+from medal_judges.inference.judge_choice import choose_judge
+from medal_judges.inference.scoring import score_to_file
+from medal_judges.models.base.judge import Judge
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
+from medal_judges.records.dialogue import Dialogue
+from medal_judges.records.dimension import Dimension, merge_dimensions
+from medal_judges.records.signature import Signature
+from medal_judges.report.table import slug
+from medal_judges.stats.correlation import Floats
+from medal_judges.storage.files import only_run
+from medal_judges.storage.judgements import holds_judgements, read_frame, to_frame
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_MOST_SYSTEMS = 100  # 4,950 pairs of each dimension
+_SCORE = "score "  # begins the names of columns of scores
+
+
+class CompareOptions(Config):
+    """How systems are compared.
+
+    >>> CompareOptions(files=["all.jsonl"], by="chatbot").min_coverage
+    0.98
+    """
+
+    files: tuple[str, ...] = option(
+        argument=True,
+        metavar="[NAME=]FILE...",
+        help="Scores, a folder of scores, or chats to score; one for each system.",
+    )
+    by: str | None = option(
+        None,
+        metavar="COLUMN",
+        help="Column that names the system: chatbot, or one of medal score --keep.",
+    )
+    judge: str | None = option(
+        None,
+        metavar="JUDGE",
+        help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default.",
+    )
+    human: tuple[str, ...] = option(
+        (),
+        metavar="[NAME=]FILE",
+        help="Human labels, which correct the judge. Repeatable.",
+    )
+    context: str | None = option(
+        None,
+        metavar="COLUMN",
+        help="Column whose values systems share, such as scene. Default: the id.",
+    )
+    cluster: str | None = option(
+        None, metavar="COLUMN", help="Column whose rows vary together, such as user."
+    )
+    dimensions: tuple[str, ...] = option(
+        (), flag="--dimension", metavar="DIM", help="Only this dimension. Repeatable."
+    )
+    bad: tuple[str, ...] = THRESHOLDS
+    fail_if_worse: float | None = option(
+        None,
+        ge=0,
+        metavar="MARGIN",
+        help="Gate: no system is worse than the first one by more than MARGIN (0: at all).",
+    )
+    fail_if_more_bad: float | None = option(
+        None,
+        ge=0,
+        le=1,
+        metavar="MARGIN",
+        help="Gate: no system has a larger share of bad scores than the first one by more than "
+        "MARGIN (0.05: 5 points).",
+    )
+    min_coverage: float = option(
+        0.98,
+        ge=0,
+        le=1,
+        help="Minimum coverage of a gate; exits with status 3 below it.",
+    )
+    junit: Path | None = option(
+        None, metavar="FILE", help="File to write: the gates as JUnit XML, for CI."
+    )
+    out: Path | None = option(
+        None,
+        metavar="FOLDER",
+        help="Folder to write: page, JSON, tables, figures and resumed scores.",
+    )
+    reading: ReadOptions = ReadOptions()
+
+    @model_validator(mode="after")
+    def _check(self) -> CompareOptions:
+        has_gate = self.fail_if_worse is not None or self.fail_if_more_bad is not None
+        if self.junit is not None and not has_gate:
+            raise ConfigError("--junit needs a gate", hint="--fail-if-worse MARGIN")
+        return self
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that the comparison needs."""
+        names = (self.by, self.context, self.cluster)
+        return list(dict.fromkeys(filter(None, names)))
+
+    @property
+    def sources(self) -> dict[str, Path]:
+        """The file of each system. A system without a name has that of its file. Raises MedalError
+        if two systems have the same name."""
+        sources: dict[str, Path] = {}
+        for text in self.files:
+            name, _, file = text.partition("=")
+            if not name or not file or "/" in name or Path(text).exists():
+                name, file = "", text
+            path = Path(file)
+            system = name or path.name.removesuffix(".gz").rpartition(".")[0]
+            system = system or path.name
+            if system in sources:
+                hint = "name them: v1=old.jsonl v2=new.jsonl"
+                raise MedalError(f"two systems are named {system!r}", hint=hint)
+            sources[system] = path
+        return sources
+
+
+@dataclass(slots=True)
+class Systems:
+    """All dialogues, system by system. ``frame`` has a row for each dialogue, with system, id, turn
+    (the last judged one), chat, and the columns of the options. ``scores``: by dimension, means
+    over judged turns, NaN if unscored. ``without`` counts rows that name no system."""
+
+    frame: DataFrame
+    judge: str
+    dimensions: dict[str, Dimension]
+    scores: dict[str, Floats]
+    without: int = 0
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.frame["system"].unique())
+
+
+def read_systems(
+    options: CompareOptions,
+    judge: Judge | None = None,
+    reading: ReadingReport | None = None,
+    progress: Callable[[int], None] | None = None,
+) -> Systems:
+    """Reads the dialogues of every file. Chats are scored by ``judge``, or by the judge of the
+    options; with ``out``, scores go to ``out``/scores/ and an earlier run is resumed.
+
+    Raises MedalError for files scored by different judges, and for fewer than two systems.
+    """
+    import pandas
+
+    sources = options.sources
+    holds_scores = {}
+    for path in sources.values():
+        holds_scores[path] = path.is_dir() or holds_judgements(path)
+    if options.judge is not None and all(holds_scores.values()):
+        raise ConfigError(
+            "--judge is for chats, and all files hold scores",
+            hint="leave --judge out, or give the chats instead of their scores",
+        )
+    if judge is None and not all(holds_scores.values()):
+        judge = choose_judge(options.judge or BOXED).load()
+    frames: list[DataFrame] = []
+    stated: list[tuple[str, Sequence[Dimension]]] = []
+    file_of_judge: dict[str, Path] = {}
+    for name, path in sources.items():
+        dialogues = None
+        if judge is None or holds_scores[path]:
+            frame = read_score_frame(score_files([path]))
+        else:
+            dialogues = list(dialogues_of(path, options.reading, reading))
+            frame = _score(dialogues, judge, options.out, name, progress)
+        for text in frame["judge"].unique():
+            signature = Signature.parse(text)
+            signature = replace(signature, data=None, dimension=None, seed=None)
+            file_of_judge.setdefault(str(signature), path)
+        if len(frame):
+            rows, scales = _system_rows(name, frame, dialogues, options)
+            frames.append(rows)
+            stated.append((str(path), list(scales.values())))
+    if len(file_of_judge) > 1:
+        (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
+        raise MedalError(
+            f"{first_file} and {second_file} were scored by different judges ({first} and "
+            f"{second})",
+            hint="score both with one judge and setting: medal score, or --judge with the chats",
+        )
+    dimensions = merge_dimensions(stated)
+    if not dimensions:
+        raise MedalError(
+            "no dialogue has a score", hint="see the field failure of each line"
+        )
+    table = pandas.concat(frames, ignore_index=True)
+    without = 0
+    if options.by is not None:
+        table["system"] = table[options.by]
+        without = int(table["system"].isna().sum())
+        table = table.dropna(subset="system").sort_values("system", kind="stable")
+        table = table.reset_index(drop=True)
+    scores = {}
+    # "overall" comes first.
+    for dimension in sorted(dimensions, key=lambda name: name != "overall"):
+        scores[dimension] = table[_SCORE + dimension].to_numpy(np.float64)
+    systems = Systems(table, next(iter(file_of_judge)), dimensions, scores, without)
+    _require_two_systems(systems)
+    return systems
+
+
+def _score(
+    dialogues: list[Dialogue],
+    judge: Judge,
+    out: Path | None,
+    name: str,
+    progress: Callable[[int], None] | None,
+) -> DataFrame:
+    """Returns the judgements of a file of chats; with ``out`` they are written, or resumed."""
+    if out is None:
+        return to_frame(judge.score(dialogues, progress=progress))
+    file = out / "scores" / f"{slug(name)}.jsonl"
+    with only_run(file):
+        score_to_file(iter(dialogues), judge, file, progress=progress)
+    return read_frame(file)
+
+
+def _system_rows(
+    system: str,
+    frame: DataFrame,
+    dialogues: list[Dialogue] | None,
+    options: CompareOptions,
+) -> tuple[DataFrame, dict[str, Dimension]]:
+    """Returns one row for each dialogue, with the mean of its turns' scores, and the dimensions."""
+    dimensions, scores = read_scales(frame, options.dimensions)
+    frame = frame.assign(**{_SCORE + name: numbers for name, numbers in scores.items()})
+    grouped = frame.groupby("id", sort=False)
+    means = grouped[[_SCORE + name for name in scores]].mean().reset_index()
+    last = grouped.tail(1).reset_index(drop=True)
+    last.attrs = frame.attrs
+    rows = last.reindex(columns=["id", "turn", "chat"]).assign(system=system)
+    columns = read_columns(last, options.columns, dialogues)
+    rows = rows.join(columns[options.columns])
+    return rows.merge(means, on="id"), dimensions
+
+
+def _require_two_systems(systems: Systems) -> None:
+    count = len(systems.names)
+    if count < 2:
+        raise MedalError(
+            f"all rows are of the system {''.join(systems.names)!r}: nothing to compare",
+            hint="give two files or more, or --by COLUMN",
+        )
+    if count > _MOST_SYSTEMS:
+        raise MedalError(
+            f"{count:,} systems are too many pairs: at most {_MOST_SYSTEMS} are compared",
+            hint="leave some out, or choose another column for --by",
+        )

@@ -1,0 +1,311 @@
+"""Estimates of scored chats: overall, by group and by period. Gates check them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from typing import Literal
+
+import numpy as np
+
+from medal_judges.errors import ConfigError, CoverageError, MedalError
+from medal_judges.eval.report.options import Gate
+from medal_judges.eval.scores.bad import BAD, require_dimension
+from medal_judges.eval.scores.scores import Mask, Scores
+from medal_judges.report.table import interval, number, percent, percent_interval
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.difference import Difference, holm_corrected
+from medal_judges.stats.equal import Values
+from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import wilson
+from medal_judges.stats.means import (
+    MIN_FOR_MEAN,
+    Sample,
+    cluster_count,
+    difference_of,
+    mean_of,
+    share_of,
+)
+from medal_judges.stats.ppi import (
+    LabelledSample,
+    corrected_difference,
+    corrected_mean,
+    corrected_share,
+)
+
+_MOST_GROUPS = 50  # the largest get a row each; the others share one
+_NOTHING = "nothing scored"
+Verdict = Literal["passed", "failed", "undecided"]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Estimates of some ``rows``, by dimension: the mean of a graded dimension, or the share of
+    rows with an issue.
+
+    ``judged``: by the judge. ``corrected``: those that human labels correct. ``differences``: of a
+    group, from all other rows. Their intervals and p-values are corrected by Holm over all groups
+    and dimensions of a column, and apart from them over shares of bad scores.
+    """
+
+    name: str
+    rows: int
+    judged: Mapping[str, Estimate]
+    corrected: Mapping[str, Estimate] = field(default_factory=dict)
+    differences: Mapping[str, Estimate] = field(default_factory=dict)
+
+    def is_corrected(self, name: str) -> bool:
+        """Whether labels correct the estimate of the dimension ``name``."""
+        return name in self.corrected and self.corrected[name].value is not None
+
+    def lead(self, name: str) -> Estimate:
+        """Returns the corrected estimate if it has a value, or the judge's."""
+        if self.is_corrected(name):
+            return self.corrected[name]
+        return self.judged[name]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportEstimates:
+    """All estimates of a report. ``counts``: the number of scored rows of each dimension.
+    ``groups``: the values of each column, the largest first. ``periods``: in order, by the judge
+    alone."""
+
+    whole: Part
+    counts: Mapping[str, int]
+    groups: Mapping[str, Sequence[Part]]
+    periods: Sequence[Part]
+
+
+def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
+    """Computes all estimates, with groups by the columns ``by``."""
+    counts = {}
+    for name, column in scores.scores.items():
+        counts[name] = int(np.isfinite(column).sum())
+    periods = []
+    for period in scores.periods:
+        rows = np.asarray(scores.period_of == period)
+        periods.append(Part(period, int(rows.sum()), _judged(scores, rows)))
+    groups = {column: _groups(scores, column) for column in by if scores.rows}
+    whole = _part(scores, "all", np.ones(scores.rows, dtype=bool))
+    return ReportEstimates(whole, counts, groups, periods)
+
+
+def _part(scores: Scores, name: str, rows: Mask) -> Part:
+    corrected = {}
+    for dimension in scores.people:
+        corrected[dimension] = corrected_estimate(scores, dimension, rows)
+    return Part(name, int(rows.sum()), _judged(scores, rows), corrected)
+
+
+def _judged(scores: Scores, rows: Mask) -> dict[str, Estimate]:
+    return {name: judged_estimate(scores, name, rows) for name in scores.dimensions}
+
+
+def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
+    """Returns the mean of a graded dimension, or the share of rows with an issue, over the scored
+    ``rows``."""
+    numbers = scores.values(name)
+    rows = rows & np.isfinite(numbers)
+    if not rows.any():
+        return Estimate(None, reason=_NOTHING)
+    sample = _sample(scores, name, numbers, rows)
+    if scores.is_share(name):
+        return share_of(sample)
+    if not sample.values.constant:
+        return mean_of(sample, _span(scores, name))
+    value, count = float(sample.scores[0]), cluster_count(sample)
+    if count < MIN_FOR_MEAN:
+        reason = f"no interval: {count} rows, fewer than {MIN_FOR_MEAN}"
+        return Estimate(value, reason=reason)
+    # Equal scores have no spread. Wilson's interval holds for any values between the scale's ends.
+    dimension = scores.dimensions[name]
+    share = min(max(dimension.to_unit(value), 0.0), 1.0)
+    low, high = wilson(share * count, count)
+    return Estimate(value, dimension.from_unit(low), dimension.from_unit(high))
+
+
+def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
+    """Returns the estimated human mean of the ``rows``, or the estimated share of them with an
+    issue."""
+    rows = rows & np.isfinite(scores.scores[name])
+    if not rows.any():
+        return Estimate(None, reason=_NOTHING)
+    sample = _labelled_sample(scores, name, rows)
+    if scores.is_share(name):
+        return corrected_share(sample)
+    return corrected_mean(sample, _span(scores, name))
+
+
+def estimate_text(estimate: Estimate, is_share: bool) -> str:
+    """Returns an estimate with its interval, a share in percent; its reason without a value."""
+    if estimate.value is None:
+        return estimate.reason or "unknown"
+    if is_share:
+        return f"{percent(estimate.value)} {percent_interval(estimate)}".rstrip()
+    return f"{number(estimate.value)} {interval(estimate)}".rstrip()
+
+
+def _span(scores: Scores, name: str) -> tuple[float, float]:
+    dimension = scores.dimensions[name]
+    return dimension.low, dimension.high
+
+
+def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
+    """Returns ``numbers`` of a dimension with the distance up to which they are equal. Verdicts on
+    an issue, 0 or 1, are exact, so that a share of one in a million counts."""
+    tolerance = scores.dimensions[name].tolerance
+    if scores.is_share(name):
+        tolerance = 0.0
+    return Sample(Values(numbers[rows], tolerance), scores.clusters[rows])
+
+
+def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
+    """Returns ``rows``, which all have a score, with their labels. An issue counts by its
+    probability, not its verdict."""
+    weights = scores.people_weights
+    if weights is not None:
+        weights = weights[rows]
+    values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
+    sample = Sample(values, scores.clusters[rows])
+    return LabelledSample(sample, scores.people[name][rows], weights)
+
+
+def _groups(scores: Scores, column: str) -> list[Part]:
+    """Returns the estimates of each value of a column, the most frequent first."""
+    members = _members(scores, column)
+    is_read = scores.is_read(column)
+    tested = [group for group, rows in members.items() if (rows & is_read).any()]
+    is_one_question = len(tested) == 2  # each group is the rest of the other
+    estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
+    for names in (scores.judged, scores.bad):
+        pairs = list(product(tested[: 1 if is_one_question else None], names))
+        differences = []
+        for group, name in pairs:
+            differences.append(_difference(scores, name, members[group], is_read))
+        corrected = holm_corrected(differences)
+        for (group, name), difference in zip(pairs, corrected, strict=True):
+            estimates[group][name] = difference.estimate
+            if is_one_question:
+                estimates[tested[1]][name] = (-difference).estimate
+    groups = []
+    for group, rows in members.items():
+        part = _part(scores, group, rows)
+        if group not in tested:
+            unread = Estimate(None, reason="the judge does not read this language")
+            part = Part(group, part.rows, dict.fromkeys(part.judged, unread))
+        groups.append(replace(part, differences=estimates[group]))
+    return groups
+
+
+def _members(scores: Scores, column: str) -> dict[str, Mask]:
+    """Returns the rows of each value, the most frequent first; the values after _MOST_GROUPS are
+    one group."""
+    values = scores.columns[column]
+    names = list(values.value_counts().index)
+    members = {}
+    for name in names[:_MOST_GROUPS]:
+        members[str(name)] = np.asarray(values == name)
+    small = names[_MOST_GROUPS:]
+    if small:
+        members[f"{len(small)} others"] = np.asarray(values.isin(small))
+    return members
+
+
+def _difference(scores: Scores, name: str, rows: Mask, is_read: Mask) -> Difference:
+    """Returns the group's estimate minus that of all other rows. With human labels it is the
+    difference of the estimated human means and needs labels on both sides, since a judge may favour
+    one group."""
+    numbers = scores.values(name)
+    scored = np.isfinite(numbers) & is_read
+    inside, outside = scored & rows, scored & ~rows
+    if not outside.any():
+        return Difference(None, reason="no other group")
+    if not inside.any():
+        return Difference(None, reason=_NOTHING)
+    if name in scores.people:
+        return corrected_difference(
+            _labelled_sample(scores, name, inside),
+            _labelled_sample(scores, name, outside),
+            _span(scores, name),
+        )
+    return difference_of(
+        _sample(scores, name, numbers, inside), _sample(scores, name, numbers, outside)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GateResult:
+    """``failed``: the whole 95% interval is on the wrong side of the limit. ``passed``: the whole
+    interval is on the right side. ``undecided``: the limit is inside it."""
+
+    gate: Gate
+    verdict: Verdict
+    text: str
+
+
+def check_gates(
+    gates: Sequence[Gate],
+    scores: Scores,
+    estimates: Mapping[str, Estimate],
+    min_coverage: float,
+) -> list[GateResult]:
+    """Checks each gate against the interval of its dimension.
+
+    A gate that cannot be decided is an error, not a pass: ConfigError for an unknown dimension or a
+    limit outside its scale, CoverageError if nothing is scored or coverage is below
+    ``min_coverage``, MedalError for an estimate without an interval.
+    """
+    results = []
+    for gate in gates:
+        if not estimates:
+            hint = "score the chats first: medal score"
+            raise CoverageError(f"{gate.name}: nothing is scored", hint=hint)
+        names = [gate.dimension]
+        if gate.dimension == BAD and scores.bad:
+            names = list(scores.bad)
+        for name in names:
+            require_dimension(name, scores.dimensions, f"{gate.name}: ")
+            results.append(
+                _check_gate(replace(gate, dimension=name), scores, estimates)
+            )
+    coverage = scores.coverage
+    if gates and coverage is not None and coverage < min_coverage:
+        raise CoverageError(
+            f"{int(scores.is_scored.sum()):,} of {scores.rows:,} are scored in full, fewer than "
+            f"the minimum coverage of {min_coverage:g}: {scores.failures()}",
+            hint="medal score --retry-failed scores these again; --min-coverage sets the minimum",
+        )
+    return results
+
+
+def _check_gate(
+    gate: Gate, scores: Scores, estimates: Mapping[str, Estimate]
+) -> GateResult:
+    dimension, limit = scores.dimensions[gate.dimension], gate.limit
+    estimate = estimates[gate.dimension]
+    if not dimension.low <= limit <= dimension.high:
+        scale = f"{dimension.low:g} and {dimension.high:g}"
+        raise ConfigError(f"{gate.name}: {gate.dimension} is between {scale}")
+    low, high = estimate.low, estimate.high
+    if estimate.value is None or low is None or high is None:
+        reason = estimate.reason or "no interval"
+        raise MedalError(
+            f"{gate.name} cannot be decided: {reason}", hint="score more chats"
+        )
+    tolerance = dimension.tolerance
+    bound = "at least"
+    is_failed, is_passed = high < limit - tolerance, low >= limit - tolerance
+    if gate.side == "over":
+        bound = "at most"
+        is_failed, is_passed = low > limit + tolerance, high <= limit + tolerance
+    verdict: Verdict = "undecided"
+    reason = " (more chats are needed)"
+    if is_failed or is_passed:
+        verdict = "failed" if is_failed else "passed"
+        reason = ""
+    shown = estimate_text(estimate, scores.is_share(gate.dimension))
+    limit_text = estimate_text(Estimate(limit), scores.is_share(gate.dimension))
+    text = f"{gate.dimension} {shown}, {bound} {limit_text}: {verdict}{reason}"
+    return GateResult(gate, verdict, text)

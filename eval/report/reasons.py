@@ -1,0 +1,111 @@
+"""Reasons: why a judge gave a chat its score, in words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from medal_judges.models.base.turn_features import words
+from medal_judges.records.dimension import Dimension
+from medal_judges.records.judgement import Cause, Judgement
+from medal_judges.report.page import Turns
+
+UNANSWERED = "the bot never answers"
+OWN_WORDS = "in the judge's words"
+NO_TURN = "no turn lowered the score"
+NONE_STATED = "the judge states no reason"
+_REPEATS = "repeats an earlier turn"
+_SHORT_CHAT = "the chat is short"
+# What a feature says of a turn, by whether its value is above or below the usual one.
+_PHRASES = {
+    "+said_recently_2": _REPEATS,
+    "+said_before_3": _REPEATS,
+    "+copy": _REPEATS,
+    "+near_copy": _REPEATS,
+    "+nearest_own": _REPEATS,
+    "+centred_nearest_own": _REPEATS,
+    "+echo_3": "echoes the other side",
+    "-log_words": "says little",
+    "-log_turns": _SHORT_CHAT,
+    "-distinct_1": "says the same words again",
+    "-last_partner": "does not follow the turn before",
+    "-centred_mean_partner": "leaves the subject",
+    "-follows_answer": "answers another question",
+    "-reaction": "sounds like a complaint",
+    "-expected_reaction": "may make the user complain",
+}
+# Features that are 0 for the first turn, because no turn is before it.
+_COMPARED = {"last_partner", "follows_answer", "expected_reaction"}
+_ORDINALS = ("first", "second", "third", "fourth", "fifth")
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """``mechanism``: what many chats have in common. ``text``: the reason of one chat. ``turn``:
+    the turn that moved the score most towards the bad end, None if the judge does not say."""
+
+    mechanism: str
+    text: str
+    turn: int | None = None
+
+
+def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
+    """Returns why a chat with these ``turns`` (none if unknown) has its score: the judge's own
+    words, or the feature that cost most of the turn that cost most."""
+    contributions = judgement.contributions.get(dimension.name)
+    turn = None
+    if contributions is not None:
+        turn = contributions.costliest(dimension.good)
+    comment = judgement.details.get(dimension.name, {}).get("comment")
+    own_words = [text for text in (judgement.explanation, comment) if text]
+    if own_words:
+        return Reason(OWN_WORDS, " ".join(own_words), turn)
+    if contributions is None:
+        return Reason(NONE_STATED, NONE_STATED)
+    if turn is None:
+        return Reason(NO_TURN, NO_TURN)
+    if not contributions.causes:
+        return Reason(NONE_STATED, NONE_STATED, turn)
+    mechanism = _phrase(contributions.causes[0], turn, len(contributions.turns))
+    text = mechanism
+    if mechanism == _REPEATS and turns:
+        text = f"repeats {_nearest(turns[: turn + 1])}"
+    if turns and turns[turn][0] == "user":
+        mechanism, text = f"the user {mechanism}", f"the user {text}"
+    return Reason(mechanism, text, turn)
+
+
+def _phrase(cause: Cause, turn: int, turn_count: int) -> str:
+    """Returns what a feature of the ``turn`` says of it."""
+    if cause.feature == "distinct_1" and cause.value == 0:
+        return "has no words"
+    if turn == 0 and cause.feature in _COMPARED:
+        return "opens the chat"
+    if cause.feature == "centred_mean_partner" and turn_count == 2:
+        # The centred vectors of two turns are opposite, whatever the turns say.
+        return _SHORT_CHAT
+    is_above = cause.value > (cause.usual or 0.0)
+    name = cause.feature.replace("_", " ")
+    unusual = f"{name} is unusually {'high' if is_above else 'low'}"
+    return _PHRASES.get(f"{'+' if is_above else '-'}{cause.feature}", unusual)
+
+
+def _nearest(turns: Turns) -> str:
+    """Names the turn of the last turn's speaker that shares most of its words with it."""
+    role, text = turns[-1]
+    later = set(words(text))
+    nearest = "an earlier turn"
+    largest_share = 0.0
+    count = 0
+    for earlier_role, earlier_text in turns[:-1]:
+        if earlier_role != role:
+            continue
+        count += 1
+        earlier = set(words(earlier_text))
+        share = len(earlier & later) / max(1, len(earlier | later))
+        if share > largest_share:
+            ordinal = f"{count}th"
+            if count <= len(_ORDINALS):
+                ordinal = _ORDINALS[count - 1]
+            nearest = f"its {ordinal} answer" if role == "assistant" else "a turn"
+            largest_share = share
+    return nearest

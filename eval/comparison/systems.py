@@ -179,7 +179,7 @@ def read_systems(
     if judge is None and not all(holds_scores.values()):
         judge = choose_judge(options.judge or BOXED).load()
     frames: list[DataFrame] = []
-    stated: list[tuple[str, Sequence[Dimension]]] = []
+    scales_by_file: list[tuple[str, Sequence[Dimension]]] = []
     file_of_judge: dict[str, Path] = {}
     for name, path in sources.items():
         dialogues = None
@@ -195,7 +195,7 @@ def read_systems(
         if len(frame):
             rows, scales = _system_rows(name, frame, dialogues, options)
             frames.append(rows)
-            stated.append((str(path), list(scales.values())))
+            scales_by_file.append((str(path), list(scales.values())))
     if len(file_of_judge) > 1:
         (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
         raise MedalError(
@@ -203,7 +203,7 @@ def read_systems(
             f"{second})",
             hint="score both with one judge and setting: medal score, or --judge with the chats",
         )
-    dimensions = merge_dimensions(stated)
+    dimensions = merge_dimensions(scales_by_file)
     if not dimensions:
         raise MedalError(
             "no dialogue has a score", hint="see the field failure of each line"

@@ -72,7 +72,7 @@ class ReportEstimates:
     ``groups``: the values of each column, the largest first. ``periods``: in order, by the judge
     alone."""
 
-    whole: Part
+    total: Part
     counts: Mapping[str, int]
     groups: Mapping[str, Sequence[Part]]
     periods: Sequence[Part]
@@ -88,8 +88,8 @@ def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates
         rows = np.asarray(scores.period_of == period)
         periods.append(Part(period, int(rows.sum()), _judged(scores, rows)))
     groups = {column: _groups(scores, column) for column in by if scores.rows}
-    whole = _part(scores, "all", np.ones(scores.rows, dtype=bool))
-    return ReportEstimates(whole, counts, groups, periods)
+    total = _part(scores, "all", np.ones(scores.rows, dtype=bool))
+    return ReportEstimates(total, counts, groups, periods)
 
 
 def _part(scores: Scores, name: str, rows: Mask) -> Part:

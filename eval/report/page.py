@@ -130,7 +130,7 @@ def _summary(
         gates=gates,
         findings=findings(scores, estimates),
         notes=notes(scores),
-        is_corrected=bool(estimates.whole.corrected),
+        is_corrected=bool(estimates.total.corrected),
     )
     if scores.dimensions:
         yield summary_table(scores, estimates)

@@ -95,7 +95,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
         add_labels(scores, labels, Path(options.human).name)
     scores.add_bad(options.bad)
     estimates = compute_estimates(scores, options.by)
-    whole = {name: estimates.whole.lead(name) for name in scores.dimensions}
+    total = {name: estimates.total.lead(name) for name in scores.dimensions}
     # Bad rows were counted in the first pass over the chats.
     uncounted = ReadingReport(keep=0, strict=options.reading.strict)
     dialogues = _read_chats(options, files, uncounted)
@@ -103,7 +103,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     gates: Sequence[GateResult] = ()
     page = None
     try:
-        gates = check_gates(options.gates, scores, whole, options.min_coverage)
+        gates = check_gates(options.gates, scores, total, options.min_coverage)
     finally:
         if options.out is not None:
             name = files[0].name if len(files) == 1 else f"{len(files)} files"

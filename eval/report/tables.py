@@ -30,8 +30,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
     """Returns graded dimensions, the headline first, then their bad scores, then issues, the most
     frequent first."""
-    whole = estimates.whole
-    issues = sorted(scores.issues, key=lambda name: -(whole.lead(name).value or 0.0))
+    total = estimates.total
+    issues = sorted(scores.issues, key=lambda name: -(total.lead(name).value or 0.0))
     return [*scores.graded, *scores.bad, *issues]
 
 
@@ -54,26 +54,26 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
     """Returns a row for every dimension, corrected by human labels if there are some."""
-    whole = estimates.whole
+    total = estimates.total
     columns = ["Dimension", "Mean or share", "95%"]
-    if whole.corrected:
+    if total.corrected:
         columns += ["By", "As judged"]
     columns += ["Scale", "Scored"]
-    shares = [whole.lead(name) for name in [*scores.bad, *scores.issues]]
+    shares = [total.lead(name) for name in [*scores.bad, *scores.issues]]
     largest_share = max([0.01, *ends_of(shares)])
     rows: list[Row] = []
     for name in order_dimensions(scores, estimates):
-        dimension, estimate = scores.dimensions[name], whole.lead(name)
+        dimension, estimate = scores.dimensions[name], total.lead(name)
         span = dimension.low, dimension.high
         if scores.is_share(name):
             span = 0.0, largest_share
         cells: list[Cell] = [name, _cell(scores, name, estimate)]
         cells.append(IntervalBar(estimate, span))
-        if whole.corrected:
-            basis = "people and judge" if whole.is_corrected(name) else "judge alone"
-            cells += [basis, _cell(scores, name, whole.judged[name])]
+        if total.corrected:
+            basis = "people and judge" if total.is_corrected(name) else "judge alone"
+            cells += [basis, _cell(scores, name, total.judged[name])]
         rows.append([*cells, _scale_text(scores, name), estimates.counts[name]])
-    title = "Corrected by human labels" if whole.corrected else "Every dimension"
+    title = "Corrected by human labels" if total.corrected else "Every dimension"
     return Table(title, columns, rows)
 
 
@@ -115,10 +115,10 @@ def answer(scores: Scores, estimates: ReportEstimates) -> str:
     if not names:
         return f"{count}, none of them scored: {scores.failures()}."
     name = names[0]
-    estimate = estimates.whole.lead(name)
+    estimate = estimates.total.lead(name)
     text = estimate_text(estimate, scores.is_share(name))
     scale = _scale_text(scores, name)
-    if estimates.whole.is_corrected(name):
+    if estimates.total.is_corrected(name):
         scale += ", corrected by human labels"
     return f"{count}: {name} is {text} ({scale})."
 
@@ -182,13 +182,13 @@ def notes(scores: Scores) -> list[str]:
 
 def sheets(scores: Scores, estimates: ReportEstimates) -> dict[str, Sheet]:
     """Returns all estimates in full precision, by file name."""
-    whole = estimates.whole
+    total = estimates.total
     summary: list[Row] = []
-    for name, estimate in whole.judged.items():
+    for name, estimate in total.judged.items():
         cells: Row = (name, scores.dimensions[name].kind, estimates.counts[name])
         summary.append([*cells, False, *_fields(estimate)])
-        if name in whole.corrected:
-            summary.append([*cells, True, *_fields(whole.corrected[name])])
+        if name in total.corrected:
+            summary.append([*cells, True, *_fields(total.corrected[name])])
     groups: list[Row] = []
     for column, parts in estimates.groups.items():
         for row in _rows_of(parts):

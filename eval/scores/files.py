@@ -68,13 +68,13 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
     """Yields the judgements of all files. Raises MedalError for one (id, turn) in two files, and
     for two files whose dimensions of one name differ."""
     file_of: dict[int, Path] = {}
-    stated: list[tuple[str, Sequence[Dimension]]] = []
+    parts: list[tuple[str, Sequence[Dimension]]] = []
     for path in files:
         for judgement in read_judgements(path):
             part = (str(path), judgement.dimensions)
-            if not stated or stated[-1] != part:
-                stated.append(part)
-                merge_dimensions(stated)
+            if not parts or parts[-1] != part:
+                parts.append(part)
+                merge_dimensions(parts)
             key = hash((judgement.id, judgement.turn))
             if len(files) > 1 and file_of.setdefault(key, path) != path:
                 raise MedalError(

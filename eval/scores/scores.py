@@ -209,7 +209,7 @@ def read_scales(
     column_of = frame.attrs["dimensions"]
     if not len(frame):
         return {}, {}
-    stated = {dimension.name: dimension for dimension in stated_dimensions(frame)}
+    known_scales = {dimension.name: dimension for dimension in stated_dimensions(frame)}
     scales: dict[str, Dimension] = {}
     scores: dict[str, Floats] = {}
     for name in chosen or column_of:
@@ -217,7 +217,7 @@ def read_scales(
         numbers = frame[column_of[name]].to_numpy(np.float64)
         if not np.isfinite(numbers).any():
             continue
-        if name not in stated:
+        if name not in known_scales:
             raise DataError(
                 "the scores",
                 None,
@@ -225,8 +225,8 @@ def read_scales(
                 hint='add to the first line: "dimensions": [{"name": "'
                 f'{name}", "kind": "continuous", "low": 1, "high": 5, "good": "high"}}]',
             )
-        scales[name], scores[name] = stated[name], numbers
-        _require_inside(frame, stated[name], numbers)
+        scales[name], scores[name] = known_scales[name], numbers
+        _require_inside(frame, scales[name], numbers)
     return scales, scores
 
 

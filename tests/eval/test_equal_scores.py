@@ -189,11 +189,11 @@ def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
     fours, halves = np.full(ROWS, 4.0), np.where(np.arange(ROWS) % 5, 0.0, 0.5)
     plain = report(fours, halves)
     shaken = report(noisy(fours, rng, 4.0), noisy(halves, rng, 1.0))
-    one, two = plain[1].whole.judged["overall"], shaken[1].whole.judged["overall"]
+    one, two = plain[1].total.judged["overall"], shaken[1].total.judged["overall"]
     assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=1e-5)
     assert one.low is not None and one.low < 3.95
-    assert plain[1].whole.judged["unsafe"] == shaken[1].whole.judged["unsafe"]
-    assert plain[1].whole.judged["unsafe"].value == pytest.approx(0.2)
+    assert plain[1].total.judged["unsafe"] == shaken[1].total.judged["unsafe"]
+    assert plain[1].total.judged["unsafe"].value == pytest.approx(0.2)
     for _, found in (plain, shaken):
         for group in found.groups["version"]:
             assert group.differences["overall"].p_value == pytest.approx(1)
@@ -204,7 +204,7 @@ def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
     assert shares[0] == shares[1] and len(shares[0]) == 12
     verdicts = []
     for scores, found in (plain, shaken):
-        leads = found.whole.judged
+        leads = found.total.judged
         limit = one.low  # just the end of the interval
         gates = [Gate("under", "overall", limit), Gate("over", "overall", 4.0)]
         verdicts.append(

@@ -69,7 +69,7 @@ def labelled(judged: list[Judgement], rows: list[LabelledDialogue]) -> Scores:
 def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
     judged: list[Judgement], scale: tuple[float, float]
 ) -> None:
-    found = compute_estimates(labelled(judged, people(judged, scale))).whole
+    found = compute_estimates(labelled(judged, people(judged, scale))).total
     truth = float(np.mean([row.scores["overall"] or 0 for row in judged])) - BIAS
     lead = found.lead("overall")
     assert lead.value == pytest.approx(truth, abs=0.05)
@@ -140,7 +140,7 @@ def test_turns_are_matched_by_their_turn() -> None:
 
 
 def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None:
-    found = compute_estimates(labelled(judged, people(judged)[:3])).whole
+    found = compute_estimates(labelled(judged, people(judged)[:3])).total
     assert not found.is_corrected("overall")
     assert found.lead("overall") == found.judged["overall"]
     assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

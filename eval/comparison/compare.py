@@ -146,8 +146,8 @@ def _correct_for_all(
             for pair in result.pairs:
                 pairs.append(replace(pair, tested=next(differences)))
             systems = _rank(result, pairs)
-            ranked = replace(result, pairs=pairs, systems=systems)
-            corrected[result.dimension] = ranked
+            result = replace(result, pairs=pairs, systems=systems)
+            corrected[result.dimension] = result
     return [corrected[result.dimension] for result in results], comparisons
 
 

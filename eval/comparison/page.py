@@ -159,11 +159,11 @@ def pairs_table(result: ComparedOn) -> Table:
         if is_corrected:
             alone = pair.difference.judge.estimate
             cells.append(_cell(result, alone, signed=True))
-        smallest = pair.tested.smallest
-        shown = None
-        if smallest is not None:
-            shown = _cell(result, Estimate(smallest), signed=True)
-        rows.append([*cells, _wins(pair), _how_compared(pair), shown])
+        smallest: Cell = pair.tested.smallest
+        cells += [_wins(pair), _how_compared(pair)]
+        if pair.tested.smallest is not None:
+            smallest = _cell(result, Estimate(pair.tested.smallest), signed=True)
+        rows.append([*cells, smallest])
     return Table(f"{spoken(result.dimension)}: differences", columns, rows)
 
 

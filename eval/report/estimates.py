@@ -44,14 +44,14 @@ class Part:
     """Estimates of some ``rows``, by dimension: the mean of a graded dimension, or the share of
     rows with an issue.
 
-    ``judged``: by the judge. ``corrected``: those that human labels correct. ``differences``: of a
-    group, from all other rows. Their intervals and p-values are corrected by Holm over all groups
-    and dimensions of a column, and apart from them over shares of bad scores.
+    ``by_judge``: by the judge. ``corrected``: those that human labels correct. ``differences``:
+    of a group, from all other rows. Their intervals and p-values are corrected by Holm
+    over all groups and dimensions of a column, and apart from them over shares of bad scores.
     """
 
     name: str
     rows: int
-    judged: Mapping[str, Estimate]
+    by_judge: Mapping[str, Estimate]
     corrected: Mapping[str, Estimate] = field(default_factory=dict)
     differences: Mapping[str, Estimate] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class Part:
         """Returns the corrected estimate if it has a value, or the judge's."""
         if self.is_corrected(name):
             return self.corrected[name]
-        return self.judged[name]
+        return self.by_judge[name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +194,7 @@ def _groups(scores: Scores, column: str) -> list[Part]:
         part = _part(scores, group, rows)
         if group not in tested:
             unread = Estimate(None, reason="the judge does not read this language")
-            part = Part(group, part.rows, dict.fromkeys(part.judged, unread))
+            part = Part(group, part.rows, dict.fromkeys(part.by_judge, unread))
         groups.append(replace(part, differences=estimates[group]))
     return groups
 
@@ -305,7 +305,7 @@ def _check_gate(
     if is_failed or is_passed:
         verdict = "failed" if is_failed else "passed"
         reason = ""
-    shown = estimate_text(estimate, scores.is_share(gate.dimension))
+    estimated = estimate_text(estimate, scores.is_share(gate.dimension))
     limit_text = estimate_text(Estimate(limit), scores.is_share(gate.dimension))
-    text = f"{gate.dimension} {shown}, {bound} {limit_text}: {verdict}{reason}"
+    text = f"{gate.dimension} {estimated}, {bound} {limit_text}: {verdict}{reason}"
     return GateResult(gate, verdict, text)

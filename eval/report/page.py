@@ -224,7 +224,7 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:
     dots: list[Dot] = []
     curve: list[tuple[float, float | None]] = []
     for i, period in enumerate(periods):
-        estimate = period.judged[name]
+        estimate = period.by_judge[name]
         if estimate.value is None:
             curve.append((i, None))
             continue
@@ -233,10 +233,10 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:
         if estimate.low is not None and estimate.high is not None:
             ends = [(i, factor * estimate.low), (i, factor * estimate.high)]
             whiskers.append(Line(ends, "whisker"))
-        shown = f"{text(estimate.value)} {interval(estimate, text)}".rstrip()
-        tooltip = f"{period.name}: {shown}, {period.rows:,} rows"
+        mean = f"{text(estimate.value)} {interval(estimate, text)}".rstrip()
+        tooltip = f"{period.name}: {mean}, {period.rows:,} rows"
         dots.append(Dot(i, y, 0, tooltip, 2.4, "bin"))
-    ends_seen = [factor * end for end in ends_of(p.judged[name] for p in periods)]
+    ends_seen = [factor * end for end in ends_of(p.by_judge[name] for p in periods)]
     low, high = padded(ends_seen or [0.0])
     dimension = scores.dimensions[name]
     span = max(low, factor * dimension.low), min(high, factor * dimension.high)

@@ -154,7 +154,10 @@ def print_report(report: Report) -> None:
     head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
     foot = notes(scores)[:_NAMED]
     if report.worst:
-        foot.append(_worst_line(report.worst))
+        groups = group_by_mechanism(report.worst)
+        by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
+        texts = [f"{mechanism} ({len(groups[mechanism])})" for mechanism in by_size]
+        foot.append(f"The {len(report.worst)} worst: {', '.join(texts[:_NAMED])}.")
     foot += [f"gate {result.text}" for result in report.gates]
     if report.page is not None:
         foot.append(str(report.page))
@@ -186,10 +189,3 @@ def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -
 def shorten(text: str, length: int = _WIDTH) -> str:
     """Returns the text, cut to ``length`` characters."""
     return text if len(text) <= length else f"{text[: length - 1]}…"
-
-
-def _worst_line(worst: Sequence[WorstChat]) -> str:
-    groups = group_by_mechanism(worst)
-    by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
-    texts = [f"{mechanism} ({len(groups[mechanism])})" for mechanism in by_size]
-    return f"The {len(worst)} worst: {', '.join(texts[:_NAMED])}."

@@ -71,7 +71,7 @@ def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
         cells.append(IntervalBar(estimate, span))
         if total.corrected:
             basis = "people and judge" if total.is_corrected(name) else "judge alone"
-            cells += [basis, _cell(scores, name, total.judged[name])]
+            cells += [basis, _cell(scores, name, total.by_judge[name])]
         rows.append([*cells, _scale_text(scores, name), estimates.counts[name]])
     title = "Corrected by human labels" if total.corrected else "Every dimension"
     return Table(title, columns, rows)
@@ -184,7 +184,7 @@ def sheets(scores: Scores, estimates: ReportEstimates) -> dict[str, Sheet]:
     """Returns all estimates in full precision, by file name."""
     total = estimates.total
     summary: list[Row] = []
-    for name, estimate in total.judged.items():
+    for name, estimate in total.by_judge.items():
         cells: Row = (name, scores.dimensions[name].kind, estimates.counts[name])
         summary.append([*cells, False, *_fields(estimate)])
         if name in total.corrected:
@@ -207,7 +207,7 @@ def _rows_of(parts: Sequence[Part]) -> list[Row]:
     rows: list[Row] = []
     for part in parts:
         quantities = {
-            "judged": part.judged,
+            "judged": part.by_judge,
             "corrected": part.corrected,
             "difference": part.differences,
         }

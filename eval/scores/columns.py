@@ -95,14 +95,11 @@ def _read_chats(
 
 
 def _refuse_empty_column(name: str, available: Iterable[str]) -> None:
-    names = [other for other in available if other != name]
-    there = "there are none"
-    if names:
-        there = f"there are: {', '.join(names)}"
+    names = [column for column in available if column != name]
     raise ConfigError(
         f"no column {name!r} with a value in the scores or the chats",
-        hint=f"{did_you_mean(name, names)}{there}; columns come from `medal score --keep "
-        "COLUMN`, or from the chats",
+        hint=f"{did_you_mean(name, names)}there are: {', '.join(names) or 'none'}; columns come "
+        "from `medal score --keep COLUMN`, or from the chats",
     )
 
 

@@ -29,10 +29,10 @@ def score_files(paths: Iterable[str | Path]) -> list[Path]:
     name. Raises MedalError for a folder without any."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
-        found = [path]
+        parts = [path]
         if path.is_dir():
-            found = _files_in_folder(path)
-        files |= dict.fromkeys(found)
+            parts = _files_in_folder(path)
+        files |= dict.fromkeys(parts)
     return list(files)
 
 

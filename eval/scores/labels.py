@@ -114,7 +114,9 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
     Raises DataError if no row or no dimension is both judged and labelled, or a label is outside
     the judge's scale, and MedalError if many labels are of other chats.
     """
-    matched = match_labels(scores.frame, list(labels), file, _is_of_turn)
+    matched = match_labels(
+        scores.frame, list(labels), file, lambda label, score: label.turn == score.turn
+    )
     if not matched.rows:
         raise DataError(
             file,
@@ -132,10 +134,6 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
     unlabelled = [name for name in scores.dimensions if name not in scores.people]
     if unlabelled:
         scores.notes.append(f"no labels of {', '.join(unlabelled)}: not corrected")
-
-
-def _is_of_turn(label: LabelledDialogue, score: ScoreKey) -> bool:
-    return label.turn == score.turn
 
 
 def _on_scale(rating: Rating, dimension: Dimension, file: str) -> float | None:

@@ -189,22 +189,22 @@ def test_a_report_of_equal_scores(rng: np.random.Generator) -> None:
     fours, halves = np.full(ROWS, 4.0), np.where(np.arange(ROWS) % 5, 0.0, 0.5)
     plain = report(fours, halves)
     shaken = report(noisy(fours, rng, 4.0), noisy(halves, rng, 1.0))
-    one, two = plain[1].total.judged["overall"], shaken[1].total.judged["overall"]
+    one, two = plain[1].total.by_judge["overall"], shaken[1].total.by_judge["overall"]
     assert (one.low, one.high) == pytest.approx((two.low, two.high), abs=1e-5)
     assert one.low is not None and one.low < 3.95
-    assert plain[1].total.judged["unsafe"] == shaken[1].total.judged["unsafe"]
-    assert plain[1].total.judged["unsafe"].value == pytest.approx(0.2)
+    assert plain[1].total.by_judge["unsafe"] == shaken[1].total.by_judge["unsafe"]
+    assert plain[1].total.by_judge["unsafe"].value == pytest.approx(0.2)
     for _, found in (plain, shaken):
         for group in found.groups["version"]:
             assert group.differences["overall"].p_value == pytest.approx(1)
             assert group.differences["overall"].reason == "no interval: nothing varies"
     shares = []
     for _, found in (plain, shaken):
-        shares.append([part.judged["unsafe"] for part in found.periods])
+        shares.append([part.by_judge["unsafe"] for part in found.periods])
     assert shares[0] == shares[1] and len(shares[0]) == 12
     verdicts = []
     for scores, found in (plain, shaken):
-        leads = found.total.judged
+        leads = found.total.by_judge
         limit = one.low  # just the end of the interval
         gates = [Gate("under", "overall", limit), Gate("over", "overall", 4.0)]
         verdicts.append(

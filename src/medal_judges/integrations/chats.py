@@ -70,7 +70,7 @@ class ScoredChats:
     def figures(self) -> dict[str, Estimate]:
         """Returns the mean of each graded dimension and the share of chats with each issue, with
         95% intervals, as ``medal report`` does."""
-        overall = compute_estimates(self.scores()).total.judged
+        overall = compute_estimates(self.scores()).total.by_judge
         nothing = Estimate(None, reason="nothing is scored")
         names = [dimension.name for dimension in self.dimensions]
         return {name: overall.get(name, nothing) for name in names}

@@ -66,7 +66,7 @@ def test_mean_and_share_are_those_of_other_libraries() -> None:
         judge({"overall": overall.tolist(), "unsafe": unsafe.tolist()})
     )
     low, high = DescrStatsW(overall).tconfint_mean()
-    mean, share = found.total.judged["overall"], found.total.judged["unsafe"]
+    mean, share = found.total.by_judge["overall"], found.total.by_judge["unsafe"]
     assert mean.value == pytest.approx(overall.mean())
     assert (mean.low, mean.high) == pytest.approx((low, high), abs=1e-3)
     flagged = int((unsafe >= 0.5).sum())
@@ -101,7 +101,7 @@ def test_turns_of_a_dialogue_are_one_cluster() -> None:
     own = np.repeat(rng.normal(3, 0.5, 60), 3)
     numbers = np.clip(own + rng.normal(0, 0.05, 180), 1, 5).tolist()
     scores, found = estimates(judge({"overall": numbers}, [1, 3, 5] * 60))
-    estimate = found.total.judged["overall"]
+    estimate = found.total.by_judge["overall"]
     assert scores.unit == "judged turn" and scores.frame["id"].nunique() == 60
     assert estimate.low is not None and estimate.high is not None
     low, high = DescrStatsW(own[::3]).tconfint_mean()
@@ -115,7 +115,7 @@ def test_a_cluster_column_widens_the_interval() -> None:
     given = judge({"overall": overall.tolist()}, user=[f"u{k}" for k in user])
     widths = []
     for cluster in (None, "user"):
-        estimate = estimates(given, cluster=cluster)[1].total.judged["overall"]
+        estimate = estimates(given, cluster=cluster)[1].total.by_judge["overall"]
         assert estimate.low is not None and estimate.high is not None
         widths.append(estimate.high - estimate.low)
     assert widths[1] > 2 * widths[0]
@@ -128,22 +128,22 @@ def test_unscored_rows_are_left_out_and_counted() -> None:
     scores, found = estimates(given)
     assert scores.rows == 20 and scores.coverage == 0.5
     assert found.counts == {"overall": 15, "unsafe": 10}
-    assert found.total.judged["overall"].value == pytest.approx(3.0)
-    assert found.total.judged["unsafe"].value == pytest.approx(0.5)
+    assert found.total.by_judge["overall"].value == pytest.approx(3.0)
+    assert found.total.by_judge["unsafe"].value == pytest.approx(0.5)
     assert notes(scores) == ["10 of 20 are not scored in full: 10 × no answer."]
     scores, found = estimates(judge({"overall": [None] * 30}))
-    assert scores.coverage == 0 and found.total.judged == {}
+    assert scores.coverage == 0 and found.total.by_judge == {}
 
 
 def test_equal_few_and_no_rows() -> None:
     _, found = estimates(judge({"overall": [5.0] * 40, "unsafe": [0.0] * 40}))
-    top = found.total.judged["overall"]
+    top = found.total.by_judge["overall"]
     ends = proportion_confint(40, 40, method="wilson")
     assert (top.value, top.low, top.high) == pytest.approx((5.0, 1 + 4 * ends[0], 5.0))
-    assert (found.total.judged["unsafe"].high or 0) > 0.05
+    assert (found.total.by_judge["unsafe"].high or 0) > 0.05
     for rows in (1, 4):
         _, found = estimates(judge({"overall": [3.0, 4.0, 2.0, 3.0][:rows]}))
-        estimate = found.total.judged["overall"]
+        estimate = found.total.by_judge["overall"]
         assert estimate.value == pytest.approx(3.0) and estimate.low is None
         assert estimate.reason is not None and "fewer than 5" in estimate.reason
 
@@ -248,7 +248,7 @@ def test_an_interval_and_its_p_value_never_disagree() -> None:
 
 
 def test_the_log_is_worse_in_its_last_periods(outcome: Report) -> None:
-    means = [part.judged["overall"].value or 0 for part in outcome.estimates.periods]
+    means = [part.by_judge["overall"].value or 0 for part in outcome.estimates.periods]
     assert len(means) == 42 and np.mean(means[28:]) < np.mean(means[:28]) - 0.3
     texts = findings(outcome.scores, outcome.estimates)
     assert any(text.startswith("lang ar is worse: overall ") for text in texts)

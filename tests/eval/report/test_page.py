@@ -49,7 +49,7 @@ def test_tables_and_the_picture_lie_beside_the_page(outcome: Report) -> None:
         assert all(len(line) == len(heads) for line in cells)
     with (tables / "summary.csv").open(newline="") as stream:
         lines = {line["dimension"]: line for line in csv.DictReader(stream)}
-    estimate = outcome.estimates.total.judged["overall"]
+    estimate = outcome.estimates.total.by_judge["overall"]
     assert float(lines["overall"]["value"]) == pytest.approx(estimate.value)
     assert float(lines["overall"]["low"]) == pytest.approx(estimate.low)
 

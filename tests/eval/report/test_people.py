@@ -75,7 +75,7 @@ def test_a_judge_that_is_too_kind_is_corrected_on_any_scale(
     assert lead.value == pytest.approx(truth, abs=0.05)
     assert lead.low is not None and lead.high is not None
     assert lead.low <= truth <= lead.high and lead.high - lead.low < 0.12
-    assert found.judged["overall"].value == pytest.approx(truth + BIAS)
+    assert found.by_judge["overall"].value == pytest.approx(truth + BIAS)
     assert found.is_corrected("overall") and not found.is_corrected("unsafe")
 
 
@@ -142,5 +142,5 @@ def test_turns_are_matched_by_their_turn() -> None:
 def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None:
     found = compute_estimates(labelled(judged, people(judged)[:3])).total
     assert not found.is_corrected("overall")
-    assert found.lead("overall") == found.judged["overall"]
+    assert found.lead("overall") == found.by_judge["overall"]
     assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

@@ -248,6 +248,25 @@ class _SampleMaker:
         alone = "row " + frame.index.astype(str).to_series(index=frame.index)
         return np.asarray(("value " + frame[column]).fillna(alone).factorize()[0])
 
+    def _split(
+        self, scores: Floats, people: Floats | None, tolerance: float
+    ) -> dict[str, SystemRows]:
+        """Returns the rows of each system that have a score."""
+        weights = self.labels.weights
+        by_system = {}
+        for name in self.systems.names:
+            is_of_system = (self.systems.frame["system"] == name).to_numpy()
+            rows = np.flatnonzero(is_of_system & np.isfinite(scores))
+            if len(rows):
+                by_system[name] = SystemRows(
+                    Values(scores[rows], tolerance),
+                    self.contexts[rows],
+                    self.clusters[rows],
+                    None if people is None else people[rows],
+                    None if weights is None else weights[rows],
+                )
+        return by_system
+
     def compare_on(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
         """Returns means and differences, without ranks and before the correction of p-values."""
         scores = self.systems.scores[scale.name]
@@ -259,20 +278,12 @@ class _SampleMaker:
             if people is not None:
                 people = bad.flags(people)
         span = dimension.low, dimension.high
-        by_system: dict[str, SystemRows] = {}
+        by_system = self._split(scores, people, dimension.tolerance)
         unscored: dict[str, int] = {}
-        for name in self.systems.names:
-            is_of_system = (self.systems.frame["system"] == name).to_numpy()
-            rows = np.flatnonzero(is_of_system & np.isfinite(scores))
-            unscored[name] = int(is_of_system.sum()) - len(rows)
-            if len(rows):
-                by_system[name] = SystemRows(
-                    Values(scores[rows], dimension.tolerance),
-                    self.contexts[rows],
-                    self.clusters[rows],
-                    None if people is None else people[rows],
-                    None if self.labels.weights is None else self.labels.weights[rows],
-                )
+        for name, count in self.systems.frame["system"].value_counts().items():
+            unscored[name] = int(count)
+            if name in by_system:
+                unscored[name] -= len(by_system[name].scores)
         samples = {name: rows.whole() for name, rows in by_system.items()}
         uncorrected = _why_uncorrected(samples) if self.has_labels else ""
         basis: Basis = "people"

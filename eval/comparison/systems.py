@@ -196,13 +196,7 @@ def read_systems(
             rows, scales = _system_rows(name, frame, dialogues, options)
             frames.append(rows)
             scales_by_file.append((str(path), list(scales.values())))
-    if len(file_of_judge) > 1:
-        (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
-        raise MedalError(
-            f"{first_file} and {second_file} were scored by different judges ({first} and "
-            f"{second})",
-            hint="score both with one judge and setting: medal score, or --judge with the chats",
-        )
+    _require_one_judge(file_of_judge)
     dimensions = merge_dimensions(scales_by_file)
     if not dimensions:
         raise MedalError(
@@ -222,6 +216,16 @@ def read_systems(
     systems = Systems(table, next(iter(file_of_judge)), dimensions, scores, without)
     _require_two_systems(systems)
     return systems
+
+
+def _require_one_judge(file_of_judge: dict[str, Path]) -> None:
+    if len(file_of_judge) > 1:
+        (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
+        raise MedalError(
+            f"{first_file} and {second_file} were scored by different judges ({first} and "
+            f"{second})",
+            hint="score both with one judge and setting: medal score, or --judge with the chats",
+        )
 
 
 def _score(

@@ -198,17 +198,12 @@ def read_systems(
             scales_by_file.append((str(path), list(scales.values())))
     _require_one_judge(file_of_judge)
     dimensions = merge_dimensions(scales_by_file)
-    if not dimensions:
-        raise MedalError(
-            "no dialogue has a score", hint="see the field failure of each line"
-        )
     table = pandas.concat(frames, ignore_index=True)
-    without = 0
     if options.by is not None:
         table["system"] = table[options.by]
-        without = int(table["system"].isna().sum())
-        table = table.dropna(subset="system").sort_values("system", kind="stable")
-        table = table.reset_index(drop=True)
+        table = table.sort_values("system", kind="stable", ignore_index=True)
+    without = int(table["system"].isna().sum())
+    table = table[table["system"].notna()]
     scores = {}
     # "overall" comes first.
     for dimension in sorted(dimensions, key=lambda name: name != "overall"):
@@ -265,6 +260,10 @@ def _system_rows(
 
 def _require_two_systems(systems: Systems) -> None:
     count = len(systems.names)
+    if not systems.dimensions:
+        raise MedalError(
+            "no dialogue has a score", hint="see the field failure of each line"
+        )
     if count < 2:
         raise MedalError(
             f"all rows are of the system {''.join(systems.names)!r}: nothing to compare",

@@ -354,9 +354,7 @@ def test_numbers_whose_squares_are_infinite_are_refused_when_read(
     )
     pq.write_table(huge.replace_schema_metadata(frame.schema.metadata), table)
     for path in (write("huge.jsonl", scores([1.0, value])), table):
-        with pytest.raises(
-            DataError, match=r":2: field '.*overall': expected a finite number"
-        ):
+        with pytest.raises(DataError, match="overall"):
             compare([f"a={near}", f"b={path}"])
 
 

@@ -84,7 +84,7 @@ class Agents:
                 "--max-cost needs a model behind an API", hint="leave it out"
             )
         for model in models:
-            if model.limiter is not None and model.limiter.own is not None:
+            if model.limiter is not None and model.limiter.limit is not None:
                 problem = (
                     f"--max-cost cannot be combined with llm.max_cost of {model.name}"
                 )

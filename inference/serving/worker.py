@@ -17,7 +17,7 @@ from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.base.judge import Judge, requests_at
 from medal_judges.models.batching import BEFORE_BATCH
 from medal_judges.models.llm.cost import CostLimitError
-from medal_judges.models.llm.server.wire import ServerError
+from medal_judges.models.llm.server import ServerError
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, unscored
 

@@ -25,7 +25,12 @@ from medal_judges.errors import ConfigError, MissingExtraError, RecordError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
-from medal_judges.models.batching import budget_batches, retry_on_oom, windows
+from medal_judges.models.batching import (
+    budget_batches,
+    in_order,
+    retry_on_oom,
+    windows,
+)
 from medal_judges.models.device import batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import parse_dialogue
@@ -145,6 +150,7 @@ class Judge(ABC):
     computing: AbstractContextManager[None] = nullcontext()
     token_budget: int = 8192
     window: int = 256
+    windows_at_once: int = 1  # more for a judge that waits for a server
     # Whether a resumed run must form the same windows as an uninterrupted run, see resuming.py.
     resumes_windows: ClassVar[bool] = False
 
@@ -299,7 +305,8 @@ class Judge(ABC):
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
         dimensions = tuple(self.dimension(name) for name in names)
-        for window in windows(dialogues, self.window):
+
+        def score_window(window: Sequence[Dialogue]) -> list[Judgement]:
             requests: list[ScoreRequest] = []
             detected: list[str | None] = []  # the detected language of each dialogue
             for row, dialogue in enumerate(window):
@@ -321,6 +328,7 @@ class Judge(ABC):
                 r for r, reason in zip(requests, reasons, strict=True) if reason is None
             ]
             answers = iter(self._score_requests(scored, names, len(window), progress))
+            judgements = []
             for request, reason, language in zip(
                 requests, reasons, unknown, strict=True
             ):
@@ -338,7 +346,13 @@ class Judge(ABC):
                 }
                 if any(languages.values()):
                     judgement = replace(judgement, **languages)
-                yield judgement
+                judgements.append(judgement)
+            return judgements
+
+        scored_windows = in_order(
+            score_window, windows(dialogues, self.window), self.windows_at_once
+        )
+        return chain.from_iterable(scored_windows)
 
     def _unknown_language(
         self, dialogue: Dialogue, policy: UnknownLanguage

@@ -173,7 +173,7 @@ class ChatTemplate:
         """``messages`` in a form that the template accepts, see ``system`` and ``alternates``."""
         fitted = list(messages)
         if self.system == "folded":
-            fitted = _with_folded_system(messages)
+            fitted = with_folded_system(messages)
         if not self.alternates:
             return fitted
         joined: list[Message] = []
@@ -220,7 +220,7 @@ class ChatTemplate:
         return self._encode(head[:at]), head[at:]
 
 
-def _with_folded_system(messages: Sequence[Message]) -> list[Message]:
+def with_folded_system(messages: Sequence[Message]) -> list[Message]:
     """Returns ``messages`` with those of the system in the first user turn."""
     texts = [message.content for message in messages if message.role == "system"]
     folded = [message for message in messages if message.role != "system"]

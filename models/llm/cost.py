@@ -16,8 +16,8 @@ from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.storage.files import ProcessLock
 
+PROVIDER = "https://api.openai.com/v1"  # the client's own default
 WAIT = 0.01  # seconds between two looks at a limit of cost that is used up for now
 
 # of tokens; more is no count
@@ -105,26 +105,23 @@ class Price(Config):
 
 
 class PriceFile(Config):
-    """List prices of ``date`` in ``currency``. ``host``: the server that charges them (default:
-    any)."""
+    """List prices of ``date`` in US dollars: ``servers`` has those that a host charges, ``models``
+    those of any server."""
 
     date: str = ""
     source: str = ""
-    currency: str = "USD"
-    host: str | None = None
-    models: Mapping[str, Price]
+    models: Mapping[str, Price] = {}
+    servers: Mapping[str, Mapping[str, Price]] = {}
 
     def find(self, model: str, base_url: str | None = None) -> Price | None:
-        """Returns the price of ``model``. A dated version (``gpt-4.1-2025-04-14``) has the price of
-        the longest matching name. None if no name matches or the server is not ``host``."""
-        if base_url is not None and self.host not in (
-            None,
-            urlsplit(base_url).hostname,
-        ):
-            return None
-        # "gpt-4.1-mini" is no version of "gpt-4.1": a date has to follow.
-        names = [n for n in self.models if model == n or model.startswith(f"{n}-20")]
-        return self.models[max(names, key=len)] if names else None
+        """Returns the price of ``model`` on a server (None: the provider's own). A dated version
+        (``gpt-4.1-2025-04-14``) has the price of the longest matching name. None if no name
+        matches."""
+        host = urlsplit(base_url or PROVIDER).hostname or ""
+        prices = {**self.servers.get(host, {}), **self.models}
+        # "gpt-4.1-mini" is not a version of "gpt-4.1": a date has to follow.
+        names = [n for n in prices if model == n or model.startswith(f"{n}-20")]
+        return prices[max(names, key=len)] if names else None
 
 
 def load_prices(path: str = "prices") -> PriceFile:
@@ -157,62 +154,44 @@ class BudgetExceeded(Exception):
 class CostLimiter:
     """Lets a request go out only if its highest price still fits under ``limit`` (US dollars).
 
-    Running requests count at their highest price until the real one is known, so the limit is never
-    exceeded; a request that does not fit waits for them. ``limit`` may change between runs, ``own``
-    is the initial one. Threads and event loops of one process may share a limiter; a limiter with a
-    limit does not work in another process.
+    Running requests count at their highest price until the real one is known, so answers never
+    exceed the limit; a request that does not fit waits for them. Several models may share a
+    limiter. It works in the process that made it.
     """
 
     def __init__(self, limit: float | None) -> None:
-        self.limit = self.own = limit
+        self.limit = limit
         self.spent = self.at_stake = 0.0
-        self.under_way = 0
-        self._lock = ProcessLock()
         self._process = os.getpid()
 
     def __getstate__(self) -> dict[str, object]:
-        return vars(self) | {"at_stake": 0.0, "under_way": 0}
+        return vars(self) | {"at_stake": 0.0}
 
     async def take(self, highest: float) -> None:
-        """Reserve ``highest`` until ``pay``. Raises BudgetExceeded if it does not fit, and
-        ConfigError in another process than the one that created the limiter."""
+        """Reserves ``highest`` until ``pay``. Raises BudgetExceeded if it does not fit, and
+        ConfigError in another process than the one that made the limiter."""
         if self.limit is not None and os.getpid() != self._process:
             raise ConfigError(
                 "a limit of cost works in one process only",
                 hint="load the judge in each process, with its share of the limit as llm.max_cost",
             )
-        while True:
-            with self._lock:
-                if (
-                    self.limit is None
-                    or self.spent + self.at_stake + highest <= self.limit
-                ):
-                    self.at_stake += highest
-                    self.under_way += 1
-                    return
-                if not self.under_way:
-                    raise BudgetExceeded
+        while (
+            self.limit is not None and self.spent + self.at_stake + highest > self.limit
+        ):
+            if self.at_stake <= 1e-9:
+                raise BudgetExceeded
             await asyncio.sleep(WAIT)
+        self.at_stake += highest
 
     def pay(self, highest: float, price: float | None) -> None:
-        """Replace a reserved highest price by the real one."""
-        with self._lock:
-            self.at_stake -= highest
-            self.under_way -= 1
-            self.spent += price or 0.0
+        """Replaces a reserved highest price by the real one."""
+        self.at_stake -= highest
+        self.spent += price or 0.0
 
-    def lose(self, price: float) -> None:
-        """Counts what an earlier run may have spent without having an answer."""
-        with self._lock:
-            self.spent += price
-
-    def error(self, answered: int, requests: int) -> CostLimitError:
+    def error(self) -> CostLimitError:
         """Returns the error that tells the user how to go on."""
-        amount = self.limit or 0.0
-        limit = f"{amount:.2f}" if amount >= 0.01 else f"{amount:g}"
         return CostLimitError(
-            f"stopped before the limit of ${limit}: ${self.spent:.4f} spent, "
-            f"{answered} of {requests} requests answered and cached",
+            f"stopped before the limit of ${self.limit or 0.0:g}: ${self.spent:.4f} spent",
             hint="run the same command again with a higher --max-cost (in YAML: llm.max_cost): "
-            "cached answers cost nothing",
+            "saved responses cost nothing",
         )

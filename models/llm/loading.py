@@ -13,6 +13,7 @@ import json
 import logging
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -63,10 +64,6 @@ def chat_key(model: str, request: ChatRequest) -> str:
     """Returns the cache key of an answer: ``model`` (see ``model_key``) and each field of the
     request."""
     fields = asdict(request)
-    # Answers cached before these fields stay valid.
-    for later in ("frequency_penalty", "unlimited"):
-        if not fields[later]:
-            del fields[later]
     return _hash("chat", model, fields)
 
 
@@ -143,11 +140,11 @@ class AnswerStore:
         return answers
 
     def append(self, key: str, answer: Completion) -> None:
-        """Writes ``answer`` and waits until it is on disk; not a failure. Raises SourceError."""
+        """Writes ``answer``, which then survives a kill; not a failure. Raises SourceError."""
         if answer.failed:
             return
         try:
-            self.journal.append([{"key": key, "answer": asdict(answer)}])
+            self.journal.append([{"key": key, "answer": asdict(answer)}], sync=False)
         except OSError as error:
             raise SourceError(
                 f"{self.path}: an answer cannot be cached: {error}"
@@ -160,8 +157,8 @@ class CachedModel(Wrapper):
     """A model with its answers (no likelihoods) cached in ``folder`` (default: ``answers`` in
     MEDAL_JUDGES_CACHE), one file per model and fingerprint.
 
-    Cached answers have ``usage.from_cache``, and so has the second of two equal requests in one
-    call, which is sent once. Any number of processes may share the folder.
+    Cached answers have ``usage.from_cache``, and so has the second of two equal requests, which is
+    sent once. Any number of processes may share the folder.
     """
 
     def __init__(self, model: LanguageModel, folder: Path | None = None) -> None:
@@ -170,7 +167,8 @@ class CachedModel(Wrapper):
         folder = folder or cache_folder() / "answers"
         self.store = AnswerStore(folder / f"{self.label}-{key[:12]}.jsonl")
         self.counts: Counter[str] = Counter()
-        self._renewed: set[str] = set()  # keys that were asked again
+        # Requests under way, by key; other threads wait for their answers.
+        self._asked: dict[str, Future[Completion]] = {}
         self._lock = ProcessLock()
 
     @cached_property
@@ -196,32 +194,43 @@ class CachedModel(Wrapper):
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
         """Reports cached answers first, then each new answer as it arrives. Raises SourceError
         if the folder cannot be read or written."""
-        places: dict[str, list[int]] = {}
-        for index, request in enumerate(requests):
-            places.setdefault(chat_key(self.key, request), []).append(index)
-        keys = set(places)
-        if self.renews:
-            keys &= self._renewed
-            self._renewed |= places.keys()
-        cached = self.store.find(keys)
-        for key, completion in cached.items():
-            for index in places[key]:
-                on_answer(index, completion.with_usage(from_cache=True))
-        missing = [key for key in places if key not in cached]
         with self._lock:
-            self.counts.update(kept=len(cached), asked=len(missing))
+            model = self.key  # asks the server once
+        keys = [chat_key(model, request) for request in requests]
+        missing: list[int] = []
+        equal: list[
+            tuple[int, Future[Completion]]
+        ] = []  # those that somebody else asks
+        with self._lock:
+            cached = self.store.find(keys)
+            for index, key in enumerate(keys):
+                if key in self._asked:
+                    equal.append((index, self._asked[key]))
+                elif key not in cached:
+                    self._asked[key] = Future()
+                    missing.append(index)
+            self.counts.update(kept=len(requests) - len(missing), asked=len(missing))
+        for index, key in enumerate(keys):
+            if key in cached:
+                on_answer(index, cached[key].with_usage(from_cache=True))
 
         def arrived(number: int, completion: Completion) -> None:
-            key = missing[number]
-            first, *equal_requests = places[key]
-            with self._lock:
-                self.store.append(key, completion)
-                on_answer(first, completion)
-                for index in equal_requests:
-                    on_answer(index, completion.with_usage(from_cache=True))
+            key = keys[missing[number]]
+            self.store.append(key, completion)
+            self._asked.pop(key).set_result(completion)
+            on_answer(missing[number], completion)
 
-        if missing:
-            self.inner.chat_each([requests[places[key][0]] for key in missing], arrived)
+        try:
+            if missing:
+                self.inner.chat_each([requests[index] for index in missing], arrived)
+        finally:
+            lost = failed("an equal request was not answered", transient=True)
+            for index in missing:
+                unanswered = self._asked.pop(keys[index], None)
+                if unanswered is not None:
+                    unanswered.set_result(lost)
+        for index, future in equal:
+            on_answer(index, future.result().with_usage(from_cache=True))
 
 
 class CountingModel(Wrapper):
@@ -273,7 +282,8 @@ class CountingModel(Wrapper):
         if self.api:  # a server writes one token
             total = replace(total, output=self.continuations)
         for request in self.asked.values():
-            total += self.highest(request)
+            read = self.count_tokens(request.messages)
+            total += Usage(input=read, output=self.highest_output(request))
         return CostEstimate(
             requests=len(self.asked) + self.continuations,
             kept=len(self.cached_keys),
@@ -290,7 +300,7 @@ def counting_model(setting: object, *, likelihoods: bool = True) -> CountingMode
     if not isinstance(config, VllmLLM):
         with suppress(MissingExtraError, NotAvailableError):
             return CountingModel(load_llm(config), likelihoods=likelihoods)
-    from medal_judges.models.llm.server.model import RemoteModel
+    from medal_judges.models.llm.server import RemoteModel
 
     if not isinstance(config, OpenAILLM):
         config = OpenAILLM(model=config.model)
@@ -317,7 +327,7 @@ def load_llm(
     if isinstance(config, OpenAILLM):
         if find_spec("openai") is None:
             raise MissingExtraError("openai", "api", f"llm: openai:{config.model}")
-        from medal_judges.models.llm.server.model import RemoteModel
+        from medal_judges.models.llm.server import RemoteModel
 
         remote = RemoteModel(config)
         return _cached(remote, config.cache, remote.folder)

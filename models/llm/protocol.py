@@ -109,12 +109,6 @@ class Completion:
         """The same answer with some fields of its usage changed."""
         return replace(self, usage=replace(self.usage, **changes))
 
-    def costing(self, dollars: float) -> Completion:
-        """The same answer with more US ``dollars`` in its usage."""
-        if not dollars:
-            return self
-        return self.with_usage(money=(self.usage.money or 0.0) + dollars)
-
 
 def failed(
     reason: str, usage: Usage | None = None, *, transient: bool = False
@@ -171,10 +165,10 @@ class LanguageModel(ABC):
     ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
     runs the model; its requests run side by side and may cost money. ``private``: on this machine
     or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
-    arrive one by one; a kill loses at most these. ``counts``: answers so far from the cache
-    (``kept``) and from the model (``asked``). ``limiter`` is the limit of cost, which several
-    models may share; None for a model that costs nothing. ``renews``: a cache asks again for what
-    earlier runs asked, once.
+    arrive one by one; a kill loses at most these. ``at_once``: requests that it answers side by
+    side. ``counts``: answers so far from the cache (``kept``) and from the model (``asked``).
+    ``limiter`` is the limit of cost, which several models may share; None for a model that costs
+    nothing.
     """
 
     name: str
@@ -182,9 +176,9 @@ class LanguageModel(ABC):
     api: bool = False
     private: bool = True
     chunk: int = 32
+    at_once: int = 1
     counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
-    renews: bool = False
 
     @property
     def label(self) -> str:
@@ -241,10 +235,9 @@ class LanguageModel(ABC):
         """US dollars for ``usage``, None if no price is known."""
         return None
 
-    def highest(self, request: ChatRequest) -> Usage:
-        """The most tokens that a request can take."""
-        prompt = self.count_tokens(request.messages)
-        return Usage(input=prompt, output=request.max_tokens)
+    def highest_output(self, request: ChatRequest) -> int:
+        """The most tokens that the answer to a request can take."""
+        return request.max_tokens
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release connections and memory."""
@@ -257,6 +250,7 @@ class Wrapper(LanguageModel):
         self.inner = model
         self.name, self.context = model.name, model.context
         self.api, self.private, self.chunk = model.api, model.private, model.chunk
+        self.at_once = model.at_once
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         return collect(self.chat_each, requests)
@@ -286,8 +280,8 @@ class Wrapper(LanguageModel):
     def cost(self, usage: Usage) -> float | None:
         return self.inner.cost(usage)
 
-    def highest(self, request: ChatRequest) -> Usage:
-        return self.inner.highest(request)
+    def highest_output(self, request: ChatRequest) -> int:
+        return self.inner.highest_output(request)
 
     def served_identity(self) -> str | None:
         return self.inner.served_identity()

@@ -73,12 +73,12 @@ class OpenAILLM(Config):
     ``model``: its name on the server. ``context``: the server's window in tokens.
     ``max_in_flight``: requests at a time. ``base_url`` defaults to OPENAI_BASE_URL or the provider;
     the key is read from the environment variable ``api_key_env`` and sent nowhere else.
-    ``timeout``: seconds for one try (more for a reasoning model); ``attempts``: tries of a request,
-    ``longest_wait``: most seconds between them. ``reasoning``: the model thinks first, so its
-    answers get MEDAL's 32,768 tokens (section 5.3.1); ``reasoning_effort`` is sent unchanged; any
-    but ``none`` implies ``reasoning``. ``max_cost``: limit in US dollars at the list prices of the
-    file ``prices``. ``tokenizer``: hub id or folder of the model's tokenizer; likelihoods need its
-    chat template. ``cache``: a folder for the cached answers, or false for no cache.
+    ``timeout``: seconds for one try (more for a reasoning model); ``attempts``: tries of a request.
+    ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
+    ``reasoning_effort`` is sent unchanged; any but ``none`` implies ``reasoning``. ``max_cost``:
+    limit in US dollars at the list prices of the file ``prices``. ``tokenizer``: hub id or folder
+    of the model's tokenizer; likelihoods need its chat template. ``cache``: a folder for the cached
+    answers, or false for no cache.
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -89,7 +89,6 @@ class OpenAILLM(Config):
     max_in_flight: int = Field(default=8, ge=1)
     timeout: float = Field(default=120.0, gt=0)
     attempts: int = Field(default=6, ge=1)
-    longest_wait: float = Field(default=60.0, ge=0)
     max_cost: float | None = Field(default=None, ge=0)
     prices: str | None = None
     reasoning: bool = False

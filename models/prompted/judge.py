@@ -33,7 +33,7 @@ from medal_judges.models.llm.protocol import (
     scored_by_owner,
     usage_of,
 )
-from medal_judges.models.llm.server.wire import ServerStopError
+from medal_judges.models.llm.server import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import (
     Answer,
@@ -172,6 +172,9 @@ class BasePromptedJudge(Judge):
                 fence=fence,
             )
         self.llm: LanguageModel = load_llm(config.llm)
+        if self.llm.api:
+            # A dialogue waits for its own answers only.
+            self.window, self.windows_at_once = 1, self.llm.at_once
         self.shortening, self.shortener = None, self.llm
         if config.context.startswith("summary_"):
             self.shortening = resolve(load_prompt(config.shorten.prompts))

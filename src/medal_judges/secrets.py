@@ -6,7 +6,12 @@ that a library or a server wrote. Answers of a model stay unchanged.
 
 from __future__ import annotations
 
+import html
+import json
 import logging
+import re
+from base64 import b64encode, urlsafe_b64encode
+from urllib.parse import quote, quote_plus
 
 # A shorter one may be a word of any text ("none", "label"): local servers are given such keys.
 SHORTEST = 8
@@ -14,9 +19,18 @@ _hidden: set[str] = set()
 
 
 def hide(secret: str) -> None:
-    """Lets ``without_secrets`` replace ``secret`` if it has at least eight characters."""
-    if len(secret) >= SHORTEST:
-        _hidden.add(secret)
+    """Lets ``without_secrets`` replace ``secret`` if it has at least eight characters, also in
+    base64, URL-encoded, or escaped for JSON or HTML."""
+    if len(secret) < SHORTEST:
+        return
+    raw = secret.encode("utf-8", "surrogateescape")
+    urls = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
+    _hidden.update(urls, {re.sub("%..", lambda m: m[0].lower(), url) for url in urls})
+    _hidden.add(b64encode(raw).decode().rstrip("="))
+    _hidden.add(urlsafe_b64encode(raw).decode().rstrip("="))
+    _hidden.update({secret, html.escape(secret), repr(secret)[1:-1]})
+    for ascii_only in (True, False):
+        _hidden.add(json.dumps(secret, ensure_ascii=ascii_only)[1:-1])
 
 
 def without_secrets(text: str) -> str:

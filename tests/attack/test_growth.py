@@ -19,7 +19,7 @@ from medal_judges.data_prep.followups import parse_list
 from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.llm.server.wire import retry_after
+from medal_judges.models.llm.server import retry_after
 from medal_judges.models.prompted.answers import (
     MOST_CHARACTERS,
     AnswerField,

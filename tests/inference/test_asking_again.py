@@ -46,7 +46,6 @@ def write(path: Path, count: int, turns: int = 2) -> Path:
 def judge_at(server: Any, *, judge: str = "dstc12_baseline", **llm: Any) -> Judge:
     """A judge whose signature does not depend on the server's address."""
     own = {"model": "openai:tester", "base_url": f"{server.root}/v1", "attempts": 1}
-    own |= {"longest_wait": 0.05, "timeout": 5.0, "cache": False, **llm}
     return Judge.from_pretrained(f"judges/{judge}.yaml", llm=own)
 
 

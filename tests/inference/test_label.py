@@ -74,7 +74,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 def words(file: Path, out: Path, server: Any, *more: str) -> list[str]:
     llm = [f"llm.base_url={server.root}/v1", f"llm.cache={out.parent / 'answers'}"]
-    return [str(file), "--out", str(out), *llm, "llm.longest_wait=0.1", *more]
+    return [str(file), "--out", str(out), *llm, *more]
 
 
 def medal(*arguments: str) -> Result:

@@ -24,7 +24,6 @@ def settings(out: Path, *, bots: int = 2, url: str = "", **more: Any) -> dict[st
             "backend": "openai",
             "base_url": url,
             "cache": False,
-            "longest_wait": 0.2,
         }
         return {"name": name, "llm": {"model": name, **(served if url else {})}}
 

@@ -117,6 +117,10 @@ class Handler(BaseHTTPRequestHandler):
             time.sleep(self.server.settings.get("delay", 0.0))
             self._error(400, f"Unsupported parameter: '{refused[0]}'", param=refused[0])
             return
+        folded = self.server.settings.get("refuse_system")
+        if folded and body["messages"][0]["role"] == "system":
+            self._error(400, folded)
+            return
         most, words = self.server.settings.get("alternatives", [20, ""])
         if (asked := body.get("top_logprobs") or 0) > most:
             self._error(400, words.format(asked=asked, most=most))
@@ -125,6 +129,7 @@ class Handler(BaseHTTPRequestHandler):
         if fault in ERRORS:
             status, message, more = ERRORS[fault]
             wait = {"Retry-After": str(self.server.settings.get("wait", 1))}
+            message = self.server.settings.get("says", {}).get(fault, message)
             message = message.format(key=self.headers["Authorization"])
             self._error(status, message, headers=wait if fault == "429" else {}, **more)
             return

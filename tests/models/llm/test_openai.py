@@ -3,12 +3,11 @@
 import json
 import logging
 import re
-import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
-from email.utils import formatdate
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +26,11 @@ from medal_judges.models.llm.protocol import (
     Message,
     tokens_above,
 )
-from medal_judges.models.llm.server.model import REASONING_TOKENS
-from medal_judges.models.llm.server.wire import ServerError, ServerStopError
+from medal_judges.models.llm.server import (
+    REASONING_TOKENS,
+    ServerError,
+    ServerStopError,
+)
 from medal_judges.models.prompted.judge import tells_likelihoods
 from medal_judges.reading.dialogues import read_dialogues
 
@@ -44,6 +46,7 @@ SCHEMA = {
     "required": ["overall"],
     "additionalProperties": False,
 }
+CONTENT = "choices.0.message.content"
 Serve = Callable[..., Any]
 
 
@@ -58,7 +61,6 @@ def remote(server: Any, **settings: Any) -> LanguageModel:
         "model": "openai:tester",
         "base_url": server.url,
         "cache": False,
-        "longest_wait": 0.2,
     }
     return load_llm({**own, **settings})
 
@@ -101,14 +103,10 @@ def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words", "tries"),
     [
-        *(("500", "HTTP 500", 2), ("malformed", "not valid JSON", 2)),
-        ("truncated", "the connection to http://127.0.0.1:", 2),
-        *(
-            ("no_choice", "not a chat completion", 2),
-            ("null_choice", "not a chat completion", 2),
-        ),
+        *(("500", "HTTP 500", 2), ("malformed", "not an answer", 2)),
+        *(("truncated", "no connection", 2), ("no_choice", "not an answer", 2)),
         *(("error_inside", "overloaded", 2), ("refusal", "I would rather not", 1)),
-        *(("filter", "content filter", 1), ("moderated", "input was flagged", 1)),
+        *(("filter", "content_filter", 1), ("moderated", "input was flagged", 1)),
         ("400", "rules of the house", 1),
     ],
 )
@@ -195,32 +193,6 @@ def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> 
     assert user["content"].endswith("Score:") and "JSON" not in user["content"]
 
 
-@pytest.mark.parametrize(
-    ("refused", "enforced"),
-    [(["temperature"], True), (["response_format", "logprobs"], False)],
-)
-def test_a_refused_field_is_left_out_and_remembered(
-    serve: Serve, refused: list[str], enforced: bool
-) -> None:
-    server = serve(refuse=refused)
-    llm = remote(server, max_in_flight=1)
-    requests = asked(5, schema=SCHEMA, top_logprobs=5, presence_penalty=0.6)
-    done = llm.chat(requests[:2]) + llm.chat(requests[2:])
-    assert all(c.finish == "stop" and c.enforced == enforced for c in done)
-    assert len(sent(server)) == 5 + len(refused)
-
-
-def test_a_field_refused_of_requests_at_the_same_time_is_said_once(
-    serve: Serve, caplog: pytest.LogCaptureFixture
-) -> None:
-    server = serve(refuse=["response_format", "seed"], delay=0.05)
-    done = remote(server, max_in_flight=8).chat(asked(8, schema=SCHEMA, seed=1))
-    assert all(answer.finish == "stop" for answer in done)
-    said = [text for text in caplog.messages if "left out from now on" in text]
-    assert len(said) == 2, said
-    assert len(sent(server)) == 8 * 3  # each request is refused two times
-
-
 def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(
     serve: Serve,
 ) -> None:
@@ -248,21 +220,14 @@ def test_price_arithmetic() -> None:
     )
 
 
-def test_shipped_prices_are_of_one_server_and_of_known_models() -> None:
+def test_shipped_prices_are_those_of_the_servers_that_charge_them() -> None:
     shipped = load_prices()
-    assert shipped.find("gpt-4.1-2025-04-14") == shipped.models["gpt-4.1"]
-    assert shipped.find("gpt-4o-2024-05-13") != shipped.find("gpt-4o")
+    assert shipped.find("gpt-4.1-2025-04-14") == shipped.find("gpt-4.1")
     assert shipped.find("gpt-4.1-mini") != shipped.find("gpt-4.1")
     assert shipped.find("gpt-17") is None
     assert shipped.find("gpt-4o", "http://127.0.0.1:8000/v1") is None
-    assert shipped.find("gpt-4o", "https://api.openai.com/v1") is not None
-
-
-@pytest.mark.parametrize("date", ["2026-11-27", '"2026-11-27"', "2026-02-31"])
-def test_the_date_of_a_price_file_needs_no_quotes(date: str, tmp_path: Path) -> None:
-    path = tmp_path / "prices.yaml"
-    path.write_text(f"date: {date}\nmodels: {{m: {{input: 1, output: 2}}}}\n")
-    assert load_prices(str(path)).date == date.strip('"')
+    google = "https://generativelanguage.googleapis.com/v1beta/openai/"
+    assert shipped.find("gemini-2.0-flash", google) is not None
 
 
 def test_tokens_and_money_of_each_answer(serve: Serve, tmp_path: Path) -> None:
@@ -277,7 +242,7 @@ def test_the_limit_of_cost_is_never_passed_and_what_is_answered_is_kept(
 ) -> None:
     server = serve()
     settings = {"prices": prices(tmp_path), "cache": str(tmp_path / "kept")}
-    with pytest.raises(CostLimitError, match="answered and cached"):
+    with pytest.raises(CostLimitError, match="spent"):
         remote(server, max_cost=0.03, **settings).chat(asked(100))
     spent = server.total("answered") * (2 * 1.0 + 10 * 100) / 1e6
     assert 0.015 < spent <= 0.03
@@ -402,105 +367,6 @@ def test_kill_9_and_start_again(serve: Serve, tmp_path: Path) -> None:
     assert SECRET not in told and SECRET not in out.read_text()
 
 
-def _dollars(out: Path) -> float:
-    rows = map(json.loads, out.read_text().splitlines())
-    return sum(row["usage"]["money"] for row in rows)
-
-
-@pytest.mark.parametrize("kind", [signal.SIGKILL, signal.SIGTERM])
-def test_what_was_sent_before_a_kill_counts_in_the_run_that_asks_again(
-    serve: Serve, tmp_path: Path, kind: signal.Signals
-) -> None:
-    server = serve(delay=0.5, idempotent=False)
-    file, out = _dialogues(tmp_path, 6), tmp_path / "out.jsonl"
-    paid = {"max_in_flight": 4, "prices": prices(tmp_path), "context": 100_000}
-    first = start(*_score(server, file, out, **paid))
-    while server.total("seen") < 4:
-        assert first.poll() is None, first.communicate()
-        time.sleep(0.01)
-    first.send_signal(kind)
-    first.wait()
-    (journal,) = tmp_path.rglob("openai-*.jsonl")
-    lines = [json.loads(line) for line in journal.read_text().splitlines()]
-    lost = sum(line["sent"] for line in lines)
-    assert len(lines) == 4 and lost > 0
-    stopped = medal(*_score(server, file, out, "--max-cost", str(0.9 * lost), **paid))
-    assert stopped.returncode == 4, stopped.stderr
-    assert f"${lost:.4f} spent, 0 of 6" in stopped.stderr
-    assert medal(*_score(server, file, out, **paid)).returncode == 0
-    tokens = [json.loads(row)["usage"] for row in out.read_text().splitlines()]
-    price = load_prices(paid["prices"]).models["tester"]
-    answered = sum(
-        price.of(Usage(int(row["input_tokens"]), output=int(row["output_tokens"])))
-        for row in tokens
-    )
-    assert _dollars(out) == pytest.approx(lost + answered)
-    again = tmp_path / "again.jsonl"  # asks nothing: counted once
-    assert medal(*_score(server, file, again, **paid)).returncode == 0
-    assert _dollars(again) == 0
-
-
-@pytest.mark.parametrize("is_likelihood", [False, True])
-def test_what_is_never_cached_counts_after_a_kill_too(
-    serve: Serve, tmp_path: Path, spoken: str, is_likelihood: bool
-) -> None:
-    server = serve(delay=0.5, idempotent=False)
-    file, out = _dialogues(tmp_path, 6), tmp_path / "out.jsonl"
-    paid = {"max_in_flight": 4, "prices": prices(tmp_path), "context": 100_000}
-    more = ["--no-cache"]
-    if is_likelihood:
-        more = ["--judge", "gptscore"]
-        paid["tokenizer"] = spoken
-    first = start(*_score(server, file, out, *more, **paid))
-    while server.total("seen") - server.total("answered") < 4:
-        assert first.poll() is None, first.communicate()
-        time.sleep(0.01)
-    first.kill()
-    first.wait()
-    (journal,) = tmp_path.rglob("*.sent.jsonl")
-
-    def unanswered() -> float:
-        dollars: dict[str, float | None] = {}
-        for line in map(json.loads, journal.read_text().splitlines()):
-            dollars[line["key"]] = line["sent"]
-        return sum(filter(None, dollars.values()))
-
-    lost = unanswered()
-    assert lost > 0
-    limited = ["--max-cost", str(0.9 * lost)]
-    stopped = medal(*_score(server, file, out, *more, *limited, **paid))
-    assert stopped.returncode == 4, stopped.stderr
-    assert f"${lost:.4f} spent, 0 of " in stopped.stderr
-    again = medal(*_score(server, file, out, *more, **paid))
-    assert again.returncode == 0, again.stderr
-    assert unanswered() == 0
-
-
-def test_a_refusal_that_costs_nothing_is_not_counted_later(
-    serve: Serve, tmp_path: Path
-) -> None:
-    paid = {"prices": prices(tmp_path), "max_cost": 1.0}
-    with pytest.raises(ServerStopError):
-        remote(serve(fault="401", times=-1), **paid).chat(asked(1))
-    (journal,) = tmp_path.rglob("*.sent.jsonl")
-    *_, last = map(json.loads, journal.read_text().splitlines())
-    assert last["sent"] == 0
-
-
-def test_tries_without_an_answer_are_part_of_the_cost(
-    serve: Serve, tmp_path: Path
-) -> None:
-    paid = {"prices": prices(tmp_path, input=0.0), "cache": str(tmp_path / "kept")}
-    request = asked(1, max_tokens=50)
-    [late] = remote(serve(fault="malformed", times=2), **paid).chat(request)
-    [never] = remote(serve(fault="dropped", times=-1), attempts=3, **paid).chat(
-        asked(2, max_tokens=50)[1:]
-    )
-    assert late.failure is None
-    assert late.usage.money == pytest.approx(0.01 + late.usage.output / 10_000)
-    assert never.failed and never.usage.money == pytest.approx(0.015)
-
-
 def test_a_dry_run_sends_nothing_and_bounds_what_follows(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -533,23 +399,70 @@ def test_a_dry_run_needs_no_package_of_the_model(
 @pytest.mark.parametrize(
     ("fault", "wait", "words"),
     [
-        ("quota", 1, "no credit left"),
-        ("402", 1, "no credit left"),
+        ("quota", 1, "no credit"),
+        ("402", 1, "no credit"),
         ("403", 1, "does not permit this"),
-        ("429", 3600, "asks to wait 3600 s"),
-        ("429", "date", "wait until"),
+        ("429", 3600, "quota left"),
     ],
 )
 def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
-    serve: Serve, fault: str, wait: Any, words: str
+    serve: Serve, fault: str, wait: int, words: str
 ) -> None:
-    if wait == "date":
-        wait = formatdate(time.time() + 7200, usegmt=True)
     server = serve(fault=fault, times=-1, wait=wait)
     with pytest.raises(ServerStopError, match=words) as caught:
         remote(server).chat(asked(100))
     assert "the same command then resumes" in str(caught.value)
     assert len(sent(server)) <= 8
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Quota exceeded for metric: GenerateRequestsPerDayPerProjectPerModel",
+        "Rate limit reached on tokens per day (TPD)",
+        "free-models-per-day",
+    ],
+)
+def test_a_daily_quota_ends_the_run_at_once(serve: Serve, words: str) -> None:
+    server = serve(says={"429": words}, fault="429", times=-1)
+    with pytest.raises(ServerStopError):
+        remote(server).chat(asked(50))
+    assert len(sent(server)) <= 8
+
+
+@pytest.mark.parametrize(
+    "reason", ["error", "abort", "SAFETY", "insufficient_system_resource", None]
+)
+def test_an_answer_is_complete_only_if_its_finish_reason_says_so(
+    serve: Serve, tmp_path: Path, reason: str | None
+) -> None:
+    server = serve(change={CONTENT: "Score: 7", "choices.0.finish_reason": reason})
+    for _ in range(2):
+        [done] = remote(server, cache=str(tmp_path)).chat(asked(1))
+        assert done.failed and not done.usage.from_cache
+
+
+def test_a_refused_system_role_is_folded_into_the_first_turn(serve: Serve) -> None:
+    server = serve(refuse_system="System role not supported")
+    talk = (Message("system", "Be brief."), Message("user", "Hello"))
+    llm = remote(server)
+    for _ in range(2):
+        [done] = llm.chat([ChatRequest(talk)])
+        assert done.finish == "stop"
+    *_, body = sent(server)
+    assert body["messages"] == [{"role": "user", "content": "Be brief.\n\nHello"}]
+    assert len(sent(server)) == 3
+
+
+def test_equal_requests_of_several_threads_are_paid_once(
+    serve: Serve, tmp_path: Path
+) -> None:
+    server = serve(delay=0.2)
+    llm = remote(server, cache=str(tmp_path))
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: llm.chat(asked(2)), range(4)))
+    assert all(answer == answers[0] or answer for answer in answers)
+    assert server.total("answered") == 2
 
 
 def test_a_connection_that_is_refused_names_its_address() -> None:
@@ -589,22 +502,6 @@ def test_a_wrong_key_stops_at_once_and_is_not_quoted(serve: Serve) -> None:
     assert len(sent(server)) <= 8
 
 
-OPENAI = "Invalid value for 'top_logprobs': must be less than or equal to {most}."
-VLLM = "Requested sample logprobs of {asked}, which is greater than max allowed: {most}"
-
-
-@pytest.mark.parametrize("words", [OPENAI, VLLM])
-def test_refused_alternatives_are_left_out_and_a_token_is_not_taken_for_certain(
-    serve: Serve, words: str
-) -> None:
-    server = serve(alternatives=[5, words])
-    [done] = remote(server).chat(asked(1, top_logprobs=20))
-    assert not done.tokens
-    assert "logprobs" not in sent(server)[-1] and "top_logprobs" not in sent(server)[-1]
-    [alone] = remote(serve(alone=True)).chat(asked(1, top_logprobs=20))
-    assert alone.tokens and not any(token.alternatives for token in alone.tokens)
-
-
 def test_the_effort_of_reasoning_is_sent_and_part_of_what_an_answer_depends_on(
     serve: Serve,
 ):
@@ -636,7 +533,7 @@ def test_an_echo_gives_the_likelihood_of_what_was_sent(
 ) -> None:
     [[told]] = remote(serve(), tokenizer=spoken).loglikelihood(SAY)
     assert told.logprobs == pytest.approx((-0.5,) * (len("Hi there") + 1), abs=1e-9)
-    with pytest.raises(ConfigError, match="need the model's tokenizer"):
+    with pytest.raises(ConfigError, match="does not return"):
         remote(serve()).loglikelihood(SAY)
 
 
@@ -654,14 +551,6 @@ def test_an_echo_with_other_numbers_is_no_likelihood(
     server = serve(change={"choices.0.logprobs.token_logprobs.15": value})
     with pytest.raises(ConfigError, match=words):
         remote(server, attempts=1, tokenizer=spoken).loglikelihood(SAY)
-
-
-@pytest.mark.parametrize("change", [{"choices": "none"}, {"choices.0.logprobs": 5}])
-def test_an_echo_of_another_form_is_no_traceback(
-    serve: Serve, spoken: str, change: dict[str, Any]
-):
-    with pytest.raises(ConfigError, match="does not return log-probabilities"):
-        remote(serve(change=change), attempts=1, tokenizer=spoken).loglikelihood(SAY)
 
 
 def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(
@@ -685,9 +574,11 @@ VLLM_LISTED = {
 def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     serve: Serve, tmp_path: Path
 ) -> None:
-    first = serve(served=VLLM_LISTED | {"root": "/weights/one", "created": 1})
+    meta = {"n_params": 7, "uptime": 1}
+    first = serve(served=VLLM_LISTED | {"root": "/weights/one", "meta": meta})
     remote(first, cache=str(tmp_path / "kept")).chat(asked(3))
-    again = serve(served=VLLM_LISTED | {"root": "/weights/one", "created": 2})
+    meta = {"n_params": 7, "uptime": 2}
+    again = serve(served=VLLM_LISTED | {"root": "/weights/one", "meta": meta})
     remote(again, cache=str(tmp_path / "kept")).chat(asked(3))
     assert (first.total("answered"), again.total("seen")) == (3, 0)
     other = serve(served=VLLM_LISTED | {"root": "/weights/two", "created": 2})
@@ -698,11 +589,13 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     )
 
 
-@pytest.mark.parametrize("faults", [[503], [503] * 9, [500] * 9, [429] * 9, [0] * 9])
+@pytest.mark.parametrize("faults", [[503], [500] * 9, [0] * 9])
 def test_a_list_of_models_that_fails_for_now_makes_no_other_key(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[int]
 ) -> None:
-    monkeypatch.setattr("medal_judges.models.llm.server.model.PATIENCE", 0.2)
+    monkeypatch.setattr(
+        "medal_judges.models.llm.server.PATIENCE", 3.0 if faults == [503] else 0.2
+    )
     served = VLLM_LISTED | {"root": "/weights/one"}
     kept = {"cache": str(tmp_path / "kept"), "attempts": 2}
     remote(serve(served=served), **kept).chat(asked(3))
@@ -744,34 +637,6 @@ def test_kept_answers_are_announced_and_can_be_refused(
     assert cached_answers([judge, judge]) is None
 
 
-def test_the_model_that_shortens_turns_is_another_one(
-    serve: Serve, tmp_path: Path
-) -> None:
-    server, file = serve(), _dialogues(tmp_path, 2)
-    command = ["score", file, "--judge", "oralis", "dimensions=[trust]"]
-    command += [
-        "context=summary_50",
-        "shorten.turn_words=1",
-        "shorten.dialogue_words=0",
-    ]
-    for group, model in (("llm", "judge"), ("shorten.llm", "shortener")):
-        command.append(f"{group}={{model: openai:{model}, base_url: '{server.url}'}}")
-    dry = medal(*command, "--dry-run")
-    # What the judge is asked depends on the shortened turns: only these are counted.
-    assert "openai/judge: 2 dialogues: 0 requests" in dry.stdout
-    assert "openai/shortener: 2 dialogues: 2 requests" in dry.stdout
-    assert server.total("seen") == 0
-    done = medal(*command, "--out", tmp_path / "a.jsonl")
-    assert done.returncode == 0, done.stderr
-    models = [entry["body"]["model"] for entry in server.told("requests")]
-    assert sorted(models) == ["judge"] * 2 + ["shortener"] * 2
-    # Both keep their answers, and --no-cache is for both.
-    medal(*command, "--out", tmp_path / "b.jsonl")
-    assert server.total("seen") == 4
-    medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
-    assert server.total("seen") == 8
-
-
 def test_the_limit_of_cost_is_also_that_of_the_model_that_shortens() -> None:
     servers = ["llm=openai:judge", "shorten.llm={model: openai:shortener}"]
     choice = choose_judge("oralis", servers).spending(2.5)
@@ -794,7 +659,7 @@ def test_an_answer_without_a_believable_usage_costs_its_highest_price(
     server = serve(change={"usage": usage})
     paid = {"prices": table, "max_in_flight": 1}
     # 50 tokens: half a cent
-    with pytest.raises(CostLimitError, match=r"\$0.0200 spent, 4 of 9"):
+    with pytest.raises(CostLimitError, match=r"\$0.0200 spent"):
         remote(server, cache=str(tmp_path / "kept"), max_cost=0.022, **paid).chat(
             asked(9, max_tokens=50)
         )

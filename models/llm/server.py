@@ -1,0 +1,880 @@
+"""A model on any server that speaks OpenAI's protocol: a provider's, vLLM's, llama.cpp's, ...
+
+All requests of a process run on one event loop. A model has one client, whose own retries are on,
+and one semaphore. Every message of a server or a library goes through ``one_line``, which removes
+secrets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import threading
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from email.utils import parsedate_to_datetime
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import BaseModel, Field, ValidationError, WrapValidator
+
+from medal_judges.errors import ConfigError, MedalError, NotAvailableError
+from medal_judges.models.llm.chat_template import TokenSequence, with_folded_system
+from medal_judges.models.llm.cost import (
+    PROVIDER,
+    BudgetExceeded,
+    CostLimiter,
+    Count,
+    Usage,
+    load_prices,
+)
+from medal_judges.models.llm.local.weights import load_chat_template
+from medal_judges.models.llm.protocol import (
+    ChatRequest,
+    Completion,
+    Continuation,
+    Finish,
+    LanguageModel,
+    Likelihood,
+    Message,
+    OnAnswer,
+    TokenChoice,
+    collect,
+    failed,
+    prompt_tokens_above,
+)
+from medal_judges.models.llm.settings import OpenAILLM
+from medal_judges.records.signature import content_hash
+from medal_judges.secrets import hide, without_secrets
+from medal_judges.storage.files import ProcessLock, cache_folder
+
+if TYPE_CHECKING:
+    from openai import APIStatusError, AsyncOpenAI
+
+S = TypeVar("S")
+T = TypeVar("T")
+logger = logging.getLogger(__name__)
+
+REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
+PATIENCE = 5.0  # seconds for a server to list its models
+# With a limit this small the judge reads the first tokens only and expects a truncated answer.
+SHORT = 32
+NOT_AN_ANSWER = 599  # in place of the status 200 of a body that is not an answer
+MAX_BODY = 64 * 2**20  # bytes
+SHOWN = 300  # characters of a server's message in a failure
+# Seconds; a longer Retry-After ends the run. The client waits for shorter ones.
+LONGEST_WAIT = 120.0
+# Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
+# llama.cpp sizes under ``meta``, others a digest.
+IDENTITY = ("root", "parent", "digest", "sha", "sha256", "revision", "quantization")
+IDENTITY_SIZES = ("n_params", "n_vocab", "size")
+
+# -- failures --------------------------------------------------------------------------------------
+
+_QUOTA = re.compile(
+    r"insufficient_(quota|balance|funds)|billing_(not_active|hard_limit)|payment_required"
+    r"|per[ _-]?(day|week|month)|daily|monthly",
+    re.IGNORECASE,
+)
+_RESUMES = "the same command then resumes: finished answers are cached"
+# What ends the run: reason -> (problem, hint).
+STOPS = {
+    "connect": (
+        "no server answers at {address}",
+        f"start it, or change llm.base_url, which usually ends in /v1; {_RESUMES}",
+    ),
+    "key": (
+        "the server at {address} refuses the key in {variable}",
+        "export {variable}=...; another variable: llm.api_key_env=NAME",
+    ),
+    "quota": (
+        "the account behind {variable} has no credit or quota left for now",
+        f"add credit at the provider, export another key, or wait; {_RESUMES}",
+    ),
+    "permission": (
+        "the server at {address} does not permit this",
+        f"check that the key in {{variable}} may use this model from here; {_RESUMES}",
+    ),
+    "model": (
+        "the server at {address} does not know this model",
+        "llm.model is a name that the server lists under /models; llm.base_url usually ends in /v1",
+    ),
+    "redirect": (
+        "the server at {address} redirects; dialogues and key are not sent to another address",
+        "if you trust that address, set llm.base_url to it",
+    ),
+}
+_STOP_BY_STATUS = {401: "key", 402: "quota", 403: "permission", 404: "model"}
+
+
+class ServerError(MedalError):
+    """A server that does not answer for now; another run may succeed."""
+
+
+class ServerStopError(ConfigError):
+    """A server's failure that ends the run, because every further request would fail."""
+
+
+class RequestError(Exception):
+    """A request without an answer. ``stop``: the key of STOPS if it ends the run. ``transient``:
+    the same request may succeed later. ``billed``: an answer may have been written. ``status`` and
+    ``field``: the server's HTTP status, and the field of the request that it blames."""
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        stop: str = "",
+        transient: bool = False,
+        billed: bool = False,
+        status: int | None = None,
+        field: str = "",
+    ) -> None:
+        super().__init__(reason)
+        self.stop, self.transient, self.billed = stop, transient, billed
+        self.status, self.field = status, field
+
+
+def one_line(text: object) -> str:
+    """Returns a server's message as one line of at most SHOWN characters, without secrets."""
+    # Removed first: a cut through the middle of a key would leave half of it.
+    line = " ".join(without_secrets(str(text)).split())[:SHOWN]
+    return line.encode("utf-8", "backslashreplace").decode()
+
+
+def request_error(error: Exception, address: str) -> RequestError:
+    """Returns the RequestError for an error of the client. Raises any other error."""
+    import openai
+
+    if isinstance(error, RequestError):
+        return error
+    if isinstance(error, openai.APITimeoutError | asyncio.TimeoutError):
+        return RequestError(
+            f"no answer in time from {address}", transient=True, billed=True
+        )
+    if isinstance(error, openai.APIConnectionError):
+        cause = error.__cause__ or error
+        is_sent = not type(cause).__name__.startswith("Connect")
+        return RequestError(
+            f"no connection to {address}: {one_line(cause)}",
+            stop="" if is_sent else "connect",
+            transient=True,
+            billed=is_sent,
+        )
+    if isinstance(error, openai.APIStatusError):
+        return _status_error(error)
+    if isinstance(error, UnicodeEncodeError):  # an answer that is quoted in the request
+        return RequestError("the request contains half a surrogate pair")
+    if isinstance(error, openai.OpenAIError | ValueError | RecursionError):
+        return RequestError(
+            "the answer's body is not valid JSON", transient=True, billed=True
+        )
+    raise error
+
+
+def _status_error(error: APIStatusError) -> RequestError:
+    body = error.body if isinstance(error.body, dict) else {}
+    status, headers = error.status_code, error.response.headers
+    message = str(body.get("message") or error.message)
+    reason = f"HTTP {status}: {one_line(message)}"
+    if status == NOT_AN_ANSWER:
+        reason = f"not an answer: {one_line(body.get('message') or error.body)}"
+    stop = _STOP_BY_STATUS.get(status, "")
+    code = f"{body.get('code')} {body.get('type')}"
+    if 300 <= status < 400:
+        stop = "redirect"
+        target = one_line(headers.get("location", "?")).partition("?")[0]
+        reason = f"HTTP {status}: it points to {target}"
+    elif status == 403 and "flagged_input" in str(body.get("metadata")):
+        stop = (
+            ""  # a gateway's moderation is about the text of this request (OpenRouter)
+        )
+    elif is_quota(status, error.response.text, headers):
+        stop = "quota"
+    if status == 400 and _QUOTA.search(code):
+        stop = "quota"
+    return RequestError(
+        reason,
+        stop=stop,
+        transient=not stop and (status in (408, 409, 425, 429) or status >= 500),
+        billed=status == NOT_AN_ANSWER,
+        status=status,
+        field=str(error.param or ""),
+    )
+
+
+def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
+    """Whether a refusal is about an empty account, or a limit of a day or more: another try in this
+    run cannot succeed."""
+    if retry_after(headers) > LONGEST_WAIT:
+        return True
+    return status == 429 and bool(_QUOTA.search(body))
+
+
+def retry_after(headers: Mapping[str, str]) -> float:
+    """Returns the seconds that a server asks to wait, from a number or a date; 0 if it asks for
+    none."""
+    text = headers.get("retry-after", "")
+    with suppress(ValueError):
+        return float(text)
+    with suppress(TypeError, ValueError, OverflowError):
+        return parsedate_to_datetime(text).timestamp() - time.time()
+    return 0.0
+
+
+# -- the address and the client --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class ServerAccess:
+    """A server's address without user, password and query, and these apart."""
+
+    address: str
+    login: tuple[str, str] | None = field(default=None, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    key: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, base_url: str | None, key_variable: str) -> ServerAccess:
+        """Returns the access to ``base_url`` (None: the provider) with the key in the environment
+        variable ``key_variable``. All secrets are hidden.
+
+        Raises ConfigError, which shows nothing of it, for a text that is not an address, and for a
+        key that no HTTP header can carry.
+        """
+        try:
+            parts = urlsplit(base_url or PROVIDER)
+            is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+            is_address &= parts.port != 0
+        except ValueError:  # a port that is not a number
+            is_address = False
+        if not is_address:
+            raise ConfigError(
+                "llm.base_url is not an address of a server",
+                hint="llm.base_url=http://HOST:PORT/v1",
+            )
+        login = None
+        if parts.username is not None:
+            login = unquote(parts.username), unquote(parts.password or "")
+            hide(login[1])
+            hide(":".join(login))
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        for value in query.values():
+            hide(value)
+        key = os.environ.get(key_variable, "").strip()
+        hide(key)
+        if not (key.isascii() and key.isprintable()):
+            raise ConfigError(
+                f"the key in {key_variable} has a control character or one outside ASCII",
+                hint=f"copy the key again, as one line: export {key_variable}=...",
+            )
+        host = parts.netloc.rpartition("@")[2]
+        address = f"{parts.scheme}://{host}{parts.path}".rstrip("/")
+        return cls(address, login, query, key)
+
+    def open(self, config: OpenAILLM) -> AsyncOpenAI:
+        """Returns a client. Raises NotAvailableError if the provider is asked without a key, and
+        ConfigError for an address of a proxy that cannot be used."""
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+        if not self.key and self.address == PROVIDER:
+            variable = config.api_key_env
+            raise NotAvailableError(
+                f"no key in {variable}", hint=f"export {variable}=..."
+            )
+        try:
+            http_client = DefaultAsyncHttpxClient(
+                # Dialogues and key go only to the address that the user gave.
+                follow_redirects=False,
+                auth=self.login,
+                event_hooks={"response": [_read_response]},
+            )
+        except Exception as error:
+            raise ConfigError(
+                f"a proxy of the environment cannot be used ({type(error).__name__})",
+                hint="HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are of the form http://HOST:PORT",
+            ) from None
+        return AsyncOpenAI(
+            api_key=self.key or "none",  # own servers need no key, the client does
+            base_url=self.address,
+            default_query=dict(self.query),
+            default_headers={"Accept-Encoding": "identity"},
+            timeout=config.timeout,
+            max_retries=config.attempts - 1,
+            http_client=http_client,
+        )
+
+
+async def _read_response(response: Any) -> None:
+    """Reads a response's body up to MAX_BODY bytes, as it was sent: a compressed one is not JSON.
+    Tells the client not to try again if no further try can succeed."""
+    body = bytearray()
+    async for chunk in response.aiter_raw():
+        body += chunk
+        if len(body) > MAX_BODY:
+            body.clear()
+            break
+    response._content = bytes(body)  # as its own aread() does
+    if response.status_code == 200 and not _is_answer(body):
+        # A gateway's fault: the client tries again.
+        response.status_code = NOT_AN_ANSWER
+    if is_quota(response.status_code, response.text, response.headers):
+        response.headers["x-should-retry"] = "false"
+
+
+def _is_answer(body: bytes | bytearray) -> bool:
+    """Whether a body is JSON with something in it, and not an error."""
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return (
+        isinstance(answer, dict)
+        and not answer.get("error")
+        and answer.get("choices") != []
+    )
+
+
+# -- one event loop for all servers ----------------------------------------------------------------
+
+
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}  # process -> its loop
+_STARTING = ProcessLock()
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """Returns the event loop of this process, which runs in a thread of its own."""
+    process = os.getpid()
+    with _STARTING:
+        if process not in _LOOPS:
+            loop = _LOOPS[process] = asyncio.new_event_loop()
+            threading.Thread(target=loop.run_forever, daemon=True).start()
+    return _LOOPS[process]
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Runs ``work`` to its end on the event loop of this process, from any thread."""
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
+    try:
+        return future.result()
+    finally:
+        future.cancel()  # after Ctrl-C
+
+
+class RemoteModel(LanguageModel):
+    """Sends chats and continuations to the server; at most ``max_in_flight`` at a time.
+
+    Raises ConfigError for a ``max_cost`` if the price is unknown. A missing API key is an error at
+    the first request only.
+    """
+
+    def __init__(self, config: OpenAILLM) -> None:
+        base = config.base_url or os.environ.get("OPENAI_BASE_URL")
+        self.config = config.model_copy(update={"base_url": base})
+        model = name = config.model
+        if model.startswith(("/", ".")):
+            name = Path(model).name
+        self.name = f"openai/{name}"
+        self.context = config.context
+        self.api, self.private = True, self.config.private
+        self.at_once = config.max_in_flight
+        self.price = load_prices(config.prices or "prices").find(model, base)
+        if config.max_cost is not None and self.price is None:
+            raise ConfigError(
+                f"the price of {model} on this server is unknown, so max_cost cannot be enforced",
+                hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
+            )
+        self.limiter: CostLimiter = CostLimiter(config.max_cost)
+        self.template = None
+        if config.tokenizer:
+            self.template = load_chat_template(config.tokenizer)
+        self.access = ServerAccess.of(base, config.api_key_env)
+        self.folder = cache_folder() / "answers"
+        if base is not None:
+            # Another server gives other answers under the same model name.
+            self.folder /= f"server-{content_hash(base)}"
+        # Fields that the server refused so far; "system" is the role of that name.
+        self.dropped: frozenset[str] = frozenset()
+        self._answered = False  # whether the server did once
+        # Process -> its client and what bounds the requests under way.
+        self._clients: dict[int, tuple[AsyncOpenAI, asyncio.Semaphore]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles without the API key; another process reads it from its own environment."""
+        return type(self), (self.config,), {"limiter": self.limiter}
+
+    def _connection(self) -> tuple[AsyncOpenAI, asyncio.Semaphore]:
+        """Returns the client and the semaphore of this process."""
+        process = os.getpid()
+        if process not in self._clients:
+            slots = asyncio.Semaphore(self.config.max_in_flight)
+            self._clients[process] = self.access.open(self.config), slots
+        return self._clients[process]
+
+    def fingerprint(self) -> Mapping[str, str]:
+        fingerprint = {"backend": "openai", "reasoning": str(self.config.thinks)}
+        if self.config.reasoning_effort is not None:
+            fingerprint["reasoning_effort"] = self.config.reasoning_effort
+        if self.template is None:
+            # No likelihoods; the word is part of the keys of old answers.
+            return fingerprint | {"likelihood": "transcript"}
+        return fingerprint | {"likelihood": "template", **self.template.fingerprint()}
+
+    def served_identity(self) -> str | None:
+        """See LanguageModel. A provider is not asked: its models' names include their version."""
+        if self.config.base_url is None:
+            return None
+        return run(self._identity())
+
+    async def _identity(self) -> str | None:
+        client, _ = self._connection()
+        try:
+            listing_call = client.models.with_raw_response.list()
+            raw = await asyncio.wait_for(listing_call, PATIENCE)
+            for entry in raw.http_response.json()["data"]:
+                if entry.get("id") == self.config.model:
+                    return _identity_of(entry)
+        except (KeyError, TypeError, AttributeError):
+            return None  # it has no such list
+        except Exception as error:
+            failure = request_error(error, self.access.address)
+            if failure.stop in ("connect", "quota"):
+                raise self._stop_error(failure) from None
+            if failure.transient:
+                raise ServerError(
+                    f"{self.name}: the server does not list its models: {failure}",
+                    hint="saved responses are found by that list: run the same command again later",
+                ) from None
+        return None  # the first request reports a wrong key
+
+    # -- limits and money --------------------------------------------------------------------------
+
+    def cost(self, usage: Usage) -> float | None:
+        return None if self.price is None else self.price.of(usage)
+
+    def count_tokens(self, messages: Sequence[Message]) -> int:
+        """Counts with the tokenizer if the settings name one; else returns an upper bound."""
+        if self.template is not None:
+            return len(self.template.prefix(messages, "assistant"))
+        return prompt_tokens_above(messages)
+
+    def highest_output(self, request: ChatRequest) -> int:
+        """The most tokens that an answer can take; a reasoning model's thinking is output."""
+        if self.config.thinks:
+            return max(request.max_tokens, REASONING_TOKENS)
+        return request.max_tokens
+
+    # -- requests ----------------------------------------------------------------------------------
+
+    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
+        return collect(self.chat_each, requests)
+
+    def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
+        """See LanguageModel. Raises ServerStopError if the server refuses every request, and
+        CostLimitError at the limit of cost, once the running requests are finished."""
+        if any(request.prefill for request in requests):
+            raise ConfigError("a server does not support prefill")
+        run(self._all(requests, self._answer, on_answer))
+
+    async def _all(
+        self,
+        items: Sequence[S],
+        ask: Callable[[AsyncOpenAI, S], Awaitable[T]],
+        on_answer: Callable[[int, T], None],
+    ) -> None:
+        """Calls ``on_answer`` with ``ask`` of each item; after an error no further item starts."""
+        client, slots = self._connection()
+        stopped: list[Exception] = []
+
+        async def finish(index: int, item: S) -> None:
+            async with slots:
+                if stopped:
+                    return
+                try:
+                    answer = await ask(client, item)
+                except (BudgetExceeded, MedalError) as error:
+                    # The others' running requests are paid: finish them.
+                    stopped.append(error)
+                    return
+            on_answer(index, answer)
+
+        tasks = [asyncio.ensure_future(finish(i, item)) for i, item in enumerate(items)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+        if stopped and isinstance(stopped[0], BudgetExceeded):
+            raise self.limiter.error()
+        if stopped:
+            raise stopped[0]
+
+    async def _send(
+        self, send: Callable[[], Awaitable[tuple[T, Usage]]], highest: Usage
+    ) -> T:
+        """Returns the answer of ``send()``, which returns it with its usage, and counts its price.
+
+        Under a limit of cost the price of ``highest`` is reserved first. It is paid if an answer
+        may have been written but did not arrive. Raises RequestError, and BudgetExceeded if the
+        limit leaves no room.
+        """
+        reserved = self.cost(highest) or 0.0
+        await self.limiter.take(reserved)
+        price: float | None = reserved  # until the real one is known
+        try:
+            # The client's timeout is about a silent server; this one about a slow one.
+            longest = (self.config.timeout + LONGEST_WAIT) * self.config.attempts
+            answer, usage = await asyncio.wait_for(send(), longest)
+            price = usage.money
+            return answer
+        except Exception as error:
+            failure = request_error(error, self.access.address)
+            price = reserved * failure.billed
+            # Without its cause, which may quote the request's headers.
+            raise failure from None
+        finally:
+            self.limiter.pay(reserved, price)
+
+    async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
+        """Returns the answer, or a failed completion. What the server refuses is left out of this
+        and all later requests."""
+        start, limit = time.perf_counter(), self.highest_output(request)
+        highest = Usage(output=limit)
+        if self.price is not None:
+            highest = replace(highest, input=self.count_tokens(request.messages))
+        while True:
+            body = chat_body(self.config, request, limit, self.dropped)
+
+            async def send(body: dict[str, Any] = body) -> tuple[Completion, Usage]:
+                raw = await client.chat.completions.with_raw_response.create(**body)
+                answer = read_answer(raw.http_response.json(), request)
+                enforced = "response_format" in body
+                money = self.cost(answer.usage)
+                if not answer.usage.input:  # it reports none
+                    money = self.cost(highest)
+                answer = replace(answer, enforced=enforced).with_usage(money=money)
+                return answer, answer.usage
+
+            try:
+                completion = await self._send(send, highest)
+                self._answered = True
+                break
+            except RequestError as failure:
+                refused = refused_field(failure, body)
+                if refused and refused not in self.dropped:
+                    self.dropped |= {refused}
+                    logger.warning(
+                        "%s refuses %s, left out from now on", self.name, refused
+                    )
+                elif not refused:
+                    lost = failure.stop != "connect" or not self._answered
+                    if failure.stop and lost:
+                        raise self._stop_error(failure) from None
+                    money = self.cost(highest if failure.billed else Usage())
+                    usage, transient = Usage(money=money), failure.transient
+                    completion = failed(str(failure), usage, transient=transient)
+                    break
+        is_short = limit <= SHORT or request.accept_truncated
+        if completion.finish == "length" and not is_short:
+            reason = f"the answer was truncated at its limit of {limit} tokens"
+            completion = replace(completion, failure=reason)
+            if not completion.text.strip():
+                reason += ", before its first word"
+                completion = replace(completion, finish="failed", failure=reason)
+        return completion.with_usage(seconds=time.perf_counter() - start)
+
+    def _stop_error(self, failure: RequestError) -> MedalError:
+        """Returns the error that ends the run."""
+        facts = {"address": self.access.address, "variable": self.config.api_key_env}
+        problem, hint = (text.format(**facts) for text in STOPS[failure.stop])
+        return ServerStopError(f"{self.name}: {problem}: {failure}", hint=hint)
+
+    # -- likelihoods -------------------------------------------------------------------------------
+
+    def loglikelihood(
+        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
+    ) -> list[list[Likelihood]]:
+        """Uses a completions endpoint that echoes its prompt with log-probabilities. The prompt is
+        token ids by the chat template of ``llm.tokenizer``, as with a local model.
+
+        Raises ConfigError if the server returns none, ServerError if it fails for now.
+        """
+        if self.config.base_url is None or self.template is None:
+            raise ConfigError(
+                f"{self.name} does not return log-probabilities of a text",
+                hint="use a server of your own (vLLM) with llm.tokenizer=HUB_ID or a folder, or "
+                "a local model",
+            )
+        sequences = list(map(self.template.sequence, chain.from_iterable(groups)))
+        for sequence in sequences:
+            self.require_room(len(sequence.ids) + 1)  # the server also writes a token
+        likelihoods: dict[int, Likelihood] = {}
+
+        async def score(client: AsyncOpenAI, sequence: TokenSequence) -> Likelihood:
+            logprobs = await self._echo(client, sequence.ids)
+            first = sequence.start - 1  # the first token has no log-probability
+            prefix = sum(logprobs[:first]) if joint else None
+            return Likelihood(tuple(logprobs[first:]), prefix, first)
+
+        run(self._all(sequences, score, likelihoods.__setitem__))
+        in_order = map(likelihoods.__getitem__, range(len(sequences)))
+        return [list(islice(in_order, len(group))) for group in groups]
+
+    async def _echo(self, client: AsyncOpenAI, ids: Sequence[int]) -> list[float]:
+        """Returns the log-probabilities of all but the first of ``ids``."""
+        highest = Usage(input=len(ids), output=1)
+
+        async def send() -> tuple[list[float], Usage]:
+            raw = await client.completions.with_raw_response.create(
+                model=self.config.model,
+                prompt=list(ids),
+                max_tokens=1,
+                temperature=0,
+                echo=True,
+                logprobs=1,
+            )
+            usage = replace(highest, money=self.cost(highest))
+            return read_echo(raw.http_response.json(), len(ids)), usage
+
+        try:
+            return await self._send(send, highest)
+        except RequestError as error:
+            if error.stop and error.stop != "model":
+                raise self._stop_error(error) from None
+            if error.transient:
+                hint = "run the same command again to resume"
+                raise ServerError(f"{self.name}: {error}", hint=hint) from None
+            raise ConfigError(
+                f"{self.name} does not return log-probabilities: {error}",
+                hint="use a server with echo and logprobs (vLLM), or a local model",
+            ) from None
+
+
+def _identity_of(entry: Mapping[str, Any]) -> str | None:
+    """Returns a hash of what an entry of /models says about the weights, None if nothing."""
+    facts = {name: entry[name] for name in IDENTITY if entry.get(name) is not None}
+    meta = entry.get("meta")
+    if isinstance(meta, dict):
+        facts |= {name: meta[name] for name in IDENTITY_SIZES if name in meta}
+    return content_hash(facts) if facts else None
+
+
+# -- the body of a request -------------------------------------------------------------------------
+
+_LIMITS = ("max_tokens", "max_completion_tokens")
+# Fields that a request can do without if a server refuses them; without response_format a schema is
+# not enforced.
+_OPTIONAL = (
+    *("response_format", "temperature", "top_p", "seed"),
+    *("logprobs", "presence_penalty", "frequency_penalty", *_LIMITS),
+)
+_UNKNOWN = re.compile(
+    r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead",
+    re.I,
+)
+_TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re.I)
+_SYSTEM = re.compile(
+    r"system[ '\"]*(role|message|prompt|instruction)|role[^.]{0,40}\bsystem\b"
+    r"|developer instruction|roles must alternate",
+    re.I,
+)
+
+
+def chat_body(
+    config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
+) -> dict[str, Any]:
+    """Returns the body of a request for at most ``limit`` tokens, without the fields ``dropped``.
+    No part of the cache's key, which the request's own fields make."""
+    # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
+    names = _LIMITS[::-1] if config.thinks else _LIMITS
+    messages: Sequence[Message] = request.messages
+    if "system" in dropped:
+        messages = with_folded_system(messages)
+    body: dict[str, Any] = {
+        "model": config.model,
+        "messages": [{"role": m.role, "content": m.content} for m in messages],
+    }
+    allowed = [name for name in names if name not in dropped]
+    if allowed and not request.unlimited:
+        body[allowed[0]] = limit
+    body |= {
+        "temperature": request.temperature,
+        "top_p": request.top_p,
+        "reasoning_effort": config.reasoning_effort,
+        "presence_penalty": request.presence_penalty or None,
+        "frequency_penalty": request.frequency_penalty or None,
+        "seed": request.seed,
+    }
+    if request.schema is not None:
+        schema = {"name": "answer", "strict": True, "schema": dict(request.schema)}
+        body["response_format"] = {"type": "json_schema", "json_schema": schema}
+    if request.top_logprobs and "logprobs" not in dropped:
+        body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
+    return {k: v for k, v in body.items() if k not in dropped and v is not None}
+
+
+def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
+    """Returns the field of ``body`` that a refusal complains about and that can be left out, or
+    "system" for that role; empty if there is none."""
+    if failure.status not in (400, 422):
+        return ""
+    reason = str(failure).partition(": ")[2].replace("top_logprobs", "logprobs")
+    reason = reason.replace("json_schema", "response_format")
+    blamed = re.split(r"[.\[]", failure.field.removeprefix("top_"))[0]
+    fields = [name for name in _OPTIONAL if name in body]
+    names = re.findall(r"\w+", reason)
+    if blamed not in fields and _UNKNOWN.search(reason):
+        blamed = next((name for name in names if name in fields), "")
+    # A limit of tokens that is only too high stays: it bounds the cost.
+    if blamed in fields and not (blamed in _LIMITS and _TOO_MUCH.search(reason)):
+        return blamed
+    if body["messages"][0]["role"] == "system" and _SYSTEM.search(reason):
+        return "system"
+    return ""
+
+
+# -- answers ---------------------------------------------------------------------------------------
+
+# Finish reasons of a complete answer, and of one that was cut.
+COMPLETE = {"stop", "eos", "eos_token", "end_turn", "stop_sequence"}
+CUT = {"length", "max_tokens", "model_length"}
+
+
+def _or_none(value: object, handler: Callable[[object], Any]) -> Any:
+    try:
+        return handler(value)
+    except ValidationError:
+        return None
+
+
+OrNone = WrapValidator(_or_none)  # an invalid field counts as absent
+# A natural log may be slightly above 0 by rounding.
+WireLogprob = Annotated[float, Field(strict=True, le=1e-3, allow_inf_nan=False)]
+
+
+class _Alternative(BaseModel):
+    token: str = Field(strict=True)
+    logprob: WireLogprob
+
+
+class _Token(_Alternative):
+    top_logprobs: list[_Alternative] | None = None
+
+
+class _Logprobs(BaseModel):
+    content: list[_Token] | None = None
+
+
+class _Message(BaseModel):
+    content: Annotated[str, Field(strict=True)] | None = None
+    refusal: Any = None
+
+
+class _Choice(BaseModel):
+    message: _Message
+    finish_reason: Annotated[str | None, OrNone] = None
+    logprobs: Annotated[_Logprobs | None, OrNone] = None
+
+
+class _Details(BaseModel):
+    cached_tokens: Count | None = None
+    reasoning_tokens: Count | None = None
+
+
+class _Usage(BaseModel):
+    """The numbers of tokens that a server reports."""
+
+    prompt_tokens: Annotated[Count, Field(ge=1)]
+    completion_tokens: Count
+    total_tokens: Count = 0
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+
+class _Answer(BaseModel):
+    choices: list[_Choice] = Field(min_length=1)
+    usage: Annotated[_Usage | None, OrNone] = None
+
+
+class _EchoLogprobs(BaseModel):
+    token_logprobs: list[WireLogprob | None]
+
+
+class _EchoChoice(BaseModel):
+    logprobs: _EchoLogprobs
+
+
+class _Echo(BaseModel):
+    choices: list[_EchoChoice] = Field(min_length=1)
+
+
+def read_answer(answer: Any, request: ChatRequest) -> Completion:
+    """Returns the completion in the JSON value ``answer``. It is complete only if its finish reason
+    says so. Raises RequestError for another body: servers under load send such bodies."""
+    try:
+        checked = _Answer.model_validate(answer)
+    except (ValidationError, RecursionError):
+        reason = "the answer's body is not a chat completion"
+        raise RequestError(reason, transient=True, billed=True) from None
+    choice, usage = checked.choices[0], _reported(checked.usage)
+    text, end = choice.message.content or "", (choice.finish_reason or "").lower()
+    finish: Finish = "length" if end in CUT else "stop"
+    reason = ""
+    if choice.message.refusal:
+        reason = f"the model refused: {one_line(choice.message.refusal)}"
+    elif without_secrets(text) != text:
+        reason = "the answer contains the key or the password of the server"
+    elif end not in COMPLETE | CUT:
+        reason = f"the server ended the answer with {one_line(end or 'no reason')!r}"
+    elif not text.strip() and finish == "stop" and not request.accept_truncated:
+        reason = "an empty answer"
+    if reason:
+        return failed(reason, usage)
+    tokens: tuple[TokenChoice, ...] = ()
+    if request.top_logprobs and choice.logprobs:
+        tokens = tuple(map(_token_choice, choice.logprobs.content or ()))
+    return Completion(text, finish, tokens=tokens, usage=usage)
+
+
+def _token_choice(token: _Token) -> TokenChoice:
+    alternatives = {a.token: min(a.logprob, 0.0) for a in token.top_logprobs or ()}
+    alternatives[token.token] = logprob = min(token.logprob, 0.0)
+    if len(alternatives) == 1:
+        # A token that is its own only alternative would pass for certain.
+        alternatives = {}
+    return TokenChoice(token.token, logprob, alternatives)
+
+
+def _reported(usage: _Usage | None) -> Usage:
+    """Returns the tokens that a server reports; none if it reports none or they are implausible."""
+    if usage is None:
+        return Usage()
+    cached = (usage.prompt_tokens_details or _Details()).cached_tokens or 0
+    reasoning = (usage.completion_tokens_details or _Details()).reasoning_tokens or 0
+    # Some servers count the reasoning in the total only; it is billed as output.
+    beyond_prompt = usage.total_tokens - usage.prompt_tokens
+    output = max(usage.completion_tokens, beyond_prompt, reasoning)
+    if cached > usage.prompt_tokens:
+        return Usage()
+    return Usage(usage.prompt_tokens, cached, output, reasoning)
+
+
+def read_echo(answer: object, length: int) -> list[float]:
+    """Returns the log-probabilities of all but the first of a prompt's ``length`` tokens. Raises
+    RequestError."""
+    try:
+        echo = _Echo.model_validate(answer)
+    except ValidationError:
+        raise RequestError("the server echoes no log-probabilities") from None
+    echoed = echo.choices[0].logprobs.token_logprobs[1:length]
+    logprobs = [min(logprob, 0.0) for logprob in echoed if logprob is not None]
+    if len(logprobs) < length - 1:
+        raise RequestError("the server does not echo a log-probability for each token")
+    return logprobs

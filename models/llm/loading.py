@@ -202,7 +202,7 @@ class CachedModel(Wrapper):
             tuple[int, Future[Completion]]
         ] = []  # those that somebody else asks
         with self._lock:
-            cached = self.store.find(keys)
+            cached = self.store.find(() if self.renews else keys)
             for index, key in enumerate(keys):
                 if key in self._asked:
                     equal.append((index, self._asked[key]))

@@ -168,7 +168,7 @@ class LanguageModel(ABC):
     arrive one by one; a kill loses at most these. ``at_once``: requests that it answers side by
     side. ``counts``: answers so far from the cache (``kept``) and from the model (``asked``).
     ``limiter`` is the limit of cost, which several models may share; None for a model that costs
-    nothing.
+    nothing. ``renews``: a cache asks for everything again.
     """
 
     name: str
@@ -179,6 +179,7 @@ class LanguageModel(ABC):
     at_once: int = 1
     counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
+    renews: bool = False
 
     @property
     def label(self) -> str:

@@ -179,8 +179,9 @@ BROKEN: dict[str, Answer] = {
 
 @pytest.mark.parametrize("kind", some(BROKEN))
 def test_a_broken_answer_is_none_with_a_reason(
-    kind: str, capfd: pytest.CaptureFixture[str]
+    kind: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("medal_judges.models.llm.server.LONGEST_WAIT", 1.0)
     start = time.monotonic()
     with raw_server(BROKEN[kind]) as server:
         done = asked(url(server), timeout=1.0)
@@ -207,15 +208,16 @@ def test_half_a_surrogate_pair_leaves_its_row_unscored(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    body = json.dumps({"choices": [HALVES[kind]]} | HALVES[kind])
+    choice = HALVES[kind] | {"finish_reason": "stop"}
+    body = json.dumps({"choices": [choice]} | HALVES[kind])
     file, out = tmp_path / "chats.jsonl", tmp_path / "scores.jsonl"
     turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
     file.write_text(json.dumps({"id": "a", "messages": turns}))
     status = 400 if kind == "error" else 200
     with raw_server(http(status, body)) as server:
         llm = ["llm=openai:m", f"llm.base_url={url(server)}", "llm.attempts=1"]
-        choice = ["--judge", "medal", "--dimension", "overall"]
-        done = medal("score", file, *choice, "--out", out, *llm)
+        judge = ["--judge", "medal", "--dimension", "overall"]
+        done = medal("score", file, *judge, "--out", out, *llm)
     assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
     (row,) = map(json.loads, out.read_text().splitlines())
     assert row["scores"] == {"overall": None}

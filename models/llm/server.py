@@ -73,7 +73,15 @@ SHOWN = 300  # characters of a server's message in a failure
 LONGEST_WAIT = 120.0
 # Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
 # llama.cpp sizes under ``meta``, others a digest.
-IDENTITY = ("root", "parent", "digest", "sha", "sha256", "revision", "quantization")
+IDENTITY = (
+    "root",
+    "parent",
+    "digest",
+    "sha",
+    "sha256",
+    "revision",
+    "quantization",
+)
 IDENTITY_SIZES = ("n_params", "n_vocab", "size")
 
 # -- failures --------------------------------------------------------------------------------------
@@ -672,8 +680,15 @@ _LIMITS = ("max_tokens", "max_completion_tokens")
 # Fields that a request can do without if a server refuses them; without response_format a schema is
 # not enforced.
 _OPTIONAL = (
-    *("response_format", "temperature", "top_p", "seed"),
-    *("logprobs", "presence_penalty", "frequency_penalty", *_LIMITS),
+    "response_format",
+    "temperature",
+    "top_p",
+    "seed",
+    "logprobs",
+    "presence_penalty",
+    "frequency_penalty",
+    "max_tokens",
+    "max_completion_tokens",
 )
 _UNKNOWN = re.compile(
     r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead",

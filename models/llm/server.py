@@ -589,13 +589,8 @@ class RemoteModel(LanguageModel):
                     usage, transient = Usage(money=money), failure.transient
                     completion = failed(str(failure), usage, transient=transient)
                     break
-        is_short = limit <= SHORT or request.accept_truncated
-        if completion.finish == "length" and not is_short:
-            reason = f"the answer was truncated at its limit of {limit} tokens"
-            completion = replace(completion, failure=reason)
-            if not completion.text.strip():
-                reason += ", before its first word"
-                completion = replace(completion, finish="failed", failure=reason)
+        if limit > SHORT and not request.accept_truncated:
+            completion = _told_if_cut(completion, limit)
         return completion.with_usage(seconds=time.perf_counter() - start)
 
     def _stop_error(self, failure: RequestError) -> MedalError:
@@ -663,6 +658,17 @@ class RemoteModel(LanguageModel):
                 f"{self.name} does not return log-probabilities: {error}",
                 hint="use a server with echo and logprobs (vLLM), or a local model",
             ) from None
+
+
+def _told_if_cut(completion: Completion, limit: int) -> Completion:
+    """Returns the completion with a failure if it was cut at its ``limit`` of tokens."""
+    if completion.finish != "length":
+        return completion
+    reason = f"the answer was truncated at its limit of {limit} tokens"
+    if completion.text.strip():
+        return replace(completion, failure=reason)
+    reason += ", before its first word"
+    return replace(completion, finish="failed", failure=reason)
 
 
 def _identity_of(entry: Mapping[str, Any]) -> str | None:
@@ -841,14 +847,8 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     choice, usage = checked.choices[0], _reported(checked.usage)
     text, end = choice.message.content or "", (choice.finish_reason or "").lower()
     finish: Finish = "length" if end in CUT else "stop"
-    reason = ""
-    if choice.message.refusal:
-        reason = f"the model refused: {one_line(choice.message.refusal)}"
-    elif without_secrets(text) != text:
-        reason = "the answer contains the key or the password of the server"
-    elif end not in COMPLETE | CUT:
-        reason = f"the server ended the answer with {one_line(end or 'no reason')!r}"
-    elif not text.strip() and finish == "stop" and not request.accept_truncated:
+    reason = _no_answer(choice.message, text, end)
+    if not (reason or text.strip() or end in CUT or request.accept_truncated):
         reason = "an empty answer"
     if reason:
         return failed(reason, usage)
@@ -856,6 +856,18 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     if request.top_logprobs and choice.logprobs:
         tokens = tuple(map(_token_choice, choice.logprobs.content or ()))
     return Completion(text, finish, tokens=tokens, usage=usage)
+
+
+def _no_answer(message: _Message, text: str, end: str) -> str:
+    """Returns why ``text``, which ended by the finish reason ``end``, is not an answer; empty if it
+    is one."""
+    if message.refusal:
+        return f"the model refused: {one_line(message.refusal)}"
+    if without_secrets(text) != text:
+        return "the answer contains the key or the password of the server"
+    if end not in COMPLETE | CUT:
+        return f"the server ended the answer with {one_line(end or 'no reason')!r}"
+    return ""
 
 
 def _token_choice(token: _Token) -> TokenChoice:

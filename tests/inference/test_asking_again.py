@@ -157,15 +157,12 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer_of_the_cache(
     assert (first.scored, first.lasting, asked) == (0, 2, 1)
     assert first.next_try == "--retry-failed scores 2 of them again"
     assert run()[1] == 0
-    assert run(retry_failed=True)[1] >= 1
+    # A judge that gives another unreadable answer is asked once, not once for each chat.
+    assert run(retry_failed=True)[1] == 1
     numbers = [f'"{each.name}": 4' for each in judge_at(server).dimensions]
     said.write_text("Here you are: {" + ", ".join(numbers) + "}")
     second, asked = run(retry_failed=True)
-<<<<<<< HEAD
     assert (second.scored, second.dialogues, asked) == (2, 2, 1)
-=======
-    assert (second.scored, second.rescored) == (2, 2)
->>>>>>> b1912634 (A retry of unreadable responses asks the model again; tests of servers hold what they must)
     # Nothing can score a chat without an answer, so nobody is told to try.
     assert (second.lasting, second.next_try) == (0, "")
     assert run(retry_failed=True)[1] == 0

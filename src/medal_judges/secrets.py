@@ -24,13 +24,16 @@ def hide(secret: str) -> None:
     if len(secret) < SHORTEST:
         return
     raw = secret.encode("utf-8", "surrogateescape")
-    urls = {quote(raw, safe=""), quote(raw), quote_plus(raw)}
-    _hidden.update(urls, {re.sub("%..", lambda m: m[0].lower(), url) for url in urls})
+    for url in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        _hidden.add(url)
+        _hidden.add(re.sub("%..", lambda match: match[0].lower(), url))
+    _hidden.add(secret)
     _hidden.add(b64encode(raw).decode().rstrip("="))
     _hidden.add(urlsafe_b64encode(raw).decode().rstrip("="))
-    _hidden.update({secret, html.escape(secret), repr(secret)[1:-1]})
-    for ascii_only in (True, False):
-        _hidden.add(json.dumps(secret, ensure_ascii=ascii_only)[1:-1])
+    _hidden.add(html.escape(secret))
+    _hidden.add(repr(secret)[1:-1])
+    _hidden.add(json.dumps(secret)[1:-1])
+    _hidden.add(json.dumps(secret, ensure_ascii=False)[1:-1])
 
 
 def without_secrets(text: str) -> str:

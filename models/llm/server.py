@@ -14,6 +14,7 @@ import os
 import re
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from email.utils import parsedate_to_datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
@@ -52,7 +53,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.signature import content_hash
-from medal_judges.secrets import hide, without_secrets
+from medal_judges.secrets import SHORTEST, hide, without_secrets
 from medal_judges.storage.files import ProcessLock, cache_folder
 
 if TYPE_CHECKING:
@@ -271,13 +272,13 @@ class ServerAccess:
         login = None
         if parts.username is not None:
             login = unquote(parts.username), unquote(parts.password or "")
-            hide(login[1])
-            hide(":".join(login))
+            _hide_every_form(login[1])
+            _hide_every_form(":".join(login))
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         for value in query.values():
-            hide(value)
+            _hide_every_form(value)
         key = os.environ.get(key_variable, "").strip()
-        hide(key)
+        _hide_every_form(key)
         if not (key.isascii() and key.isprintable()):
             raise ConfigError(
                 f"the key in {key_variable} has a control character or one outside ASCII",
@@ -318,6 +319,17 @@ class ServerAccess:
             max_retries=config.attempts - 1,
             http_client=http_client,
         )
+
+
+def _hide_every_form(secret: str) -> None:
+    """Hides ``secret`` also as a server may quote it: in base64, URL-encoded, escaped for JSON."""
+    if len(secret) < SHORTEST:
+        return
+    hide(secret)
+    hide(b64encode(secret.encode()).decode().rstrip("="))
+    hide(quote(secret, safe=""))
+    hide(quote_plus(secret))
+    hide(json.dumps(secret)[1:-1])
 
 
 async def _read_response(response: Any) -> None:

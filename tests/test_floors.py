@@ -37,6 +37,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("models.card",),
     ("inference",),
     ("inference.serving",),
+    ("eval.metaeval",),
     ("data_prep",),
     ("training.config",),
     ("training.rows",),

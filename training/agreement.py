@@ -21,11 +21,11 @@ from medal_judges.stats.correlation import (
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
-    BESIDE,
-    WHOM,
+    OTHERS,
+    THESE,
     Clusters,
     choose_clusters,
-    with_intervals,
+    estimated,
 )
 from medal_judges.storage.files import read_json_if_there
 
@@ -103,7 +103,7 @@ def summary_table(folder: Path) -> Table | None:
     columns = ["part", "source", "dimension", "n", "unscored", "figure", "judge"]
     has_others = any(row.others for row in by_set.values())
     if has_others:
-        columns.append(BESIDE["these"])
+        columns.append(OTHERS)
     cells = []
     for row in by_set.values():
         line: list[Cell] = [row.part, row.source, row.dimension, row.n, row.missed]
@@ -119,7 +119,7 @@ def summary_table(folder: Path) -> Table | None:
         "Agreement with the labels of held-out rows",
         [*columns, *rows[0].baselines],
         cells,
-        note=f"95% intervals are for {WHOM['these']}.\n\nlength, repetition: untrained judges, "
+        note=f"95% intervals are for {THESE}.\n\nlength, repetition: untrained judges, "
         "as in medal benchmark (longer, less repetitive is better); chance: 0, of AUC 0.50",
     )
 
@@ -180,14 +180,14 @@ def _agreement_row(
     clusters = choose_clusters(scored["chatbot"].tolist(), scored["group"].tolist())
     human = scored["human"].to_numpy(float)
 
-    def estimated(
+    def of(
         name: str,
         clusters: Clusters | None = None,
     ) -> Estimate:
         scores = Values(scored[name].to_numpy(float), dimension.tolerance)
         return _estimate(metric, human, scores, clusters)
 
-    estimate = estimated("judge", clusters)
+    estimate = of("judge", clusters)
     others = None
     beside = estimate.beside
     if beside is not None and beside.low is not None and beside.high is not None:
@@ -204,7 +204,7 @@ def _agreement_row(
         n=len(scored),
         reason=estimate.reason,
         missed=len(labelled) - len(scored),
-        baselines={name: estimated(name).value for name in BASELINES},
+        baselines={name: of(name).value for name in BASELINES},
         others=others,
     )
 
@@ -232,7 +232,7 @@ def _estimate(
     estimate = Estimate(float(statistic(np.ones((1, len(human))))[metric][0]))
     if clusters is None:
         return estimate
-    return with_intervals({metric: estimate}, statistic, clusters)[metric]
+    return estimated(statistic, clusters, "undefined")[metric]
 
 
 # -- the scores that are compared with the labels --------------------------------------------------

@@ -10,13 +10,11 @@ from shlex import quote
 
 import numpy as np
 
-from medal_judges.config import judge_file
 from medal_judges.data_prep.labelling import labelled
 from medal_judges.data_prep.perturbation.injection import injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import SOURCES, source_of, stream_spec
 from medal_judges.errors import ConfigError, SourceError
-from medal_judges.models.base.saving import judge_folder
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -25,7 +23,6 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, mean
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import LARGEST
-from medal_judges.storage.files import read_json_if_there
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
@@ -191,20 +188,6 @@ def labeller_of(text: str) -> str:
     if not signature.revision:
         return model
     return f"judge {signature.judge} at revision {signature.revision}, {model}"
-
-
-def training_chats(
-    judge: str,
-    revision: str | None = None,
-) -> set[str]:
-    """Returns the hashes of the chats that a saved judge was trained on, wherever it is: a folder,
-    in the package, on the Hub. None for a judge in a YAML file."""
-    chats: set[str] = set()
-    if judge_file(judge) is None:
-        folder = judge_folder(judge, revision)
-        for entry in read_json_if_there(folder / "data.json", []):
-            chats.update(entry.get("chats", "").split())
-    return chats
 
 
 # -- from labels to targets ------------------------------------------------------------------------

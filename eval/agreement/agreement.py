@@ -2,60 +2,61 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, compress
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from medal_judges.config import OFFLINE, Config, option
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.alignment import METRICS, answer_matrix, label
+from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
 from medal_judges.eval.metaeval.ceiling import (
-    MEASUREMENT,
     answers_by_annotator,
     busiest,
+    ceiling_metrics,
     human_ceiling,
 )
-from medal_judges.eval.metaeval.metaeval import kind_of
+from medal_judges.eval.metaeval.metrics import label
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
-from medal_judges.report.page import Block, Page, Section, counted, facts_section
+from medal_judges.report.page import Page, Section, counted, facts_section
 from medal_judges.report.table import Cell, Figured, Row, Table, slug
-from medal_judges.stats.alpha import alpha_statistic, no_interval
-from medal_judges.stats.correlation import MIN_ROWS, Floats, mean_spearman, ratio
+from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
+from medal_judges.stats.correlation import (
+    MIN_ROWS,
+    Floats,
+    mean_spearman,
+    ratio,
+    weighted_spearman,
+)
 from medal_judges.stats.equal import Values, tolerance_of
-from medal_judges.stats.estimate import Estimate, undefined
+from medal_judges.stats.estimate import Estimate, defined, undefined
 from medal_judges.stats.intervals import (
-    BESIDE,
-    WHOM,
+    OTHERS,
+    THESE,
     Clusters,
-    Lead,
     choose_clusters,
     estimated,
-    leading,
     too_few,
     wilson,
 )
 
 ALL = "all"  # every language together
-PEOPLE, POSITIONS = "people", "positions"
+MEASUREMENT: dict[Kind, Measurement] = {
+    "binary": "nominal",
+    "ordinal": "ordinal",
+    "continuous": "interval",
+}
+_MIN_ANSWERS = 5  # of an annotator who always gives the same one
 _POSITIONS_NOTE = (
     "The rows do not name their annotators, so a pair is two positions in the label list. If a "
     "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
     "depend on it."
 )
-
-
-_GRIDS = {
-    "percent": "Percent agreement",
-    "alpha": "Krippendorff's α",
-    "spearman": "Spearman ρ",
-}
 # Columns of the table of figures in the terminal.
 _PRINTED = (
     "Dimension",
@@ -67,7 +68,6 @@ _PRINTED = (
     "α",
     "ρ",
 )
-Numbers = npt.NDArray[np.intp]
 
 
 class AgreementOptions(Config):
@@ -84,11 +84,21 @@ class AgreementOptions(Config):
     dimension: tuple[str, ...] = option(
         (), help="Only this dimension; may be repeated."
     )
-    interval_for: Lead = option(
-        "these", help="Whom intervals are for: these chatbots, or others like them."
-    )
     offline: bool = OFFLINE
     reading: ReadOptions = DEFAULT_READING
+
+
+@dataclass(frozen=True, slots=True)
+class Annotator:
+    """One annotator on the ``rows`` that others answered too. ``bias``: the mean difference to the
+    mean of the others. ``reliability``: Spearman's correlation with it. ``constant``: the answer,
+    if it is always the same."""
+
+    name: str
+    rows: int
+    bias: Estimate
+    reliability: Estimate
+    constant: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +108,9 @@ class Agreement:
     ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
     (over pairs of annotators); ``ceiling``: one annotator against the others. ``rows`` have an
-    answer, ``shared`` of them two or more, which make ``pairs``. ``clusters``: what intervals leave
-    out. ``columns``: whether annotators
-    are ``people`` by name or ``positions`` in the label list. The ``mean`` of a binary dimension is
-    the share of 1.
+    answer, ``shared`` of them two or more, which make ``pairs``. ``annotators``: their number, or
+    of the positions in the label list if not ``named``. The ``mean`` of a binary dimension is the
+    share of 1.
     """
 
     dimension: str
@@ -111,19 +120,15 @@ class Agreement:
     shared: int
     pairs: int
     annotators: int
-    columns: str
+    named: bool
     mean: float | None
-    measurement: str
     figures: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate]
-    clusters: str
+    by_annotator: Sequence[Annotator]
 
 
 def agreements(
-    rows: Sequence[LabelledDialogue],
-    dimensions: Sequence[str] = (),
-    *,
-    lead: Lead = "these",
+    rows: Sequence[LabelledDialogue], dimensions: Sequence[str] = ()
 ) -> list[Agreement]:
     """Returns the agreement on each of ``dimensions`` (default: all, ``overall`` last), in each
     language and, if there are several, in all together.
@@ -147,7 +152,7 @@ def agreements(
         answered = [row for row in rows if row.has_label(name)]
         for lang in langs:
             of_lang = [row for row in answered if lang in (ALL, row.dialogue.lang)]
-            measured.append(_agreement(of_lang, name, kind, lang, scale, lead))
+            measured.append(_agreement(of_lang, name, kind, lang, scale))
     return measured
 
 
@@ -170,30 +175,30 @@ def _agreement(
     kind: Kind,
     lang: str,
     scale: Scale | None,
-    lead: Lead,
 ) -> Agreement:
     """Returns the agreement on one dimension of rows that all have an answer."""
-    answers = answer_matrix(rows, dimension)
-    by_person, is_named, annotators = answers_by_annotator(rows, dimension, answers)
-    counts = np.isfinite(answers).sum(axis=1)
-    ceiling: dict[str, Estimate] = {}
-    names = ["exact", "alpha", "spearman"]
-    if kind == "ordinal":
-        names.insert(1, "adjacent")
+    matrix = answer_matrix(rows, dimension)
+    counts = np.isfinite(matrix).sum(axis=1)
+    by_person, names = answers_by_annotator(rows, dimension, matrix)
+    tolerance = tolerance_of(scale, matrix)
+    people = Values(by_person, tolerance)
+    reason = None
     if any(row.aggregated for row in rows):
         reason = "released as means or votes, without single answers"
-        figures = undefined(names, reason)
     elif not (counts > 1).any():
-        figures = undefined(names, "no row has answers of two annotators")
-    else:
-        tolerance = tolerance_of(scale, answers)
-        people = Values(by_person, tolerance)
-        figures, ceiling = _figures(
-            rows, kind, Values(answers, tolerance), people, lead
-        )
-    mean = None
-    if counts.any():
-        mean = float(np.nanmean(answers))
+        reason = "no row has answers of two annotators"
+    figures = undefined(("exact", "adjacent", "alpha", "spearman"), reason or "")
+    ceiling: dict[str, Estimate] = {}
+    by_annotator: list[Annotator] = []
+    if reason is None:
+        is_shared = counts > 1
+        # A row with one answer takes no part, so it must not count towards an interval either.
+        clusters = _clusters(list(compress(rows, is_shared)))
+        answers, people = Values(matrix, tolerance)[is_shared], people[is_shared]
+        figures = _figures(answers, people, kind, clusters)
+        ceiling = human_ceiling(answers, kind, clusters)
+        titles = names or [f"position {i + 1}" for i in range(people.numbers.shape[1])]
+        by_annotator = list(_annotators(people, titles))
     return Agreement(
         dimension=dimension,
         kind=kind,
@@ -201,62 +206,56 @@ def _agreement(
         rows=len(rows),
         shared=int((counts > 1).sum()),
         pairs=int((counts * (counts - 1) // 2).sum()),
-        annotators=annotators,
-        columns=PEOPLE if is_named else POSITIONS,
-        mean=mean,
-        measurement=MEASUREMENT[kind],
+        annotators=int(np.isfinite(by_person).any(axis=0).sum()),
+        named=bool(names),
+        mean=float(np.nanmean(matrix)) if counts.any() else None,
         figures=figures,
         ceiling=ceiling,
-        clusters=_clusters(rows, lead).unit,
+        by_annotator=by_annotator,
     )
 
 
-def _clusters(rows: Sequence[LabelledDialogue], lead: Lead) -> Clusters:
+def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
     chatbots = [row.dialogue.chatbot for row in rows]
-    return choose_clusters(chatbots, [row.group for row in rows], lead)
+    return choose_clusters(chatbots, [row.group for row in rows])
 
 
 def _figures(
-    rows: Sequence[LabelledDialogue],
-    kind: Kind,
-    answers: Values,
-    people: Values,
-    lead: Lead,
-) -> tuple[dict[str, Estimate], dict[str, Estimate]]:
-    """Returns the figures and the ceiling. ``people`` has the ``answers`` by annotator if
-    annotators are named. Spearman's correlation is averaged over pairs of annotators, weighted by
-    the rows that both answered."""
-    is_shared = np.isfinite(answers.numbers).sum(axis=1) > 1
-    # A row with one answer takes no part, so it must not count towards an interval either.
-    clusters = _clusters(list(compress(rows, is_shared)), lead)
-    answers, people = answers[is_shared], people[is_shared]
-    measurement = MEASUREMENT[kind]
-    alpha_of = alpha_statistic(answers.numbers, measurement)
+    answers: Values, people: Values, kind: Kind, clusters: Clusters
+) -> dict[str, Estimate]:
+    """Returns the figures of rows with two answers or more. ``people`` has the ``answers`` by
+    annotator if annotators are named. Spearman's correlation is averaged over pairs of annotators,
+    weighted by the rows that both answered."""
+    alpha_of = alpha_statistic(answers.numbers, MEASUREMENT[kind])
     pairs, close = _close_pairs(answers, kind)
-    annotator_pairs = _annotator_pairs(people)
+    is_given = np.isfinite(people.numbers)
+    annotator_pairs = []
+    for first, second in combinations(busiest(people.numbers), 2):
+        rows = np.flatnonzero(is_given[:, first] & is_given[:, second])
+        if len(rows) >= MIN_ROWS:
+            annotator_pairs.append((rows, people[rows, first], people[rows, second]))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        figures = {}
+        figures = alpha_of(weights)
         for key, count in close.items():
             figures[key] = ratio(weights @ count, weights @ pairs)
-        figures["alpha"] = alpha_of(weights)
         figures["spearman"] = mean_spearman(annotator_pairs, weights, MIN_ROWS)
         return figures
 
-    undefined_reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = estimated(statistic, clusters, undefined_reason)
+    reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
+    estimates = estimated(statistic, clusters, reason)
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")
-    elif reason := no_interval(answers.numbers, measurement):
-        estimates["alpha"] = Estimate(alpha, reason=reason)
+    elif no_spread := no_interval(answers.numbers, MEASUREMENT[kind]):
+        estimates["alpha"] = Estimate(alpha, reason=no_spread)
     for key in close:
         # The jackknife sees no spread at 0 or 1: Wilson's interval, one trial a cluster.
         share = estimates[key].value
         if share in (0, 1) and not too_few(clusters):
             low, high = wilson(share * clusters.count, clusters.count)
             estimates[key] = replace(estimates[key], low=low, high=high, reason=None)
-    return estimates, human_ceiling(answers, kind, clusters)
+    return estimates
 
 
 def _close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]]:
@@ -274,152 +273,183 @@ def _close_pairs(answers: Values, kind: Kind) -> tuple[Floats, dict[str, Floats]
     return np.isfinite(gaps).sum(axis=1) * 1.0, close
 
 
-def _annotator_pairs(people: Values) -> list[tuple[Numbers, Values, Values]]:
-    """Returns the pairs of annotators that share enough rows: these rows, and both's answers."""
-    is_given = np.isfinite(people.numbers)
-    pairs = []
-    for first, second in combinations(busiest(people.numbers), 2):
-        rows = np.flatnonzero(is_given[:, first] & is_given[:, second])
-        if len(rows) >= MIN_ROWS:
-            pairs.append((rows, people[rows, first], people[rows, second]))
-    return pairs
+def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
+    """Yields each annotator, in the order of the columns of ``people``, against the others."""
+    for column, name in enumerate(names):
+        answers = people.numbers[:, column]
+        other_answers = np.delete(people.numbers, column, axis=1)
+        is_shared = np.isfinite(answers) & np.isfinite(other_answers).any(axis=1)
+        if not is_shared.any():
+            continue
+        shared = Values(answers[is_shared], people.tolerance)
+        mean = Values(np.nanmean(other_answers[is_shared], axis=1), people.tolerance)
+        weights = np.ones((1, len(shared)))
+        rho = float(weighted_spearman(shared, mean, weights)[0])
+        reason = "fewer than 3 shared rows, or the same answer to all of them"
+        constant = None
+        if shared.constant and len(shared) >= _MIN_ANSWERS and not mean.constant:
+            constant = float(shared.numbers[0])
+        bias = float((shared.numbers - mean.numbers).mean())
+        yield Annotator(
+            name, len(shared), Estimate(bias), defined(rho, reason), constant
+        )
+
+
+# -- the page --------------------------------------------------------------------------------------
 
 
 def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
-    """Returns agreement.html, agreement.json and tables of languages by dimensions: percent (MEDAL,
-    Table 4; ±1 in a head: within one step), alpha (Table 5) and spearman, and all figures."""
-    figures, ceilings = _figure_table(agreements), _ceiling_tables(agreements)
-    tables = {"figures": figures}
-    sections = []
-    for anchor, heading in _GRIDS.items():
-        tables[anchor] = _grid(agreements, anchor, heading)
-        blocks: list[Block] = [tables[anchor]]
-        if anchor == "spearman" and _has_positions(agreements):
-            blocks.insert(0, _POSITIONS_NOTE)
-        sections.append(Section(anchor, heading, blocks))
-    sections += [
-        Section("figures", "All figures", [figures]),
+    """Returns agreement.html, agreement.json and its tables: all figures, percent agreement (MEDAL,
+    Table 4; ±1 in a head: within one step) and alpha (Table 5) of languages by dimensions,
+    annotators, and human ceilings."""
+    figures = _figure_table(agreements)
+    percent = _grid(agreements, ("adjacent", "exact"), "Percent agreement by language")
+    alpha = _grid(agreements, ("alpha",), "Krippendorff's α by language")
+    annotators, ceilings = _annotator_table(agreements), _ceiling_tables(agreements)
+    notes = list(_notes(agreements))
+    sections = [
+        Section("figures", "All figures", [figures, *notes]),
+        Section("percent", "Percent agreement", [percent]),
+        Section("alpha", "Krippendorff's α", [alpha]),
+        Section("annotators", "Annotators", [annotators] if annotators.rows else []),
         Section("ceilings", "Human ceilings", ceilings),
         facts_section(facts),
     ]
-    tables |= {slug(table.title): table for table in ceilings}
+    tables = [figures, percent, alpha, annotators, *ceilings]
     dimensions = {agreement.dimension for agreement in agreements}
     langs = {agreement.lang for agreement in agreements} - {ALL}
+    printed = rich_table(figures, _PRINTED, ("α",))
     return Page(
         name="agreement",
         title=title,
         subtitle=counted([(len(dimensions), "dimension"), (len(langs), "language")]),
         sections=sections,
         leads=__package__,
-        tables=tables,
+        tables={slug(table.title): table for table in tables if table.rows},
         record={
             "facts": dict(facts),
             "agreement": [asdict(part) for part in agreements],
         },
-        printout=Printout(
-            tables=[rich_table(figures, _PRINTED, ("α",)), *ceilings],
-            notes=_notes(agreements),
-        ),
+        printout=Printout([printed, *tables[3:]], notes),
     )
 
 
-def _has_positions(agreements: Sequence[Agreement]) -> bool:
-    return any(agreement.columns == POSITIONS for agreement in agreements)
-
-
-def _notes(agreements: Sequence[Agreement]) -> list[str]:
-    """Says what ρ mixes, and why α has no interval or no value."""
-    notes = [_POSITIONS_NOTE] * _has_positions(agreements)
+def _notes(agreements: Sequence[Agreement]) -> Iterator[str]:
+    """Says what ρ mixes, who always gives the same answer, which agreement may be by chance, and
+    why α has no interval or no value."""
+    if not all(agreement.named for agreement in agreements):
+        yield _POSITIONS_NOTE
     names_by_reason: dict[str, list[str]] = {}
     for agreement in agreements:
-        if reason := agreement.figures["alpha"].reason:
-            name = f"{agreement.dimension} ({agreement.lang})"
+        name = f"{agreement.dimension} ({agreement.lang})"
+        for annotator in agreement.by_annotator:
+            if annotator.constant is not None and agreement.lang == _widest(agreements):
+                yield (
+                    f"{annotator.name} always answers {annotator.constant:g} to "
+                    f"{agreement.dimension}, where others differ: ρ leaves this annotator out"
+                )
+        alpha = agreement.figures["alpha"]
+        reason = alpha.reason
+        if alpha.value is not None and alpha.low is not None and alpha.low <= 0:
+            reason = "not shown to be above 0, so people may agree by chance alone"
+        if reason:
             names_by_reason.setdefault(reason, []).append(name)
     for reason, names in names_by_reason.items():
-        notes.append(f"α: {reason}: {', '.join(names)}")
-    return notes
+        yield f"α: {reason}: {', '.join(names)}"
 
 
-def _grid(agreements: Sequence[Agreement], metric: str, heading: str) -> Table:
-    """Returns the table of languages by dimensions of one metric."""
+def _widest(agreements: Sequence[Agreement]) -> str:
+    """Returns the language of the figures over all rows."""
+    return agreements[-1].lang
+
+
+def _grid(agreements: Sequence[Agreement], keys: Sequence[str], title: str) -> Table:
+    """Returns the table of languages by dimensions of the first figure of ``keys`` that a dimension
+    has."""
     columns: dict[str, str] = {}
     rows: dict[str, list[Cell]] = {}  # agreements have all dimensions of each language
     for agreement in agreements:
-        name, key = agreement.dimension.replace("_", " "), metric
-        if metric == "percent":
-            key = "adjacent" if agreement.kind == "ordinal" else "exact"
-        if key == "adjacent":
-            name += " ±1"
-        columns[agreement.dimension] = name
+        key = next(key for key in keys if key in agreement.figures)
+        name = agreement.dimension.replace("_", " ")
+        columns[agreement.dimension] = f"{name} ±1" if key == "adjacent" else name
         row = rows.setdefault(agreement.lang, [agreement.lang])
         row.append(agreement.figures[key])
-    columns_with_language = ("Language", *columns.values())
-    return Table(f"{heading} by language", columns_with_language, list(rows.values()))
+    return Table(title, ("Language", *columns.values()), list(rows.values()))
 
 
 def _figure_table(agreements: Sequence[Agreement]) -> Table:
     """Returns every figure with its counts, by language."""
-    lead = leading(agreement.clusters for agreement in agreements)
-    has_beside = any(agreement.figures["alpha"].beside for agreement in agreements)
+    has_others = any(agreement.figures["alpha"].beside for agreement in agreements)
     rows: list[Row] = []
     headings: dict[int, str] = {}
+    not_graded = Estimate(None, reason="not a graded dimension")
     for part in sorted(agreements, key=lambda part: (part.lang == ALL, part.lang)):
         if part.lang not in headings.values():
             headings[len(rows)] = part.lang
         alpha = part.figures["alpha"]
-        not_graded = Estimate(None, reason="not a graded dimension")
+        unit = "people" if part.named else "positions"
         cells: list[Cell] = [
             part.dimension.replace("_", " "),
             part.rows,
             part.shared,
             part.pairs,
-            f"{part.annotators} {part.columns}",
+            f"{part.annotators} {unit}",
             Estimate(part.mean, reason="no answer" if part.mean is None else None),
             part.figures["exact"],
             part.figures.get("adjacent", not_graded),
-            part.measurement,
+            MEASUREMENT[part.kind],
             alpha,
         ]
-        if has_beside:
+        if has_others:
             cells.append(Figured(alpha.beside, bare=True))
         rows.append([*cells, part.figures["spearman"]])
-    beside = [f"α, {BESIDE[lead].lower()}"] * has_beside
-    columns = (
-        "Dimension",
-        "rows",
-        "with 2+ answers",
-        "pairs",
-        "annotators",
-        "mean answer",
-        "exact",
-        "±1",
-        "α is",
-        "α",
-        *beside,
-        "ρ",
-    )
+    columns = ["Dimension", "rows", "with 2+ answers", "pairs", "annotators"]
+    columns += ["mean answer", "exact", "±1", "α is", "α"]
+    columns += [f"α, {OTHERS.lower()}"] * has_others
     note = (
-        f"95% intervals are for {WHOM[lead]}. The mean answer of an issue is the share of answers "
-        "that mark it."
+        f"95% intervals are for {THESE}. The mean answer of an issue is the share of answers that "
+        "mark it."
     )
-    return Table("Figures by language and dimension", columns, rows, note, headings)
+    title = "Figures by language and dimension"
+    return Table(title, [*columns, "ρ"], rows, note, headings)
+
+
+def _annotator_table(agreements: Sequence[Agreement]) -> Table:
+    """Returns the bias and reliability of each named annotator, over all languages."""
+    rows: list[Row] = []
+    for part in agreements:
+        if part.named and part.lang == _widest(agreements):
+            dimension = part.dimension.replace("_", " ")
+            for annotator in part.by_annotator:
+                line = (
+                    dimension,
+                    annotator.name,
+                    annotator.rows,
+                    annotator.bias,
+                    annotator.reliability,
+                )
+                rows.append(line)
+    note = (
+        "Bias: the mean difference to the mean of the others on the same rows. Reliability: "
+        "Spearman's ρ with it."
+    )
+    columns = ("Dimension", "Annotator", "rows", "bias", "reliability")
+    return Table("Annotators against the others", columns, rows, note)
 
 
 def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
     """Returns the human ceilings by language, of graded dimensions and of issues."""
+    titles: dict[Kind, str] = {"ordinal": "Graded dimensions", "binary": "Issues"}
     tables = []
-    for title, is_issue, metrics in (
-        ("Graded dimensions", False, ("spearman", "pearson", "kendall")),
-        ("Issues", True, METRICS),
-    ):
+    for kind, title in titles.items():
         rows: list[Row] = []
         for part in agreements:
-            if part.ceiling and (part.kind == "binary") == is_issue:
-                ceilings = [part.ceiling[metric] for metric in metrics]
-                rows.append([part.lang, part.dimension.replace("_", " "), *ceilings])
+            if part.ceiling and (part.kind == "binary") == (kind == "binary"):
+                name = part.dimension.replace("_", " ")
+                rows.append([part.lang, name, *part.ceiling.values()])
         if rows:
-            columns = ("Language", "Dimension", *map(label, metrics))
+            columns = ("Language", "Dimension", *map(label, ceiling_metrics(kind)))
             tables.append(Table(f"Human ceilings: {title}", columns, rows))
     return tables

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from medal_judges.config import judge_file, load_config, read_yaml, shipped_names
 from medal_judges.errors import ConfigError
 from medal_judges.eval.benchmark.config import BenchmarkConfig, JudgeConfig, SetConfig
-from medal_judges.eval.benchmark.files import SETTINGS
 from medal_judges.eval.metaeval.metaeval import ResultRow
-from medal_judges.records.signature import Signature, content_hash
-from medal_judges.report.table import Cell, Table
+from medal_judges.records.signature import Signature
+from medal_judges.report.table import Cell, Row, Table
 
 OURS = "Our ρ"  # empty in rows that this run did not measure
 PUBLISHED = "Beside the published figures"
@@ -40,9 +39,7 @@ _LEGEND = (
     "\n\nρ is Spearman's, r Pearson's; ns marks figures that the paper calls not significant "
     "(p > 0.05)."
 )
-_QUOTES = str.maketrans("“”‘’", "\"\"''")
-_UNMEASURED = ("not among our judges", "no figure of this model in this run")
-_Place = tuple[str, str, str]  # set, its dimension, judge
+Place = tuple[str, str, str]  # set, its dimension, judge
 Published = dict[str, Any]  # a row of configs/published.yaml
 
 
@@ -52,7 +49,7 @@ def read_published() -> list[Published]:
     ``judge`` and ``variant`` name the judge, ``model`` its language model. ``key`` is the name for
     ``published_as`` in a config: its ``paper``, judge and variant (``diet/fed``; of the paper's own
     judge ``diet/craft-cll``, ``medal``). ``models``: all names of the model. ``differs``: marks of
-    what our method and data do otherwise; ``hashes``: mark -> hashes of the paper's texts.
+    what our method and data do otherwise.
     """
     file = read_yaml("published")
     methods = file["methods"]
@@ -65,10 +62,7 @@ def read_published() -> list[Published]:
             words.append(row["variant"])
         row["key"] = "/".join(words)
         row["models"] = (row["model"], *file["models"].get(row["model"], ()))
-        of_model = f"{row['key']} of {row['model']}"
-        method = {**methods[row["key"]], **methods.get(of_model, {})}
-        row["hashes"] = method.get("hashes", {})
-        row["differs"] = [*method.get("differs", ()), *file["sets"].get(row["set"], ())]
+        row["differs"] = [*methods[row["key"]], *file["sets"].get(row["set"], ())]
     return list(file["figures"])
 
 
@@ -105,31 +99,37 @@ def _require_published(
             raise ConfigError(problem, hint=f"there: {', '.join(published)}")
 
 
-def published_table(
-    config: BenchmarkConfig,
-    texts: Mapping[_Place, Mapping[str, str]],
-    rows: Sequence[ResultRow],
-) -> Table:
+def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
     """Returns the published metrics on the sets of this benchmark: a line for each of our judges
-    that they belong to, or a line that says why there is none. ``texts``: Judge.wording."""
-    lines: list[list[Cell]] = []
+    that they belong to, or a line that says why there is none."""
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
+    lines: list[Row] = []
+    used: set[str] = set()
     for published in read_published():
         if published["paper"] not in config.published:
             continue
-        for set_config in config.sets:
-            is_whole = set_config.level == "dialogue"
-            if (set_config.published_as, is_whole) != (
-                published["set"],
-                published["level"] == "dialogue",
-            ):
-                continue
-            for dimension, judge_dimension in set_config.dimensions.items():
-                if published["dimension"] in (dimension, judge_dimension):
-                    lines += _lines(
-                        config, set_config, dimension, published, row_of, texts
-                    )
-    used = str([line[-2] for line in lines])
+        source = published["source"]
+        for set_config, dimension in _places(config, published):
+            judges = list(_judges(config, set_config, published))
+            theirs: list[Cell] = [set_config.name, dimension]
+            theirs += [published["key"].replace("/", ", "), published["model"]]
+            theirs += [_printed(published, "spearman"), _printed(published, "pearson")]
+            measured = []
+            for judge, model, marks in judges:
+                row = row_of.get((set_config.name, dimension, judge))
+                if row is not None and _is_by(published, row, model):
+                    measured.append((row, model, marks))
+            if not measured:
+                reason = "not among our judges"
+                if judges:
+                    reason = "no figure of this model in this run"
+                differs = _joined(published["differs"])
+                lines.append([*theirs, reason, None, None, None, differs, source])
+            for row, model, marks in measured:
+                rho, r = row.metrics.get("spearman"), row.metrics.get("pearson")
+                ours = [model or _model_of(row), rho, r, row.scored]
+                lines.append([*theirs, *ours, _joined(marks), source])
+                used.update(marks)
     note = _NOTE
     for mark, meaning in read_yaml("published")["marks"].items():
         if mark in used:
@@ -137,70 +137,54 @@ def published_table(
     return Table(PUBLISHED, _COLUMNS, lines, note + _LEGEND)
 
 
-def _lines(
-    config: BenchmarkConfig,
-    set_config: SetConfig,
-    dimension: str,
-    published: Published,
-    row_of: Mapping[_Place, ResultRow],
-    texts: Mapping[_Place, Mapping[str, str]],
-) -> list[list[Cell]]:
-    """Returns the lines of one published row on a dimension of a set. ``texts``: Judge.wording."""
-    # Judges of ours, the models that their configs state, and what differs.
-    judges: list[Any] = []
+def _joined(marks: Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(marks)) or "nothing"
+
+
+def _places(
+    config: BenchmarkConfig, published: Published
+) -> Iterator[tuple[SetConfig, str]]:
+    """Yields the sets and their dimensions that a published row is about."""
+    for set_config in config.sets:
+        is_turn_level = set_config.level != "dialogue"
+        if set_config.published_as != published["set"]:
+            continue
+        if is_turn_level != (published["level"] != "dialogue"):
+            continue
+        for names in set_config.dimensions.items():
+            if published["dimension"] in names:
+                yield set_config, names[0]
+
+
+def _judges(
+    config: BenchmarkConfig, set_config: SetConfig, published: Published
+) -> Iterator[tuple[str, str | None, list[str]]]:
+    """Yields the judges that stand for a published row, each with its model, if its config states
+    it, and what differs."""
     other_rows = []
     if _method(set_config) not in _shipped("sets", published["set"]):
         other_rows = ["data"]
     for judge in config.judges:
         if judge.published_as == published["key"]:
-            wording = texts.get((set_config.name, dimension, judge.name), {})
-            differs = _marks(published, judge, wording) + other_rows
-            judges.append((judge.name, judge.model, differs))
+            marks = [*published["differs"], *other_rows]
+            if _method(judge) not in _shipped("judges", published["key"]):
+                marks.append("settings")
+            yield judge.name, judge.model, marks
     if published["key"] == set_config.published_as:
         # Labels that come with a paper's own set are by its own judge.
         for model in set_config.published:
-            judges.append((f"{model} (published)", model, other_rows))
-    measured: list[list[Cell]] = []
-    for name, stated_model, marks in judges:
-        if row := row_of.get((set_config.name, dimension, name)):
-            signature = Signature.parse(row.signature)
-            our_model = stated_model or signature.base or signature.judge
-            if any(same_model(our_model, name) for name in published["models"]):
-                rho, r = row.metrics.get("spearman"), row.metrics.get("pearson")
-                measured.append(
-                    [our_model, rho, r, row.scored, ", ".join(dict.fromkeys(marks))]
-                )
-    if not measured:
-        reason = _UNMEASURED[bool(judges)]
-        measured = [[reason, None, None, None, ", ".join(published["differs"])]]
-    theirs: list[Cell] = [set_config.name, dimension]
-    theirs += [published["key"].replace("/", ", "), published["model"]]
-    theirs += [_printed(published, "spearman"), _printed(published, "pearson")]
-    source = published["source"]
-    return [[*theirs, *ours, marks or "nothing", source] for *ours, marks in measured]
+            yield f"{model} (published)", model, other_rows
 
 
-def _marks(
-    published: Published, judge: JudgeConfig, texts: Mapping[str, str]
-) -> list[str]:
-    """Returns what differs between a published row and ``judge``, which sends ``texts``: one of the
-    paper's, by its hash, does not differ."""
-    marks = list(published["differs"])
-    for mark, text in texts.items():
-        if text_hash(text) in published["hashes"].get(mark, ()):
-            marks.remove(mark)
-    if _method(judge) not in _shipped("judges", published["key"]):
-        marks.append("settings")
-    return marks
+def _is_by(published: Published, row: ResultRow, model: str | None) -> bool:
+    """Returns whether a row of ours is by the model of the published row."""
+    ours = model or _model_of(row)
+    return any(same_model(ours, name) for name in published["models"])
 
 
-def text_hash(text: str) -> str:
-    """Returns the hash of a paper's text; white space and the form of quotation marks do not count.
-
-    >>> text_hash("“Rate it:”\\r\\n {dialogue} ") == text_hash('"Rate it:" {dialogue}')
-    True
-    """
-    return content_hash(" ".join(text.translate(_QUOTES).split()))
+def _model_of(row: ResultRow) -> str:
+    signature = Signature.parse(row.signature)
+    return signature.base or signature.judge
 
 
 @cache
@@ -209,26 +193,22 @@ def _shipped(kind: str, name: str) -> list[object]:
     ``name`` in the shipped benchmarks."""
     shipped = []
     for benchmark in shipped_names("benchmark"):
-        for part in getattr(
-            load_config(BenchmarkConfig, f"benchmark/{benchmark}"), kind
-        ):
+        config = load_config(BenchmarkConfig, f"benchmark/{benchmark}")
+        for part in getattr(config, kind):
             if part.published_as == name:
                 shipped.append(_method(part))
     return shipped
 
 
 def _method(part: JudgeConfig | SetConfig) -> object:
-    """Returns what a judge does, without its texts, which have hashes, and its model; or which rows
-    a set has."""
+    """Returns what a judge does, without its model, or which rows a set has."""
     if isinstance(part, SetConfig):
         return part.model_dump(exclude={"name", "dimensions", "optional", "published"})
-    options = dict(part.options)
-    for name in (*SETTINGS, "llm"):
-        options.pop(name, None)
+    options = {name: value for name, value in part.options.items() if name != "llm"}
     return judge_file(part.path) or part.path, options
 
 
-def _printed(published: Published, metric: str) -> str | None:
+def _printed(published: Mapping[str, Any], metric: str) -> str | None:
     value = published[metric]
     if value is None:
         return None

@@ -3,53 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from medal_judges.config import (
-    boxed_folder,
-    build_config,
-    judge_file,
-    judge_names,
-    load_config,
-)
+import numpy as np
+import pandas as pd
+
+from medal_judges.config import build_config, load_config
 from medal_judges.errors import (
     ConfigError,
+    DataError,
     JudgeLoadError,
     MissingExtraError,
     NotAvailableError,
-    did_you_mean,
 )
 from medal_judges.eval.benchmark.config import (
     BenchmarkConfig,
     BenchmarkOptions,
+    InjectedConfig,
     JudgeConfig,
     PredictionConfig,
+    SetConfig,
 )
-from medal_judges.eval.benchmark.files import with_files
 from medal_judges.eval.benchmark.page import benchmark_page
-from medal_judges.eval.benchmark.results import (
+from medal_judges.eval.benchmark.published import check_published
+from medal_judges.eval.benchmark.results import Benchmark, BenchmarkRun, compute
+from medal_judges.eval.benchmark.sets import (
     Answers,
-    Benchmark,
-    BenchmarkRun,
     BenchmarkSet,
-    compute,
+    load_set,
+    published_labels,
 )
-from medal_judges.eval.benchmark.sets import prepare
-from medal_judges.eval.metaeval.alignment import own_judgements
+from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
-from medal_judges.models.base.judge import ScoreLevel
-from medal_judges.records.dimension import known_dimensions
+from medal_judges.models.base.saving import training_chats
+from medal_judges.records.dimension import EQUAL, known_dimensions
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import Scale
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run
 from medal_judges.storage.judgements import read_judgements
-from medal_judges.training.rows import training_chats
+
+# Called with the judge, the set and the number of rows done since the last call.
+Progress = Callable[[str, str, int], None]
 
 
 def benchmark(
@@ -85,16 +85,8 @@ def run_benchmark(
 ) -> tuple[Benchmark, Path]:
     """Runs a benchmark and writes predictions and results.json; returns the results and the
     folder."""
-    overrides = _overrides(options)
-    config = _config(options, overrides)
-    run = prepare(config, offline=options.offline or None)
-    all_sets = run.sets | run.injected
-    if not all_sets:
-        raise ConfigError(
-            "\n    ".join(["no set is available", *run.notes]),
-            hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
-            "medal data list",
-        )
+    config = _config(options)
+    run = load_sets(config, offline=options.offline or None)
 
     def progress(judge: str, set_name: str, count: int) -> None:
         if bar is not None:
@@ -102,102 +94,114 @@ def run_benchmark(
 
     with only_run(config.output_dir, folder=True):
         if bar is not None:
-            row_count = sum(len(data.rows) for data in all_sets.values())
+            row_count = sum(len(data.rows) for data in run.sets.values())
             bar.advance(finished=0, total=row_count * len(config.judges))
         judge_all(run, options, progress)
-    results = compute(run, _command(options, overrides))
+    # The page is published, so the command has no paths.
+    words = ["medal benchmark --config", Path(options.config).name]
+    words += [word for word in options.overrides if "/" not in word]
+    results = compute(run, " ".join(words))
     results.write(config.output_dir / "results.json")
     return results, config.output_dir
 
 
-def _overrides(options: BenchmarkOptions) -> list[str]:
-    """Returns all options that change a setting of the file, as FIELD=VALUE."""
-    settings = {
-        "output_dir": options.out,
-        "device": options.device,
-        "workers": options.workers,
-        "interval_for": options.interval_for,
-        "headline": options.headline,
-    }
-    overrides = list(options.overrides)
-    for name, value in settings.items():
-        if value is not None:
-            # JSON is YAML in which a text stays a text: a folder can be named 2026, or "a: b".
-            overrides.append(f"{name}={json.dumps(value)}")
-    return overrides
-
-
-def _config(options: BenchmarkOptions, overrides: Sequence[str]) -> BenchmarkConfig:
+def _config(options: BenchmarkOptions) -> BenchmarkConfig:
     """Returns the config with the further judges of the options."""
-    data = load_config(
-        BenchmarkConfig, options.config, overrides, folder="benchmark"
-    ).model_dump()
+    overrides = list(options.overrides)
+    if options.out is not None:
+        # JSON is YAML in which a text stays a text: a folder can be named 2026, or "a: b".
+        overrides.append(f"output_dir={json.dumps(options.out)}")
+    config = load_config(BenchmarkConfig, options.config, overrides, folder="benchmark")
+    data = config.model_dump()
     data["judges"] = [*data["judges"]]
     for text in options.judge:
-        name, sign, path = text.partition("=")
-        if (
-            not sign
-            and (judge_file(text) or boxed_folder(text))
-            and text in judge_names()
-        ):
-            path = text  # a packaged judge brings its name
-        elif not (name and sign and path):
-            raise ConfigError(
-                f"--judge {text!r} is not of the form NAME=PATH, nor the name of a shipped judge",
-                hint=f"{did_you_mean(text, judge_names())}--judge mine=runs/judge",
-            )
-        data["judges"].append({"name": name, "path": path})
+        name, _, path = text.rpartition("=")
+        data["judges"].append({"name": name or Path(path).stem, "path": path})
     config = build_config(BenchmarkConfig, data, where=options.config)
     if not config.judges and not config.predictions:
         raise ConfigError(
             "no judge to benchmark",
             hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
         )
-    judges = map(JudgeConfig.combinations, config.judges)
-    return config.model_copy(update={"judges": tuple(chain.from_iterable(judges))})
+    return config
 
 
-def _command(options: BenchmarkOptions, overrides: Sequence[str]) -> str:
-    """Returns the command to type again, without paths, since a page is published."""
-    file = options.config
-    if not file.startswith("configs/"):
-        file = file.split("/")[-1]
-    words = ["medal benchmark --config", file]
-    for judge in options.judge:
-        name, sign, _ = judge.partition("=")
-        if sign:
-            name += "=..."
-        words.append(f"--judge {name}")
-    words += [override for override in overrides if "/" not in override]
-    return " ".join(words)
+# -- sets ------------------------------------------------------------------------------------------
+
+
+def load_sets(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
+    """Loads the sets; missing optional sets become notes. Raises ConfigError if no set is left, or
+    if a judge maps a dimension that no set has."""
+    check_published(config)
+    run = BenchmarkRun(config)
+    dimensions: set[str] = set()
+    parts: list[SetConfig | InjectedConfig] = [*config.sets, *config.injected]
+    for part in parts:
+        loaded = load_set(part, offline=offline)
+        if isinstance(loaded, str):
+            run.notes.append(f"set {part.name} left out: {loaded}")
+            continue
+        curated_count = sum("curation" in row.extra for row in loaded.rows)
+        if curated_count:
+            run.notes.append(
+                f"set {part.name}: {curated_count} of {len(loaded.rows)} rows were selected by "
+                "medal curate; the figures are of the selection, not of its pool"
+            )
+        run.sets[part.name] = loaded
+        run.answers[part.name] = []
+        dimensions.update(loaded.dimensions)
+    if not run.sets:
+        raise ConfigError(
+            "\n    ".join(["no set is available", *run.notes]),
+            hint="put line-format files in the folder that $MEDAL_JUDGES_DATA names; see also: "
+            "medal data list",
+        )
+    for set_config in config.sets:
+        dimensions.update(set_config.dimensions)
+    is_complete = len(run.sets) == len(config.sets) + len(config.injected)
+    judges: list[JudgeConfig | PredictionConfig] = [*config.judges, *config.predictions]
+    for judge in judges:
+        for name in judge.dimensions:
+            if name not in dimensions and is_complete:
+                raise ConfigError(
+                    f"judge {judge.name!r} maps the dimension {name!r}, which no set has",
+                    hint=f"dimensions map the set's name to the judge's; the sets have: "
+                    f"{', '.join(sorted(dimensions))}",
+                )
+    return run
 
 
 # -- judging ---------------------------------------------------------------------------------------
 
 
-def judge_all(
-    run: BenchmarkRun,
-    options: BenchmarkOptions,
-    progress: Callable[[str, str, int], None],
-) -> None:
-    """Fills ``run.answers``: first scores every set with every judge, then reads the files of
-    predictions. ``progress`` is called with the judge, the set and the number of rows done since
-    its last call.
+def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
+    """Fills ``run.answers``: first scores every set with every judge, then reads the labels by
+    models and the files of predictions.
 
     Loads one judge at a time. A missing optional judge becomes a note. Raises JudgeLoadError,
     NotAvailableError or MissingExtraError for any other missing judge.
     """
-    for config in with_files(run.config).judges:
+    for config in run.config.judges:
         try:
             _score_sets(run, config, options, partial(progress, config.name))
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
             if not config.optional:
                 raise
             run.notes.append(f"judge {config.name} left out: {error.one_line}")
-    for name, data in run.sets.items():
-        run.answers[name] += data.published
+    for set_config in run.config.sets:
+        for labeller in set_config.published:
+            if set_config.name not in run.sets:
+                continue
+            try:
+                rows = run.sets[set_config.name].rows
+                answers = published_labels(set_config, rows, labeller)
+                run.answers[set_config.name].append(answers)
+            except ConfigError as error:
+                if not set_config.optional:
+                    raise
+                run.notes.append(f"labels by {labeller} left out: {error.one_line}")
     for prediction in run.config.predictions:
-        if prediction.set in run.answers:
+        if prediction.set in run.sets:
             run.answers[prediction.set].append(_predicted_answers(run, prediction))
 
 
@@ -213,57 +217,38 @@ def _score_sets(
     choice = choice.with_options(**config.options)
     if choice.speaks and options.no_cache:
         choice = choice.spending(no_cache=True)
-    workers = run.config.workers
-    if choice.asks_server:
-        workers = 1
+    workers = 1 if choice.asks_server else run.config.workers
+    folder = run.config.output_dir / "predictions" / file_name(config.name)
     with opened(choice, workers, run.config.device) as judge:
-        for name, data in (run.sets | run.injected).items():
-            judge_dimensions = {
-                dimension.name: dimension for dimension in judge.dimensions
-            }
-            names, dimensions = _dimensions(run, config, name, data, judge_dimensions)
-            if not dimensions:
-                progress(name, len(data.rows))
+        scales = {part.name: (part.low, part.high) for part in judge.dimensions}
+        for name, data in run.sets.items():
+            names = _dimensions(run, config, name, data, scales)
+            dialogues = [row.dialogue for row in data.rows]
+            if not names:
+                progress(name, len(dialogues))
                 continue
-            trained_count = sum(
-                row.dialogue.text_hash in trained_on for row in data.rows
-            )
+            trained_count = sum(chat.text_hash in trained_on for chat in dialogues)
             if trained_count:
                 run.notes.append(
-                    f"judge {config.name} was trained on {trained_count} of {len(data.rows)} chats "
+                    f"judge {config.name} was trained on {trained_count} of {len(dialogues)} chats "
                     f"of {name}: its figures there are too high"
                 )
-            level: ScoreLevel = "last"
-            if data.level == "dialogue":
-                level = "dialogue"
             score_options = ScoreOptions(
-                level=level,
-                dimensions=tuple(dimensions),
+                level="dialogue" if data.level == "dialogue" else "last",
+                dimensions=tuple(dict.fromkeys(names.values())),
                 retry_failed=options.retry_failed,
                 overwrite=options.no_cache and choice.speaks,
             )
-            folder = run.config.output_dir / "predictions" / file_name(config.name)
             judgements = judge_once(
                 judge,
-                [row.dialogue for row in data.rows],
+                dialogues,
                 folder / f"{file_name(name)}.jsonl",
                 score_options,
                 progress=partial(progress, name),
             )
-            scales = {}
-            for dimension in dimensions:
-                scales[dimension] = (
-                    judge_dimensions[dimension].low,
-                    judge_dimensions[dimension].high,
-                )
             signature = str(judge.signature())
-            for set_dimension, dimension in names.items():
-                if dimension in dimensions:
-                    wording = judge.wording(dimension, level == "last")
-                    run.wordings[name, set_dimension, config.name] = wording
-            run.answers[name].append(
-                Answers(config.name, signature, judgements, names, scales)
-            )
+            answers = Answers(config.name, signature, judgements, names, scales)
+            run.answers[name].append(answers)
 
 
 def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
@@ -283,28 +268,102 @@ def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
     )
 
 
+# -- predictions -----------------------------------------------------------------------------------
+
+
 def _predicted_answers(run: BenchmarkRun, config: PredictionConfig) -> Answers:
     """Returns the answers in a file of predictions. Labels of other chats than the judged ones
-    become notes."""
-    data = (run.sets | run.injected)[config.set]
-    judgements = tuple(read_judgements(config.path))
+    become notes. Raises DataError for a score outside its scale."""
+    data = run.sets[config.set]
+    if config.path.suffix == ".csv":
+        judgements = read_metric_table(config, data)
+    else:
+        judgements = list(read_judgements(config.path))
     signature = f"judge:{config.name}"
     if judgements:
         signature = judgements[0].judge
-    _, joined = own_judgements(data.rows, judgements)
-    for note in joined.notes(f"set {config.set}"):
+    joined = join(data.rows, judgements, left_out=data.left_out)
+    for note in joined.notes:
         run.notes.append(f"predictions {config.name}: {note}")
-    answers = Answers(config.name, signature, judgements, {})
-    names, dimensions = _dimensions(run, config, config.set, data, answers.dimensions)
-    stated_dimensions = [
-        (str(config.path), judgement.dimensions) for judgement in judgements
-    ]
-    scales = {}
-    for name, dimension in known_dimensions(
-        dimensions, stated_dimensions, config.rubric, "rubric:"
-    ).items():
-        scales[name] = dimension.low, dimension.high
-    return replace(answers, names=names, scales=scales)
+    scored: dict[str, None] = {}
+    for judgement in judgements:
+        scored |= dict.fromkeys(judgement.scores)
+    names = _dimensions(run, config, config.set, data, scored)
+    scales: dict[str, Scale] = {}
+    if config.path.suffix != ".csv" or config.rubric is not None:
+        dimensions_by_file = [
+            (str(config.path), judgement.dimensions) for judgement in judgements
+        ]
+        for name, dimension in known_dimensions(
+            dict.fromkeys(names.values()), dimensions_by_file, config.rubric, "rubric:"
+        ).items():
+            scales[name] = dimension.low, dimension.high
+    _require_on_scale(config, judgements, scales)
+    return Answers(config.name, signature, judgements, names, scales)
+
+
+def read_metric_table(config: PredictionConfig, data: BenchmarkSet) -> list[Judgement]:
+    """Returns the scores of somebody's own metric: a CSV table with a column ``id``, at turn level
+    ``turn``, and columns of scores. A single column of scores is of the set's single dimension.
+
+    Raises DataError for a table of other columns, or a score that is not a number.
+    """
+    if not config.path.is_file():
+        raise DataError(config.path, None, "no such file")
+    table = pd.read_csv(config.path, dtype={"id": str})
+    columns = [name for name in table.columns if name not in ("id", "turn")]
+    if "id" not in table or not columns:
+        names = ", ".join(map(str, table.columns))
+        problem = f"a table of predictions has a column id and columns of scores, not: {names}"
+        raise DataError(config.path, None, problem)
+    scores = table[columns].apply(pd.to_numeric, errors="coerce")
+    for line, column in zip(
+        *np.nonzero(scores.isna() & table[columns].notna()), strict=True
+    ):
+        problem = (
+            f"{columns[column]} is not a number: {table[columns].iat[line, column]}"
+        )
+        raise DataError(config.path, int(line) + 2, problem)
+    if len(columns) == 1 and len(data.dimensions) == 1 and not config.dimensions:
+        scores.columns = list(data.dimensions.values())
+    turns = table.get("turn", pd.Series(index=table.index, dtype=float))
+    judgements = []
+    for id, turn, record in zip(
+        table.id, turns, scores.to_dict("records"), strict=True
+    ):
+        judgement = Judgement(
+            id,
+            f"judge:{config.name}",
+            {
+                str(name): None if pd.isna(value) else value
+                for name, value in record.items()
+            },
+            None if pd.isna(turn) else int(turn),
+            failure="no score in the table"
+            if any(map(pd.isna, record.values()))
+            else None,
+        )
+        judgements.append(judgement)
+    return judgements
+
+
+def _require_on_scale(
+    config: PredictionConfig,
+    judgements: Sequence[Judgement],
+    scales: Mapping[str, Scale],
+) -> None:
+    """Raises DataError for a score outside the scale of its dimension."""
+    for judgement in judgements:
+        for name, (low, high) in scales.items():
+            score = judgement.scores.get(name)
+            leeway = EQUAL * (high - low)
+            if score is not None and not low - leeway <= score <= high + leeway:
+                raise DataError(
+                    config.path,
+                    None,
+                    f"{judgement.id}: {name} is {score:g}, outside its scale from {low:g} to "
+                    f"{high:g}; rubric: FILE.yaml states another scale",
+                )
 
 
 def _dimensions(
@@ -313,10 +372,10 @@ def _dimensions(
     set_name: str,
     data: BenchmarkSet,
     judge_dimensions: Collection[str],
-) -> tuple[dict[str, str], list[str]]:
-    """Returns the set's dimensions with the judge's names for them, and those of the names that the
-    judge has; the others become a note. Raises ConfigError if ``config`` maps to a dimension that
-    the judge does not have."""
+) -> dict[str, str]:
+    """Returns the set's dimensions that the judge has, with the judge's names for them; the others
+    become a note. Raises ConfigError if ``config`` maps to a dimension that the judge does not
+    have."""
     for judge_dimension in config.dimensions.values():
         if judge_dimension not in judge_dimensions:
             raise ConfigError(
@@ -324,17 +383,19 @@ def _dimensions(
                 hint=f"correct `dimensions` in the benchmark's file; the judge has: "
                 f"{', '.join(judge_dimensions)}",
             )
-    names = {
-        d: config.dimensions.get(d, default) for d, default in data.dimensions.items()
-    }
-    wanted_names = list(dict.fromkeys(names.values()))
-    missing = [name for name in wanted_names if name not in judge_dimensions]
+    names = {**data.dimensions, **config.dimensions}
+    names = {name: names[name] for name in data.dimensions}
+    missing = [name for name in names.values() if name not in judge_dimensions]
     if missing:
         run.notes.append(
             f"judge {config.name} has no {', '.join(missing)}: not shown on {set_name} "
             f"(it has {', '.join(judge_dimensions)}; set `dimensions: {{{missing[0]}: NAME}}`)"
         )
-    return names, [name for name in wanted_names if name in judge_dimensions]
+    return {
+        name: own_name
+        for name, own_name in names.items()
+        if own_name in judge_dimensions
+    }
 
 
 def file_name(name: str) -> str:

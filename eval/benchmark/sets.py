@@ -3,94 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
-from medal_judges.data_prep.labelling import EARLIER, MACHINE, machine_labels
-from medal_judges.errors import ConfigError, DataError, RecordError, SourceError
-from medal_judges.eval.benchmark.config import (
-    BenchmarkConfig,
-    InjectedConfig,
-    JudgeConfig,
-    PredictionConfig,
-    SetConfig,
-)
-from medal_judges.eval.benchmark.published import check_published, same_model
-from medal_judges.eval.benchmark.results import Answers, BenchmarkRun, BenchmarkSet
+from medal_judges.errors import ConfigError, DataError, SourceError
+from medal_judges.eval.benchmark.config import InjectedConfig, SetConfig
+from medal_judges.eval.benchmark.published import same_model
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import (
     LabelledDialogue,
     Level,
-    Rating,
     Scale,
-    mean,
+    parse_values,
 )
-from medal_judges.records.signature import content_hash
+from medal_judges.records.signature import Signature, content_hash
+from medal_judges.records.validation import mapping
 
 
-def prepare(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
-    """Loads the sets; missing optional sets become notes. Raises ConfigError if a judge maps a
-    dimension that no set has."""
-    check_published(config)
-    run = BenchmarkRun(config)
-    for set_config in config.sets:
-        loaded = load_set(set_config, offline=offline)
-        if isinstance(loaded, str):
-            run.notes.append(f"set {set_config.name} left out: {loaded}")
-            continue
-        curated_count = sum("curation" in row.extra for row in loaded.rows)
-        if curated_count:
-            run.notes.append(
-                f"set {set_config.name}: {curated_count} of {len(loaded.rows)} rows were selected "
-                "by medal curate; the figures are of the selection, not of its pool"
-            )
-        published = _published_answers(run, set_config, loaded.rows)
-        run.sets[set_config.name] = replace(loaded, published=tuple(published))
-    for injected_config in config.injected:
-        loaded = load_set(injected_config, offline=offline)
-        if isinstance(loaded, str):
-            run.notes.append(f"injected set {injected_config.name} left out: {loaded}")
-        else:
-            run.injected[injected_config.name] = loaded
-    run.answers = {name: [] for name in run.sets | run.injected}
-    _require_mapped_dimensions(run)
-    return run
+@dataclass(frozen=True, slots=True)
+class BenchmarkSet:
+    """Rows to judge. ``data``: name and hash of the rows, for signatures. ``dimensions``: the
+    dimensions to compare, with the judge's names for them. ``left_out``: rows of the source that
+    are not in the set. ``is_injected``: whether the rows are of ``medal data plant``."""
+
+    rows: Sequence[LabelledDialogue]
+    data: str
+    dimensions: Mapping[str, str]
+    level: Level = "dialogue"
+    left_out: Sequence[LabelledDialogue] = ()
+    is_injected: bool = False
 
 
-def _published_answers(
-    run: BenchmarkRun, config: SetConfig, rows: Sequence[LabelledDialogue]
-) -> list[Answers]:
-    published = []
-    for labeller in config.published:
-        try:
-            published.append(published_labels(config, rows, labeller))
-        except ConfigError as error:
-            if not config.optional:
-                raise
-            run.notes.append(f"labels by {labeller} left out: {error.one_line}")
-    return published
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """The judgements of one set by one judge. ``names``: the dimensions to compare, with the
+    judge's names for them; ``scales``: (lowest, highest) of the judge's dimensions, if known."""
 
-
-def _require_mapped_dimensions(run: BenchmarkRun) -> None:
-    """Raises ConfigError if a judge maps a dimension that no set has, unless a missing injected set
-    may have it."""
-    config = run.config
-    if len(run.injected) < len(config.injected):
-        return
-    dimensions: set[str] = set()
-    for set_config in config.sets:
-        dimensions.update(set_config.dimensions)
-    for data in run.injected.values():
-        dimensions.update(data.dimensions)
-    judges: list[JudgeConfig | PredictionConfig] = [*config.judges, *config.predictions]
-    for judge in judges:
-        for name in judge.dimensions:
-            if name not in dimensions:
-                raise ConfigError(
-                    f"judge {judge.name!r} maps the dimension {name!r}, which no set has",
-                    hint=f"dimensions map the set's name to the judge's; the sets have: "
-                    f"{', '.join(sorted(dimensions))}",
-                )
+    judge: str
+    signature: str
+    judgements: Sequence[Judgement]
+    names: Mapping[str, str]
+    scales: Mapping[str, Scale] = field(default_factory=dict)
 
 
 def load_set(
@@ -124,48 +77,47 @@ def load_set(
 def _injected_set(
     config: InjectedConfig, rows: Sequence[LabelledDialogue]
 ) -> BenchmarkSet:
-    if not any("planted" in row.extra for row in rows):
+    rows = [row for row in rows if "planted" in row.extra]
+    issues = dict.fromkeys(row.extra["planted"].get("issue") for row in rows)
+    dimensions = {issue: issue for issue in issues if issue}
+    if not dimensions:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} has injected issues",
             hint="make such a file with: medal data plant IN.jsonl --out OUT.jsonl",
         )
-    issues = dict.fromkeys(row.extra.get("planted", {}).get("issue") for row in rows)
-    dimensions = {issue: issue for issue in issues if issue}
-    return BenchmarkSet(tuple(rows), f"{config.name}@{data_hash(rows)}", dimensions)
+    data = f"{config.name}@{data_hash(rows)}"
+    return BenchmarkSet(rows, data, dimensions, is_injected=True)
 
 
 def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> BenchmarkSet:
     from medal_judges.data_prep.sources import abceval
 
-    level = config.level
+    level: Level = "dialogue"
     if config.view == "abceval_issues_by_dialogue":
         rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
-    if level == "last":
-        level = "turn"
+    if config.level == "last":
         rows = [_up_to_answer(row) for row in rows if row.level == "dialogue"]
+    if config.level != "dialogue":
+        level = "turn"
     chosen = config.in_langs([row for row in rows if _is_in_set(config, row, level)])
-    chosen = chosen[config.skip :][: config.limit]
+    chosen = chosen[: config.limit]
     if not chosen:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} at level {config.level} is left",
-            hint="level is dialogue, turn or last; groups, exclude_chatbots, exclude_overlaps, "
-            "skip and split remove rows",
+            hint="level is dialogue, turn or last; groups, exclude_chatbots and exclude_overlaps "
+            "remove rows",
         )
-    labels: dict[str, object] = {}
+    labelled: dict[str, object] = {}
     for row in chosen:
-        labels |= row.labels
+        labelled |= row.labels
     for name in config.dimensions:
-        if name not in labels:
+        if name not in labelled:
             problem = f"set {config.name!r} has no dimension {name!r}"
-            raise ConfigError(problem, hint=f"it has: {', '.join(labels)}")
+            raise ConfigError(problem, hint=f"it has: {', '.join(labelled)}")
     ids = {row.id for row in chosen}
-    return BenchmarkSet(
-        tuple(chosen),
-        f"{config.name}@{data_hash(chosen)}",
-        config.dimensions,
-        level,
-        left_out=tuple(row for row in rows if row.id not in ids),
-    )
+    left_out = [row for row in rows if row.id not in ids]
+    data = f"{config.name}@{data_hash(chosen)}"
+    return BenchmarkSet(chosen, data, config.dimensions, level, left_out)
 
 
 def _up_to_answer(row: LabelledDialogue) -> LabelledDialogue:
@@ -181,11 +133,9 @@ def _up_to_answer(row: LabelledDialogue) -> LabelledDialogue:
 def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
     if row.level != level or row.dialogue.chatbot in config.exclude_chatbots:
         return False
-    if config.groups and row.group not in config.groups:
-        return False
     if config.exclude_overlaps and row.extra.get("overlaps"):
         return False
-    return config.split is None or config.split.part_of(row.group) == "test"
+    return not config.groups or row.group in config.groups
 
 
 def published_labels(
@@ -193,73 +143,51 @@ def published_labels(
 ) -> Answers:
     """Returns the labels that the model ``labeller`` gave the rows, as a judge's answers. Raises
     ConfigError if no row has any."""
-    ratings_by_row: list[dict[str, Rating]] = []
-    rated: dict[str, Rating] = {}
-    scales: dict[str, Scale] = {}
-    labellers: dict[str, object] = {}
+    judgements = []
+    names: dict[str, str] = {}
     for row in rows:
-        try:
-            labels_by_model = machine_labels(row)
-        except RecordError as error:
-            raise DataError(
-                config.source, None, f"row {row.id!r}: {error.message}"
-            ) from error
-        labellers |= labels_by_model
-        ratings = _ratings_by(labeller, labels_by_model, config.dimensions)
-        ratings_by_row.append(ratings)
-        rated |= ratings
-        for name, rating in ratings.items():
-            if rating.scale:
-                scales[name] = rating.scale
-    names = [name for name in config.dimensions if name in rated]
+        labels = _labels_by(labeller, row)
+        names |= {name: name for name in config.dimensions if name in labels}
+        failure = None
+        if not config.dimensions.keys() <= labels.keys():
+            failure = f"no label by {labeller}"
+        judgement = Judgement(
+            row.id,
+            f"judge:{labeller}",
+            {name: labels.get(name) for name in config.dimensions},
+            row.turn,
+            failure=failure,
+            chat=row.dialogue.chat_hash,
+        )
+        judgements.append(judgement)
     if not names:
         raise ConfigError(
             f"set {config.name!r}: no row of {config.source} has labels by {labeller!r} of "
             f"{', '.join(config.dimensions)}",
-            hint=f"its rows have labels by: {', '.join(labellers) or 'no model'} (fields "
-            f"{MACHINE} and {EARLIER})",
+            hint='rows hold them as "machine_labels": {"overall": {"gpt-4.1": 4}}',
         )
-    judgements = []
-    for row, ratings in zip(rows, ratings_by_row, strict=True):
-        scores: dict[str, float | None] = dict.fromkeys(names)
-        scores.update({name: mean(rating) for name, rating in ratings.items()})
-        judgements.append(_as_judgement(row, scores, labeller))
-    return Answers(
-        f"{labeller} (published)",
-        f"judge:{labeller}",
-        judgements,
-        names={name: name for name in config.dimensions},
-        scales=scales,
-    )
+    name = f"{labeller} (published)"
+    return Answers(name, f"judge:{labeller}", judgements, names)
 
 
-def _ratings_by(
-    labeller: str,
-    labels_by_model: Mapping[str, LabelledDialogue],
-    dimensions: Mapping[str, str],
-) -> dict[str, Rating]:
-    """Returns the labels that the model ``labeller`` gave one row, by the set's dimension."""
-    ratings = {}
-    for model, labels in labels_by_model.items():
-        if same_model(model, labeller):
-            for name, judge_dimension in dimensions.items():
-                rating = labels.rating(name) or labels.rating(judge_dimension)
-                if rating is not None:
-                    ratings[name] = rating
-    return ratings
-
-
-def _as_judgement(
-    row: LabelledDialogue, scores: dict[str, float | None], labeller: str
-) -> Judgement:
-    missing = [name for name, score in scores.items() if score is None]
-    failure = None
-    if missing:
-        failure = f"no label by {labeller}: {', '.join(missing)}"
-    chat = row.dialogue.chat_hash
-    return Judgement(
-        row.id, f"judge:{labeller}", scores, row.turn, failure=failure, chat=chat
-    )
+def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
+    """Returns the row's labels by a model, in ``machine_labels`` (dimension, then model, then
+    label) or in ``earlier_labels`` (what ``medal label`` wrote before people rated the row)."""
+    values: dict[str, object] = {}
+    for name, by_model in mapping(row.extra, "machine_labels").items():
+        for model, value in by_model.items():
+            if same_model(model, labeller):
+                values[name] = value
+    for earlier in row.extra.get("earlier_labels", ()):
+        signature = Signature.parse(str(earlier.get("labels_by")))
+        if same_model(signature.base or signature.judge, labeller):
+            values |= earlier["labels"]
+    labels = {}
+    for name, value in values.items():
+        numbers = [number for number in parse_values(name, value) if number is not None]
+        if numbers:
+            labels[name] = sum(numbers) / len(numbers)
+    return labels
 
 
 def data_hash(rows: Iterable[LabelledDialogue]) -> str:

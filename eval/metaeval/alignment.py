@@ -1,63 +1,40 @@
-"""Alignment: judgements joined with ratings by (id, turn), and a judge's verdicts on an issue
-(present or absent) against people's labels. Unscored rows count against coverage.
-
-Figures of verdicts are computed against each annotator and then averaged, as in MEDAL (section
-5.3.1), after Finch et al. (2023): a majority vote would hide disagreement between people.
-"""
+"""Judgements joined with ratings by (id, turn), once for a judge and a set."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Sequence
-from dataclasses import dataclass, replace
-from itertools import zip_longest
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, zip_longest
 
 import numpy as np
 
 from medal_judges.errors import MedalError
-from medal_judges.records.dimension import EQUAL
-from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
+from medal_judges.records.dimension import Kind
+from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, Scale, mean
-from medal_judges.stats.correlation import Floats, Statistic, ratio
-from medal_judges.stats.equal import Values, present, tolerance_of
-from medal_judges.stats.estimate import Estimate, defined, undefined
-from medal_judges.stats.intervals import Clusters, Lead, choose_clusters
+from medal_judges.records.labelled import LabelledDialogue, Scale
+from medal_judges.stats.correlation import Floats
+from medal_judges.stats.equal import Values, tolerance_of
+from medal_judges.stats.intervals import Clusters, choose_clusters
 
 Key = tuple[str, int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Aligned:
-    """Rows that both people and the judge scored.
+    """Rows that both people and the judge scored, on one dimension.
 
-    ``values``: the raw answers of people, shape (rows, annotators), NaN if not given. ``human``:
-    their mean, ``score``: the judge's score, both of shape (rows,). ``total``: the number of rows
-    with a label, scored or not. ``lead``: whom intervals are for. ``human_tolerance`` and
-    ``score_tolerance``: the distances up to which two labels, and two scores, are equal.
-    ``notes``: which judgements are of other chats.
+    ``answers``: the raw answers of people, shape (rows, annotators), NaN if not given. ``people``:
+    their means. ``judge``: the judge's scores. ``total``: the number of rows with a label, scored
+    or not.
     """
 
     rows: tuple[LabelledDialogue, ...]
-    judgements: tuple[Judgement, ...]
-    values: Floats
-    human: Floats
-    score: Floats
+    answers: Values
+    people: Values
+    judge: Values
     total: int
-    lead: Lead = "these"
-    human_tolerance: float = 0.0
-    score_tolerance: float = 0.0
-    notes: Sequence[str] = ()
-
-    @property
-    def people(self) -> Values:
-        """The means of people's answers."""
-        return Values(self.human, self.human_tolerance)
-
-    @property
-    def judge(self) -> Values:
-        """The judge's scores."""
-        return Values(self.score, self.score_tolerance)
 
     @property
     def chatbots(self) -> list[str | None]:
@@ -65,134 +42,127 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        return choose_clusters(
-            self.chatbots, [row.group for row in self.rows], self.lead
-        )
+        return choose_clusters(self.chatbots, [row.group for row in self.rows])
 
     def part(self, indices: Iterable[int]) -> Aligned:
-        """Returns a selection of the rows; ``total`` becomes their number."""
-        index = list(map(int, indices))
-        return replace(
-            self,
-            rows=tuple(self.rows[i] for i in index),
-            judgements=tuple(self.judgements[i] for i in index),
-            values=self.values[index],
-            human=self.human[index],
-            score=self.score[index],
-            total=len(index),
+        """Returns a selection of the rows. ``total`` becomes their number."""
+        index = np.fromiter(indices, dtype=np.intp)
+        return Aligned(
+            tuple(self.rows[i] for i in index),
+            self.answers[index],
+            self.people[index],
+            self.judge[index],
+            len(index),
         )
 
     def shared(self, second: Aligned) -> tuple[Aligned, Aligned]:
         """Returns the rows that both have, in this order: first with this judge's scores, then with
-        those of ``second``."""
+        the scores of ``second``."""
         indices_of_second = {_key(row): i for i, row in enumerate(second.rows)}
-        indices, second_indices = [], []
-        for i, row in enumerate(self.rows):
-            if _key(row) in indices_of_second:
-                indices.append(i)
-                second_indices.append(indices_of_second[_key(row)])
+        indices = [
+            i for i, row in enumerate(self.rows) if _key(row) in indices_of_second
+        ]
+        second_indices = [indices_of_second[_key(self.rows[i])] for i in indices]
         return self.part(indices), second.part(second_indices)
+
+
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """The rows of a set, each with the judgement of its chat, or None without one. ``scales``:
+    (lowest, highest) of the judge's dimensions, as far as they are known. ``notes``: how many rows
+    were left out, because their ids were judged with other chats."""
+
+    rows: Sequence[LabelledDialogue]
+    judgements: Sequence[Judgement | None]
+    scales: Mapping[str, Scale] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    def on(self, dimension: str, judge_dimension: str) -> Aligned:
+        """Returns the rows with a label of ``dimension`` and a score of ``judge_dimension``."""
+        rows: list[LabelledDialogue] = []
+        scores: list[float] = []
+        total = 0
+        for row, judgement in zip(self.rows, self.judgements, strict=True):
+            if not row.has_label(dimension):
+                continue
+            total += 1
+            if judgement is None:
+                continue
+            score = judgement.scores.get(judge_dimension)
+            if score is not None:
+                rows.append(row)
+                scores.append(score)
+        answers = answer_matrix(rows, dimension)
+        counts = np.isfinite(answers).sum(axis=1)
+        labels = np.nansum(answers, axis=1) / counts
+        label_tolerance = tolerance_of(common_scale(rows, dimension), labels)
+        judge = np.array(scores, dtype=np.float64)
+        return Aligned(
+            tuple(rows),
+            Values(answers, label_tolerance),
+            Values(labels, label_tolerance),
+            Values(judge, tolerance_of(self.scales.get(judge_dimension), judge)),
+            total,
+        )
 
 
 def _key(row: LabelledDialogue | Judgement) -> Key:
     return row.id, row.turn
 
 
-def align(
-    rows: Iterable[LabelledDialogue],
+def join(
+    rows: Sequence[LabelledDialogue],
     judgements: Iterable[Judgement],
-    dimension: str,
-    judge_dimension: str | None = None,
-    *,
+    scales: Mapping[str, Scale] | None = None,
     left_out: Iterable[LabelledDialogue] = (),
-    lead: Lead = "these",
-    judge_scale: Scale | None = None,
-) -> Aligned:
-    """Joins ``rows`` that have a label of ``dimension`` with the judge's ``judge_dimension``, see
-    own_judgements.
+) -> Joined:
+    """Joins ``rows`` with their judgements by id, turn and chat.
 
-    A row without a judgement, or with an unscored one, counts against coverage; one whose judgement
-    is of another chat is left out. ``left_out``: rows that were judged but are not part of this
-    set. ``judge_scale``: the lowest and highest score of the judge. Raises MedalError for
-    judgements of other rows, and for two rows or judgements of one (id, turn).
+    A row without a judgement counts against coverage. A row whose judgement is of another chat is
+    left out. ``left_out``: rows that were judged but are not part of this set. Raises MedalError
+    for judgements of other rows, and for two rows or judgements of one (id, turn).
     """
-    rows = list(rows)
-    judgements, joined = own_judgements(rows, list(judgements))
     repeated = [key for key, count in Counter(map(_key, rows)).items() if count > 1]
     if repeated:
         raise MedalError(f"rows that occur twice in the set: {_names(repeated)}")
-    judgement_of = _by_row(rows, judgements, set(map(_key, left_out)))
-    of_other_chats = set(map(_key, joined.of_other_chats))
-    scored_rows: list[LabelledDialogue] = []
-    scored_judgements: list[Judgement] = []
-    labels: list[float] = []
-    scores: list[float] = []
-    total = 0
-    for row in rows:
-        rating = row.rating(dimension)
-        if rating is None or _key(row) in of_other_chats:
-            continue
-        label = mean(rating)
-        if label is None:
-            continue
-        total += 1
-        judgement = judgement_of.get(_key(row))
-        if judgement is None:
-            continue
-        score = judgement.scores.get(judge_dimension or dimension)
-        if score is not None:
-            scored_rows.append(row)
-            scored_judgements.append(judgement)
-            labels.append(label)
-            scores.append(score)
-    human, judge = (
-        np.array(labels, dtype=np.float64),
-        np.array(scores, dtype=np.float64),
-    )
-    return Aligned(
-        tuple(scored_rows),
-        tuple(scored_judgements),
-        answer_matrix(scored_rows, dimension),
-        human,
-        judge,
-        total,
-        lead,
-        human_tolerance=tolerance_of(common_scale(scored_rows, dimension), human),
-        score_tolerance=tolerance_of(judge_scale, judge),
-        notes=joined.notes("the set"),
-    )
-
-
-def _by_row(
-    rows: Sequence[LabelledDialogue],
-    judgements: Sequence[Judgement],
-    ignored: Container[Key],
-) -> dict[Key, Judgement]:
-    """Returns the judgement of each row, without those of ``ignored`` rows. Raises MedalError for
-    judgements of other rows, and for two judgements of a row."""
     turn_of = {row.id: row.turn for row in rows}
-    keys = set(map(_key, rows))
-    judgement_of: dict[Key, Judgement] = {}
-    unknown: list[Key] = []
-    for judgement in judgements:
-        key = _key(judgement)
-        is_unscored = all(score is None for score in judgement.scores.values())
-        if key not in keys and judgement.turn is None and is_unscored:
-            # A row of level turn without an assistant turn is unscored, without a turn.
-            key = (judgement.id, turn_of.get(judgement.id))
-        if key in judgement_of:
-            raise MedalError(f"two judgements of {_names([key])}")
-        if key in keys:
-            judgement_of[key] = judgement
-        elif key not in ignored:
-            unknown.append(key)
+    judgements = [_with_turn(judgement, turn_of) for judgement in judgements]
+    keys = [ScoreKey(*_key(judgement), judgement.chat) for judgement in judgements]
+    joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
+    used = set(chain.from_iterable(joined.score_rows))
+    unused = [key for i, key in enumerate(map(_key, judgements)) if i not in used]
+    _require_known(unused, set(map(_key, [*rows, *left_out])))
+    of_other_chats = set(map(_key, joined.of_other_chats))
+    joined_rows: list[LabelledDialogue] = []
+    judgement_of_row: list[Judgement | None] = []
+    for row, indices in zip(rows, joined.score_rows, strict=True):
+        if len(indices) > 1:
+            raise MedalError(f"two judgements of {_names([_key(row)])}")
+        if _key(row) not in of_other_chats:
+            joined_rows.append(row)
+            judgement_of_row.append(next((judgements[i] for i in indices), None))
+    notes = joined.notes("the set")
+    return Joined(joined_rows, judgement_of_row, scales or {}, notes)
+
+
+def _require_known(keys: Sequence[Key], in_set: Container[Key]) -> None:
+    """Raises MedalError for a judgement of another row."""
+    unknown = [key for key in keys if key not in in_set]
     if unknown:
         raise MedalError(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
             hint="was another file judged, or another level? (turn-level sets: medal score --level "
             "last)",
         )
-    return judgement_of
+
+
+def _with_turn(judgement: Judgement, turn_of: Mapping[str, int | None]) -> Judgement:
+    """Returns the judgement with the turn of its row if it is unscored and has none: a row of level
+    turn without an assistant turn."""
+    is_scored = any(score is not None for score in judgement.scores.values())
+    if judgement.turn is not None or is_scored:
+        return judgement
+    return replace(judgement, turn=turn_of.get(judgement.id))
 
 
 def common_scale(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
@@ -203,27 +173,18 @@ def common_scale(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | No
     return None
 
 
-def own_judgements(
-    rows: Sequence[LabelledDialogue], judgements: Sequence[Judgement]
-) -> tuple[list[Judgement], JoinedLabels]:
-    """Returns the judgements under the ids of their rows, without those of other chats than the
-    rows of their ids, and how they were joined."""
-    keys = [
-        ScoreKey(judgement.id, judgement.turn, judgement.chat)
-        for judgement in judgements
-    ]
-    joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
-    row_of: dict[int, LabelledDialogue] = {}
-    for row, indices in zip(rows, joined.score_rows, strict=True):
-        row_of |= dict.fromkeys(indices, row)
-    in_set = set(map(_key, rows))
-    of_rows = []
-    for i, judgement in enumerate(judgements):
-        if i in row_of:
-            of_rows.append(replace(judgement, id=row_of[i].id))
-        elif _key(judgement) not in in_set:
-            of_rows.append(judgement)
-    return of_rows, joined
+def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
+    """Returns ``binary`` for a scale from 0 to 1 with answers of 0 or 1, ``ordinal`` for whole
+    numbers that are no means, or else ``continuous``."""
+    rows = [row for row in rows if row.has_label(dimension)]
+    for row in rows:
+        if not all(float(v or 0).is_integer() for v in row.labels[dimension]):
+            return "continuous"
+    if {row.scales.get(dimension) for row in rows} == {(0.0, 1.0)}:
+        return "binary"
+    if any(row.aggregated for row in rows):
+        return "continuous"
+    return "ordinal"
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
@@ -238,103 +199,9 @@ def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
 def _names(keys: Sequence[Key]) -> str:
     names = []
     for id, turn in keys[:5]:
-        name = id
         if turn is not None:
-            name += f" (turn {turn})"
-        names.append(name)
+            id += f" (turn {turn})"
+        names.append(id)
     if len(keys) > 5:
         names.append("...")
     return ", ".join(names)
-
-
-_REASONS = {
-    "f1_present": "neither labels nor judge ever say present",
-    "f1_absent": "neither labels nor judge ever say absent",
-    "precision": "the judge never says present",
-    "recall": "the labels never say present",
-    "accuracy": "no labels",
-}
-METRICS = tuple(_REASONS)
-_LABELS = {
-    "spearman": "Spearman ρ",
-    "pearson": "Pearson r",
-    "kendall": "Kendall τ-b",
-    "pairwise": "Pairs right",
-    "within_system": "ρ within chatbots",
-    "f1_present": "F1+",
-    "f1_absent": "F1−",
-    "precision": "Precision",
-    "recall": "Recall",
-    "accuracy": "Accuracy",
-}
-
-
-def label(metric: str) -> str:
-    """Name of a metric in a table head."""
-    return _LABELS.get(metric, metric.replace("_", " "))
-
-
-def classification(score: Floats, labels: Floats) -> dict[str, Estimate]:
-    """Returns F1+ (``f1_present``), F1- (``f1_absent``), precision, recall and accuracy, each a
-    mean over annotators.
-
-    ``score``: probabilities of label 1, shape (rows,). ``labels``: 0 or 1, shape (rows,
-    annotators), NaN if not given; a released vote or mean is present from 0.5 on. The mean skips
-    annotators against whom a figure is 0/0; it is None if that holds for all of them.
-    """
-    reason = not_classifiable(score, labels)
-    if reason is not None:
-        return undefined(METRICS, reason)
-    values = classification_statistic(score, labels)(np.ones((1, len(score))))
-    estimates = {}
-    for name, reason in _REASONS.items():
-        estimates[name] = defined(float(values[name][0]), reason)
-    return estimates
-
-
-def not_classifiable(score: Floats, labels: Floats) -> str | None:
-    """Returns why F1 and the like cannot be computed, or None if they can."""
-    if not np.isfinite(labels).any():
-        return "no labels"
-    if score.min() < -EQUAL or score.max() > 1 + EQUAL:
-        return "the judge's scores are not probabilities"
-    return None
-
-
-def classification_statistic(score: Floats, labels: Floats) -> Statistic:
-    """Returns a function of row weights that computes the figures of ``classification``."""
-    cells = confusion_cells(score, labels)
-
-    def statistic(weights: Floats) -> dict[str, Floats]:
-        tp, fp, fn, tn = (weights @ cell for cell in cells.values())
-        metrics = {
-            "f1_present": ratio(2 * tp, 2 * tp + fp + fn),
-            "f1_absent": ratio(2 * tn, 2 * tn + fp + fn),
-            "precision": ratio(tp, tp + fp),
-            "recall": ratio(tp, tp + fn),
-            "accuracy": ratio(tp + tn, tp + fp + fn + tn),
-        }
-        means = {}
-        for name, by_annotator in metrics.items():
-            count = np.isfinite(by_annotator).sum(axis=1)
-            means[name] = ratio(np.nansum(by_annotator, axis=1), count)
-        return means
-
-    return statistic
-
-
-def confusion_cells(score: Floats, labels: Floats) -> dict[str, Floats]:
-    """Returns 0/1 indicators of tp, fp, fn and tn, shape (rows, annotators). Annotators without an
-    answer are left out."""
-    labels = labels[:, np.isfinite(labels).any(axis=0)]
-    is_answered = np.isfinite(labels)
-    people, judge = present(labels), present(score)[:, None]
-    cells = {
-        "tp": people & judge,
-        "fp": ~people & judge,
-        "fn": people & ~judge,
-        "tn": ~people & ~judge,
-    }
-    return {
-        name: (cell & is_answered).astype(np.float64) for name, cell in cells.items()
-    }

@@ -7,9 +7,8 @@ others. That mean is noisier, so an annotator seems worse than a judge who is no
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
@@ -17,15 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from medal_judges.eval.metaeval.alignment import (
-    METRICS,
-    Aligned,
+from medal_judges.eval.metaeval.alignment import Aligned
+from medal_judges.eval.metaeval.metrics import (
+    VERDICTS,
     classification_statistic,
+    headline,
     not_classifiable,
 )
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.stats.alpha import alpha_statistic
 from medal_judges.stats.correlation import (
     CORRELATIONS,
     MIN_ROWS,
@@ -42,148 +41,113 @@ from medal_judges.stats.intervals import Clusters, estimated
 from medal_judges.stats.significance import paired_difference
 
 MOST_COLUMNS = 50
-_RELEASED = "the set was released as means or votes, without single answers"
-MEASUREMENT = {"binary": "nominal", "ordinal": "ordinal", "continuous": "interval"}
 
 
 @dataclass(frozen=True, slots=True)
-class CeilingFigures:
-    """One annotator against the others (``ceiling``), the judge in the annotator's place
-    (``like_for_like``), and the ``difference`` of their headline figures, on ``rows`` rows. See
-    ResultRow."""
+class Ceiling:
+    """One annotator against the others (``person``), and the judge in the annotator's place
+    (``like_for_like``), on the ``rows`` rows with two answers or more. ``difference``: the headline
+    metric of the judge minus the annotator's."""
 
-    ceiling: dict[str, Estimate]
-    like_for_like: dict[str, Estimate]
+    person: Mapping[str, Estimate]
+    like_for_like: Mapping[str, Estimate]
     rows: int = 0
-    difference: Difference | None = None
-
-    @property
-    def difference_estimate(self) -> Estimate | None:
-        if self.difference is None:
-            return None
-        return self.difference.estimate
+    difference: Difference = field(default=Difference(None, reason="no human ceiling"))
 
 
-def against_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigures:
-    """Returns the ceiling of all figures, on the scored rows with two answers or more."""
-    names: Sequence[str] = CORRELATIONS[:5]
-    if kind == "binary":
-        names = METRICS[:2]
-    ceiling = _ceiling(aligned, kind, names)
-    if not ceiling.rows:
-        return ceiling
-    shared = _with_two_answers(aligned)
-    answers = Values(shared.values, shared.human_tolerance)
-    alpha = Estimate(None, reason="all answers are equal")
-    if np.nanmax(shared.values) - np.nanmin(shared.values) > answers.tolerance:
-        all_rows = np.ones((1, len(shared.rows)))
-        alpha = Estimate(
-            float(alpha_statistic(shared.values, MEASUREMENT[kind])(all_rows)[0])
-        )
-    for figures in (ceiling.like_for_like, ceiling.ceiling):
-        if figures[headline].value is None:
-            difference = Difference(None, reason=figures[headline].reason)
-            break
-    else:
-        judge = ceiling_statistic(answers, kind, judge=shared.judge, only=headline)
-        person = ceiling_statistic(answers, kind, only=headline)
-        assert judge is not None and person is not None  # their figures are defined
-        difference = paired_difference(judge, person, headline, shared.clusters)
-    return replace(
-        ceiling, ceiling=ceiling.ceiling | {"alpha": alpha}, difference=difference
-    )
-
-
-def headline_ceiling(aligned: Aligned, kind: Kind, headline: str) -> CeilingFigures:
-    """Returns the ceiling of the ``headline`` figure alone, for a slice."""
-    ceiling = _ceiling(aligned, kind, (headline,), only=headline)
-    return CeilingFigures(
-        {headline: ceiling.ceiling[headline]},
-        {headline: ceiling.like_for_like[headline]},
-    )
-
-
-def _with_two_answers(aligned: Aligned) -> Aligned:
-    return aligned.part(np.flatnonzero(np.isfinite(aligned.values).sum(axis=1) > 1))
-
-
-def _ceiling(
-    aligned: Aligned, kind: Kind, names: Sequence[str], only: str | None = None
-) -> CeilingFigures:
-    """Returns all figures, or the figure ``only`` of a graded dimension; ``names`` are those that
-    are undefined if no row has two answers."""
-    shared = _with_two_answers(aligned)
+def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
+    """Returns the ceiling of the metrics ``names`` (default: all that have one)."""
+    names = names or ceiling_metrics(kind)
+    counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
+    shared = aligned.part(np.flatnonzero(counts > 1))
     reason = None
     if any(row.aggregated for row in aligned.rows):
-        reason = _RELEASED
+        reason = "the set was released as means or votes, without single answers"
     elif not shared.rows:
         reason = "one annotator per row"
     if reason is not None:
-        none = undefined(names, reason)
-        return CeilingFigures(none, none)
-    answers = Values(shared.values, shared.human_tolerance)
-    chatbots = shared.chatbots
-    metrics: Sequence[str] = CORRELATIONS
-    why = undefined_reason(shared.people, shared.judge)
+        return Ceiling(undefined(names, reason), undefined(names, reason))
     if kind == "binary":
-        chatbots, only, metrics = [], None, METRICS
-        why = not_classifiable(shared.score, shared.values)
-    ceiling_of = partial(
-        human_ceiling, answers, kind, shared.clusters, chatbots, only=only
+        reason = not_classifiable(shared.judge.numbers, shared.answers.numbers)
+    else:
+        reason = undefined_reason(shared.people, shared.judge)
+    person_statistic = ceiling_statistic(shared.answers, kind, names=names)
+    judge_statistic = ceiling_statistic(
+        shared.answers,
+        kind,
+        shared.judge,
+        names,
     )
-    like_for_like = undefined(metrics, why or "")
-    if why is None:
-        like_for_like = ceiling_of(judge=shared.judge)
-    return CeilingFigures(ceiling_of(), like_for_like, len(shared.rows))
+    clusters = shared.clusters
+    person = _estimated(person_statistic, clusters, names)
+    if reason is not None or judge_statistic is None or person_statistic is None:
+        return Ceiling(person, undefined(names, reason or ""), len(shared.rows))
+    like_for_like = _estimated(judge_statistic, clusters, names)
+    metric = headline(kind)
+    difference = paired_difference(
+        judge_statistic,
+        person_statistic,
+        metric,
+        clusters,
+    )
+    return Ceiling(
+        person,
+        like_for_like,
+        len(shared.rows),
+        difference,
+    )
+
+
+def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
+    """Returns the metrics that have a ceiling."""
+    if kind == "binary":
+        return VERDICTS
+    return CORRELATIONS[:4]
 
 
 def human_ceiling(
-    answers: Values,
-    kind: Kind,
-    clusters: Clusters,
-    chatbots: Sequence[str | None] = (),
-    *,
-    judge: Values | None = None,
-    only: str | None = None,
+    answers: Values, kind: Kind, clusters: Clusters, names: Sequence[str] = ()
 ) -> dict[str, Estimate]:
-    """Returns the agreement of one annotator with the others, or of ``judge``, scores of shape
-    (rows,), in the annotator's place. ``answers``: shape (rows, annotators), NaN if not given.
-    ``only``: the single figure of a graded dimension to compute.
+    """Returns the agreement of one annotator with the others. ``answers``: shape (rows,
+    annotators), NaN if not given."""
+    names = names or ceiling_metrics(kind)
+    return _estimated(ceiling_statistic(answers, kind, names=names), clusters, names)
 
-    Graded: correlations with the mean of the others, averaged over the positions of the label list
-    by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
-    precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
-    """
-    names: Sequence[str] = CORRELATIONS[:5]
-    if only is not None:
-        names = (only,)
-    elif kind == "binary":
-        names = METRICS
-    elif chatbots:
-        names = CORRELATIONS
-    statistic = ceiling_statistic(answers, kind, chatbots, judge, only)
+
+def _estimated(
+    statistic: Statistic | None, clusters: Clusters, names: Sequence[str]
+) -> dict[str, Estimate]:
     if statistic is None:
-        reason = "no row has answers of two annotators"
-        if (np.isfinite(answers.numbers).sum(axis=1) > 1).any():
-            reason = "annotators share fewer than 3 rows, or give all of them the same answer"
+        reason = (
+            "annotators share fewer than 3 rows, or give all of them the same answer"
+        )
         return undefined(names, reason)
-    reason = "undefined against every annotator"
-    return estimated(statistic, clusters, reason, names)
+    return estimated(
+        statistic,
+        clusters,
+        "undefined against every annotator",
+        names,
+    )
 
 
 def ceiling_statistic(
     answers: Values,
     kind: Kind,
-    chatbots: Sequence[str | None] = (),
     judge: Values | None = None,
-    only: str | None = None,
+    names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
-    """Returns a function of row weights that computes the figures of ``human_ceiling``; None if
-    there is no position or pair to compare."""
+    """Returns a function of row weights that computes the agreement of one annotator with the
+    others, or of ``judge``, shape (rows,), in the annotator's place; None if there is no position
+    or pair to compare.
+
+    Graded: correlations with the mean of the others, averaged over the positions of the label list
+    by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
+    precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
+    """
     if kind == "binary":
         parts = list(_pairs_of_positions(answers.numbers, judge))
     else:
-        parts = list(_positions(answers, chatbots, judge, only))
+        parts = list(_positions(answers, judge, names))
     if not parts:
         return None
 
@@ -205,78 +169,63 @@ def ceiling_statistic(
 _Part = tuple[npt.NDArray[np.intp], Statistic]
 
 
-def _pairs_of_positions(values: Floats, judge: Values | None) -> Iterator[_Part]:
+def _pairs_of_positions(answers: Floats, judge: Values | None) -> Iterator[_Part]:
     """Yields each ordered pair of positions on the rows with both: the first position, or the
     judge, against the second."""
-    is_answered = np.isfinite(values)
-    for position, other_position in permutations(busiest(values), 2):
+    is_answered = np.isfinite(answers)
+    for position, other_position in permutations(busiest(answers), 2):
         rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
         if len(rows):
-            scores = values[rows, position]
+            scores = answers[rows, position]
             if judge is not None:
                 scores = judge.numbers[rows]
-            labels = values[rows][:, [other_position]]
+            labels = answers[rows][:, [other_position]]
             yield rows, classification_statistic(scores, labels)
 
 
 def _positions(
-    answers: Values,
-    chatbots: Sequence[str | None],
-    judge: Values | None,
-    only: str | None,
+    answers: Values, judge: Values | None, names: Sequence[str]
 ) -> Iterator[_Part]:
     """Yields each position, or the judge on its rows, against the mean of the other positions."""
     values = answers.numbers
     for position in busiest(values):
         other_answers = np.delete(values, position, axis=1)
-        is_shared = np.isfinite(values[:, position]) & np.isfinite(other_answers).any(
-            axis=1
-        )
-        rows = np.flatnonzero(is_shared)
+        is_shared = np.isfinite(other_answers).any(axis=1)
+        rows = np.flatnonzero(np.isfinite(values[:, position]) & is_shared)
         if len(rows) < MIN_ROWS:
             continue
         person = answers[rows, position]
         mean = Values(np.nanmean(other_answers[rows], axis=1), answers.tolerance)
         if person.constant or mean.constant:
             continue
-        scores = person
-        if judge is not None:
-            scores = judge[rows]
-        chatbots_of_rows = [chatbots[i] for i in rows.tolist() if chatbots]
-        yield rows, correlation_statistic(mean, scores, chatbots_of_rows, only)
+        scores = person if judge is None else judge[rows]
+        yield rows, correlation_statistic(mean, scores, names=names)
 
 
-def busiest(values: Floats) -> list[int]:
-    """Returns the MOST_COLUMNS columns of ``values`` with the most answers. Pairs of columns are
+def busiest(answers: Floats) -> list[int]:
+    """Returns the MOST_COLUMNS columns of ``answers`` with the most answers. Pairs of columns are
     compared, so that their number would grow with the square."""
-    counts = np.isfinite(values).sum(axis=0)
+    counts = np.isfinite(answers).sum(axis=0)
     return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
 
 
 def answers_by_annotator(
-    rows: Sequence[LabelledDialogue], name: str, values: Floats
-) -> tuple[Floats, bool, int]:
-    """Returns answers by annotator, shape (rows, annotators), whether annotators are named, and
-    their number, which may be above MOST_COLUMNS.
+    rows: Sequence[LabelledDialogue], name: str, answers: Floats
+) -> tuple[Floats, list[str]]:
+    """Returns answers by annotator, shape (rows, annotators), and the annotators' names.
 
     Without names in ``extra["annotators"]`` of every row, and for labels of a machine
-    (``labels_by``), the answers are ``values``, shape (rows, positions in the label list): a
-    position may be another person in another row.
+    (``labels_by``), the answers are ``answers``, shape (rows, positions in the label list), and
+    there are no names: a position may be another person in another row.
     """
-    answers = []
-    for row, row_values in zip(rows, values, strict=True):
+    answer_of: list[dict[str, float]] = []
+    for row, values in zip(rows, answers, strict=True):
         annotators = _annotators(row, name)
         if annotators is None:
-            return values, False, int(np.isfinite(values).any(axis=0).sum())
-        answers.append(dict(zip(annotators, row_values, strict=False)))
-    table = pd.DataFrame(answers)
-    counts = table.count()
-    counts = counts[counts > 0]
-    by_count = sorted(
-        counts.index, key=lambda annotator: (-counts[annotator], annotator)
-    )
-    busiest_columns = sorted(by_count[:MOST_COLUMNS])
-    return table[busiest_columns].to_numpy(dtype=np.float64), True, len(counts)
+            return answers, []
+        answer_of.append(dict(zip(annotators, values, strict=False)))
+    table = pd.DataFrame(answer_of).dropna(axis=1, how="all").sort_index(axis=1)
+    return table.to_numpy(dtype=np.float64), list(table.columns)
 
 
 def _annotators(row: LabelledDialogue, name: str) -> list[str] | None:

@@ -1,76 +1,58 @@
-"""Meta-evaluation: one judge on one set and dimension, from judgements and ratings only."""
+"""Meta-evaluation: one judge on one set, from judgements and ratings only."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from medal_judges.eval.metaeval.alignment import (
-    METRICS,
-    Aligned,
-    align,
-    classification,
-    classification_statistic,
-    common_scale,
-    confusion_cells,
-    not_classifiable,
-)
-from medal_judges.eval.metaeval.ceiling import against_ceiling, headline_ceiling
+from medal_judges.eval.metaeval.alignment import Aligned, Joined, join, kind_of
+from medal_judges.eval.metaeval.ceiling import Ceiling, ceiling_of
+from medal_judges.eval.metaeval.metrics import headline, metrics_of
 from medal_judges.records.dimension import Kind
-from medal_judges.records.judgement import Contributions, Judgement
-from medal_judges.records.labelled import LabelledDialogue, Scale
-from medal_judges.stats.correlation import (
-    CORRELATIONS,
-    correlation_statistic,
-    correlations,
-    undefined_reason,
-)
+from medal_judges.records.judgement import Judgement
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.difference import Difference
-from medal_judges.stats.equal import present
-from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import Lead, with_intervals
+from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.system_agreement import (
     MIN_ROWS,
     MIN_SYSTEMS,
-    split_half,
     system_agreement,
     system_means,
 )
 
-Figures = Mapping[str, Estimate]
+if TYPE_CHECKING:
+    from medal_judges.models.base.judge import Judge
+
+Estimates = Mapping[str, Estimate]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """One judged row. ``human``: the mean over annotators on the raw scale."""
+class LanguageResult:
+    """The figures of the rows of one language. ``ceiling`` and ``like_for_like`` have the headline
+    metric."""
 
-    id: str
-    turn: int | None
-    human: float
-    score: float
-    lang: str
-    chatbot: str | None
-    group: str
+    n: int
+    metrics: Estimates
+    ceiling: Estimates
+    like_for_like: Estimates
 
 
 @dataclass(frozen=True, slots=True)
 class ResultRow:
     """One judge on one set and dimension.
 
-    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise``, ``preferred``,
-    ``within_system`` (correlation.py), and for issues ``f1_present``, ``f1_absent``, ``precision``,
-    ``recall``, ``accuracy``. ``slices``: the same for parts such as ``lang:de``.
-    ``ceiling``: one annotator against the others, ``like_for_like``: the judge against the same
-    others, on the ``ceiling_rows`` rows with two answers or more; ``ceiling_difference``: the
-    ``headline`` figure of the judge minus the annotator's. ``clusters``: what intervals leave out.
-    Below ``min_coverage`` there is no headline. Scales are (lowest, highest), None if not stated.
-    ``judge_dimension``: the judge's name for ``dimension``.
+    ``metrics``: ``spearman``, ``pearson``, ``kendall``, ``pairwise``, ``within_system``
+    (correlation.py), or for issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``,
+    ``accuracy``, ``auc``. ``ceiling``: one annotator against the others. ``like_for_like``: the
+    judge against the same others, on the ``ceiling_rows`` rows with two answers or more.
+    ``ceiling_difference``: the headline metric of the judge minus the annotator's. ``clusters``:
+    what intervals leave out. ``judge_dimension``: the judge's name for ``dimension``. Below
+    ``min_coverage`` no metric is shown.
     """
 
     judge: str
@@ -78,26 +60,23 @@ class ResultRow:
     set_name: str
     level: str
     dimension: str
-    kind: str
+    judge_dimension: str
+    kind: Kind
     n: int
     scored: int
-    metrics: Figures
-    ceiling: Figures = field(default_factory=dict)
-    like_for_like: Figures = field(default_factory=dict)
+    metrics: Estimates
+    ceiling: Estimates = field(default_factory=dict)
+    like_for_like: Estimates = field(default_factory=dict)
     ceiling_rows: int = 0
     ceiling_difference: Estimate | None = None
-    slices: Mapping[str, Figures] = field(default_factory=dict)
-    slice_ceilings: Mapping[str, Figures] = field(default_factory=dict)
-    slice_like_for_like: Mapping[str, Figures] = field(default_factory=dict)
-    slice_sizes: Mapping[str, int] = field(default_factory=dict)
-    counts: Mapping[str, int] = field(default_factory=dict)
-    points: Sequence[Point] = ()
+    languages: Mapping[str, LanguageResult] = field(default_factory=dict)
     clusters: str = ""
-    headline: str = "spearman"
     min_coverage: float = 0.98
-    human_scale: Scale | None = None
-    judge_scale: Scale | None = None
-    judge_dimension: str = ""
+
+    @property
+    def headline(self) -> str:
+        """The metric that ranks judges."""
+        return headline(self.kind)
 
     @property
     def coverage(self) -> float | None:
@@ -111,30 +90,20 @@ class ResultRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Disagreement:
-    """A dialogue that people and judge rank differently. Ranks run from 0 (lowest of the set) to 1;
-    ``turns`` are (role, text)."""
+class JudgedRows:
+    """The figures of a judge on a set and dimension, and the rows behind them.
+    ``ceiling_difference`` is the row's, to be corrected for the other lines of its table."""
 
-    judge: str
-    set_name: str
-    dimension: str
-    id: str
-    human: float
-    score: float
-    human_rank: float
-    score_rank: float
-    turns: Sequence[tuple[str, str]]
-    contributions: Contributions | None = None
+    row: ResultRow
+    aligned: Aligned
+    ceiling_difference: Difference
 
 
 @dataclass(frozen=True, slots=True)
 class SystemAgreement:
     """Whether one judge orders chatbots as people do, on one set and dimension, over ``systems``
-    chatbots with 5 scored rows or more.
-
-    ``figures``: ``pairwise_accuracy`` and ``soft_pairwise_accuracy``; ``split_half``: the same of
-    one half of people's rows against the other half.
-    """
+    chatbots with 5 scored rows or more. ``metrics``: ``pairwise_accuracy`` and
+    ``soft_pairwise_accuracy``."""
 
     judge: str
     set_name: str
@@ -142,203 +111,117 @@ class SystemAgreement:
     dimension: str
     systems: int
     rows: int
-    figures: Figures
-    split_half: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class JudgedRows:
-    """The figures of a judge on a set and dimension, and the rows behind them. ``apart``: the
-    ``ceiling_difference`` of the row, which comparison.py corrects for the other lines of its
-    table; None without a ceiling."""
-
-    row: ResultRow
-    aligned: Aligned
-    apart: Difference | None = None
-
-
-def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
-    """Returns ``binary`` for a scale from 0 to 1 with answers of 0 or 1, ``ordinal`` for whole
-    numbers that are no means, or else ``continuous``."""
-    ratings = [rating for row in rows if (rating := row.rating(dimension)) is not None]
-    values = chain.from_iterable(rating.without_nulls for rating in ratings)
-    if not all(float(value).is_integer() for value in values):
-        return "continuous"
-    if {rating.scale for rating in ratings} == {(0.0, 1.0)}:
-        return "binary"
-    if any(rating.aggregated for rating in ratings):
-        return "continuous"
-    return "ordinal"
+    metrics: Estimates
 
 
 def evaluate(
+    judge: Judge | Iterable[Judgement] | Joined,
     rows: Sequence[LabelledDialogue],
-    judgements: Iterable[Judgement],
-    dimension: str,
-    judge_dimension: str | None = None,
+    dimensions: Mapping[str, str] | None = None,
+    /,
     *,
-    left_out: Iterable[LabelledDialogue] = (),
-    lead: Lead = "these",
-    headline: str = "spearman",
+    only: Sequence[str] = (),
+    intervals: bool = True,
     **about: Any,
-) -> JudgedRows:
-    """Returns the agreement of one judge with people, with intervals, slices and the human ceiling.
+) -> list[JudgedRows]:
+    """Returns the agreement of a judge with the labels of ``rows``, one record a dimension.
 
-    ``judge_dimension``: the judge's name for ``dimension``. ``lead``: whom intervals are for,
-    ``these`` chatbots or ``others``. ``headline``: the figure of a graded dimension that ranks
-    judges. ``about``: ``judge``, ``signature``,
-    ``set_name``, ``level``, ``min_coverage`` and ``judge_scale`` of the ResultRow. The label
-    is the mean over annotators; F1 is computed against each. Raises MedalError as ``align``.
+    ``judge``: a judge, which scores the rows, or its judgements, by themselves or joined with the
+    rows. ``dimensions``: the rows' dimensions with the judge's names for them (default: all of the
+    rows' that the judge scores, under the same names). ``only``: the metrics to compute, without
+    human ceilings (default: all). ``intervals``: whether metrics have intervals. ``about``: further
+    fields of ResultRow (``judge``, ``signature``, ``set_name``, ``min_coverage``). The label of a
+    row is the mean over annotators, F1 is against each. Raises MedalError as ``join``.
+
+    >>> from medal_judges import Judge, read_labelled
+    >>> rows = list(read_labelled("labelled.jsonl"))
+    >>> (result,) = evaluate(Judge.from_pretrained("length"), rows, {"overall": "overall"})
+    >>> result.row.n, result.row.coverage
+    (12, 1.0)
     """
-    aligned = align(
-        rows,
-        judgements,
-        dimension,
-        judge_dimension,
-        left_out=left_out,
-        lead=lead,
-        judge_scale=about.get("judge_scale"),
-    )
-    kind = kind_of(rows, dimension)
-    if kind == "binary":
-        headline = METRICS[0]
-    slices = _slices(aligned)
-    ceilings = {
-        name: headline_ceiling(part, kind, headline) for name, part in slices.items()
-    }
-    ceiling = against_ceiling(aligned, kind, headline)
-    points = []
-    for row, label, score in zip(
-        aligned.rows, aligned.human, aligned.score, strict=True
-    ):
-        lang, chatbot = row.dialogue.lang, row.dialogue.chatbot
-        points.append(
-            Point(
-                row.id, row.turn, float(label), float(score), lang, chatbot, row.group
-            )
+    joined = judge if isinstance(judge, Joined) else _join(judge, rows)
+    if dimensions is None:
+        dimensions = _common_dimensions(joined)
+    level = rows[0].level if rows else "dialogue"
+    facts = {"judge": "", "signature": "", "set_name": "", "level": level} | about
+    results = []
+    for dimension, judge_dimension in dimensions.items():
+        aligned = joined.on(dimension, judge_dimension)
+        kind = kind_of(joined.rows, dimension)
+        ceiling = Ceiling({}, {})
+        if not only:
+            ceiling = ceiling_of(aligned, kind)
+        row = ResultRow(
+            **facts,
+            dimension=dimension,
+            judge_dimension=judge_dimension,
+            kind=kind,
+            n=aligned.total,
+            scored=len(aligned.rows),
+            metrics=metrics_of(aligned, kind, only, intervals),
+            ceiling=ceiling.person,
+            like_for_like=ceiling.like_for_like,
+            ceiling_rows=ceiling.rows,
+            ceiling_difference=ceiling.difference.estimate,
+            languages=_by_language(aligned, kind, only, intervals),
+            clusters=aligned.clusters.unit,
         )
-    defaults = {"judge": "", "signature": "", "set_name": "", "level": "dialogue"}
-    result = ResultRow(
-        **defaults | about,
-        dimension=dimension,
-        judge_dimension=judge_dimension or dimension,
-        kind=kind,
-        n=aligned.total,
-        scored=len(aligned.rows),
-        metrics=figures(aligned, kind),
-        ceiling=ceiling.ceiling,
-        like_for_like=ceiling.like_for_like,
-        ceiling_rows=ceiling.rows,
-        ceiling_difference=ceiling.difference_estimate,
-        slices={name: _slice_figures(part, kind) for name, part in slices.items()},
-        slice_ceilings={name: part.ceiling for name, part in ceilings.items()},
-        slice_like_for_like={
-            name: part.like_for_like for name, part in ceilings.items()
-        },
-        slice_sizes={name: len(part.rows) for name, part in slices.items()},
-        counts=_counts(aligned, kind),
-        points=points,
-        clusters=aligned.clusters.unit,
-        headline=headline,
-        human_scale=common_scale(rows, dimension),
+        results.append(JudgedRows(row, aligned, ceiling.difference))
+    return results
+
+
+def _join(
+    judge: Judge | Iterable[Judgement], rows: Sequence[LabelledDialogue]
+) -> Joined:
+    """Returns the rows with their judgements. A judge scores them first."""
+    if isinstance(judge, Iterable):
+        return join(rows, judge)
+    scales = {}
+    for dimension in judge.dimensions:
+        scales[dimension.name] = dimension.low, dimension.high
+    is_turn_level = bool(rows) and rows[0].level == "turn"
+    judgements = judge.score(
+        [row.dialogue for row in rows], level="last" if is_turn_level else "dialogue"
     )
-    return JudgedRows(result, aligned, ceiling.difference)
+    return join(rows, judgements, scales)
 
 
-def _slices(aligned: Aligned) -> dict[str, Aligned]:
-    """Returns the rows of each language and chatbot, sorted by name."""
+def _common_dimensions(joined: Joined) -> dict[str, str]:
+    """Returns the dimensions that rows are labelled on and the judge scores."""
+    scored: dict[str, None] = {}
+    for judgement in joined.judgements:
+        if judgement is not None:
+            scored |= dict.fromkeys(judgement.scores)
+    labelled: dict[str, None] = {}
+    for row in joined.rows:
+        labelled |= dict.fromkeys(row.labels)
+    return {name: name for name in labelled if name in scored}
+
+
+def _by_language(
+    aligned: Aligned, kind: Kind, only: Sequence[str], intervals: bool
+) -> dict[str, LanguageResult]:
+    """Returns the figures of each language, sorted by name."""
     indices: dict[str, list[int]] = {}
     for i, row in enumerate(aligned.rows):
-        indices.setdefault(f"lang:{row.dialogue.lang}", []).append(i)
-        if row.dialogue.chatbot is not None:
-            indices.setdefault(f"chatbot:{row.dialogue.chatbot}", []).append(i)
-    return {name: aligned.part(indices[name]) for name in sorted(indices)}
-
-
-def _slice_figures(part: Aligned, kind: Kind) -> dict[str, Estimate]:
-    estimates = figures(part, kind)
-    if len(set(part.chatbots)) < 2:
-        for name in ("within_system", "centred"):
-            estimates.pop(name, None)
-    return estimates
-
-
-def _counts(aligned: Aligned, kind: Kind) -> dict[str, int]:
-    """Returns the cells of the confusion matrix of an issue, summed over annotators, and the number
-    of rows on which the judge says present."""
-    if (
-        kind != "binary"
-        or not aligned.rows
-        or not_classifiable(aligned.score, aligned.values)
-    ):
-        return {}
-    cells = confusion_cells(aligned.score, aligned.values)
-    counts = {name: int(cell.sum()) for name, cell in cells.items()}
-    return counts | {"judge_present": int(present(aligned.score).sum())}
-
-
-def figures(aligned: Aligned, kind: Kind) -> dict[str, Estimate]:
-    """Returns correlations, and F1+, F1-, precision, recall and accuracy of a binary dimension."""
-    people, judge = aligned.people, aligned.judge
-    score, values, clusters = aligned.score, aligned.values, aligned.clusters
-    estimates: dict[str, Estimate] = {}
-    if not aligned.rows:
-        names: Sequence[str] = CORRELATIONS[:6]
-        if kind == "binary":
-            names = (*METRICS, *names)
-        reason = "no row has a label"
-        if aligned.total:
-            reason = "no row was scored"
-        return undefined(names, reason)
-    if kind == "binary":
-        estimates = classification(score, values)
-        if not not_classifiable(score, values):
-            statistic = classification_statistic(score, values)
-            estimates = with_intervals(estimates, statistic, clusters)
-    graded = correlations(people, judge, aligned.chatbots)
-    if undefined_reason(people, judge) is None:
-        statistic = correlation_statistic(people, judge, aligned.chatbots)
-        graded = with_intervals(graded, statistic, clusters)
-    return estimates | graded
-
-
-def disagreements(
-    judged: JudgedRows, judge_dimension: str, top: int = 6
-) -> list[Disagreement]:
-    """Returns the ``top`` rows that judge and people rank most differently; none if all scores or
-    all labels are equal."""
-    aligned = judged.aligned
-    people, judge = aligned.people, aligned.judge
-    if undefined_reason(people, judge) is not None:
-        return []
-    count = len(aligned.rows)
-    all_rows = np.ones((1, count))
-    human = (people.ranks(all_rows)[0] - 1) / (count - 1)
-    score = (judge.ranks(all_rows)[0] - 1) / (count - 1)
-    ids = np.array([row.id for row in aligned.rows])
-    order = np.lexsort((ids, -np.abs(human - score)))
-    result = judged.row
-    items = []
-    for i in order[:top].tolist():
-        row = aligned.rows[i]
-        item = Disagreement(
-            *(result.judge, result.set_name, result.dimension, row.id),
-            human=float(aligned.human[i]),
-            score=float(aligned.score[i]),
-            human_rank=float(human[i]),
-            score_rank=float(score[i]),
-            turns=[(turn.role, turn.content) for turn in row.dialogue.turns],
-            contributions=aligned.judgements[i].contributions.get(judge_dimension),
+        indices.setdefault(row.dialogue.lang or "unknown", []).append(i)
+    results = {}
+    for language in sorted(indices):
+        part = aligned.part(indices[language])
+        metrics = metrics_of(part, kind, only, intervals)
+        ceiling = Ceiling({}, {})
+        if not only:
+            ceiling = ceiling_of(part, kind, [headline(kind)])
+        results[language] = LanguageResult(
+            len(part.rows), metrics, ceiling.person, ceiling.like_for_like
         )
-        items.append(item)
-    return items
+    return results
 
 
-def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
+def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
     """Returns a record for each judge, set and dimension with enough chatbots and rows."""
-    halves: dict[tuple[str, str, str, int], Mapping[str, float]] = {}
     agreements = []
-    for judged_rows in judged:
+    for judged_rows in evaluations:
         row = judged_rows.row
         chosen, systems, count = _systems(judged_rows.aligned)
         if count < MIN_SYSTEMS or row.under_floor:
@@ -346,19 +229,14 @@ def system_agreements(judged: Sequence[JudgedRows]) -> list[SystemAgreement]:
         groups = [labelled.group for labelled in chosen.rows]
         people = system_means(chosen.people, systems, groups)
         judge = system_means(chosen.judge, systems, groups)
-        key = (row.set_name, row.level, row.dimension, len(chosen.rows))
-        if key not in halves:  # depends on the rows, not on the judge
-            halves[key] = split_half(chosen.people, systems, groups)
-        about = (
+        agreement = SystemAgreement(
             row.judge,
             row.set_name,
             row.level,
             row.dimension,
             count,
             len(chosen.rows),
-        )
-        agreement = SystemAgreement(
-            *about, system_agreement(people, judge), halves[key]
+            system_agreement(people, judge),
         )
         agreements.append(agreement)
     return agreements

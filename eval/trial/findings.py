@@ -29,10 +29,10 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.report.table import number
 from medal_judges.stats.correlation import (
     Floats,
+    correlation_statistic,
     undefined_reason,
     weighted_auc,
     weighted_spearman,
-    within_system_statistic,
 )
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
@@ -376,8 +376,8 @@ def spearman_by_language(pairs: pd.DataFrame) -> Estimate:
     """Returns the mean rank correlation within a language, weighted by pairs."""
     if pairs.empty:
         return Estimate(None, reason="no scored pair")
-    statistic = within_system_statistic(
-        _values(pairs.x), _values(pairs.y), pairs.lang.tolist()
+    statistic = correlation_statistic(
+        _values(pairs.x), _values(pairs.y), pairs.lang.tolist(), ["within_system"]
     )
     return _estimate(
         lambda weights: statistic(weights)["within_system"],

@@ -28,7 +28,7 @@ from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
 from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
-from medal_judges.storage.files import atomic_path
+from medal_judges.storage.files import atomic_path, read_json_if_there
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -166,6 +166,17 @@ def judge_folder(source: str | Path, revision: str | None = None) -> Path:
     if revision is not None:
         raise _local_judge(source, revision)
     return folder
+
+
+def training_chats(judge: str, revision: str | None = None) -> set[str]:
+    """Returns the hashes of the chats that a saved judge was trained on, wherever it is: a folder,
+    in the package, on the Hub. None for a judge in a YAML file."""
+    chats: set[str] = set()
+    if judge_file(judge) is None:
+        folder = judge_folder(judge, revision)
+        for entry in read_json_if_there(folder / "data.json", []):
+            chats.update(entry.get("chats", "").split())
+    return chats
 
 
 def _local_judge(source: str | Path, revision: str) -> JudgeLoadError:

@@ -16,13 +16,11 @@ from scipy.stats import spearmanr
 from medal_judges.errors import MedalError
 from medal_judges.eval.agreement.agreement import (
     ALL,
-    PEOPLE,
-    POSITIONS,
     agreement_page,
     agreements,
 )
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.stats.alpha import alpha_statistic
+from medal_judges.stats.alpha import Measurement, alpha_statistic
 from medal_judges.stats.correlation import Floats
 
 needs_data = pytest.mark.skipif(
@@ -72,8 +70,8 @@ def test_krippendorffs_own_example() -> None:
         ("ordinal", 0.815),
         ("interval", 0.849),
     ):
-        alpha = alpha_statistic(values, measurement)(np.ones((1, 12)))
-        assert alpha[0] == pytest.approx(published, abs=5e-4)
+        alpha = alpha_statistic(values, measurement)(np.ones((1, 12)))  # type: ignore[arg-type]
+        assert alpha["alpha"][0] == pytest.approx(published, abs=5e-4)
 
 
 def test_two_annotators_by_hand() -> None:
@@ -81,7 +79,7 @@ def test_two_annotators_by_hand() -> None:
     # o01 = o10 = 3; n1 = 9, n0 = 11, n = 20; alpha = 1 - 19 * 3 / (9 * 11) = 0.4242
     answers = [(1, 1)] * 3 + [(1, 0)] + [(0, 1)] * 2 + [(0, 0)] * 4
     (found,) = agreements(rows_of("unsafe", answers))
-    assert found.kind == "binary" and found.measurement == "nominal"
+    assert found.kind == "binary"
     assert found.figures["alpha"].value == pytest.approx(1 - 19 * 3 / 99)
     assert found.figures["exact"].value == pytest.approx(0.7)
     assert "adjacent" not in found.figures
@@ -94,25 +92,22 @@ def test_two_annotators_by_hand() -> None:
 
 
 @pytest.mark.parametrize("measurement", ["nominal", "ordinal", "interval"])
-def test_alpha_of_resamples_is_the_packages(measurement: str) -> None:
+def test_alpha_of_parts_is_the_packages(measurement: Measurement) -> None:
     rng = np.random.default_rng(1)
     for size, annotators in ((30, 4), (12, 2), (40, 3)):
         values = rng.integers(1, 6, (size, annotators)).astype(np.float64)
         values[rng.random(values.shape) < 0.3] = np.nan
-        weights = rng.multinomial(size, np.full(size, 1 / size), size=5).astype(
-            np.float64
-        )
-        found = alpha_statistic(values, measurement)(weights)
+        weights = (rng.random((5, size)) < 0.7).astype(np.float64)
+        found = alpha_statistic(values, measurement)(weights)["alpha"]
         for drawn, alpha in zip(weights, found, strict=True):
-            sample = np.repeat(values, drawn.astype(int), axis=0).T
             expected = krippendorff.alpha(
-                reliability_data=sample, level_of_measurement=measurement
+                reliability_data=values[drawn > 0].T, level_of_measurement=measurement
             )
             assert alpha == pytest.approx(expected, abs=1e-10)
     # undefined if all answers of the sample are equal
     values = np.array([[2.0, 2.0], [2.0, 2.0], [2.0, 3.0], [1.0, np.nan]])
-    weights = np.array([[1.0, 2, 0, 1], [0, 0, 0, 4], [1, 1, 1, 0]])
-    found = alpha_statistic(values, measurement)(weights)
+    weights = np.array([[1.0, 1, 0, 1], [0, 0, 0, 1], [1, 1, 1, 0]])
+    found = alpha_statistic(values, measurement)(weights)["alpha"]
     assert np.isnan(found[:2]).all() and np.isfinite(found[2])
 
 
@@ -134,12 +129,12 @@ def test_pairs_are_people_if_rows_name_them() -> None:
         ]
         total += spearmanr(people[one][both], people[other][both]).statistic * len(both)
         size += len(both)
-    assert found.columns == PEOPLE and found.annotators == 3
+    assert found.named and found.annotators == 3
     assert found.figures["spearman"].value == pytest.approx(total / size)
     # repeats of a machine
     for extra in ({}, {"annotators": ["ana", "ben"], "labels_by": "j"}):
         (unnamed,) = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)], **extra))
-        assert unnamed.columns == POSITIONS
+        assert not unnamed.named
 
 
 def test_languages_apart_and_together() -> None:
@@ -189,10 +184,8 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "&lt;b&gt;mine" in text and "<b>mine" not in text
     assert 'id="ceilings"' in text
-    assert r"$\alpha$ by language" in (tmp_path / "tables" / "alpha.tex").read_text(
-        encoding="utf-8"
-    )
-    with (tmp_path / "tables" / "alpha.csv").open(encoding="utf-8") as file:
+    csv_file = tmp_path / "tables" / "krippendorff-s-by-language.csv"
+    with csv_file.open(encoding="utf-8") as file:
         table = list(csv.DictReader(file))
     assert [line["Language"] for line in table] == ["en", "pt", "all"]
     at = {(a.lang, a.dimension): a.figures["alpha"].value for a in found}
@@ -255,4 +248,30 @@ def test_rows_with_one_answer_give_no_interval() -> None:
 def test_annotators_without_a_name_are_not_one_person(nameless: str | None) -> None:
     answers = [(1 + i % 5, 1 + i % 4) for i in range(20)]
     (found,) = agreements(rows_of("overall", answers, annotators=["ann", nameless]))
-    assert found.columns == POSITIONS
+    assert not found.named
+
+
+def test_bias_and_reliability_of_named_annotators() -> None:
+    """Ann rates one lower than Ben; Cy always says 3."""
+    rng = np.random.default_rng(0)
+    ben = rng.integers(2, 6, 40)
+    answers = [(int(b) - 1, int(b), 3) for b in ben]
+    rows = rows_of("overall", answers, annotators=["ann", "ben", "cy"])
+    found = agreements(rows)
+    by_name = {one.name: one for one in found[0].by_annotator}
+    expected = np.mean([a - (b + 3) / 2 for a, b, _ in answers])
+    assert by_name["ann"].bias.value == pytest.approx(expected)
+    assert by_name["ann"].reliability.value == pytest.approx(1)
+    assert by_name["cy"].constant == 3 and by_name["cy"].reliability.value is None
+    page = agreement_page(found, "t", [])
+    assert page.printout is not None
+    assert any(note.startswith("cy always answers 3") for note in page.printout.notes)
+    assert "annotators-against-the-others" in page.tables
+
+
+def test_agreement_by_chance_is_said() -> None:
+    rng = np.random.default_rng(3)
+    rows = rows_of("overall", rng.integers(1, 6, (60, 2)).tolist())
+    page = agreement_page(agreements(rows), "t", [])
+    assert page.printout is not None
+    assert any("by chance alone: overall" in note for note in page.printout.notes)

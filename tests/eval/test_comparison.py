@@ -2,33 +2,31 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import product
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, spearmanr
+from scipy.stats import spearmanr
 from sklearn.metrics import f1_score
 from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
+from tests.exact import exact
 
 from medal_judges.eval.metaeval.comparison import (
-    ANNOTATORS,
     GRADED,
     ISSUES,
     MCNEMAR,
-    WILLIAMS,
     comparison_tables,
     corrected_ceilings,
     dimension_means_table,
-    right_alone,
 )
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow, evaluate
+from medal_judges.eval.metaeval.metrics import right_alone
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
+from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.significance import williams
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 NAN = np.nan
@@ -55,9 +53,7 @@ def judged(
     rows: list[LabelledDialogue], name: str, judge: str, scores: Sequence[float]
 ) -> JudgedRows:
     said = [Judgement(f"d{i}", judge, {name: float(s)}) for i, s in enumerate(scores)]
-    return evaluate(
-        rows, said, name, judge=judge, signature=f"judge:{judge}|data:d", set_name="set"
-    )
+    return evaluate(said, rows, {name: name}, judge=judge, set_name="set")[0]
 
 
 @pytest.fixture(scope="module")
@@ -102,135 +98,57 @@ def test_every_pair_of_judges_on_an_issue(issues: list[JudgedRows]) -> None:
     lines, tests = table(found, ISSUES), table(found, MCNEMAR)
     pairs = [(line["Better"], line["Other"]) for line in lines]
     assert pairs == [("good", "fair"), ("good", "poor"), ("fair", "poor")]
-    by_name = {one.row.judge: one.aligned.score for one in issues}
-    people = issues[0].aligned.values
+    said = {one.row.judge: one.aligned.judge.numbers >= 0.5 for one in issues}
+    people = issues[0].aligned.answers.numbers
     for line, test in zip(lines, tests, strict=True):
-        one, two = by_name[str(line["Better"])], by_name[str(line["Other"])]
-        f1 = [np.mean([f1_score(a, s >= 0.5) for a in people.T]) for s in (one, two)]
+        one, two = said[str(line["Better"])], said[str(line["Other"])]
+        f1 = [np.mean([f1_score(a, side) for a in people.T]) for side in (one, two)]
         difference = line["Difference in F1+"]
         assert isinstance(difference, Estimate) and difference.low is not None
         assert difference.value == pytest.approx(f1[0] - f1[1])
-        b, c = test["Right alone: better"], test["Right alone: other"]
-        assert p(test["p"]) == pytest.approx(binomtest(b, b + c).pvalue)  # type: ignore[arg-type,operator]
+        b, c = test["Right alone: first"], test["Right alone: other"]
+        cells = [[0, b], [c, 0]]
+        expected = library_mcnemar(cells, exact=True).pvalue
+        assert p(test["p"]) == pytest.approx(expected)
         assert line["n"] == test["n"] == 180
-        assert test["Better"] == line["Better"] and test["Other"] == line["Other"]
     assert p(lines[1]["p"]) < 0.01 and p(tests[1]["p, Holm"]) < 0.01
     expected = multipletests([p(test["p"]) for test in tests], method="holm")[1]
     assert [p(test["p, Holm"]) for test in tests] == pytest.approx(list(expected))
 
 
-def test_williams_is_of_the_three_correlations(grades: list[JudgedRows]) -> None:
-    found = comparison_tables(grades)
-    lines, tests = table(found, GRADED), table(found, WILLIAMS)
-    by_name = {one.row.judge: one.aligned.score for one in grades}
-    human = grades[0].aligned.human
-    for line, test in zip(lines, tests, strict=True):
-        one, two = by_name[str(test["Better"])], by_name[str(test["Other"])]
-        rhos = [
-            spearmanr(x, y).statistic
-            for x, y in ((human, one), (human, two), (one, two))
-        ]
-        shown = [test[head] for head in ("ρ better", "ρ other", "ρ of the two")]
-        assert shown == pytest.approx(rhos, abs=1e-3)
-        difference = line["Difference in ρ"]
-        assert isinstance(difference, Estimate)
-        assert difference.value == pytest.approx(rhos[0] - rhos[1], abs=1e-3)
-        assert p(test["p"]) == pytest.approx(williams(*rhos, 120).p_value, rel=0.01)
+def test_mcnemar_names_the_judge_that_its_test_is_for() -> None:
+    """A judge that says present too often has the larger F1+ and is right less often."""
+    people = [(float(i < 8),) * 2 for i in range(40)]
+    rows = rows_of("unsafe", people, (0, 1))
+    eager = judged(rows, "unsafe", "eager", [float(i < 16) for i in range(40)])
+    quiet = judged(rows, "unsafe", "quiet", [float(i < 1) for i in range(40)])
+    found = comparison_tables([eager, quiet])
+    (line,), (test,) = table(found, ISSUES), table(found, MCNEMAR)
+    assert (line["Better"], test["Right more often"]) == ("eager", "quiet")
+    assert (test["Right alone: first"], test["Right alone: other"]) == (8, 7)
 
 
-def test_pairs_right_can_lead(grades: list[JudgedRows]) -> None:
-    led = [
-        evaluate(
-            *(one.aligned.rows, one.aligned.judgements, "overall"),
-            judge=one.row.judge,
-            signature=f"judge:{one.row.judge}|data:d",
-            headline="pairwise",
+def test_grades_are_compared_by_their_correlations(grades: list[JudgedRows]) -> None:
+    by_name = {one.row.judge: one.aligned for one in grades}
+    human = grades[0].aligned.people.numbers
+    for line in table(comparison_tables(grades), GRADED):
+        one, two = (
+            spearmanr(human, by_name[str(line[side])].judge.numbers).statistic
+            for side in ("Better", "Other")
         )
-        for one in grades
-    ]
-    found = comparison_tables(led)
-    figures = {one.row.judge: one.row.metrics["pairwise"] for one in led}
-    assert figures == {one.row.judge: one.row.metrics["pairwise"] for one in grades}
-    for line in table(found, GRADED):
-        one, two = (figures[str(line[side])].value or 0 for side in ("Better", "Other"))
-        difference = line["Difference in pairs right"]
+        difference = line["Difference in ρ"]
         assert isinstance(difference, Estimate) and difference.low is not None
-        assert difference.value == pytest.approx(one - two) and one > two
-    assert p(line["p"]) < 0.01
-
-
-def test_by_language(issues: list[JudgedRows], grades: list[JudgedRows]) -> None:
-    found = comparison_tables([*issues, *grades])
-    for title in (GRADED, ISSUES):
-        lines = table(found, f"{title}, by language")
-        assert [line["Language"] for line in lines] == ["de"] * 3 + ["en"] * 3
-    german = table(found, f"{ISSUES}, by language")[0]
-    one = issues[0].aligned.part(range(1, 180, 2))
-    two = issues[1].aligned.part(range(1, 180, 2))
-    f1 = [
-        np.mean([f1_score(a, s.score >= 0.5) for a in one.values.T]) for s in (one, two)
-    ]
-    difference = german["Difference in F1+"]
-    assert isinstance(difference, Estimate)
-    assert difference.value == pytest.approx(abs(f1[0] - f1[1]))
-    assert german["n"] == 90
+        assert difference.value == pytest.approx(one - two, abs=1e-3)
 
 
 def test_a_judge_is_right_where_most_annotators_say_so() -> None:
-    people = np.array(
-        [[1, 1, 0], [1, 0, NAN], [0, 0, NAN], [1, NAN, NAN], [0, 0, 1], [1, 1, 1]]
-    )
-    first = np.array([0.9, 0.9, 0.1, 0.9, 0.9, 0.2])
-    second = np.array([0.1, 0.1, 0.9, 0.9, 0.5, 0.5])
+    people = [[1, 1, 0], [1, 0, NAN], [0, 0, NAN], [1, NAN, NAN], [0, 0, 1], [1, 1, 1]]
+    answers = exact(np.array(people))
+    first = exact(np.array([0.9, 0.9, 0.1, 0.9, 0.9, 0.2]))
+    second = exact(np.array([0.1, 0.1, 0.9, 0.9, 0.5, 0.5]))
     # row 0 first, 1 split, 2 first, 3 both, 4 neither (both say present), 5 second
-    assert right_alone(first, second, people) == (2, 1)
-    assert right_alone(second, first, people) == (1, 2)
-
-
-def test_mcnemar_against_each_annotator_is_that_of_statsmodels(
-    issues: list[JudgedRows],
-) -> None:
-    """The reference is the other annotator, as in MEDAL; of three, most of the other two."""
-    lines = table(comparison_tables(issues), ANNOTATORS)
-    assert [(x["Judge"], x["Annotator"]) for x in lines[:3]] == [
-        ("good", 1),
-        ("good", 2),
-        ("fair", 1),
-    ]
-    for line, (one, k) in zip(lines, product(issues, (0, 1)), strict=True):
-        person, other = one.aligned.values[:, k], one.aligned.values[:, 1 - k]
-        judge = one.aligned.score
-        right = [(side >= 0.5) == (other == 1) for side in (judge, person)]
-        cells = [
-            [sum((right[0] == a) & (right[1] == b)) for b in (1, 0)] for a in (1, 0)
-        ]
-        assert [line[f"Right alone: {w}"] for w in ("judge", "annotator")] == [
-            cells[0][1],
-            cells[1][0],
-        ]
-        assert p(line["McNemar p"]) == pytest.approx(
-            library_mcnemar(cells, exact=True).pvalue
-        )
-        for side, head in ((judge >= 0.5, "F1+ judge"), (person, "F1+ annotator")):
-            figure = line[head]
-            assert isinstance(figure, Estimate)
-            assert figure.value == pytest.approx(f1_score(other, side))
-    assert p(lines[4]["McNemar p, Holm"]) < 0.001  # "poor" against the first annotator
-    # three annotators, by hand: rows on which the others are split count for neither
-    people = [[1, 1, NAN], [1, 0, 1], [0, 0, 0], [1, NAN, 0], [NAN, NAN, 1]]
-    rows = [
-        replace(
-            row, labels={"unsafe": tuple(None if np.isnan(v) else v for v in values)}
-        )
-        for row, values in zip(rows_of("unsafe", people, (0, 1)), people, strict=True)
-    ]
-    found = table(
-        comparison_tables([judged(rows, "unsafe", "j", [0.9] * 5)]), ANNOTATORS
-    )
-    alone = [
-        (x["Right alone: judge"], x["Right alone: annotator"], x["n"]) for x in found
-    ]
-    assert alone == [(0, 1, 4), (1, 1, 3), (1, 1, 3)]
+    assert right_alone(first, second, answers) == (2, 1)
+    assert right_alone(second, first, answers) == (1, 2)
 
 
 def test_only_rows_that_both_scored_are_compared(issues: list[JudgedRows]) -> None:
@@ -247,14 +165,14 @@ def test_judges_alike_and_judges_without_a_figure(issues: list[JudgedRows]) -> N
     assert isinstance(difference, Estimate)
     assert (difference.value, p(line["p"])) == pytest.approx((0, 1))
     assert test["p"] is None and test["p, Holm"] is None
-    grade = replace(good.aligned, score=good.aligned.score * 5)
-    found = comparison_tables([good, replace(good, aligned=grade)])
-    (line,), (test,) = table(found, ISSUES), table(found, MCNEMAR)
-    assert test["Right alone: better"] is None and test["p"] is None
+    grade = Values(good.aligned.judge.numbers * 5, 0.0)
+    other = replace(good, aligned=replace(good.aligned, judge=grade))
+    found = comparison_tables([good, other])
+    (line,) = table(found, ISSUES)
     difference = line["Difference in F1+"]
     assert isinstance(difference, Estimate)
     assert difference.reason == "the judge's scores are not probabilities"
-    assert line["p"] is None
+    assert line["p"] is None and not table(found, MCNEMAR)
 
 
 def test_judges_beside_one_annotator(
@@ -262,7 +180,7 @@ def test_judges_beside_one_annotator(
 ) -> None:
     every = [*issues, *grades]
     estimates = [one.row.ceiling_difference for one in corrected_ceilings(every)]
-    raw = [one.apart.p_value for one in every if one.apart is not None]
+    raw = [one.ceiling_difference.p_value for one in every]
     expected = multipletests(raw, method="holm")[1]
     p_values = [one.p_value for one in estimates if one is not None]
     assert p_values == pytest.approx(list(expected)) and len(p_values) == 6
@@ -287,9 +205,8 @@ def figure(
 ) -> ResultRow:
     fields = {"kind": "ordinal", "n": 10, "scored": 10} | more
     metrics = {"spearman": Estimate(value)}
-    return ResultRow(
-        judge, "judge:x", "s", "dialogue", dimension, metrics=metrics, **fields
-    )  # type: ignore[arg-type]
+    about = (judge, "judge:x", "s", "dialogue", dimension, dimension)
+    return ResultRow(*about, metrics=metrics, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("published", "values"), PUBLISHED.items())

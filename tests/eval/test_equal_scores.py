@@ -9,10 +9,9 @@ import pytest
 from tests.scales import SCALES
 
 from medal_judges.eval.agreement.agreement import agreements
-from medal_judges.eval.benchmark.injected import injected_results, localisation
+from medal_judges.eval.metaeval.alignment import join
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
-    disagreements,
     evaluate,
     system_agreements,
 )
@@ -54,8 +53,8 @@ def labelled(
 def judged(rows: list[LabelledDialogue], name: str, scores: Floats, high: float):  # type: ignore[no-untyped-def]
     low = 1.0 if high > 1 else 0.0
     said = [Judgement(f"d{i}", "j", {name: float(s)}) for i, s in enumerate(scores)]
-    about = {"judge": "j", "signature": "judge:j|data:d", "judge_scale": (low, high)}
-    return evaluate(rows, said, name, **about)
+    joined = join(rows, said, {name: (low, high)})
+    return evaluate(joined, rows, {name: name}, judge="j")[0]
 
 
 @pytest.fixture
@@ -92,12 +91,9 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
                 )
                 if metric != "pearson":
                     assert figure == others[metric], metric
-        assert first.counts == second.counts
         if name == "overall":
-            ids = [[one.id for one in disagreements(run, name)] for run in runs]
-            assert ids[0] == ids[1]
             accuracies = [
-                system_agreements([run])[0].figures["pairwise_accuracy"] for run in runs
+                system_agreements([run])[0].metrics["pairwise_accuracy"] for run in runs
             ]
             assert accuracies[0] == accuracies[1]
         cases += runs
@@ -105,31 +101,6 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
     for title in (GRADED, ISSUES):
         (line,) = tables[title].rows
         assert line[-2] == PValue(1.0)
-
-
-def test_figures_of_injected_issues(rng: np.random.Generator) -> None:
-    rows, plain = [], []
-    for number in range(30):
-        for kind in ("planted", "innocent", "clean"):
-            about = {
-                "issue": None if kind == "clean" else "unsafe",
-                "strength": 1,
-                "turns": [1],
-            }
-            about |= {"kind": kind, "pair": f"{number}"}
-            dialogue = Dialogue(f"{number}.{kind}", TURNS, "en")
-            more = {"extra": {"planted": about}, "group": str(number)}
-            rows.append(LabelledDialogue(dialogue, {"unsafe": (0.0,)}, {}, **more))  # type: ignore[arg-type]
-            plain.append(float(rng.choice([0.25, 0.5, 0.75])))
-    figures = []
-    for scores in (np.array(plain), noisy(np.array(plain), rng, 1.0)):
-        said = [
-            Judgement(row.id, "j", {"unsafe": float(score)})
-            for row, score in zip(rows, scores, strict=True)
-        ]
-        figures.append(injected_results(rows, said)["unsafe"][0])
-    assert figures[0] == figures[1]
-    assert localisation([0.3, 0.1, 0.3 + 5e-7, 0.0], [0, 2], [2]) == (0.5, 0.5)
 
 
 def test_agreement_of_annotators(rng: np.random.Generator) -> None:

@@ -10,15 +10,11 @@ import pytest
 from scipy import stats
 from tests.exact import exact
 
-from medal_judges.eval.metaeval.alignment import (
-    classification,
-    classification_statistic,
-)
+from medal_judges.eval.metaeval.metrics import classification_statistic
 from medal_judges.stats.correlation import (
     Floats,
     Statistic,
     correlation_statistic,
-    correlations,
     weighted_pearson,
     weighted_spearman,
 )
@@ -32,7 +28,6 @@ from medal_judges.stats.intervals import (
     degrees,
     estimated,
     jackknife,
-    with_intervals,
 )
 from medal_judges.stats.significance import paired_difference
 
@@ -82,7 +77,6 @@ def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> N
         "pearson": R,
         "kendall": 2 / np.pi * np.arcsin(R),
         "pairwise": 0.5 + np.arcsin(R) / np.pi,
-        "preferred": 0.5 + np.arcsin(R) / np.pi,
         "f1_present": normal.cdf([-cut, -cut]) / 0.3,
     }
     rng = np.random.default_rng(20)
@@ -95,14 +89,11 @@ def test_intervals_hold_the_truth_at_five_chatbots_and_percentiles_do_not() -> N
             (score > cut).astype(float),
         )
         found: dict[str, Estimate] = {}
-        for made, statistic in (
-            (
-                correlations(exact(human), exact(score)),
-                correlation_statistic(exact(human), exact(score)),
-            ),
-            (classification(flags, labels), classification_statistic(flags, labels)),
+        for statistic in (
+            correlation_statistic(exact(human), exact(score)),
+            classification_statistic(flags, labels),
         ):
-            found |= with_intervals(made, statistic, BY_BOT)
+            found |= estimated(statistic, BY_BOT, "undefined")
             for name, (low, high) in percentiles(statistic, rng).items():
                 before[name] += low <= truth.get(name, np.nan) <= high
         for name, value in truth.items():
@@ -148,8 +139,7 @@ def test_whole_clusters_count() -> None:
     for _ in range(200):
         values = np.repeat(rng.normal(size=30), 10) + rng.normal(size=300)
         for name, clusters in (("bot", by_bot), ("row", by_row)):
-            estimate = {"mean": Estimate(float(values.mean()))}
-            found = with_intervals(estimate, mean_statistic(values), clusters)["mean"]
+            found = estimated(mean_statistic(values), clusters, "")["mean"]
             assert found.low is not None and found.high is not None
             hits[name] += found.low <= 0 <= found.high
     assert 0.92 <= hits["bot"] / 200 <= 0.99
@@ -166,10 +156,8 @@ def test_intervals_of_single_rows_hold_the_truth() -> None:
         for _ in range(tries):
             x = rng.normal(size=rows)
             y = 0.5 * x + np.sqrt(0.75) * rng.normal(size=rows)
-            estimate = {"spearman": correlations(exact(x), exact(y))["spearman"]}
-            found = with_intervals(
-                estimate, correlation_statistic(exact(x), exact(y)), clusters
-            )["spearman"]
+            statistic = correlation_statistic(exact(x), exact(y))
+            found = estimated(statistic, clusters, "", ["spearman"])["spearman"]
             hits += (found.low or 0) <= truth <= (found.high or 0)
         assert 0.92 <= hits / tries <= 0.99
 
@@ -191,8 +179,8 @@ def test_crossed_contexts_add_their_variance_once() -> None:
     )
     bots = [f"b{i}" for i in range(8) for _ in range(12)]
     contexts = [f"c{k}" for _ in range(8) for k in range(12)]
-    clusters = choose_clusters(bots, contexts, "others")
-    assert clusters.crossed == tuple(contexts)
+    clusters = choose_clusters(bots, contexts).beside
+    assert clusters is not None and clusters.crossed == tuple(contexts)
     spread = jackknife(mean_statistic(table.ravel()), clusters)["mean"]
     parts = [stats.sem(part) ** 2 for part in (table.mean(axis=1), table.mean(axis=0))]
     expected = sum(parts) - stats.sem(table.ravel()) ** 2
@@ -218,11 +206,7 @@ def test_p_of_single_rows_is_near_scipys() -> None:
     x = rng.normal(size=400)
     y = 0.1 * x + rng.normal(size=400)
     clusters = Clusters("conversation", tuple(map(str, range(400))))
-    found = with_intervals(
-        correlations(exact(x), exact(y)),
-        correlation_statistic(exact(x), exact(y)),
-        clusters,
-    )
+    found = estimated(correlation_statistic(exact(x), exact(y)), clusters, "")
     for name, test in (("pearson", stats.pearsonr), ("spearman", stats.spearmanr)):
         assert found[name].p_value == pytest.approx(
             test(x, y).pvalue, rel=0.5, abs=0.01
@@ -243,11 +227,7 @@ def test_row_order_changes_nothing_and_many_conversations_go_in_parts() -> None:
         def statistic(weights: Floats) -> dict[str, Floats]:
             return {"spearman": weighted_spearman(exact(x), exact(y), weights)}
 
-        return with_intervals(
-            {"spearman": correlations(exact(x), exact(y))["spearman"]},
-            statistic,
-            clusters,
-        )["spearman"]
+        return estimated(statistic, clusters, "")["spearman"]
 
     one, other = found(np.arange(900)), found(order)
     assert (one.low, one.high) == pytest.approx((other.low, other.high), abs=1e-9)
@@ -263,11 +243,9 @@ def test_these_chatbots_have_conversations_or_contexts_as_the_sample() -> None:
     assert choose_clusters(bots, groups) == Clusters(
         "conversation", tuple(groups), strata=tuple(bots)
     )
-    assert choose_clusters(bots, groups, "others") == Clusters("chatbot", tuple(bots))
     for unnamed in (["b"] * 10, [None, *bots[1:]]):
-        assert choose_clusters(unnamed, groups, "others") == Clusters(
-            "conversation", tuple(groups)
-        )
+        found = choose_clusters(unnamed, groups)
+        assert found == Clusters("conversation", tuple(groups))
     assert choose_clusters(["a", "a", "b"], ["1", "2", "1"]).unit == "context"
     five = choose_clusters([f"b{i % 5}" for i in range(10)], groups)
     assert (
@@ -329,23 +307,17 @@ LOST = np.array([1.0] * 4 + [0.0] * 8)
     ],
 )
 def test_what_has_no_interval_says_why(names: str, values: Floats, reason: str) -> None:
-    estimate = {"mean": Estimate(float(values.mean()))}
-    found = with_intervals(
-        estimate, mean_statistic(values), Clusters("chatbot", tuple(names))
-    )
-    assert found["mean"] == Estimate(
-        estimate["mean"].value, reason=f"no interval: {reason}"
-    )
+    clusters = Clusters("chatbot", tuple(names))
+    found = estimated(mean_statistic(values), clusters, "")["mean"]
+    assert found == Estimate(found.value, reason=f"no interval: {reason}")
+    assert found.value == pytest.approx(values.mean())
 
 
 def test_a_figure_undefined_without_one_chatbot_has_no_interval() -> None:
     """All issues are one chatbot's: without it there is no recall."""
     clusters = Clusters("chatbot", tuple("aaaabbbbcccc"))
     score = np.array([1.0, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0])
-    made = classification(score, LOST[:, None])
-    found = with_intervals(
-        made, classification_statistic(score, LOST[:, None]), clusters
-    )
+    found = estimated(classification_statistic(score, LOST[:, None]), clusters, "")
     assert found["recall"].value == pytest.approx(0.5) and found["recall"].low is None
     assert found["recall"].reason == "no interval: undefined without the chatbot a"
     assert found["accuracy"].low is not None
@@ -356,9 +328,6 @@ def test_a_perfect_figure_has_no_interval() -> None:
     score = human.copy()
     score[5] += 0.2  # still the same order
     clusters = Clusters("chatbot", tuple("abcdabcdabcd"))
-    made = correlations(exact(human), exact(score))
-    found = with_intervals(
-        made, correlation_statistic(exact(human), exact(score)), clusters
-    )
+    found = estimated(correlation_statistic(exact(human), exact(score)), clusters, "")
     assert found["spearman"].value == pytest.approx(1) and found["spearman"].low is None
     assert found["pearson"].low is not None

@@ -1,36 +1,46 @@
-"""One judge on one set: figures, slices, coverage and the rows that differ most."""
+"""One judge on one set: joining, figures, languages, coverage, ceilings, a user's own statistic."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
-from sklearn.metrics import f1_score
+from sklearn.metrics import f1_score, roc_auc_score
+from tests.scales import OVERALL
+from tests.talks import talk
 
+from medal_judges import Judge
+from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.results import follow_up_usage
-from medal_judges.eval.metaeval.metaeval import (
-    ResultRow,
-    disagreements,
-    evaluate,
-    kind_of,
-)
+from medal_judges.eval.metaeval import metrics
+from medal_judges.eval.metaeval.alignment import join, kind_of
+from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Contributions, Judgement, known_details
+from medal_judges.records.judgement import Judgement, known_details, unscored
 from medal_judges.records.labelled import LabelledDialogue, Scale
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 
 
 def row(
-    i: int, values: tuple[float | None, ...], scale: Scale | None = (1, 5), **more: bool
+    i: int | str,
+    values: Sequence[float | None],
+    scale: Scale | None = (1, 5),
+    **more: Any,
 ) -> LabelledDialogue:
+    number = i if isinstance(i, int) else 0
     dialogue = Dialogue(
-        f"d{i}", TURNS, ("en", "de")[i % 2], models={"assistant": f"bot-{i % 6}"}
+        f"d{i}", TURNS, ("en", "de")[number % 2], models={"assistant": f"b{number % 6}"}
     )
-    labels, scales = {"overall": values}, {"overall": scale}
-    return LabelledDialogue(
-        dialogue, labels, scales, group=f"g{i}", aggregated=bool(more)
-    )
+    labels, scales = {"overall": tuple(values)}, {"overall": scale}
+    return LabelledDialogue(dialogue, labels, scales, group=f"g{i}", **more)
+
+
+def judged(i: int | str, score: float | None, **more: Any) -> Judgement:
+    failure = "silent" if score is None else None
+    return Judgement(f"d{i}", "judge:x", {"overall": score}, failure=failure, **more)
 
 
 def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
@@ -39,142 +49,127 @@ def graded(rows: int = 90) -> tuple[list[LabelledDialogue], list[Judgement]]:
     answers = np.clip(np.round(latent[:, None] + rng.normal(0, 0.7, (rows, 3))), 1, 5)
     scores = np.round(latent + rng.normal(size=rows), 3)
     return (
-        [row(i, tuple(map(float, answers[i]))) for i in range(rows)],
-        [
-            Judgement(f"d{i}", "judge:x", {"overall": float(s)})
-            for i, s in enumerate(scores)
-        ],
+        [row(i, answers[i].tolist()) for i in range(rows)],
+        [judged(i, float(score)) for i, score in enumerate(scores)],
     )
 
 
-def run(rows: list[LabelledDialogue], judgements: list[Judgement]) -> ResultRow:
-    return evaluate(
-        rows, judgements, "overall", judge="x", signature="judge:x|data:d"
-    ).row
+def run(rows: list[LabelledDialogue], judgements: Sequence[Judgement]) -> ResultRow:
+    (found,) = evaluate(judgements, rows, {"overall": "overall"}, judge="x")
+    return found.row
+
+
+# -- joining ---------------------------------------------------------------------------------------
+
+
+def test_joined_by_id_in_row_order() -> None:
+    rows = [row("a", (1, 3)), row("b", (4,)), row("c", (5,)), row("d", (None,))]
+    found = join(rows, [judged("b", 0.5), judged("a", 0.25), judged("d", 1.0)])
+    aligned = found.on("overall", "overall")
+    assert aligned.people.numbers.tolist() == [2, 4]
+    assert aligned.judge.numbers.tolist() == [0.25, 0.5]
+    expected = [[1, 3], [4, np.nan]]
+    assert np.array_equal(aligned.answers.numbers, expected, equal_nan=True)
+    assert aligned.total == 3  # c has no score; d has no label
+
+
+def test_unknown_and_repeated_rows_are_errors() -> None:
+    strangers = [judged(f"x{i}", 1.0) for i in range(7)]
+    with pytest.raises(MedalError, match=r"^7 judgements.*dx0, dx1"):
+        join([row("a", [1])], [judged("a", 1.0), *strangers])
+    assert join([row("a", [1])], [judged("b", 1.0)], left_out=[row("b", [2])])
+    with pytest.raises(MedalError, match="two judgements of da"):
+        join([row("a", [1])], [judged("a", 1.0), judged("a", 2.0)])
+    with pytest.raises(MedalError, match="twice in the set: da"):
+        join([row("a", [1]), row("a", [2])], [])
+
+
+def test_turn_rows_need_judgements_of_that_turn() -> None:
+    rows = [row("a", [2], level="turn")]
+    found = join(rows, [judged("a", 1.0, turn=1)]).on("overall", "overall")
+    assert found.judge.numbers.tolist() == [1]
+    with pytest.raises(MedalError, match="another level"):
+        join(rows, [judged("a", 1.0)])
+    # without an assistant turn it is unscored, not unknown
+    nothing = unscored(rows[0].dialogue, "judge:x", [OVERALL], "no assistant turn")
+    found = join(rows, [nothing]).on("overall", "overall")
+    assert (len(found.rows), found.total) == (0, 1)
+
+
+# -- figures ---------------------------------------------------------------------------------------
 
 
 def test_graded_dimension() -> None:
     rows, judgements = graded()
     found = run(rows, judgements)
-    human = [np.mean(r.labels["overall"]) for r in rows]  # type: ignore[arg-type]
-    score = [j.scores["overall"] for j in judgements]
-    assert found.kind == "ordinal"
-    assert found.metrics["spearman"].value == pytest.approx(
-        spearmanr(human, score).statistic
-    )
-    assert (found.n, found.scored, found.coverage, found.clusters) == (
-        90,
-        90,
-        1,
-        "conversation",
-    )
-    assert set(found.ceiling) >= {
-        "spearman",
-        "pearson",
-        "kendall",
-        "within_system",
-        "alpha",
+    human = np.array([np.mean(r.labels["overall"]) for r in rows])  # type: ignore[arg-type]
+    score = np.array([j.scores["overall"] for j in judgements])
+    expected = spearmanr(human, score).statistic
+    assert found.metrics["spearman"].value == pytest.approx(expected)
+    assert (found.kind, found.n, found.scored) == ("ordinal", 90, 90)
+    assert (found.coverage, found.clusters) == (1, "conversation")
+    assert {name: one.n for name, one in found.languages.items()} == {
+        "de": 45,
+        "en": 45,
     }
-    assert found.slice_sizes == {f"chatbot:bot-{i}": 15 for i in range(6)} | {
-        "lang:de": 45,
-        "lang:en": 45,
-    }
-    german = [i for i in range(90) if i % 2]
-    expected = spearmanr(
-        np.array(human)[german], np.array(score, dtype=float)[german]
-    ).statistic
-    assert found.slices["lang:de"]["spearman"].value == pytest.approx(expected)
-    assert "within_system" not in found.slices["chatbot:bot-0"]
+    german = spearmanr(human[1::2], score[1::2]).statistic
+    metrics_of_german = found.languages["de"].metrics
+    assert metrics_of_german["spearman"].value == pytest.approx(german)
+    few = evaluate(judgements, rows, only=["spearman"], intervals=False)[0].row
+    assert {name: one.low for name, one in few.metrics.items()} == {"spearman": None}
+    assert few.metrics["spearman"].value == found.metrics["spearman"].value
 
 
 def test_binary_dimension() -> None:
-    rows = [
-        row(i, (float(i % 3 == 0), float(i % 3 == 0 or i == 1)), (0, 1))
-        for i in range(30)
-    ]
-    judgements = [
-        Judgement(f"d{i}", "judge:x", {"overall": float(i % 3 == 0)}) for i in range(30)
-    ]
-    found = run(rows, judgements)
+    answers = [(float(i % 3 == 0), float(i % 3 == 0 or i == 1)) for i in range(30)]
+    rows = [row(i, values, (0, 1)) for i, values in enumerate(answers)]
+    scores = [0.9 if i % 3 == 0 else 0.1 + 0.01 * i for i in range(30)]
+    found = run(rows, [judged(i, score) for i, score in enumerate(scores)])
     assert found.kind == "binary"
     assert found.metrics["f1_present"].value == pytest.approx((1 + 20 / 21) / 2)
     assert found.ceiling["f1_present"].value == pytest.approx(20 / 21)
-    assert found.counts == {"tp": 20, "fp": 0, "fn": 1, "tn": 39, "judge_present": 10}
-    assert found.metrics["spearman"].value is not None
+    expected = roc_auc_score([sum(values) >= 1 for values in answers], scores)
+    assert found.metrics["auc"].value == pytest.approx(expected)
 
 
 def test_coverage_is_of_rows_with_a_human_answer() -> None:
     rows, judgements = graded()
     found = run([*rows, row(90, (None,))], judgements[:80])
-    assert (found.n, found.scored) == (90, 80)
-    assert found.under_floor
+    assert (found.n, found.scored, found.under_floor) == (90, 80, True)
     assert not replace(found, min_coverage=0.8).under_floor
+    nothing = run(graded(5)[0], [])
+    assert nothing.coverage == 0
+    assert {e.reason for e in nothing.metrics.values()} == {"no row was scored"}
 
 
-def test_nothing_scored_is_a_reason_not_a_number() -> None:
-    rows, _ = graded(5)
-    found = run(rows, [])
-    assert found.coverage == 0
-    assert {e.reason for e in found.metrics.values()} == {"no row was scored"}
+def test_a_judge_scores_the_rows_itself() -> None:
+    texts = ["No.", "A longer answer than that.", "Well, this is the longest of all."]
+    rows = []
+    for i, text in enumerate(texts):
+        labels = {"overall": (float(i + 1),)}
+        dialogue = talk("Hi!", text, id=f"t{i}")
+        rows.append(LabelledDialogue(dialogue, labels, {"overall": (1, 5)}))
+    (found,) = evaluate(Judge.from_pretrained("length"), rows)
+    assert (found.row.dimension, found.row.n, found.row.scored) == ("overall", 3, 3)
+    assert found.row.metrics["spearman"].value == pytest.approx(1)
 
 
 def test_why_there_is_no_ceiling() -> None:
     single = [row(i, (float(i % 5 + 1),)) for i in range(10)]
     means = [row(i, (i / 3,), (0, 5), aggregated=True) for i in range(10)]
-    judgements = [
-        Judgement(f"d{i}", "judge:x", {"overall": float(i)}) for i in range(10)
-    ]
-    assert run(single, judgements).ceiling["spearman"].reason == "one annotator per row"
-    assert "released as means" in (
-        run(means, judgements).ceiling["spearman"].reason or ""
-    )
-
-
-def test_the_scale_of_peoples_answers_is_told_where_all_rows_share_it() -> None:
-    rows, judgements = graded(12)
-    assert run(rows, judgements).human_scale == (1, 5)
-    assert run([*rows, row(12, (7.0,), (1, 10))], judgements).human_scale is None
-    assert run([row(0, (3.0,), None)], []).human_scale is None
+    judgements = [judged(i, float(i)) for i in range(10)]
+    ceiling = run(single, judgements).ceiling
+    assert ceiling["spearman"].reason == "one annotator per row"
+    assert "released as means" in str(run(means, judgements).ceiling["spearman"].reason)
 
 
 def test_kinds() -> None:
-    assert kind_of([row(0, (0, 1), (0, 1))], "overall") == "binary"
-    assert kind_of([row(0, (1,), (0, 1), aggregated=True)], "overall") == "binary"
-    assert (
-        kind_of([row(0, (1 / 3,), (0, 1), aggregated=True)], "overall") == "continuous"
-    )
-    assert kind_of([row(0, (0, 1), (0, 4))], "overall") == "ordinal"
-    assert kind_of([row(0, (0.5, 1), None)], "overall") == "continuous"
+    def kind(*values: float, scale: Scale | None = (0, 1), mean: bool = False) -> str:
+        return kind_of([row(0, values, scale, aggregated=mean)], "overall")
 
-
-def test_disagreements_come_furthest_first() -> None:
-    def told(score: float) -> Contributions:
-        return Contributions((0.0, score - 30), 30.0)
-
-    rows = [row(i, (float(h),)) for i, h in enumerate([1, 2, 3, 4, 5])]
-    scores = [50.0, 20.0, 30.0, 40.0, 10.0]
-    judgements = [
-        Judgement(f"d{i}", "j", {"overall": s}, contributions={"overall": told(s)})
-        for i, s in enumerate(scores)
-    ]
-    judged = evaluate(
-        rows,
-        judgements,
-        "overall",
-        set_name="set",
-        judge="j",
-        signature="judge:j|data:d",
-    )
-    found = disagreements(judged, "overall", top=2)
-    assert [(d.id, d.human_rank, d.score_rank) for d in found] == [
-        ("d0", 0, 1),
-        ("d4", 1, 0),
-    ]
-    assert found[0].turns == [("user", "hello"), ("assistant", "hi")]
-    account = found[0].contributions
-    assert account is not None and account.turns == pytest.approx(
-        told(50.0).turns, abs=1e-9
-    )
+    assert kind(0, 1) == kind(1, mean=True) == "binary"
+    assert kind(1 / 3, mean=True) == kind(0.5, 1, scale=None) == "continuous"
+    assert kind(0, 1, scale=(0, 4)) == "ordinal"
 
 
 @pytest.mark.parametrize("scale", [(1, 5), (0, 1)])
@@ -183,22 +178,15 @@ def test_the_judge_is_held_against_what_the_annotator_is_held_against(
 ) -> None:
     # two annotators in English, one in German, as in MEDAL
     rng = np.random.default_rng(0)
-    values = np.round(
-        np.clip(rng.normal(3, 1, (120, 1)) + rng.normal(0, 1, (120, 3)), 1, 5)
-    )
+    values = rng.normal(3, 1, (120, 1)) + rng.normal(0, 1, (120, 3))
+    values = np.round(np.clip(values, 1, 5))
     values = values if scale == (1, 5) else (values > 3).astype(float)
     rows = [
         row(i, (float(a), None if i % 2 else float(b)), scale)
         for i, (a, b, _) in enumerate(values)
     ]
-    judgements = [
-        Judgement(f"d{i}", "x", {"overall": float(c)})
-        for i, (*_, c) in enumerate(values)
-    ]
-    found, metric = (
-        run(rows, judgements),
-        "spearman" if scale == (1, 5) else "f1_present",
-    )
+    found = run(rows, [judged(i, float(c)) for i, (*_, c) in enumerate(values)])
+    metric = found.headline
     assert (found.n, found.ceiling_rows) == (120, 60)
     english = values[::2]
     figure = {
@@ -206,36 +194,54 @@ def test_the_judge_is_held_against_what_the_annotator_is_held_against(
         "f1_present": lambda a, b: float(f1_score(b, a)),
     }[metric]
     expected = np.mean([figure(english[:, 2], english[:, k]) for k in (0, 1)])
-    assert found.like_for_like[metric].value == pytest.approx(expected)
     ceiling = figure(english[:, 0], english[:, 1])
-    assert found.ceiling[metric].value == pytest.approx(ceiling)
+    of_english = found.languages["en"]
+    for like, person in (
+        (found.like_for_like, found.ceiling),
+        (of_english.like_for_like, of_english.ceiling),
+    ):
+        assert like[metric].value == pytest.approx(expected)
+        assert person[metric].value == pytest.approx(ceiling)
     assert found.ceiling_difference is not None
     assert found.ceiling_difference.value == pytest.approx(expected - ceiling)
-    assert found.slice_like_for_like["lang:en"][metric].value == pytest.approx(expected)
-    assert found.slice_ceilings["lang:en"][metric].value == pytest.approx(ceiling)
-    assert found.slice_ceilings["lang:de"][metric].reason == "one annotator per row"
-    assert set(found.slice_ceilings) == set(found.slices)
+    german = found.languages["de"].ceiling[metric]
+    assert german.reason == "one annotator per row"
 
 
-def judged(id: str, *texts: str) -> Judgement:
-    details = known_details(raw=-3.0, selected=len(texts), follow_ups=texts)
-    return Judgement(id, "judge:diet", {"overall": 3.0}, details={"overall": details})
+@pytest.fixture
+def own_metric() -> Iterator[None]:
+    @metrics.metric
+    def absolute_error(labels: Any, scores: Any) -> float:
+        return float(np.abs(labels - scores).mean())
+
+    yield
+    del metrics._MEASURES["absolute_error"]
 
 
-ROWS = [
-    *(judged("1", "Huh?", "No."), judged("2", "Huh?"), judged("3")),
-    Judgement("5", "judge:diet", {"overall": None}, failure="too long"),
-]
+@pytest.mark.usefixtures("own_metric")
+def test_a_users_statistic_stands_beside_the_others() -> None:
+    rows, judgements = graded()
+    found = run(rows, judgements).metrics["absolute_error"]
+    human = [np.mean(r.labels["overall"]) for r in rows]  # type: ignore[arg-type]
+    score = np.array([j.scores["overall"] for j in judgements], dtype=float)
+    assert found.value == pytest.approx(np.abs(human - score).mean())
+    assert found.low is not None and found.low < found.value  # type: ignore[operator]
 
 
-def test_shares_by_hand() -> None:
-    table = follow_up_usage([("fed", "diet", ROWS)])
-    assert [row[3:] for row in table.rows] == [
+# -- follow-ups ------------------------------------------------------------------------------------
+
+
+def test_shares_of_follow_ups_by_hand() -> None:
+    judgements = []
+    for texts in (["Huh?", "No."], ["Huh?"], []):
+        details = known_details(selected=len(texts), follow_ups=texts)
+        judgements.append(
+            Judgement("1", "judge:diet", {"overall": 3.0}, details={"overall": details})
+        )
+    judgements.append(judged(5, None))
+    table = follow_up_usage([("fed", "diet", judgements)])
+    assert [line[3:] for line in table.rows] == [
         ("Huh?", 2, pytest.approx(200 / 3), pytest.approx(200 / 3)),
         ("No.", 1, pytest.approx(100 / 3), pytest.approx(100 / 3)),
         ("(none in common: all were used)", 1, pytest.approx(100 / 3), None),
     ]
-    plain = Judgement(
-        "1", "judge:full", {"overall": 3.0}, details={"overall": {"raw": 1.0}}
-    )
-    assert not follow_up_usage([("fed", "full", [plain])]).rows

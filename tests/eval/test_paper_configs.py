@@ -1,19 +1,14 @@
 """The papers' benchmark configs as they are typed, on small data in the form of each set."""
 
-import io
 import json
 import re
-import runpy
 from collections.abc import Callable, Iterable
-from contextlib import redirect_stdout
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 import pytest
 
-from medal_judges.config import config_text, load_config, read_yaml
-from medal_judges.eval.benchmark.config import BenchmarkConfig
+from medal_judges.config import config_text, read_yaml
 from medal_judges.eval.benchmark.published import PUBLISHED
 from medal_judges.records.dimension import load_rubric
 from medal_judges.storage.jsonl import write_records
@@ -192,82 +187,6 @@ def check_requests(bodies: list[dict[str, Any]]) -> None:
     assert geval
     for text in geval:
         assert text.index("What the ratings mean") < text.index("conversation between")
-
-
-def test_oralis_search_over_two_models_prompts_and_parts(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    serve: Callable[..., Running],
-    no_figure_files: None,
-) -> None:
-    (tmp_path / "answers.py").write_text(BY_MODEL)
-    server = serve(script=str(tmp_path / "answers.py"))
-    monkeypatch.setenv("OPENAI_BASE_URL", server.url)
-    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    rows = []
-    for i in range(8):
-        row = line(f"d{i}", "dialogue", "en", "trust", i % 5)
-        row["dialogue"] *= 3
-        row["labels"]["overall"], row["scales"]["overall"] = [i // 2], [0, 4]
-        rows.append(row)
-    write_records(tmp_path / "rows.jsonl", rows)
-    grid = {
-        "llm": ["openai:one", "openai:two"],
-        "variant": ["basic", "self_consistency"],
-        "context": ["full", "last_40"],
-    }
-    small = {"name": "small", "source": str(tmp_path / "rows.jsonl")}
-    small["dimensions"] = ["trust", "overall"]
-    command = ["benchmark", "--config", "oralis_search", "--out", tmp_path / "search"]
-    command += [f"judges.0.grid={json.dumps(grid)}", f"sets=[{json.dumps(small)}]"]
-    done = medal(*command)
-    assert done.exit_code == 0, done.exception
-    results = json.loads((tmp_path / "search/results.json").read_text("utf-8"))
-    rho = {}
-    for row in results["rows"]:
-        point = tuple(row["judge"].removeprefix("oralis ").split(" "))
-        rho[(row["dimension"], *point)] = row["metrics"]["spearman"]["value"]
-    assert len(rho) == 16 and len(set(rho.values())) > 8
-    # The recipe of the tutorial, as it stands there.
-    page = (REPOSITORY / "docs/tutorials/reproduce_oralis.md").read_text("utf-8")
-    recipe = re.search(r"```python\n(import pandas.*?)```", page, re.DOTALL)
-    assert recipe is not None
-    (tmp_path / "recipe.py").write_text(recipe[1])
-    monkeypatch.chdir(tmp_path)
-    printed = io.StringIO()
-    with redirect_stdout(printed):
-        runpy.run_path("recipe.py")
-    for dimension in small["dimensions"]:
-        of_dimension = {key: rho[key] for key in rho if key[0] == dimension}
-        for order in (lambda value: value, abs):
-            best = max(of_dimension, key=lambda key: order(of_dimension[key]))
-            row = rf"{dimension} +oralis {' '.join(best[1:])} +{of_dimension[best]:.2f}"
-            assert re.search(row, printed.getvalue()), printed.getvalue()
-    for place, option in enumerate(("model", "prompt", "part"), 1):
-        values: dict[tuple[str, ...], list[float]] = {}
-        for key, value in rho.items():
-            values.setdefault(key[:place] + key[place + 1 :], []).append(value)
-        deviation = fmean(map(stdev, values.values()))
-        assert f"{option} {deviation:.2f}" in printed.getvalue()
-    # The 28 pairs of combinations have no tests of their own.
-    titles = {t["title"] for t in results["tables"]}
-    assert not any(title.startswith("Differences") for title in titles)
-    assert {entry["body"]["model"] for entry in server.told("requests")} == {
-        "one",
-        "two",
-    }
-
-
-def test_the_search_has_the_papers_grid() -> None:
-    (judge,) = load_config(BenchmarkConfig, "oralis_search", folder="benchmark").judges
-    judges = list(judge.combinations())
-    assert len({entry.name for entry in judges}) == 5 * 6 * 3
-    for table in ("oralis_table3", "oralis_table3_absolute"):
-        for member in read_yaml(f"judges/{table}")["members"].values():
-            options = member["options"]
-            variant = options.get("variant", "zero_shot")
-            values = (options["llm"], variant, options["context"])
-            assert " ".join(["oralis", *values]) in {entry.name for entry in judges}
 
 
 @pytest.mark.parametrize("name", ["oralis_table3", "oralis_table3_absolute"])

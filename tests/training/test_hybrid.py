@@ -10,13 +10,14 @@ import pytest
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError
 from medal_judges.models.base import saving
+from medal_judges.models.base.saving import training_chats
 from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import hybrid
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import RunRows, TrainingExample, training_chats
+from medal_judges.training.rows import RunRows, TrainingExample
 
 from ..conftest import WORDS
 

@@ -18,13 +18,14 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions, judge_once
+from medal_judges.models.base.saving import training_chats
 from medal_judges.models.hybrid.judge import HybridJudge, Line, Member, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.training.config import refuse_steps
 from medal_judges.training.families.solvers import Labelled
 from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import TrainingExample, training_chats
+from medal_judges.training.rows import TrainingExample
 from medal_judges.training.validation import agreement
 
 FOLDS = 5

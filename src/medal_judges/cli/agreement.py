@@ -21,7 +21,7 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.eval.agreement.agreement import agreement_page, agreements
     from medal_judges.eval.benchmark.sets import data_hash
     from medal_judges.stats.equal import EQUAL_FACT
-    from medal_judges.stats.intervals import METHOD, WHOM
+    from medal_judges.stats.intervals import METHOD, THESE
 
     source, out = options.source, options.out
     reading = reading_report(options.reading, out)
@@ -39,7 +39,7 @@ def agreement(options: AgreementOptions) -> None:
             hint="--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: "
             f"{', '.join(columns) or 'none for ratings'}",
         )
-    figures = agreements(rows, options.dimension, lead=options.interval_for)
+    figures = agreements(rows, options.dimension)
     reading.show()
     facts = [
         ("Rows", str(len(rows))),
@@ -52,7 +52,7 @@ def agreement(options: AgreementOptions) -> None:
         facts.append(("Answers", text))
     facts += [
         ("Intervals", METHOD),
-        ("Intervals are for", WHOM[options.interval_for]),
+        ("Intervals are for", THESE),
         EQUAL_FACT,
         ("medal-judges", __version__),
     ]

@@ -65,7 +65,7 @@ class Dot:
     x: float
     y: float
     colour: int
-    tooltip: str
+    tooltip: str = ""
     radius: float = 2.8
     kind: Literal["pt", "bin"] = "pt"
 

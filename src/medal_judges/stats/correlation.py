@@ -16,54 +16,18 @@ import numpy.typing as npt
 
 from medal_judges.stats.equal import Floats as Floats
 from medal_judges.stats.equal import Values, signs
-from medal_judges.stats.estimate import Estimate, defined, undefined
 
 Rows = npt.NDArray[np.intp]
 # Weights of shape (samples, rows) -> figures of shape (samples,); NaN where undefined.
 Statistic = Callable[[Floats], dict[str, Floats]]
 
-CORRELATIONS = (
-    "pearson",
-    "spearman",
-    "kendall",
-    "pairwise",
-    "preferred",
-    "within_system",
-    "centred",
-)
+CORRELATIONS = ("spearman", "pearson", "kendall", "pairwise", "within_system")
 MIN_ROWS = 3  # two rows always correlate at 1 or -1
 MIN_WITHIN = 5  # fewer rows of one chatbot say nothing about that chatbot
 _PAIRS_HELD = 100_000  # at once: they stay in the processor's cache
 _PAIRS_FITTED = 2000  # rows whose pairs choose the distance of a tie
 # A variance below this share of the square of the largest value is rounding.
 _FLAT = 1e-20
-
-
-def correlations(
-    human: Values, score: Values, chatbots: Sequence[str | None] = ()
-) -> dict[str, Estimate]:
-    """Returns ``pearson``, ``spearman``, ``kendall``, ``pairwise`` and ``preferred`` (see
-    ``pairs_statistic``), and with ``chatbots`` also ``within_system`` and ``centred`` (see
-    ``within_system_statistic``). intervals.py adds intervals and p-values.
-
-    An undefined figure (fewer than 3 rows, one side constant) is None with its reason.
-    """
-    names = CORRELATIONS if chatbots else CORRELATIONS[:5]
-    reason = undefined_reason(human, score)
-    if reason is not None:
-        return undefined(names, reason)
-    reasons = {
-        "within_system": f"no chatbot with {MIN_WITHIN} rows on which people and judge both vary",
-        "centred": "nothing varies within chatbots",
-    }
-    if all(bot is None for bot in chatbots):
-        reasons = dict.fromkeys(reasons, "the set names no chatbots")
-    reasons["pearson"] = "the numbers are so large that they differ by rounding only"
-    figures = correlation_statistic(human, score, chatbots)(np.ones((1, len(human))))
-    estimates = {}
-    for name in names:
-        estimates[name] = defined(float(figures[name][0]), reasons.get(name, ""))
-    return estimates
 
 
 def undefined_reason(human: Values, score: Values) -> str | None:
@@ -81,63 +45,38 @@ def correlation_statistic(
     human: Values,
     score: Values,
     chatbots: Sequence[str | None] = (),
-    only: str | None = None,
+    names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic:
-    """Returns the figures of ``correlations`` as a function of row weights; ``only`` one that is
-    wanted (``spearman`` or one of ``pairs_statistic``) costs less."""
-    if only == "spearman":
-        return lambda weights: {only: weighted_spearman(human, score, weights)}
-    pairs = pairs_statistic(human, score)
-    if only is not None:
-        return pairs
+    """Returns a function of row weights that computes the correlations ``names``, and may compute
+    others.
+
+    ``within_system`` is the mean of Spearman's correlation within each chatbot, weighted by rows,
+    over chatbots with at least 5 rows on which neither side is constant. ``kendall`` and
+    ``pairwise``: see ``pairs_statistic``.
+    """
+    pairs = None
+    if "kendall" in names or "pairwise" in names:
+        pairs = pairs_statistic(human, score)
+    bots = np.array([bot or "" for bot in chatbots])
+    rows_by_bot = [np.flatnonzero(bots == bot) for bot in sorted(set(bots) - {""})]
+    sides_by_bot = [(rows, human[rows], score[rows]) for rows in rows_by_bot]
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         spearman = weighted_spearman(human, score, weights)
-        pearson = weighted_pearson(human.numbers, score.numbers, weights)
-        # Where a side is constant there are no ranks, and only rounding to correlate.
-        pearson[np.isnan(spearman)] = np.nan
-        figures = {"pearson": pearson, "spearman": spearman, **pairs(weights)}
-        if chatbots:
-            figures |= within_system_statistic(human, score, chatbots)(weights)
-        return figures
+        values = {"spearman": spearman}
+        if "pearson" in names:
+            pearson = weighted_pearson(human.numbers, score.numbers, weights)
+            # Where a side is constant there are no ranks, and only rounding to correlate.
+            pearson[np.isnan(spearman)] = np.nan
+            values["pearson"] = pearson
+        if "within_system" in names:
+            within = mean_spearman(sides_by_bot, weights, MIN_WITHIN)
+            values["within_system"] = within
+        if pairs is not None:
+            values |= pairs(weights)
+        return values
 
     return statistic
-
-
-def within_system_statistic(
-    human: Values, score: Values, chatbots: Sequence[str | None]
-) -> Statistic:
-    """Returns two measures of agreement beyond differences between chatbots, as a function of row
-    weights.
-
-    ``within_system``: the mean of Spearman's correlation within each chatbot, weighted by rows,
-    over chatbots with at least 5 rows on which neither side is constant. ``centred``: Pearson's
-    correlation of ranks over all rows minus the chatbot's mean rank (the partial rank correlation
-    given the chatbot). Rows without a chatbot are left out.
-    """
-    names = np.array([bot or "" for bot in chatbots])
-    parts = [np.flatnonzero(names == name) for name in sorted(set(names) - {""})]
-    sides_by_chatbot = [(rows, human[rows], score[rows]) for rows in parts]
-
-    def centred(weights: Floats) -> Floats:
-        if not parts:
-            return np.full(len(weights), np.nan)
-        has_name = names != ""
-        weights = weights[:, has_name]
-        ranks = human[has_name].ranks(weights), score[has_name].ranks(weights)
-        for name in np.unique(names[has_name]):
-            columns = names[has_name] == name
-            of_chatbot = weights[:, columns]
-            size = _not_zero(of_chatbot.sum(axis=1, keepdims=True))
-            for side in ranks:
-                total = (side[:, columns] * of_chatbot).sum(axis=1, keepdims=True)
-                side[:, columns] -= total / size
-        return weighted_pearson(*ranks, weights)
-
-    return lambda weights: {
-        "within_system": mean_spearman(sides_by_chatbot, weights, MIN_WITHIN),
-        "centred": centred(weights),
-    }
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
@@ -189,10 +128,8 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
     """Returns figures over pairs of rows, as a function of row weights; a row is no pair with
     itself, nor with its copies.
 
-    ``kendall``: tau-b. ``preferred``: of the pairs that people do not tie, the share in which the
-    judge prefers the same row, its ties half. ``pairwise``: the share of all pairs that both order
-    alike or both tie, where scores up to ``tie_distance`` apart are a tie (Deutsch, Foster and
-    Freitag 2023).
+    ``kendall``: tau-b. ``pairwise``: the share of all pairs that both order alike or both tie,
+    where scores up to ``tie_distance`` apart are a tie (Deutsch, Foster and Freitag 2023).
     """
     tie = tie_distance(human, score)
 
@@ -243,7 +180,6 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
         return {
             "kendall": ratio(agree, np.sqrt(by_people * by_judge), is_defined),
             "pairwise": ratio(right - squares, all_pairs - squares, is_defined),
-            "preferred": (1 + ratio(agree, by_people, is_defined)) / 2,
         }
 
     return statistic
@@ -295,5 +231,10 @@ def ratio(
     if is_defined is None:
         is_defined = bottom > 0
     quotient: Floats = np.full(np.shape(top), np.nan)
-    np.divide(top, bottom, out=quotient, where=is_defined)
+    np.divide(
+        top,
+        bottom,
+        out=quotient,
+        where=is_defined,
+    )
     return quotient

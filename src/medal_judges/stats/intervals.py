@@ -34,39 +34,14 @@ MAX_PARTS = 200
 # Evenness, by simulation: a figure is skewed if chatbots differ much, and needs a wider t than
 # chatbots - 1 degrees of freedom give; the difference of two judges is not.
 FIGURE, DIFFERENCE = 2.0, 3.0
-# Whom an interval is for: these chatbots in new conversations, or other chatbots like these.
-Lead = Literal["these", "others"]
-WHOM = {
-    "these": "these chatbots in new conversations",
-    "others": "other chatbots like these",
-}
+# Whom an interval is for, and the column of the interval for others, from 5 chatbots on.
+THESE, OTHERS = "these chatbots in new conversations", "Other chatbots"
 Strata = npt.NDArray[np.intp]
-# The column of the other interval.
-BESIDE = {"these": "Other chatbots", "others": "These chatbots"}
 TINY = float(np.finfo(float).tiny)
 _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
-_CORRELATIONS = (
-    "pearson",
-    "spearman",
-    "spearmanr",
-    "kendall",
-    "within_system",
-    "centred",
-)
-_SHARES = (
-    "share",
-    "f1_",
-    "auc_",
-    "roc_auc",
-    "precision",
-    "recall",
-    "accuracy",
-    "exact",
-    "adjacent",
-    "pairwise",
-    "preferred",
-)
+_CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system")
+_SHARES = ("pairwise", "precision", "recall", "accuracy", "exact", "adjacent", "share")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +57,20 @@ class Scale:
     slope: Callable[[float], float]
 
 
-PLAIN = Scale(-math.inf, math.inf, lambda v: v, lambda v: v, lambda v: 1.0)
-FISHER = Scale(-1.0, 1.0, math.atanh, math.tanh, lambda v: 1 / (1 - v * v))
+PLAIN = Scale(
+    -math.inf,
+    math.inf,
+    lambda v: v,
+    lambda v: v,
+    lambda v: 1.0,
+)
+FISHER = Scale(
+    -1.0,
+    1.0,
+    math.atanh,
+    math.tanh,
+    lambda v: 1 / (1 - v * v),
+)
 LOGIT = Scale(
     0.0,
     1.0,
@@ -98,7 +85,7 @@ def scale_of(metric: str) -> Scale:
     logit for shares, F1 and areas under the ROC curve, no transformation for others (means)."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
-    if metric.startswith(_SHARES):
+    if metric in _SHARES or metric.startswith("f1_") or metric.endswith("auc"):
         return LOGIT
     return PLAIN
 
@@ -123,33 +110,22 @@ class Clusters:
         return len(set(self.names))
 
 
-def choose_clusters(
-    chatbots: Sequence[str | None], groups: Sequence[str], lead: Lead = "these"
-) -> Clusters:
-    """Returns the clusters for ``lead``, and those for the other beside it if there are 5 chatbots
-    or more; conversations alone if a row names no chatbot or all name the same."""
+def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
+    """Returns the clusters for these chatbots, and those for other chatbots beside them if there
+    are 5 chatbots or more; conversations alone if a row names no chatbot or all name the same."""
     names = tuple(groups)
     bots = tuple(bot for bot in chatbots if bot is not None)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
         return Clusters("conversation", names)
-    leading_clusters = Clusters("conversation", names, strata=bots)
-    beside = Clusters("chatbot", bots)
-    pairs = set(zip(names, bots, strict=True))
-    if len(pairs) > len(set(names)):
+    of_these = Clusters("conversation", names, strata=bots)
+    of_others = Clusters("chatbot", bots)
+    if len(set(zip(names, bots, strict=True))) > len(set(names)):
         # Chatbots share contexts.
-        leading_clusters = Clusters("context", names)
-        beside = Clusters("chatbot", bots, crossed=names)
-    if lead == "others":
-        leading_clusters, beside = beside, leading_clusters
+        of_these = Clusters("context", names)
+        of_others = Clusters("chatbot", bots, crossed=names)
     if len(set(bots)) < MIN_OTHERS:
-        return leading_clusters
-    return replace(leading_clusters, beside=beside)
-
-
-def leading(units: Iterable[str]) -> Lead:
-    """Says what an interval over these clusters generalises to: these chatbots, or other
-    chatbots."""
-    return "others" if "chatbot" in units else "these"
+        return of_these
+    return replace(of_these, beside=of_others)
 
 
 def too_few(clusters: Clusters) -> str | None:
@@ -163,18 +139,62 @@ def too_few(clusters: Clusters) -> str | None:
     return None
 
 
-def with_intervals(
+def estimated(
+    statistic: Statistic,
+    clusters: Clusters,
+    reason: str,
+    names: Iterable[str] = (),
+    scale: Callable[[str], Scale] = scale_of,
+) -> dict[str, Estimate]:
+    """Returns the figures of ``statistic`` with 95% intervals, and correlations also with p-values.
+
+    ``names``: the figures to return (default: all). Undefined ones get ``reason``. A figure without
+    an interval keeps its value and says why: fewer than 10 rows or 3 clusters, undefined without
+    one of the clusters, or at the end of its range. ``scale`` returns the scale of a figure.
+    """
+    estimates = without_intervals(
+        statistic,
+        len(clusters.names),
+        reason,
+        names,
+    )
+    intervals = _with_intervals(
+        estimates,
+        statistic,
+        clusters,
+        scale,
+    )
+    if clusters.beside is not None:
+        beside = _with_intervals(
+            estimates,
+            statistic,
+            clusters.beside,
+            scale,
+        )
+        for name, estimate in intervals.items():
+            if estimate.value is not None:
+                intervals[name] = replace(estimate, beside=beside[name])
+    return intervals
+
+
+def without_intervals(
+    statistic: Statistic,
+    rows: int,
+    reason: str,
+    names: Iterable[str] = (),
+) -> dict[str, Estimate]:
+    """Returns the figures of ``statistic`` over all ``rows`` (their number), as ``estimated``."""
+    values = statistic(np.ones((1, rows)))
+    return {name: defined(float(values[name][0]), reason) for name in names or values}
+
+
+def _with_intervals(
     estimates: Mapping[str, Estimate],
     statistic: Statistic,
     clusters: Clusters,
-    scale: Callable[[str], Scale] = scale_of,
+    scale: Callable[[str], Scale],
 ) -> dict[str, Estimate]:
-    """Returns ``estimates`` with 95% intervals, and correlations also with p-values.
-
-    A figure without an interval keeps its value, and ``reason`` says why: fewer than 10 rows or 3
-    clusters, undefined without one of the clusters, or at the end of its range. ``scale`` returns
-    the scale of a figure.
-    """
+    spreads: Mapping[str, Spread] = {}
     if reason := too_few(clusters):
         spreads = dict.fromkeys(estimates, Spread(math.nan, 0, reason))
     else:
@@ -185,28 +205,7 @@ def with_intervals(
         intervals[name] = spanned(
             estimate, spreads[name], scale(name), tested=is_tested
         )
-    if clusters.beside is None:
-        return intervals
-    beside = with_intervals(estimates, statistic, clusters.beside, scale)
-    for name, estimate in intervals.items():
-        if estimate.value is not None:
-            intervals[name] = replace(estimate, beside=beside[name])
     return intervals
-
-
-def estimated(
-    statistic: Statistic,
-    clusters: Clusters,
-    reason: str,
-    names: Iterable[str] | None = None,
-    scale: Callable[[str], Scale] = scale_of,
-) -> dict[str, Estimate]:
-    """Returns the figures of ``statistic`` with 95% intervals; undefined ones get ``reason``."""
-    values = statistic(np.ones((1, len(clusters.names))))
-    estimates = {
-        name: defined(float(values[name][0]), reason) for name in names or values
-    }
-    return with_intervals(estimates, statistic, clusters, scale)
 
 
 @dataclass(frozen=True, slots=True)

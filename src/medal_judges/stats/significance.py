@@ -76,8 +76,8 @@ def correlation_difference(
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Difference(None, reason=reason)
-    first_statistic = correlation_statistic(human, first, only=metric)
-    second_statistic = correlation_statistic(human, second, only=metric)
+    first_statistic = correlation_statistic(human, first, names=[metric])
+    second_statistic = correlation_statistic(human, second, names=[metric])
     return paired_difference(first_statistic, second_statistic, metric, clusters)
 
 

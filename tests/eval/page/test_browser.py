@@ -63,29 +63,3 @@ def test_sorting_keeps_undefined_and_ceiling_last(
         assert browser.ask(
             f"{table}.tBodies[0].rows[{table}.tBodies[0].rows.length-1].className"
         )
-
-
-def test_a_reader_chooses_the_dimension_of_the_leaderboard(
-    browser: Browser, report: Path
-) -> None:
-    browser.open(report / "report.html", DESKTOP, "light")
-    caption = (
-        "document.querySelectorAll('.choice > div:not([hidden]) caption')[1]?.innerText"
-    )
-    browser.wait_for(f"{caption} == 'fed: overall'")
-    select = "document.querySelector('.choice select')"
-    browser.ask(
-        f"{select}.value = 'engaging'; {select}.dispatchEvent(new Event('change'))"
-    )
-    assert browser.ask(caption) == "fed: engaging"
-
-
-def test_a_legend_entry_keeps_one_chatbot(browser: Browser, report: Path) -> None:
-    browser.open(report / "report.html", DESKTOP, "light")
-    strip = "document.querySelector('#scatter .strip')"
-    lit = f"{strip}.querySelectorAll('.pt:not(.faded)').length"
-    every = browser.ask(lit)
-    browser.ask(f"{strip}.querySelector('.legend button').click()")
-    assert 0 < browser.ask(lit) < every
-    browser.ask(f"{strip}.querySelector('.legend button').click()")
-    assert browser.ask(lit) == every

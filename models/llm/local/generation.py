@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from importlib.util import find_spec
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -23,7 +23,12 @@ from transformers import (
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.llm.chat_template import Prompts
-from medal_judges.models.llm.local.likelihood import cache_name, takes
+from medal_judges.models.llm.local.likelihood import (
+    cache_name,
+    is_tested,
+    reads_beginnings_once,
+    takes,
+)
 from medal_judges.models.llm.protocol import (
     JSON_LAYOUT,
     ChatRequest,
@@ -35,9 +40,6 @@ if TYPE_CHECKING:
 
 # A shorter common beginning is not worth a pass of its own.
 SHARED_TOKENS = 64
-# Which prompts go into one batch. shared: any, and a common beginning is read once. left: any,
-# padded at the left. alone: one. trial.py finds what a model allows.
-Batching = Literal["shared", "left", "alone"]
 
 
 class Row(NamedTuple):
@@ -52,24 +54,24 @@ class Row(NamedTuple):
 
 
 def batches(
-    prompts: Prompts, requests: Sequence[ChatRequest], budget: int, batching: Batching
+    model: PreTrainedModel,
+    prompts: Prompts,
+    requests: Sequence[ChatRequest],
+    budget: int,
 ) -> Iterator[list[int]]:
     """Indices of prompts for batches of at most ``budget`` padded tokens. The number of
     alternatives is a setting of the batch, so requests that differ in it are in different ones."""
+    alone = not is_tested(model.config)
     for top_logprobs in sorted({request.top_logprobs for request in requests}):
         indices = [i for i, r in enumerate(requests) if r.top_logprobs == top_logprobs]
-        if batching == "shared":
-            groups = _alike(prompts, indices)
-            groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
-            indices = list(chain.from_iterable(groups))
-        else:
-            indices.sort(key=lambda i: -len(prompts[i]))
+        groups = _alike(prompts, indices)
+        groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
         batch: list[int] = []
         longest = 0
-        for i in indices:
+        for i in chain.from_iterable(groups):
             length = len(prompts[i]) + requests[i].max_tokens
             longest = max(longest, length)
-            if batch and (batching == "alone" or (len(batch) + 1) * longest > budget):
+            if batch and (alone or (len(batch) + 1) * longest > budget):
                 yield batch
                 batch, longest = [], length
             batch.append(i)
@@ -82,15 +84,13 @@ def write(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     requests: Sequence[ChatRequest],
-    *,
-    shared: bool = False,
     stop: str = "",
 ) -> list[Row]:
     """Generates the rows of one batch; with ``stop`` a row also ends after that text."""
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = tokenizer.eos_token_id or 0
-    inputs = read_inputs(model, prompts, pad, shared=shared)
+    inputs = read_inputs(model, prompts, pad)
     shaped = _processors(tokenizer, requests, inputs.ids.shape[1], stop)
     limits = [request.max_tokens for request in requests]
     top = requests[0].top_logprobs
@@ -239,15 +239,13 @@ def read_inputs(
     model: PreTrainedModel,
     prompts: Prompts,
     pad: int,
-    *,
-    shared: bool,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """``prompts`` padded at the left. With ``shared`` every beginning of at least ``shortest``
-    tokens that several prompts share is read once: the columns are then the left-padded beginnings,
-    which are in the cache, and the left-padded rests."""
+    """``prompts`` padded at the left. A beginning of at least ``shortest`` tokens that several
+    prompts share is read once if the model allows it: the columns are then the left-padded
+    beginnings, which are in the cache, and the left-padded rests."""
     groups = [[index] for index in range(len(prompts))]
-    if shared:
+    if reads_beginnings_once(model.config):
         groups = _alike(prompts, range(len(prompts)), shortest)
     if len(groups) == len(prompts):
         ids, mask = _padded(model, prompts, pad)

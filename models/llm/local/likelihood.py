@@ -6,13 +6,12 @@ lets each token see its own ancestors only. Every distinct token is computed onc
 where the next token is scored. No copy of the cache is needed per continuation, and all turns of a
 dialogue go in one tree. The model's own forward computes the logits, so scaling and soft caps after
 its last layer apply. The numbers equal the plain loop (one pass per sequence) if a model accepts
-such a mask; trial.py tests that.
+such a mask: see TESTED.
 """
 
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -213,7 +212,7 @@ def _masks(
     distance = depths[nodes, None] - depths[[*range(base), *nodes]]
     lowest = torch.finfo(model.dtype).min
     masks = {}
-    for kind, window in (layer_windows(model.config)[1] or {"": None}).items():
+    for kind, window in layer_windows(model.config).items():
         near = visible
         if window is not None:
             near = visible & (distance < window)
@@ -273,57 +272,76 @@ def takes(model: PreTrainedModel, name: str) -> bool:
     return name in inspect.signature(model.forward).parameters
 
 
-# -- how far a model's layers see, by its config --------------------------------------------------
+# -- architectures ---------------------------------------------------------------------------------
 
-# The names of a window, in tokens, and of the context in configs of transformers.
-_WINDOWS = (
-    *("sliding_window", "attention_window", "attention_window_size"),
-    *("attention_chunk_size", "local_attention", "window_size"),
-)
+# Those whose quick ways were compared with the plain loop (tests/models/llm/test_architectures.py).
+# Others are read one sequence a pass and answer one prompt at a time.
+TESTED = {
+    "cohere",
+    "cohere2",
+    "deepseek_v3",
+    "gemma2",
+    "gemma3",
+    "gemma3_text",
+    "gpt2",
+    "gpt_neox",
+    "gpt_oss",
+    "gptj",
+    "granite",
+    "granitemoe",
+    "llama",
+    "mistral",
+    "olmo",
+    "olmo2",
+    "opt",
+    "phi3",
+    "qwen2",
+    "qwen3",
+    "qwen3_moe",
+    "smollm3",
+}
+# Attention that takes any mask.
+_MASKED = ("eager", "sdpa")
 _CONTEXTS = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
-_RECURRENT = ("mamba", "rwkv", "jamba", "zamba")
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+_SLIDING = "sliding_attention"
 
 
 def context_of(config: PreTrainedConfig) -> int:
     """The number of positions that the model has; a million if its config sets no bound."""
-    return next(iter(_sizes(config, _CONTEXTS)), 1_000_000)
-
-
-def _sizes(config: PreTrainedConfig, names: Sequence[str]) -> list[int]:
-    """The positive numbers among the fields ``names`` of the decoder's config."""
     decoder = config.get_text_config(decoder=True)
-    values = [getattr(decoder, name, None) for name in names]
-    return [value for value in values if isinstance(value, int) and value > 0]
+    for name in _CONTEXTS:
+        size = getattr(decoder, name, None)
+        if isinstance(size, int) and size > 0:
+            return size
+    return 1_000_000
 
 
-def layer_windows(
-    config: PreTrainedConfig,
-) -> tuple[int | None, Mapping[str, int | None] | None]:
-    """(the shortest window of any layer in tokens, None if every layer sees all tokens before;
-    the window of each kind of layer, None if a layer sees in a way that no mask expresses, such as
-    chunks or a recurrent state)."""
+def is_tested(config: PreTrainedConfig) -> bool:
+    """Whether likelihoods may come from a tree and prompts may be padded."""
+    attention = getattr(config, "_attn_implementation", None)
+    return config.model_type in TESTED and attention in _MASKED
+
+
+def reads_beginnings_once(config: PreTrainedConfig) -> bool:
+    """Whether prompts of a batch may share what was read of their common beginning: every layer
+    sees all tokens before, and positions do not depend on the length of the text."""
     decoder = config.get_text_config(decoder=True)
-    # GPT-Neo has another name for the list.
-    layer_types = getattr(decoder, "layer_types", None)
-    layer_types = layer_types or getattr(decoder, "attention_layers", None)
-    kinds = set(layer_types or ())
-    window = min(_sizes(config, _WINDOWS), default=None)
-    is_limited = getattr(decoder, "use_sliding_window", True)
-    if kinds:
-        is_limited = re.search("sliding|chunked|local|window", " ".join(kinds))
-    if not is_limited:
+    rope = getattr(decoder, "rope_parameters", None) or {}
+    # One mapping for the model, or one for each kind of layer.
+    for parameters in (rope, *rope.values()):
+        kind = parameters.get("rope_type") if isinstance(parameters, dict) else None
+        if kind in ("dynamic", "longrope"):
+            return False
+    return is_tested(config) and set(layer_windows(config).values()) == {None}
+
+
+def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
+    """Returns the window in tokens of each kind of layer; None: it sees all tokens before."""
+    decoder = config.get_text_config(decoder=True)
+    window = getattr(decoder, "sliding_window", None)
+    if not getattr(decoder, "use_sliding_window", True):
         window = None
-    if any(word in decoder.model_type for word in _RECURRENT):
-        return window, None
-    windows = {_FULL: None, _SLIDING: window}
-    if window is None:
-        windows = {_FULL: None}
-        kinds -= {"global"}
-    elif window != getattr(decoder, "sliding_window", None):
-        return window, None  # a window by another name, such as chunks
-    elif not kinds:
-        kinds = {_SLIDING}
-    if not kinds <= windows.keys():
-        return window, None
-    return window, {kind: windows[kind] for kind in kinds or windows}
+    kinds = getattr(decoder, "layer_types", None)
+    if not kinds:
+        return {"": window}
+    return {kind: window if kind == _SLIDING else None for kind in kinds}

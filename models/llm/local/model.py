@@ -15,10 +15,10 @@ from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
 from medal_judges.models.llm.local.generation import Row, batches, write
 from medal_judges.models.llm.local.likelihood import (
     context_of,
+    is_tested,
     plain_logprobs,
     tree_logprobs,
 )
-from medal_judges.models.llm.local.trial import Paths, quick_paths
 from medal_judges.models.llm.local.weights import model_name, model_path
 from medal_judges.models.llm.protocol import (
     ChatRequest,
@@ -116,7 +116,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
 class LocalModel(TokenModel):
     """A transformers model and its tokenizer.
 
-    trial.py finds out, at first use, which quick ways of computing are right for the model.
+    The quick ways of computing are for the architectures of likelihood.TESTED.
     ``token_budget`` bounds the tokens of one generated batch, ``context`` lowers the model's own
     window. ``shared`` False scores continuations with one forward pass each, for comparison.
     ``weights``: a hash of the files that the model was loaded from (default: of its parameters).
@@ -143,25 +143,10 @@ class LocalModel(TokenModel):
         )
         self._weights = weights
 
-    @property
-    def paths(self) -> Paths:
-        """The ways of computing that are right for this model."""
-        return quick_paths(self.model)
-
     def fingerprint(self) -> dict[str, str]:
         dtype = str(self.model.dtype).removeprefix("torch.")
         weights = self._weights or network_hash(self.model)
         return super().fingerprint() | {"dtype": dtype, "weights": weights}
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """See TokenModel. Raises ConfigError if the model's token-by-token answers are not those of
-        its forward pass."""
-        if (reason := self.paths.alone) is not None:
-            raise ConfigError(
-                f"{self.name} does not answer as its own forward pass says ({reason})",
-                hint="another version of transformers, or another attention",
-            )
-        return super().chat(requests)
 
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
@@ -200,7 +185,6 @@ class LocalModel(TokenModel):
         self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = ""
     ) -> list[Row]:
         """Generates a row for each prompt, independent of its batch; see ``write``."""
-        batching = self.paths.batching
 
         def written(batch: Sequence[int]) -> list[Row]:
             return write(
@@ -208,22 +192,20 @@ class LocalModel(TokenModel):
                 self.tokenizer,
                 [prompts[i] for i in batch],
                 [requests[i] for i in batch],
-                shared=batching == "shared",
                 stop=stop,
             )
 
         rows: dict[int, Row] = {}
-        for batch in batches(prompts, requests, self.token_budget, batching):
+        for batch in batches(self.model, prompts, requests, self.token_budget):
             rows |= zip(batch, retry_on_oom(written, batch), strict=True)
         return [rows[i] for i in range(len(prompts))]
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        # Likelihoods come from a tree of shared prefixes if it is right for the model.
         shared = self._shared
         if shared is None:
-            shared = self.paths.tree is None
+            shared = is_tested(self.model.config)
         score = tree_logprobs if shared else plain_logprobs
         answers: list[list[Likelihood]] = []
         with self.computing:

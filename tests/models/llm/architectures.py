@@ -50,17 +50,6 @@ _COMMON: dict[str, Any] = {
     "eos_token_id": 3,
 }
 _EXPERTS = {"num_experts": 4, "num_local_experts": 4, "num_experts_per_tok": 2}
-_HYBRID = {
-    "layer_types": ["linear_attention", "full_attention"],
-    "linear_num_key_heads": 2,
-    "linear_num_value_heads": 4,
-    "linear_key_head_dim": 8,
-    "linear_value_head_dim": 8,
-    "linear_conv_kernel_dim": 4,
-    "head_dim": 8,
-    "moe_intermediate_size": 16,
-    "shared_expert_intermediate_size": 16,
-}
 _SLIDING = {
     "sliding_window": WINDOW,
     "layer_types": ["sliding_attention", "full_attention"],
@@ -75,7 +64,6 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
         "qwen3_moe",
         {"head_dim": 8, "moe_intermediate_size": 16, **_EXPERTS},
     ),
-    "qwen3-next": ("qwen3_next", {**_HYBRID, **_EXPERTS}),
     "mistral": ("mistral", {"sliding_window": WINDOW}),
     "gemma2": ("gemma2", {"head_dim": 8, "final_logit_softcapping": 3.0, **_SLIDING}),
     "gemma3": ("gemma3_text", {"head_dim": 8, **_SLIDING}),
@@ -84,16 +72,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "granitemoe": ("granitemoe", {"logits_scaling": 6.0, **_EXPERTS}),
     "cohere": ("cohere", {"logit_scale": 0.25}),
     "cohere2": ("cohere2", {"logit_scale": 0.25, **_SLIDING}),
-    "falcon": ("falcon", {"new_decoder_architecture": False, "alibi": False}),
-    "falcon-alibi": ("falcon", {"new_decoder_architecture": False, "alibi": True}),
     "mpt": ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 2048}),
-    "bloom": ("bloom", {"n_layer": 2, "n_head": 4}),
     "gpt2": ("gpt2", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 2048}),
-    "gpt-neo": (
-        "gpt_neo",
-        {"num_layers": 2, "num_heads": 4, "attention_types": [[["global", "local"], 1]]}
-        | {"window_size": WINDOW},
-    ),
     "gpt-neox": ("gpt_neox", {}),
     "gptj": (
         "gptj",
@@ -103,29 +83,8 @@ ARCHITECTURES: dict[str, tuple[str, dict[str, Any]]] = {
     "olmo": ("olmo", {}),
     "olmo2": ("olmo2", {}),
     "smollm3": ("smollm3", {"no_rope_layers": [1, 0]}),
-    "lfm2": (
-        "lfm2",
-        {"layer_types": ["conv", "full_attention"], "block_multiple_of": 8},
-    ),
     "gpt-oss": ("gpt_oss", {"head_dim": 8, **_SLIDING, **_EXPERTS}),
     "mamba": ("mamba", {"state_size": 8}),
-    "falcon-h1": (
-        "falcon_h1",
-        {"mamba_d_ssm": 32, "mamba_n_heads": 4, "mamba_d_head": 8, "mamba_d_state": 8}
-        | {"lm_head_multiplier": 0.5},
-    ),
-    "recurrent-gemma": (
-        "recurrent_gemma",
-        {
-            "num_hidden_layers": 3,
-            "head_dim": 8,
-            "attention_window_size": WINDOW,
-            "lru_width": 32,
-        },
-    ),
-    "rwkv": ("rwkv", {"context_length": 2048, "attention_hidden_size": 32}),
-    "jamba": ("jamba", {"num_hidden_layers": 8, "mamba_d_state": 8, **_EXPERTS}),
-    "minimax": ("minimax", {"head_dim": 8, **_EXPERTS}),
     "deepseek-v3": (
         "deepseek_v3",
         {

@@ -27,7 +27,7 @@ from medal_judges.inference.dry_run import in_words
 from medal_judges.models.llm.loading import CountingModel
 from medal_judges.models.llm.protocol import ChatRequest, closed_schema
 from medal_judges.models.llm.settings import LLMConfig
-from medal_judges.models.prompted.answers import find_json
+from medal_judges.models.prompted.answers import parse_json, without_thinking
 from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.reading.language_detection import LanguageIdentifier
 from medal_judges.records.dialogue import Turn, language, load_languages
@@ -61,6 +61,18 @@ class TranslateConfig(Config):
 
 class UnusableError(ValueError):
     """An answer cannot be used; the text is the reason, for the model and for the record."""
+
+
+def _json_object(answer: str) -> dict[str, Any]:
+    """Returns the JSON object that is all of ``answer``, after any reasoning. Raises
+    UnusableError."""
+    try:
+        value = parse_json(without_thinking(answer))
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise UnusableError("the answer is not one JSON object and nothing else")
+    return value
 
 
 class Translation:
@@ -236,12 +248,7 @@ class TranslationRunner(JobRunner[Translation]):
         job.tries += 1
         job.reason = None
         try:
-            value = find_json(answer.answer)  # after any reasoning, or in a code fence
-            if value is None or not isinstance(value[0], dict):
-                raise UnusableError(
-                    "the answer is not one JSON object and nothing else"
-                )
-            job.texts = job.read(value[0])
+            job.texts = job.read(_json_object(answer.answer))
         except UnusableError as error:
             job.reason = str(error)
             if answer.cut:

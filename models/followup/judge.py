@@ -49,7 +49,7 @@ from medal_judges.models.llm.protocol import (
     usage_of,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import UnreadError, shown, spoken_text
+from medal_judges.models.prompted.answers import UnreadError, shown, spoken_from
 from medal_judges.models.prompted.prompt import (
     AGAIN,
     Prompt,
@@ -226,7 +226,7 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
         raise UnreadError(completion.failure or "no answer")
     if completion.finish == "length":
         raise UnreadError("the answer was cut at its token limit")
-    text = spoken_text(completion.text)[0].strip()
+    text = completion.text[spoken_from(completion.text) :].strip()
     if len(text) > MOST_CHARACTERS:
         raise UnreadError(f"an answer of {len(text)} characters")
     if _plain(text) == "none":

@@ -14,7 +14,7 @@ from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import Usage, spent
-from medal_judges.models.llm.protocol import ChatRequest
+from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.judge import (
     BasePromptedConfig,
@@ -24,9 +24,9 @@ from medal_judges.models.prompted.judge import (
 from medal_judges.models.prompted.prompt import Aspect
 from medal_judges.models.prompted.ratings import (
     Ratings,
+    from_alternatives,
     from_logprobs,
     from_samples,
-    from_token,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
@@ -231,7 +231,18 @@ class GEvalJudge(BasePromptedJudge):
                 reading.answer = Answer(reason=completion.failure)
                 reading.transient = completion.transient
             elif has_alternatives and not scale.ambiguous:
-                reading.answer = from_token(completion, scale)
+                reading.answer = _expected_rating(completion, scale)
+
+
+def _expected_rating(completion: Completion, ratings: Ratings) -> Answer | None:
+    """Returns the distribution over ``ratings`` in the place of the response's rating, or the
+    reason why it has no rating; None if the rating's token has no alternatives."""
+    written = "".join(token.text for token in completion.tokens)
+    completion = replace(completion, text=written)
+    answer = from_alternatives(completion, ratings.read(completion), ratings)
+    if answer.value is not None and answer.chances is None:
+        return None
+    return Answer(reason=answer.reason, chances=answer.chances, mass=answer.mass)
 
 
 # -- GPTScore: the likelihood of "yes" as the answer to a question (Fu et al., NAACL 2024) ---------

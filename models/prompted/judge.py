@@ -587,7 +587,6 @@ class PromptedJudge(BasePromptedJudge):
                 completion,
                 question.question.fields,
                 self.builder(request).resolved.answer,
-                [turn.content for turn in request.dialogue.turns],
             )
 
     def _ask_again(

@@ -75,15 +75,15 @@ class Ratings:
         neighbours = pairwise(sorted(self.texts))
         return any(longer.startswith(text) for text, longer in neighbours)
 
-    def read(self, text: str) -> Answer:
-        """The rating in ``text``: a line that is one of the ratings, alone or after ``Rating:``."""
+    def read(self, completion: Completion) -> Answer:
+        """Returns the rating in a response: a line with it alone, or after ``Rating:``."""
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
-        answer = read_answers(Completion(text), [field], SHAPE)["rating"]
+        answer = read_answers(completion, [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
             return answer
-        reason = f"{answer.value:g} is none of the ratings in {shown(text)}"
+        reason = f"{answer.value:g} is none of the ratings in {shown(completion.text)}"
         return Answer(reason=reason)
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
@@ -124,20 +124,6 @@ def from_alternatives(
     return _over_ratings(answer, token, token.text[:before].strip(), ratings)
 
 
-def from_token(completion: Completion, ratings: Ratings) -> Answer | None:
-    """The distribution from the alternatives to the token of the answer's rating; None if the
-    backend reports no alternatives. Without a rating that is one token there is a reason instead.
-    The caller asks Ratings.ambiguous first: the token 1 of 1 to 10 also begins a 10."""
-    text = "".join(token.text for token in completion.tokens)
-    answer = ratings.read(text)
-    if answer.value is not None and answer.span is not None:
-        token, _ = _token_at(completion, answer.span[0])
-        if token is not None and token.text.strip() == f"{answer.value:g}":
-            answer = _over_ratings(Answer(), token, "", ratings)
-            return answer if answer.chances else None
-    return Answer(reason=answer.reason or f"no rating in {shown(text)}")
-
-
 def _token_at(completion: Completion, position: int) -> tuple[TokenChoice | None, int]:
     """The token with the character at ``position``, and the character's index in it."""
     for token in completion.tokens:
@@ -170,9 +156,9 @@ def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
     counts = [0] * len(ratings.texts)
     reasons: list[str] = []
     for completion in completions:
-        answer = ratings.read(completion.text)
-        if completion.failed or answer.value is None:
-            reasons.append(completion.failure or answer.reason or "no rating")
+        answer = ratings.read(completion)
+        if answer.value is None:
+            reasons.append(answer.reason or "no rating")
         else:
             counts[ratings.texts.index(f"{answer.value:g}")] += 1
     total = sum(counts)

@@ -689,7 +689,9 @@ def _identity_of(entry: Mapping[str, Any]) -> str | None:
     meta = entry.get("meta")
     if isinstance(meta, dict):
         facts |= {name: meta[name] for name in IDENTITY_SIZES if name in meta}
-    return content_hash(facts) if facts else None
+    if not facts:
+        return None
+    return content_hash(facts)
 
 
 # -- the body of a request -------------------------------------------------------------------------
@@ -726,7 +728,9 @@ def chat_body(
     """Returns the body of a request for at most ``limit`` tokens, without the fields ``dropped``.
     No part of the cache's key, which the request's own fields make."""
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
-    names = _LIMITS[::-1] if config.thinks else _LIMITS
+    limits = list(_LIMITS)
+    if config.thinks:
+        limits.reverse()
     messages: Sequence[Message] = request.messages
     if "system" in dropped:
         messages = with_folded_system(messages)
@@ -734,7 +738,7 @@ def chat_body(
         "model": config.model,
         "messages": [{"role": m.role, "content": m.content} for m in messages],
     }
-    allowed = [name for name in names if name not in dropped]
+    allowed = [name for name in limits if name not in dropped]
     if allowed and not request.unlimited:
         body[allowed[0]] = limit
     body |= {
@@ -858,7 +862,9 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
         raise RequestError(reason, transient=True, billed=True) from None
     choice, usage = checked.choices[0], _reported(checked.usage)
     text, end = choice.message.content or "", (choice.finish_reason or "").lower()
-    finish: Finish = "length" if end in CUT else "stop"
+    finish: Finish = "stop"
+    if end in CUT:
+        finish = "length"
     reason = _no_answer(choice.message, text, end)
     if not (reason or text.strip() or end in CUT or request.accept_truncated):
         reason = "an empty answer"

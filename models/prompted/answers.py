@@ -143,7 +143,9 @@ def _read(
             value = parse_json(text[begin:])
         except ValueError:
             return _read_lines(text, begin, fields, shape)
-    step: Step = "schema" if enforced else "json"
+    step: Step = "json"
+    if enforced:
+        step = "schema"
     answers = {}
     for field in fields:
         try:
@@ -337,7 +339,9 @@ def _scored(
         reason = f"{shown(str(value))} instead of a number"
         return Answer(reason=reason, comment=comment)
     low, high = field.scale
-    number = f"{value:g}" if abs(value) < 1e15 else "a huge number"
+    number = "a huge number"
+    if abs(value) < 1e15:
+        number = f"{value:g}"
     if field.binary and value not in (0, 1):
         return Answer(reason=f"{number} is neither 0 nor 1", comment=comment)
     if not low <= value <= high:
@@ -368,7 +372,9 @@ def spoken_from(text: str) -> int:
             raise UnreadError("the reasoning does not end")
     else:
         closed = _CLOSE_ALONE.search(text)
-    begin = closed.end() if closed else 0
+    begin = 0
+    if closed:
+        begin = closed.end()
     if _CLOSE.search(text, begin):
         raise UnreadError("the end of the reasoning is unclear")
     if not text[begin:].strip():

@@ -152,7 +152,9 @@ def greedy(
     recorder = LogprobRecorder(top)
     extra = {} if inputs.cache is None else {cache_name(model): inputs.cache}
     hook = model.register_forward_hook(recorder.read) if top else None
-    criteria = [recorder] if top else []
+    criteria = []
+    if top:
+        criteria = [recorder]
     generator: Any = model  # its annotations know no ``generate``
     try:
         with torch.inference_mode():

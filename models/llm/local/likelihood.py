@@ -344,4 +344,7 @@ def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
     kinds = getattr(decoder, "layer_types", None)
     if not kinds:
         return {"": window}
-    return {kind: window if kind == _SLIDING else None for kind in kinds}
+    windows = dict.fromkeys(kinds)
+    if _SLIDING in windows:
+        windows[_SLIDING] = window
+    return windows

@@ -57,8 +57,8 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    for systems in (2, 5, 8):
-        for size, labelled in ((50, 10), (200, 20), (500, 50)):
+    for systems in (2, 5):
+        for size, labelled in ((50, 10), (200, 20)):
             for design in ("paired", "repeats"):
                 yield Cell(systems, size, design)
                 yield Cell(systems, size, f"{design}, biased", labelled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from medal_judges.eval.comparison.results import (
     BASIS_NAMES,
@@ -10,6 +11,7 @@ from medal_judges.eval.comparison.results import (
     PairResult,
     SystemComparison,
     pair_words,
+    pairing_words,
     spoken,
 )
 from medal_judges.report.console import Printout
@@ -35,7 +37,6 @@ from medal_judges.report.table import (
 from medal_judges.stats.estimate import Estimate
 
 _PACKAGE = "medal_judges.eval.comparison"
-_PRINTED = 15  # pairs of a table in the terminal; page and CSV have all
 _NAMED = 4  # systems in a title
 
 
@@ -57,9 +58,8 @@ def comparison_page(comparison: SystemComparison) -> Page:
         tables |= {f"systems-{name}": systems, f"differences-{name}": pairs}
         if any(system.best.low is not None for system in result.systems):
             figures[f"systems-{name}"] = Figure(systems.title, [systems])
-        printed.append(systems)
-        if 0 < len(result.pairs) <= _PRINTED:
-            printed.append(pairs)
+        if result.bad is None:
+            printed.append(replace(systems, note=""))
         blocks.setdefault(result.base, []).extend([systems, pairs])
     verdicts = [(sentence, "bold") for sentence in comparison.verdicts()]
     return Page(
@@ -71,10 +71,10 @@ def comparison_page(comparison: SystemComparison) -> Page:
         figures=figures,
         record=comparison.to_record(),
         printout=Printout(
+            head=verdicts,
             tables=printed,
             notes=comparison.notes,
-            foot=[(f"Judge: {comparison.judge}", "dim"), *verdicts],
-            piped=150,
+            piped=100,
         ),
     )
 
@@ -160,7 +160,7 @@ def pairs_table(result: ComparedOn) -> Table:
             alone = pair.difference.judge.estimate
             cells.append(_cell(result, alone, signed=True))
         smallest: Cell = pair.tested.smallest
-        cells += [_wins(pair), _how_compared(pair)]
+        cells += [_wins(pair), pairing_words(pair)]
         if pair.tested.smallest is not None:
             smallest = _cell(result, Estimate(pair.tested.smallest), signed=True)
         rows.append([*cells, smallest])
@@ -175,15 +175,3 @@ def _wins(pair: PairResult) -> str:
         return " · ".join(f"{count:,}" for count in counts)
     total = max(1, sum(counts))
     return " · ".join(f"{count / total:.0%}" for count in counts)
-
-
-def _how_compared(pair: PairResult) -> str:
-    difference = pair.difference
-    texts: list[str] = [difference.pairing]
-    if difference.shared:
-        texts.append(counted([(difference.shared, "context")]))
-    if difference.rows != (difference.shared, difference.shared):
-        texts.append("{:,} and {:,}".format(*difference.rows))
-    if any(difference.left_out):
-        texts.append("{:,} and {:,} left out".format(*difference.left_out))
-    return ", ".join(texts)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from medal_judges.errors import CoverageError, MedalError
 from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.eval.scores.bad import BadScores
+from medal_judges.report.page import counted
 from medal_judges.report.table import (
     interval,
     number,
@@ -125,6 +126,8 @@ class ComparedOn:
     def verdict(self) -> str:
         """Returns the result as a sentence."""
         by = f" (by {BASIS_NAMES[self.basis]})" if self.pairs else ""
+        if len(self.pairs) == 1:
+            by = f"{by.removesuffix(')')}; {pairing_words(self.pairs[0])})"
         return f"{spoken(self.dimension)}: {''.join(self.words())}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
@@ -164,6 +167,19 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
         estimate = (-pair.tested).estimate
     how = result.distance_text(estimate).removeprefix("+") + p_value
     return f"{first} is better than {second}", f" by {how}"
+
+
+def pairing_words(pair: PairResult) -> str:
+    """Returns how two systems were compared, and on how many contexts and dialogues."""
+    difference = pair.difference
+    texts: list[str] = [difference.pairing]
+    if difference.shared:
+        texts.append(counted([(difference.shared, "context")]))
+    if difference.rows != (difference.shared, difference.shared):
+        texts.append("{:,} and {:,}".format(*difference.rows))
+    if any(difference.left_out):
+        texts.append("{:,} and {:,} left out".format(*difference.left_out))
+    return ", ".join(texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +283,8 @@ def _check_pair(
             f"{gate}: {system} cannot be compared with {first}: {estimate.reason}"
         )
     else:
-        distance = result.distance_text(estimate)
-        text = f"{system} minus {first} is {distance}, towards worse"
+        distance = result.distance_text(estimate).removeprefix("+")
+        text = f"{system} is worse than {first} by {distance}"
         if estimate.low > limit:
             verdict = "failed"
         elif estimate.high <= limit:

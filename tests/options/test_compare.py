@@ -25,7 +25,7 @@ def result(out: Path) -> dict[str, Any]:
 @row("compare", "--by", "--dimension")
 def test_by_and_dimension(files: Files) -> None:
     both = works("compare", files.scores, "--by", "chatbot").out
-    assert re.search(r"^ one +two ", both, re.MULTILINE)
+    assert "one minus two" in both
     assert "unsafe: systems" in both
     assert "unsafe: systems" not in overall(files.scores, "--by", "chatbot")
 
@@ -66,7 +66,7 @@ def test_context_and_cluster(files: Files) -> None:
 @row("compare", "--bad", "--fail-if-more-bad")
 def test_bad(files: Files) -> None:
     words = ["compare", f"a={files.scores2}", f"b={files.scores}", "--bad", "overall=2"]
-    assert "overall below 2: systems" in works(*words).out
+    assert "overall below 2: " in works(*words).out
     assert medal(*words, "--fail-if-more-bad", 0).code == 0
     words[1:3] = reversed(words[1:3])
     assert medal(*words, "--fail-if-more-bad", 0).code == 1

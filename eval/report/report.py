@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import wrap
 
 from medal_judges import __version__
 from medal_judges.errors import ConfigError, CoverageError
@@ -21,6 +22,7 @@ from medal_judges.eval.report.tables import (
     findings,
     notes,
     part_table,
+    sort_by_badness,
     summary_table,
 )
 from medal_judges.eval.report.worst import (
@@ -54,7 +56,7 @@ _LINES = 12  # in the terminal, in all
 _FRAME = 4  # lines of a table beside its rows
 _LONGEST_NAME = 24  # characters of a group in the terminal
 _WIDTH = 100
-_NAMED = 3  # notes, and mechanisms of the worst chats, in the terminal
+_NAMED = 3  # mechanisms of the worst chats in the terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,7 @@ def print_report(report: Report) -> None:
     gates, and the path of the page."""
     scores, estimates = report.scores, report.estimates
     head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
-    foot = notes(scores)[:_NAMED]
+    foot = wrap(" ".join(notes(scores)), _WIDTH)[:2]
     if report.worst:
         groups = group_by_mechanism(report.worst)
         by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
@@ -176,7 +178,8 @@ def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -
     first_row = 0
     if estimates.groups:
         column, groups = next(iter(estimates.groups.items()))
-        table = part_table(scores, estimates, column, groups)
+        worst_first = sort_by_badness(scores, estimates, groups)
+        table = part_table(scores, estimates, column, worst_first)
     elif estimates.periods:
         table = part_table(scores, estimates, "period", estimates.periods)
         first_row = max(0, len(table.rows) - most_rows)

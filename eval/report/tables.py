@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 from medal_judges.eval.report.estimates import Part, ReportEstimates, estimate_text
@@ -106,6 +107,22 @@ def part_table(
         cells += [_cell(scores, name, part.lead(name)) for name in bad]
         rows.append(cells)
     return Table(title, columns + bad, rows)
+
+
+def sort_by_badness(
+    scores: Scores, estimates: ReportEstimates, parts: Sequence[Part]
+) -> list[Part]:
+    """Returns the parts by their headline estimate, the worst first, those without one last."""
+    names = order_dimensions(scores, estimates)
+    if not names:
+        return list(parts)
+    sign = 1 if scores.dimensions[names[0]].good == "high" else -1
+
+    def badness(part: Part) -> float:
+        value = part.lead(names[0]).value
+        return math.inf if value is None else sign * value
+
+    return sorted(parts, key=badness)
 
 
 def answer(scores: Scores, estimates: ReportEstimates) -> str:

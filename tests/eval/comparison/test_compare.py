@@ -297,7 +297,9 @@ def test_small_tied_and_unscored_are_told_in_words(
     assert small.comparisons == 0
     tied = {s: write(f"t{s}.jsonl", scores([4.0] * 40, s)) for s in "ab"}
     words = compare(tied).verdicts()[0]
-    assert words.startswith("overall: the scores of a and b do not differ (by the judge alone")
+    assert words.startswith(
+        "overall: the scores of a and b do not differ (by the judge alone"
+    )
     single = {s: write(f"s{s}.jsonl", scores([4.0 + k], s)) for k, s in enumerate("ab")}
     assert "1 dialogue of one of the two" in compare(single).verdicts()[0]
     gaps = {

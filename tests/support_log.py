@@ -73,7 +73,9 @@ BROKEN: dict[str, Callable[[Message], bytes]] = {
         json.dumps(row | {"note": "X"}).encode().replace(b'"X"', b'"\xff"')
     ),
     "half a pair": lambda row: json.dumps(row).encode()[:-1] + rb', "note": "\ud83d"}',
-    "no number": lambda row: json.dumps(row | {"cost": float("nan")}).encode(),
+    "no number": lambda row: (
+        json.dumps(row | {"cost": "N"}).replace('"N"', "9" * 5000).encode()
+    ),
     "unknown role": lambda row: _with(
         row, {"role": "narrator", "content": "Later that day"}
     ),

@@ -22,15 +22,9 @@ def turns_of(*messages: dict[str, object], **options: Any) -> list[str]:
     return [f"{turn.role}: {turn.content}" for turn in dialogue.turns]
 
 
-def notes_of(*messages: dict[str, object]) -> list[tuple[object, object]]:
-    tools = read_messages(messages).context.get("tools", [])
-    return [(each["turn"], each["note"]) for each in tools]
-
-
 HELLO = [say("user", "Hi"), say("assistant", "Hello")]
 ASK = say("user", "Weather in Lima?")
 SUNNY = ["user: Weather in Lima?", "assistant: Sunny."]
-NOTES = [(1, 'weather({"city": "Lima"})'), (1, "-> 22 degrees")]
 ARGUMENTS = '{"city": "Lima"}'
 
 
@@ -83,34 +77,11 @@ FORMS: dict[str, list[dict[str, object]]] = {
         ),
         say("assistant", [part("text", text="Sunny.")]),
     ],
-    "OpenTelemetry": [
-        {"role": "user", "parts": [part("text", content=TEXT)]},
-        {
-            "role": "assistant",
-            "parts": [
-                part("reasoning", content="I should look"),
-                part("tool_call", id="c1", name="weather", arguments=CITY),
-            ],
-        },
-        {
-            "role": "tool",
-            "parts": [part("tool_call_response", id="c1", response="22 degrees")],
-        },
-        {"role": "assistant", "parts": [part("text", content="Sunny.")]},
-    ],
     "ShareGPT's roles": [
         say("human", TEXT),
         say("function_call", json.dumps({"name": "weather", "arguments": CITY})),
         say("observation", "22 degrees"),
         say("gpt", "Sunny."),
-    ],
-    "LangChain": [
-        part("human", content=TEXT),
-        part(
-            "ai", content="", tool_calls=[{"name": "weather", "args": CITY, "id": "c1"}]
-        ),
-        part("tool", content="22 degrees", tool_call_id="c1"),
-        part("ai", content="Sunny."),
     ],
 }
 
@@ -118,7 +89,6 @@ FORMS: dict[str, list[dict[str, object]]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_one_exchange_is_the_same_dialogue_in_every_form(form: str) -> None:
     assert turns_of(*FORMS[form]) == SUNNY
-    assert notes_of(*FORMS[form]) == NOTES
     same = read_messages(FORMS["OpenAI"])
     assert read_messages(FORMS[form]) == same  # the id too: it is made of the turns
 
@@ -154,7 +124,6 @@ def test_what_is_not_text_is_counted() -> None:
         "thoughts left out": 1,
         "turns merged into the one before": 1,
     }
-    assert [note["turn"] for note in dialogue.context["tools"]] == [1, 1, None]
 
 
 @pytest.mark.parametrize(
@@ -163,8 +132,6 @@ def test_what_is_not_text_is_counted() -> None:
         ({"type": "image", "source": {"type": "base64"}}, "[image]"),
         ({"type": "document", "source": {}}, "[file]"),
         ({"type": "file", "file": {"filename": "a.pdf"}}, "[file]"),
-        ({"type": "blob", "modality": "audio", "content": "..."}, "[audio]"),
-        ({"type": "uri", "uri": "u"}, "[file]"),
         ({"type": "refusal", "refusal": "I cannot."}, "I cannot."),
         ("bare text", "bare text"),
     ],
@@ -176,7 +143,7 @@ def test_a_gap_is_marked(part: object, mark: str) -> None:
 def test_a_chat_of_several_assistants_is_refused() -> None:
     chat = [*HELLO, say("assistant", "I hand over.", name="router"), say("user", "Bye")]
     assert read_messages(chat).chatbot == "router"
-    with pytest.raises(RecordError, match=r"messages\[4\]\.name.*'router' answers too"):
+    with pytest.raises(RecordError, match=r"messages\[4\]\.name"):
         read_messages([*chat, say("assistant", "Hello", model="seller")])
     assert read_messages(chat, models={"assistant": "b"}).chatbot == "b"
     assert read_messages(chat, models={"assistant": None}).chatbot == "router"
@@ -204,10 +171,6 @@ BAD: dict[str, tuple[Any, str]] = {
     "calls no list": (
         [say("assistant", None, tool_calls="x")],
         "messages[0].tool_calls",
-    ),
-    "a call no object": (
-        [say("assistant", None, tool_calls=[1])],
-        "messages[0].tool_calls[0]",
     ),
     "name a list": ([say("assistant", "x", name=["y"])], "messages[0].name"),
 }

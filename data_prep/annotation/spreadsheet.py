@@ -15,7 +15,7 @@ from medal_judges.data_prep.annotation.questions import (
     Answer,
 )
 from medal_judges.errors import FORMULA, DataError, MissingExtraError
-from medal_judges.reading.containers import open_workbook, rows_of
+from medal_judges.reading.containers import read_sheets
 from medal_judges.records.labelled import LabelledDialogue
 
 if TYPE_CHECKING:
@@ -153,33 +153,36 @@ def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
     openpyxl.
     """
     head: list[str] = []
-    with path.open("rb") as file, open_workbook(str(path), file) as book:
-        sheet = book[ANSWERS] if ANSWERS in book.sheetnames else book.worksheets[0]
-        for number, cells in rows_of(str(path), sheet):
-            texts = [_shown(cell) for cell in cells]
-            if not head:
-                head = [name.lower() for name in texts]
-                needed = (KEY, ANNOTATOR, *dimensions)
-                if missing := [name for name in needed if name.lower() not in head]:
-                    raise DataError(
-                        path,
-                        number,
-                        f"the first row has no column {', '.join(map(repr, missing))}",
-                        hint="type the name into the first row as exported",
-                    )
-                continue
-            row = dict(zip(head, texts, strict=False))
-            values = {name: row.get(name.lower(), "") for name in dimensions}
-            if row.get(KEY) or any(values.values()):
-                free = {
-                    name: row[name] for name in (OTHER_TEXT, COMMENT) if name in row
-                }
-                where = f"{path}: row {number}"
-                yield Answer(
-                    where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free
+    for number, cells in _rows_of_answers(path):
+        texts = [_shown(cell) for cell in cells]
+        if not head:
+            head = [name.lower() for name in texts]
+            needed = (KEY, ANNOTATOR, *dimensions)
+            if missing := [name for name in needed if name.lower() not in head]:
+                raise DataError(
+                    path,
+                    number,
+                    f"the first row has no column {', '.join(map(repr, missing))}",
+                    hint="type the name into the first row as exported",
                 )
+            continue
+        row = dict(zip(head, texts, strict=False))
+        values = {name: row.get(name.lower(), "") for name in dimensions}
+        if row.get(KEY) or any(values.values()):
+            free = {name: row[name] for name in (OTHER_TEXT, COMMENT) if name in row}
+            where = f"{path}: row {number}"
+            yield Answer(where, row.get(KEY, ""), row.get(ANNOTATOR, ""), values, free)
     if not head:
         raise DataError(path, None, "an empty sheet")
+
+
+def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:
+    """Returns (number, cells) of the rows of the sheet ANSWERS, or of the first sheet."""
+    sheets: dict[str, list[tuple[int, list[object]]]] = {}
+    with path.open("rb") as file:
+        for title, number, cells in read_sheets(str(path), file):
+            sheets.setdefault(title, []).append((number, cells))
+    return sheets.get(ANSWERS) or next(iter(sheets.values()), [])
 
 
 def _shown(cell: object) -> str:

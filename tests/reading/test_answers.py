@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import medal
 
-from medal_judges.errors import DataError
 from medal_judges.reading import names
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
-from medal_judges.reading.messages import read_messages
 
 from .written import CONTAINERS, in_jsonl, save
 
@@ -64,73 +61,8 @@ LAST_ANSWERS: dict[str, Row] = {
     },
     "TRL": {"messages": TALK, "completion": [MESSAGE]},
     "TRL's prompt": {"prompt": TALK, "completion": [MESSAGE]},
-    "OpenAI's answer": {
-        "messages": TALK,
-        "response": {"choices": [{"message": MESSAGE}]},
-    },
-    "OpenAI's choices": {
-        "messages": TALK,
-        "choices": [{"index": 0, "message": MESSAGE}],
-    },
-    "Anthropic": {
-        "messages": TALK,
-        "response": {"content": [{"type": "text", "text": LAST}]},
-    },
-    "Vertex": {
-        "contents": [
-            {
-                "role": "model" if m["role"] == "assistant" else "user",
-                "parts": [{"text": m["content"]}],
-            }
-            for m in TALK
-        ],
-        "response": {
-            "candidates": [
-                {
-                    "content": {
-                        "role": "model",
-                        "parts": [
-                            {"text": "The user asks.", "thought": True},
-                            {"text": LAST},
-                        ],
-                    }
-                }
-            ]
-        },
-    },
     "Vertex' evaluation": {"history": TALK[:2], "prompt": SAID[2], "response": LAST},
     "LangChain": {"chat_history": TALK[:2], "input": SAID[2], "output": LAST},
-    "Ragas": {
-        "user_input": [
-            {
-                "type": {"user": "human", "assistant": "ai"}[m["role"]],
-                "content": m["content"],
-            }
-            for m in [*TALK, MESSAGE]
-        ]
-    },
-    "LangChain's stored messages": {
-        "messages": [
-            {
-                "type": {"user": "human", "assistant": "ai"}[m["role"]],
-                "data": {"content": m["content"]},
-            }
-            for m in [*TALK, MESSAGE]
-        ]
-    },
-    "LangChain's serialised messages": {
-        "messages": [
-            {
-                "lc": 1,
-                "type": "constructor",
-                "kwargs": {
-                    "type": {"user": "human", "assistant": "ai"}[m["role"]],
-                    "content": m["content"],
-                },
-            }
-            for m in [*TALK, MESSAGE]
-        ]
-    },
     "a transcript": {
         "history": f"User: {SAID[0]}\nBot: {SAID[1]}\nUser: {SAID[2]}",
         "answer": LAST,
@@ -185,25 +117,6 @@ def test_the_chat_is_read_whole(form: str, tmp_path: Path) -> None:
             assert chats == [WHOLE] and not report.count and not report.notes, report
 
 
-def test_scores_are_those_of_the_whole_chat(tmp_path: Path) -> None:
-    end = " You can use the book return at the side entrance."
-    answers = {"good": LAST + end, "bad": "Banana banana banana purple."}
-    rows = [
-        {"id": id, "messages": TALK, "response": answer}
-        for id, answer in answers.items()
-    ]
-    done = medal(
-        "score",
-        save(tmp_path, "x.jsonl", in_jsonl(rows)),
-        "--out",
-        tmp_path / "out.jsonl",
-    )
-    assert done.returncode == 0, done.stderr
-    lines = map(json.loads, (tmp_path / "out.jsonl").read_text().splitlines())
-    scores = {line["id"]: line["scores"]["overall"] for line in lines}
-    assert scores == pytest.approx({"good": 2.763, "bad": 1.490}, abs=5e-4)
-
-
 def test_six_turns_of_alpaca_and_an_input(tmp_path: Path) -> None:
     pairs = [["Hi", "Hello"], ["Is it open?", "Yes."]]
     rows = [
@@ -249,17 +162,7 @@ def test_what_does_not_continue_the_chat_is_named(fields: Row, tmp_path: Path) -
     path = save(tmp_path, "x.jsonl", in_jsonl([row]))
     chats, report = read(path)
     (name,) = fields
-    assert chats == [WHOLE] and [*report.notes] == [
-        f"not read: {name} (1 rows) in {path}"
-    ]
-
-
-def test_an_answer_that_cannot_be_read_is_a_bad_row(tmp_path: Path) -> None:
-    row = {"id": "a", "messages": TALK, "response": {"label": 3}}
-    with pytest.raises(
-        DataError, match=r"x.jsonl:1: field 'response': expected a text, messages"
-    ):
-        list(read_dialogues(save(tmp_path, "x.jsonl", in_jsonl([row]))))
+    assert chats == [WHOLE] and [*report.notes] == [f"not read: {name} in {path}"]
 
 
 def test_newest_first_messages_with_an_answer_are_sorted_first(tmp_path: Path) -> None:
@@ -284,7 +187,7 @@ def test_a_column_map_names_the_answer_or_the_question(tmp_path: Path) -> None:
 # -- a list of messages under any name -------------------------------------------------------------
 
 
-@pytest.mark.parametrize("key", ["type", "role", "from", "speaker", "kind"])
+@pytest.mark.parametrize("key", ["role", "from", "speaker", "kind"])
 @pytest.mark.parametrize("container", ["jsonl", "json", "csv"])
 def test_a_mapped_list_is_one_chat(key: str, container: str, tmp_path: Path) -> None:
     said = [
@@ -308,86 +211,26 @@ def test_a_mapped_list_inside_of_a_list_of_chats(tmp_path: Path) -> None:
     assert read(path, columns={"messages": "talk"})[0] == [[*SAID], [*SAID]]
 
 
-def test_a_list_of_questions_and_answers_is_a_list_of_chats(tmp_path: Path) -> None:
-    pairs = [
-        {"question": "Hi", "answer": "Hello"},
-        {"question": "Bye", "answer": "See you"},
-    ]
-    for name in ("data", "conversations"):
-        path = save(tmp_path, "x.json", json.dumps({name: pairs}).encode())
-        assert read(path)[0] == [["Hi", "Hello"], ["Bye", "See you"]]
-    path = save(tmp_path, "x.json", json.dumps({"history": pairs}).encode())
-    assert read(path)[0] == [["Hi", "Hello", "Bye", "See you"]]
-
-
-# -- parts of a message ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("content", ["", None, []])
-def test_parts_count_if_the_content_is_empty(content: object) -> None:
-    step, text = {"type": "step-start"}, {"type": "text", "text": LAST}
-    call = {
-        "type": "tool-getHours",
-        "state": "output-available",
-        "input": {"day": "Sunday"},
-    }
-    invocation = {"toolName": "getHours", "args": {"day": "Sunday"}}
-    for more in (
-        [step],
-        [
-            step,
-            {"type": "source-url", "url": "https://example.org"},
-            {"type": "reasoning"},
-        ],
-        [step, call],
-        [{"type": "dynamic-tool", "toolName": "getHours", "input": {"day": "Sunday"}}],
-        [{"type": "tool-invocation", "toolInvocation": invocation}],
-    ):
-        answer = {
-            "id": "2",
-            "role": "assistant",
-            "content": content,
-            "parts": [*more, text],
-        }
-        dialogue = read_messages([*TALK, answer])
-        assert [turn.content for turn in dialogue.turns] == WHOLE
-        notes = [note["note"] for note in dialogue.context.get("tools", [])]
-        is_call = any("tool" in part["type"] for part in more)
-        assert notes == (['getHours({"day": "Sunday"})'] if is_call else [])
-
-
-def test_steps_alone_are_an_empty_turn() -> None:
-    answer = {"role": "assistant", "content": "", "parts": [{"type": "step-start"}]}
-    assert [turn.content for turn in read_messages([*TALK, answer]).turns] == [*SAID]
-    assert [
-        turn.content
-        for turn in read_messages([*TALK, MESSAGE, {"type": "step-start"}]).turns
-    ]
-
-
 # -- the page --------------------------------------------------------------------------------------
 
 
 def test_the_page_lists_every_name() -> None:
-    page = (Path(__file__).parents[2] / "docs/howto/formats.md").read_text(
-        encoding="utf-8"
+    page = Path(__file__).parents[2] / "docs/howto/formats.md"
+    rows = re.findall(
+        r"^\| `(\w+)` \| (.+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE
     )
-    rows = dict(
-        re.findall(r"^\| ([^|`]+) \| ((?:`\w+`(?:, )?)+) \|$", page, re.MULTILINE)
-    )
-    listed = {field: tuple(re.findall(r"`(\w+)`", row)) for field, row in rows.items()}
-    assert listed == {
-        "messages of a chat": names.MESSAGES,
-        "question": names.PROMPTS,
-        "answer": names.RESPONSES,
-        "system prompt": names.SYSTEMS,
-        "id of a chat": names.IDS,
-        "conversation's id, if a row is a turn": names.CONVERSATIONS,
-        "speaker": names.ROLES,
-        "speaker, in a message": names.AUTHORS,
-        "text": names.CONTENTS,
-        "order of turns": names.ORDERS,
-        "time": names.TIMES,
-        "language": names.LANGUAGES,
-        "name of the chatbot": names.CHATBOTS,
-    }
+    listed = {field: tuple(re.findall(r"`(\w+)`", row)) for field, row in rows}
+    assert {field: listed.get(field) for field in names.NAMES} == names.NAMES
+
+
+def test_a_list_of_pairs_is_one_chat_and_a_list_of_chats_is_several(
+    tmp_path: Path,
+) -> None:
+    pairs = [
+        {"question": "Hi", "answer": "Hello"},
+        {"question": "Bye", "answer": "Soon"},
+    ]
+    path = save(tmp_path, "x.json", json.dumps({"data": pairs}).encode())
+    assert read(path)[0] == [["Hi", "Hello"], ["Bye", "Soon"]]
+    path = save(tmp_path, "x.json", json.dumps({"history": pairs}).encode())
+    assert read(path)[0] == [["Hi", "Hello", "Bye", "Soon"]]

@@ -31,10 +31,6 @@ AUTHORS: list[tuple[Any, Any, list[str]]] = [
     ({"author_id": 5}, {"author_id": 9}, ["5=user", "9=assistant"]),
     ({"sender_id": "x"}, {"sender_id": "y"}, ["x=user", "*=assistant"]),
     ({"senderId": 0}, {"senderId": 1}, ["0=user", "1=assistant"]),
-    ({"from": {"type": "user"}}, {"from": {"type": "bot"}}, []),
-    ({"from": {"type": "p", "id": 3}}, {"from": {"id": 4}}, ["3=user", "4=assistant"]),
-    ({"author": {"name": "Kunde"}}, {"author": {"name": "Wir"}}, ["kunde=user", "*=assistant"]),
-    ({"author_type": "end-user"}, {"author_type": "admin"}, []),
     # A known word keeps its role.
     ({"role": "Ana"}, {"role": "assistant"}, ["*=user"]),
 ]  # fmt: skip

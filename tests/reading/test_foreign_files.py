@@ -7,7 +7,6 @@ import gzip
 import io
 import lzma
 import pickle
-import sqlite3
 import tarfile
 import zipfile
 from pathlib import Path
@@ -39,12 +38,6 @@ def tarred() -> bytes:
     return packed.getvalue()
 
 
-def database() -> bytes:
-    connection = sqlite3.connect(":memory:")
-    connection.execute("create table chats (prompt, response)")
-    return connection.serialize()
-
-
 FILES: dict[str, tuple[bytes, str]] = {
     "paper.pdf": (b"%PDF-1.4\n", UNKNOWN),
     "page.jsonl.pdf": (
@@ -58,7 +51,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "page.html": (b"<!doctype html>\n<p>hi</p>\n", UNKNOWN),
     "settings.yaml": (b"name: chats\n", UNKNOWN),
     "program": (b"\x7fELF\x02\x01\x01\x00", UNKNOWN),
-    "chats.db": (database(), UNKNOWN),
+    "chats.db": (b"SQLite format 3\x00\x10\x00", UNKNOWN),
     "pickle.pkl": (pickle.dumps(["hi"]), UNKNOWN),
     "array.npy": (b"\x93NUMPY\x01\x00v\x00{'descr': '<f8'}\n", UNKNOWN),
     "chats.tar": (tarred(), UNKNOWN),
@@ -72,7 +65,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "lines16le.jsonl": (LINE.encode("utf-16-le"), UTF_16),
     "lines32.jsonl": (LINE.encode("utf-32"), UTF_16),
     "nothing.zip": (zipped(), UNKNOWN),
-    "chats.zip": (zipped(**{"chats.jsonl": LINE}), "but no .xlsx workbook"),
+    "chats.zip": (zipped(**{"chats.jsonl": LINE}), "is not a workbook"),
     "zeros.bin": (bytes(5000), UNKNOWN),
     "cut.gz": (gzip.compress(LINE.encode())[:-9], "cannot read on"),
 }

@@ -69,7 +69,7 @@ def test_messages_alone_are_a_record() -> None:
         ({"messages": MESSAGES, "lang": "Klingonish"}, "lang", "'Klingonish'"),
         ({"data": [{"messages": MESSAGES}] * 2}, "(record)", "2 dialogues"),
         ({"messages": "hello"}, "messages", "a list of {role, content}"),
-        ({"dialogue": "hello"}, "dialogue", "a non-empty list"),
+        ({"dialogue": "hello"}, "dialogue", "a list of {role, content}"),
         ({"text": "hello"}, "messages", "a list of {role, content}"),
         (
             {"messages": [{"role": "usher", "content": "x"}]},

@@ -54,9 +54,6 @@ def read(path: Path | str, **how: Any) -> tuple[list[str], ReadingReport]:
         ("empty", "", []),
         ("blank", " \n\t\n", []),
         ("a header alone.csv", "id,prompt,response\n", []),
-        ("array cut", json.dumps([CHAT, CHAT])[:-40], ["a"]),
-        ("array with a broken element", f'[{LINE}, {{"id": }}, {LINE}]', ["a"]),
-        ("text behind the array", f"[{LINE}] and more", ["a"]),
         (
             "commas in texts",
             json.dumps([{**CHAT, "x": 'a, "]}\\'}, CHAT]),
@@ -71,10 +68,7 @@ def test_what_a_text_is(
     if ids is None:
         return
     assert found == ids
-    if name.startswith("array") or name in (
-        "text behind the array",
-        "first line broken.jsonl",
-    ):
+    if name == "first line broken.jsonl":
         assert reading.count == 1, reading.messages
     if name == "no chat at all.jsonl":
         assert reading.count == 5 and not reading.read
@@ -110,7 +104,7 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
         (b"\xfd7zXZ\x00\x00", "gzip"),
         (b"\x00\x01\x02binary", "not a known kind of chat file"),
         (b"PAR1 and no more", "cannot read on"),
-        (b"PK\x03\x04 and no more", "is no workbook"),
+        (b"PK\x03\x04 and no more", "is not a workbook"),
         (b"\x1f\x8b and no more", "cannot read on"),
         (b"\x28\xb5\x2f\xfd and no more", "cannot read on"),
         (b"just a sentence", "not a known kind of chat file"),
@@ -162,7 +156,7 @@ def test_a_hostile_support_log_is_read_alike_twice_and_strict_stops_at_its_first
         "--judge",
         "length",
         "--out",
-        str(tmp_path / "o"),
+        str(tmp_path / "o.jsonl"),
         "--strict",
     ]
     done = CliRunner().invoke(app, words)

@@ -56,10 +56,10 @@ def test_a_field_that_no_reader_uses_is_listed(
 ) -> None:
     rows = in_every_form({"extra_turns": value})[form]
     path = save(tmp_path, f"log.{container}", CONTAINERS[container](rows))
-    assert notes_of(path) == [f"not read: extra_turns (60 rows) in {path}"]
+    assert notes_of(path) == [f"not read: extra_turns in {path}"]
     labelled = ReadingReport()
     list(read_labelled(path, reading=labelled))
-    assert [*labelled.notes] == [f"not read: extra_turns (60 rows) in {path}"]
+    assert [*labelled.notes] == [f"not read: extra_turns in {path}"]
 
 
 def test_a_mapped_column_is_read(tmp_path: Path) -> None:
@@ -68,7 +68,7 @@ def test_a_mapped_column_is_read(tmp_path: Path) -> None:
     ]
     path = save(tmp_path, "log.jsonl", in_jsonl(rows))
     columns = {"messages": "log.talk", "system": "system.text"}
-    assert notes_of(path, columns=columns) == [f"not read: reply (1 rows) in {path}"]
+    assert notes_of(path, columns=columns) == [f"not read: reply in {path}"]
 
 
 def test_a_column_that_differs_between_turns_is_listed(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_column_that_differs_between_turns_is_listed(tmp_path: Path) -> None:
         for message in SAID
     ]
     path = save(tmp_path, "log.csv", in_csv(rows))
-    assert notes_of(path) == [f"not read: translation (6 rows) in {path}"]
+    assert notes_of(path) == [f"not read: translation in {path}"]
 
 
 METADATA: Row = {
@@ -126,8 +126,8 @@ def test_many_fields_are_cut_short(tmp_path: Path) -> None:
     rows = [{"messages": SAID, f"field{n % 7}": LOST} for n in range(20)]
     path = save(tmp_path, "log.jsonl", in_jsonl(rows))
     (note,) = notes_of(path)
-    assert note.startswith("not read: field0 (3 rows), field1 (3 rows)")
-    assert note.endswith(f", 2 other fields in {path}")
+    assert note.startswith("not read: field0, field1")
+    assert note.endswith(f", ... in {path}")
 
 
 @pytest.mark.parametrize("depth", [100, 600, 900])
@@ -150,9 +150,9 @@ def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(
     words = ["score", str(path), "--judge", "length", "--out", str(out), "--quiet"]
     done = medal(*words)
     assert done.returncode == 0
-    assert done.stderr.count("not read: output (60 rows)") == 1
+    assert done.stderr.count("not read: output") == 1
     done = medal(*words, "--overwrite", "--keep", "output")
     assert done.returncode == 0 and "not read" not in done.stderr
     words = ["report", str(out), "--chats", str(path)]
-    assert "not read: output (60 rows)" in medal(*words).stderr
+    assert "not read: output" in medal(*words).stderr
     assert "not read" not in medal(*words, "--by", "output").stderr

@@ -1,63 +1,55 @@
-"""Columns of a user's file: values in them, by name or path, and the map from fields to columns."""
+"""Columns of a user's file: values in them, the map from fields to columns, and ratings."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, get_args
 
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.names import (
-    KEYS,
+    NAMES,
     Counts,
     Fields,
-    Names,
     Record,
     find_key,
-    words,
+    plain_name,
 )
+from medal_judges.records.dialogue import Role
 from medal_judges.records.labelled import Scale
 from medal_judges.records.validation import as_text, number, text
 from medal_judges.storage.jsonl import load_json
 
 MISSING = object()
-_SPEAKERS = ("user", "assistant", "system", "tool")
-# What a column map can map. ``chatbot`` and ``user`` are names of models; ``order`` and ``time``
-# order the turns if a row is a turn; ``annotator`` is the person whose ratings the row has; the
-# others are fields of the line format.
-_FIELDS = (
-    *(
-        "id",
-        "messages",
-        "role",
-        "content",
-        "time",
-        "order",
-        "prompt",
-        "response",
-        "system",
-    ),
-    *("lang", "chatbot", "user", "source", "split", "group", "annotator"),
-)
-_LABEL = re.compile(
-    r"([^:@]+?)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z"
-)
+_SPEAKERS = (*get_args(Role), "system", "tool")
+# What a column map can map. ``chatbot`` and ``user`` are names of models.
+_FIELDS = (*NAMES, "user", "source", "split", "group")
+_LABEL = re.compile(r"([^:@]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
 _SHOWN = 40  # columns in a message
 _ROWS_WITHOUT_A_COLUMN = 1000  # JSON leaves out empty fields
-
-_ANNOTATORS = ("annotator", "annotator_id", "rater", "rater_id", "worker", "worker_id")
+_SHORT = 20  # characters of a text that is no turn: a state, a category
+# Ids, hashes, addresses and times.
+_NO_PROSE = re.compile(r"[!-~]*|\d{4}-\d\d-\d\d \d\d:[\d:.,]+ ?[+\-:\w]*")
+# A field whose name has such a word holds metadata, which a judge does not read.
+_METADATA = re.compile(
+    r"(?:.*_)?(?:annotators?|author|comments?|country|date|email|evidence|feedback|headers?|heading"
+    r"|ids?|labels?|metadata|name|notes?|rationale|region|state|subject"
+    r"|summary|tags?|time|timestamp|title|url|user_agent)(?:_.*)?"
+)
+_PYTHON_LIST = re.compile(r"\s*[\[{][\s\[{]*'")
 # What spreadsheets, pandas, R and people write if there is no rating.
 _NO_RATING = re.compile(
     r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I
 )
-_FLAGS = dict.fromkeys(words("true yes good up thumbs_up thumbsup like 👍"), 1.0)
+_FLAGS = dict.fromkeys(
+    ["true", "yes", "good", "up", "thumbs_up", "thumbsup", "like", "👍"], 1.0
+)
 _FLAGS |= dict.fromkeys(
-    words("false no bad down thumbs_down thumbsdown dislike 👎"), 0.0
+    ["false", "no", "bad", "down", "thumbs_down", "thumbsdown", "dislike", "👎"], 0.0
 )
 # Tones of skin and the mark of a coloured emoji; words of a rating are joined in several ways.
 _TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f:]|(?<=thumbs)[ -]")
@@ -69,8 +61,8 @@ class ColumnMap:
     """Maps columns of a user's file to fields, roles and labels.
 
     ``fields``: one of _FIELDS -> column, or a dotted path to a nested value (``meta.user.id``).
-    ``roles``: a speaker's name (``Kunde``) -> role. ``labels``: column of ratings -> (dimension,
-    scale or None); several columns of one dimension are several annotators. ``raters``: column of
+    ``roles``: a speaker's name in lower case -> role. ``labels``: column of ratings -> (dimension,
+    scale or None). Several columns of one dimension are several annotators. ``raters``: column of
     ratings -> its annotator's name, for all columns or for none.
     """
 
@@ -79,29 +71,24 @@ class ColumnMap:
     labels: Mapping[str, tuple[str, Scale | None]] = field(default_factory=dict)
     raters: Mapping[str, str] = field(default_factory=dict)
 
-    def column(self, record: Record, name: str, keys: Names | None = None) -> str:
-        """Returns the column of the field ``name``: the mapped one, else the first of ``keys`` (by
-        default those of KEYS) that the record has, else the empty text."""
-        if keys is None:
-            keys = KEYS.get(name, ())
-        return self.fields.get(name) or find_key(record, keys) or ""
+    def column(self, record: Record, name: str) -> str:
+        """Returns the column of the field ``name``: the mapped one, or one with a name of the
+        field. Returns the empty text if the record has none."""
+        column = self.fields.get(name)
+        if column is None and name in NAMES:
+            column = find_key(record, name)
+        return column or ""
 
-    def value(self, record: Record, name: str, keys: Names | None = None) -> Any:
+    def value(self, record: Record, name: str) -> Any:
         """Returns the value in the column of the field ``name``; None if there is no column."""
-        column = self.column(record, name, keys)
-        if column:
-            return lookup(record, column)
-        return None
+        return lookup(record, self.column(record, name))
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value at ``path``: a key (which may contain dots), else a dotted path of keys and
+    """Returns the value at ``path``: a key (which may contain dots), or a dotted path of keys and
     list indices. Cells of JSON text along the path are parsed."""
-    if isinstance(record, str) and record.lstrip()[:1] in ("{", "["):
-        try:
-            record = load_json(record)
-        except (RecordError, RecursionError):
-            return missing
+    if isinstance(record, str):
+        record = json_in(record)
     if isinstance(record, list):
         record = {str(index): value for index, value in enumerate(record)}
     if not isinstance(record, Mapping):
@@ -110,70 +97,100 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
         return record[path]
     for end, letter in enumerate(path):
         if letter == "." and path[:end] in record:
-            value = lookup(record[path[:end]], path[end + 1 :], MISSING)
-            if value is not MISSING:
-                return value
+            return lookup(record[path[:end]], path[end + 1 :], missing)
     return missing
 
 
-def parsed_cell(value: Any, *begins: str) -> Any:
-    """Returns the JSON value of a text that begins with one of ``begins``, and any other value
-    unchanged. Raises RecordError."""
-    if not isinstance(value, str) or not value.lstrip().startswith(begins):
-        return value
-    try:
-        return load_json(value)
-    except RecordError as error:
-        raise RecordError("(cell)", error.expected, value) from error
-    except RecursionError as error:
-        raise RecordError(
-            "(cell)", "JSON that is not nested too deep", value
-        ) from error
-
-
-def json_or_text(value: Any) -> Any:
+def json_in(cell: Any) -> Any:
     """Returns the JSON object or list of a text, and any other value unchanged."""
-    with suppress(RecordError):
-        return parsed_cell(value, "{", "[")
-    return value  # a text that begins with a bracket
+    try:
+        return parsed_cell(cell)
+    except RecordError:
+        return cell  # a text that begins with a bracket
 
 
-def checked_columns(
-    columns: ColumnMap, path: str, rows: Iterator[tuple[int, object]], *, table: bool
-) -> Iterator[tuple[int, object]]:
-    """Yields ``rows``, and raises ConfigError if a column of the map is in no row.
+def parsed_cell(cell: Any, field: str = "(cell)") -> Any:
+    """Returns the JSON value of a text that begins with a bracket, and any other value unchanged.
 
-    A table shows this in its first row. JSON leaves out empty fields, so there it shows only after
-    many rows or at the end.
+    Raises RecordError, which names ``field``, for text that is not JSON.
     """
-    unseen = {*columns.fields.values(), *columns.labels}
-    if "messages" in columns.fields or not {"role", "content"} <= columns.fields.keys():
-        # A speaker and a text stand inside of the messages.
-        unseen -= {columns.fields.get(name) for name in ("role", "content")}
-    names: dict[str, None] = {}
-    count = 0
-    for count, (row_number, record) in enumerate(rows, 1):
-        if unseen and isinstance(record, Mapping):
-            names |= dict.fromkeys(map(str, record))
-            for column in [*unseen]:
-                # in the line format
-                label = lookup(record, f"labels.{column}", MISSING)
-                if lookup(record, column, label) is not MISSING:
-                    unseen.remove(column)
-            if table or count >= _ROWS_WITHOUT_A_COLUMN:
-                _require_none(unseen, path, names)
-        yield row_number, record
-    if count:
-        _require_none(unseen, path, names)
+    if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
+        return cell
+    try:
+        return load_json(cell, nan_is_null=True)
+    except RecordError as error:
+        expected = error.expected
+        if _PYTHON_LIST.match(cell):
+            expected = "JSON, not Python's text of a list: export it with json.dumps"
+        raise RecordError(field, expected, cell) from error
+    except RecursionError as error:
+        raise RecordError(field, "JSON that is not nested too deep", cell) from error
 
 
-def _require_none(unseen: Iterable[str], path: str, names: Iterable[str]) -> None:
-    for column in sorted(unseen):
-        columns = [*names]
-        if len(columns) > _SHOWN:
-            columns[_SHOWN:] = ["..."]
-        hint = f"{did_you_mean(column, names)}columns in the file: {', '.join(columns) or 'none'}"
-        raise ConfigError(f"{path}: no column {column!r}", hint=hint)
+def has_prose(name: str, value: object) -> bool:
+    """Says whether a field, or a field within it, holds a text longer than 20 characters.
+
+    Ids, times and metadata do not count.
+    """
+    if _METADATA.fullmatch(plain_name(name)):
+        return False
+    value = json_in(value)
+    if isinstance(value, Mapping):
+        return any(has_prose(str(key), field) for key, field in value.items())
+    if isinstance(value, list):
+        return any(has_prose(name, item) for item in value)
+    text = ""
+    if isinstance(value, str):
+        text = value.strip()
+    return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
+
+
+@dataclass
+class ColumnCheck:
+    """Looks for the columns of a map in the rows of a file.
+
+    A table shows in its first row that a column is missing. JSON leaves out empty fields, so there
+    it shows only after many rows or at the end.
+    """
+
+    columns: ColumnMap
+    path: str
+    is_table: bool
+    names: dict[str, None] = field(default_factory=dict)  # columns of the file
+    count: int = 0  # rows
+
+    def __post_init__(self) -> None:
+        self.unseen = {*self.columns.fields.values(), *self.columns.labels}
+
+    def add(self, record: Record) -> None:
+        """Looks in a row. Raises ConfigError if it shows that a column is missing."""
+        self.count += 1
+        if self.unseen:
+            self.names |= dict.fromkeys(map(str, record))
+            unseen = [name for name in self.unseen if not self._has(record, name)]
+            self.unseen = {*unseen}
+            # A speaker and a text can stand inside of messages, which are empty in some rows.
+            inside = {self.columns.fields.get(name) for name in ("role", "content")}
+            is_certain = self.is_table and self.unseen - inside
+            if is_certain or self.count >= _ROWS_WITHOUT_A_COLUMN:
+                self.finish()
+
+    def _has(self, record: Record, column: str) -> bool:
+        """Says whether a row, its labels, or one of its messages has the column."""
+        holders = [record, record.get("labels")]
+        messages = json_in(self.columns.value(record, "messages"))
+        if isinstance(messages, list):
+            holders += messages
+        return any(lookup(holder, column, MISSING) is not MISSING for holder in holders)
+
+    def finish(self) -> None:
+        """Raises ConfigError if a column is in no row."""
+        if self.unseen and self.count:
+            column = min(self.unseen)
+            columns = [*self.names][:_SHOWN]
+            hint = f"{did_you_mean(column, self.names)}columns in the file: "
+            hint += ", ".join(columns) or "none"
+            raise ConfigError(f"{self.path}: no column {column!r}", hint=hint)
 
 
 # -- what a user states ----------------------------------------------------------------------------
@@ -194,24 +211,34 @@ def make_column_map(
         raise ConfigError(
             "column map: roles and labels are mappings such as Kunde: user"
         )
-    fields |= _pairs("--column", column, "id=conversation_id")
-    roles = roles | _pairs("--role", role, "Kunde=user")
-    labels = labels | _pairs("--label", label, "Quality=overall:1..5")
+    for pair in column:
+        name, _, value = pair.partition("=")
+        fields[name.strip()] = value.strip()
+    # The name of a speaker or of a column of ratings may contain an equals sign.
+    for pair in role:
+        name, _, value = pair.rpartition("=")
+        roles = roles | {name.strip(): value.strip()}
+    for pair in label:
+        name, _, value = pair.rpartition("=")
+        labels = labels | {name.strip(): value.strip()}
+    _require_known(fields, roles)
+    roles = {str(word).lower(): value for word, value in roles.items()}
+    return ColumnMap(fields, roles, *_rated_columns(labels))
+
+
+def _require_known(fields: Record, roles: Record) -> None:
+    """Raises ConfigError for an unknown field or role, and for one without a value."""
     for name, value in fields.items():
         if name not in _FIELDS:
             hint = f"{did_you_mean(str(name), _FIELDS)}fields: {', '.join(_FIELDS)}"
             raise ConfigError(f"column map: no field {name!r}", hint=hint)
         if not isinstance(value, str) or not value:
-            raise ConfigError(
-                f"column map: {name!r} needs the name of a column, not {value!r}"
-            )
+            problem = f"column map: {name!r} needs the name of a column, not {value!r}"
+            raise ConfigError(problem, hint=f"--column {name}=COLUMN")
     for word, value in roles.items():
-        if value not in _SPEAKERS:
+        if value not in _SPEAKERS or not word:
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
-            option = quote(f"{word}=user")
-            raise ConfigError(problem, hint=f"--role {option} (in YAML: {word}: user)")
-    roles = {str(word): value for word, value in roles.items()}
-    return ColumnMap(fields, roles, *_rated_columns(labels))
+            raise ConfigError(problem, hint="--role Kunde=user (in YAML: Kunde: user)")
 
 
 def _stated_map(columns: Record | str | Path) -> Fields:
@@ -219,32 +246,14 @@ def _stated_map(columns: Record | str | Path) -> Fields:
         try:
             yaml = Path(columns).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"the column map {columns} cannot be read: {error}"
-            ) from error
+            problem = f"the column map {columns} cannot be read: {error}"
+            raise ConfigError(problem) from error
         columns = parse_yaml(yaml, f"column map {columns}")
     if not isinstance(columns, Mapping):
         raise ConfigError(
             f"column map: expected a mapping such as id: ticket, not {columns!r}"
         )
     return dict(columns)
-
-
-def _pairs(option: str, texts: Iterable[str], example: str) -> dict[str, str]:
-    """Returns name -> value of texts such as ``id=ticket``.
-
-    ``=`` may be a part of the name of a speaker or of a column, whether of ratings or of a field.
-    """
-    pairs = {}
-    for pair in texts:
-        if option == "--column":
-            name, _, value = pair.partition("=")
-        else:
-            name, _, value = pair.rpartition("=")
-        if not (name.strip() and value.strip()):
-            raise ConfigError(f"{option} {pair!r}: not of the form {example}")
-        pairs[name.strip()] = value.strip()
-    return pairs
 
 
 def _rated_columns(
@@ -254,12 +263,10 @@ def _rated_columns(
     rated: dict[str, tuple[str, Scale | None]] = {}
     raters: dict[str, str] = {}
     for name, target in labels.items():
-        match = None
-        if isinstance(target, str):
-            match = _LABEL.match(target.strip())
-        if match is None:
+        match = _LABEL.match(str(target).strip())
+        if match is None or not name:
             problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
-            option = quote(f"{name}=overall:1..5")
+            option = quote(f"{name or 'COLUMN'}=overall:1..5")
             hint = f"--label {option} (in YAML: {name}: overall:1..5)"
             raise ConfigError(f"label {name!r}: {problem}", hint=hint)
         dimension, low, high, annotator = match.groups()
@@ -267,9 +274,7 @@ def _rated_columns(
         if low is not None:
             scale = float(low), float(high)
             if not scale[0] < scale[1]:
-                raise ConfigError(
-                    f"label {name!r}: {scale[0]:g} is not below {scale[1]:g}"
-                )
+                raise ConfigError(f"label {name!r}: {low} is not below {high}")
         rated[str(name)] = dimension.strip(), scale
         if annotator:
             raters[str(name)] = annotator.strip()
@@ -288,22 +293,23 @@ def _rated_columns(
 
 def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
     """Returns labels (dimension -> ratings), scales and annotators of the label columns, as in the
-    line format. A cell holds a number, a list, or text with ; between numbers; an empty cell, or a
-    word such as NA, is no rating. Raises RecordError, and ConfigError for a rating outside of the
-    stated scale."""
+    line format.
+
+    A cell holds a number, a list, or text with ; between numbers. An empty cell, or a word such as
+    NA, is no rating, and ``folded`` counts it. Raises RecordError, and ConfigError for a rating
+    outside of the stated scale.
+    """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
     annotators: list[Any] = list(dict.fromkeys(columns.raters.values()))
     for column, (dimension, stated_scale) in columns.labels.items():
-        cell = lookup(record, column, lookup(record, f"labels.{column}"))
-        ratings = _ratings(column, cell, folded)
+        ratings = _ratings(record, column, folded)
         if stated_scale is not None:
             _require_on_scale(column, dimension, ratings, stated_scale)
         if column in columns.raters:
             if len(ratings) != 1:
-                raise RecordError(
-                    column, "one rating: the column is of one annotator", cell
-                )
+                expected = "one rating: the column is of one annotator"
+                raise RecordError(column, expected, ratings)
             by_annotator = labels.pop(dimension, [None] * len(annotators))
             by_annotator[annotators.index(columns.raters[column])] = ratings[0]
             ratings = by_annotator
@@ -311,12 +317,12 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
         # A row in the line format states its scales.
         scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
         scales[dimension] = _only_scale(column, dimension, scale, scales.get(dimension))
-    # A missing rating keeps its place, which is that of its annotator in other rows.
-    labels = {name: ratings for name, ratings in labels.items() if {*ratings} != {None}}
-    rated: Fields = {
-        "labels": labels,
-        "scales": {name: scales[name] for name in labels},
-    }
+    # A missing rating keeps its place, which is its annotator's in other rows.
+    for name in [*labels]:
+        if {*labels[name]} == {None}:
+            del labels[name]
+            del scales[name]
+    rated: Fields = {"labels": labels, "scales": scales}
     if labels and not annotators:
         annotators = _annotators(record, columns, max(map(len, labels.values())))
     if labels and annotators:
@@ -324,43 +330,53 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
     return rated
 
 
-def _only_scale(
-    column: str, dimension: str, scale: object, earlier_scale: object
-) -> object:
+def _only_scale(column: str, dimension: str, scale: object, earlier: object) -> object:
     """Returns the scale of a dimension, which several columns may state. Raises RecordError if they
     differ."""
-    if scale and earlier_scale and earlier_scale != scale:
-        raise RecordError(column, f"one scale of {dimension} ({earlier_scale})", scale)
-    return scale or earlier_scale
+    if scale and earlier and earlier != scale:
+        raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
+    return scale or earlier
 
 
-def _ratings(column: str, cell: object, folded: Counts) -> list[Rating]:
-    """Returns the ratings in a cell; ``folded`` counts what stands for a missing one. Raises
-    RecordError."""
+def _ratings(record: Record, column: str, folded: Counts) -> list[Rating]:
+    """Returns the ratings in a column. Argilla's responses that are not submitted are missing; a
+    second column has their states."""
+    cell = lookup(record, column, lookup(record, f"labels.{column}"))
     if isinstance(cell, str):
         cell = cell.split(";")
-    if isinstance(cell, list):
-        values = cell
-    else:
-        values = [cell]
-    return [_rating(column, value, folded) for value in values]
+    if not isinstance(cell, list):
+        cell = [cell]
+    states = lookup(record, f"{column}.status")
+    if not isinstance(states, list) or len(states) != len(cell):
+        states = ["submitted"] * len(cell)
+    ratings: list[Rating] = []
+    for value, state in zip(cell, states, strict=True):
+        if isinstance(value, Mapping) and "value" in value:
+            state = value.get("status", state)
+            value = value.get("value")
+        if state != "submitted":
+            folded[f"{state} ratings"] += 1
+            value = None
+        ratings.append(_rating(column, value, folded))
+    return ratings
 
 
 def _rating(column: str, value: object, folded: Counts) -> Rating:
     expected = "a number, or several with ; between"
-    if value is None:
-        return None
-    word = text(column, as_text(value), expected).strip()
+    word = ""
+    if value is not None:
+        word = text(column, as_text(value), expected).strip()
     if not word:
         return None
     if _NO_RATING.fullmatch(word):
         folded[f"missing ratings ({word})"] += 1
         return None
-    try:
-        flag = _FLAGS.get(_TONES.sub("", word.lower()))
-        rating = float(word.replace(",", ".")) if flag is None else flag
-    except ValueError as error:
-        raise RecordError(column, expected, word) from error
+    rating = _FLAGS.get(_TONES.sub("", word.lower()))
+    if rating is None:
+        try:
+            rating = float(word.replace(",", "."))
+        except ValueError as error:
+            raise RecordError(column, expected, word) from error
     return number(column, rating, expected)
 
 
@@ -374,8 +390,7 @@ def _require_on_scale(
             option = quote(f"{column}={dimension}:{wider}")
             raise ConfigError(
                 f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
-                hint=f"--label {option} if the scale is wrong (in YAML: "
-                f"{column}: {dimension}:{wider}); else correct the cell",
+                hint=f"--label {option} if the scale is wrong; else correct the cell",
             )
 
 
@@ -384,14 +399,12 @@ def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:
 
     Raises RecordError if the annotator column that the user named has another number of them.
     """
-    column = columns.column(record, "annotator", _ANNOTATORS)
-    cell = as_text(lookup(record, column))
-    if isinstance(cell, str):
-        names: Any = cell.split(";")
-    else:
-        names = cell or ()
-    if len(names) == count:
-        return list(names)
+    names = as_text(columns.value(record, "annotator"))
+    if isinstance(names, str):
+        names = names.split(";")
+    if isinstance(names, list) and len(names) == count:
+        return names
     if "annotator" in columns.fields:
-        raise RecordError(column, f"names of {count} annotators, with ; between", cell)
+        expected = f"names of {count} annotators, with ; between"
+        raise RecordError(columns.fields["annotator"], expected, names)
     return []

@@ -1,28 +1,23 @@
 """Opens a file, recognises its container by its content, and reads its rows.
 
-Only the current row is in memory. A bad row becomes a RecordError with the reason, and reading goes
-on with the next row; after a broken element of a JSON array it ends.
+JSON lines, CSV, Parquet and data sets of the Hub are streams. JSON, plain text and workbooks are
+read whole, at most LARGEST bytes. A bad row becomes a RecordError with the reason, and reading goes
+on with the next row.
 """
 
 from __future__ import annotations
 
 import codecs
 import csv
-import gzip
 import io
-import json
 import math
 import re
-import shutil
-import tempfile
 import zipfile
 import zlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import chain, islice
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -33,7 +28,7 @@ from medal_judges.errors import (
     MissingExtraError,
     RecordError,
 )
-from medal_judges.reading.transcripts import RULE, SPOKEN, transcript_rows
+from medal_judges.reading.transcripts import begins_transcript, chats_of_transcript
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
@@ -52,28 +47,21 @@ CONTAINERS: Mapping[str, str] = {
 }
 TABLES = ("csv", "tsv", "xlsx", "parquet")  # every row has every column
 ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
-_MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
-_BINARY = tuple(_MAGIC.values())
-_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 HUB = "hf:"
-# A file with such an ending can be a transcript.
-_PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")
-_CHUNK = 1 << 16
+LARGEST = 1_000_000_000  # bytes of a file that is read whole
+_MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
+_COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
+_PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")  # a transcript can have these
+_BEGIN = 1 << 16  # bytes by which a file is recognised
+_MOST_BLANK = 1_000_000  # blank lines in a row
+_MOST_TEXT = 64_000_000  # characters of a transcript
+# Sheets shrink to a tenth or so, a bomb to a thousandth; equal values are once in Parquet.
+_ALWAYS_READ, _SHEET_RATIO, _PARQUET_RATIO = 1 << 22, 100, 1000
+_MOST_BATCH = 1 << 30  # bytes
+_MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000  # of a sheet
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
-# BadGzipFile is an OSError, and so are pyarrow's errors of zstd.
-_STREAM_ERRORS = (EOFError, zlib.error, OSError)
-# A workbook is XML in a zip. Sheets shrink to a tenth or so; a bomb shrinks to a thousandth.
-_MOST_RATIO, _ALWAYS_READ, _MOST_UNPACKED = 100, 1 << 22, 1 << 31
-_MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000
-# of Parquet, whose equal values are stored once
-_MOST_COLUMN_RATIO, _MOST_BATCH = (1000, 1 << 30)
-# A formula without its last result, which openpyxl would read as an empty cell. (An empty text is
-# t="str" with an empty value.)
-_UNCOUNTED = re.compile(
-    rb"""<(?:\w+:)?c\b(?![^<>]*t=["']str)(?:[^<>]*r=["'](\w+))?[^<>]*>\s*<(?:\w+:)?f\b[^<>]*"""
-    rb"""(?:/>|>[^<]*</[^<>]*>)\s*(?:<(?:\w+:)?v\s*(?:/>|></[^<>]*>)\s*)?</(?:\w+:)?c>"""
-)
-_AS_CSV = "save it as .csv, which has no such limit"
+_SEP = re.compile(r'"?sep=(.)"?\s*')  # Excel's first line of a CSV file
+_ERRORS = (EOFError, zlib.error, OSError)  # gzip's and pyarrow's are OSErrors
 
 
 def open_rows(
@@ -88,232 +76,169 @@ def open_rows(
     """
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
-    if path == STDIN:
-        stream = standard_input()
-        if kind in (None, "jsonl") and _begins_with_record(stream):
-            # each line is answered as it arrives
-            return "jsonl", _rows(path, stream, "jsonl")
-        stream = _copied(stream)
-    else:
-        try:
-            stream = open(path, "rb")  # noqa: SIM115 (_rows closes it)
-        except FileNotFoundError as error:
-            raise DataError(path, None, "no such file") from error
-        except OSError as error:
-            raise DataError(
-                path, None, f"cannot be opened: {error.strerror}"
-            ) from error
     try:
-        stream = _decompressed(path, stream)
-        container = _container(path, stream, kind)
-    except DataError:
-        stream.close()
-        raise
-    except _STREAM_ERRORS as error:
-        stream.close()
+        stream = _open(path)
+        begin = stream.peek(_BEGIN)[:_BEGIN]
+    except FileNotFoundError as error:
+        raise DataError(path, None, "no such file") from error
+    except _ERRORS as error:
+        reason = getattr(error, "strerror", None)
+        if reason:
+            raise DataError(path, None, f"cannot be opened: {reason}") from error
         raise damaged(path, 0, error) from error
-    return container, _rows(path, stream, container, roles)
-
-
-def _begins_with_record(stream: IO[bytes]) -> bool:
-    """Says whether the first line, as far as it has been read, can be an object of JSON lines."""
-    begin = b""
-    if isinstance(stream, io.BufferedReader):
-        begin = stream.peek(1)
-    line, end, _ = begin.decode("utf-8-sig", "replace").partition("\n")
-    is_broken = bool(end) and isinstance(_json_value(line), RecordError)
-    return begin[:1] == b"{" and not is_broken
-
-
-def _first_bytes(stream: IO[bytes]) -> bytes:
-    stream.seek(0)
-    begin = stream.read(4)
-    stream.seek(0)
-    return begin
-
-
-def _decompressed(path: str, stream: IO[bytes]) -> IO[bytes]:
-    """Returns the stream from its beginning, decompressed if it is zstd or gzip."""
-    begin = _first_bytes(stream)
-    if begin == _ZSTD:
-        import pyarrow as pa
-
-        return _copied(pa.CompressedInputStream(pa.PythonFile(stream, "r"), "zstd"))
-    if not begin.startswith(_GZIP):
-        return stream
-    if path == STDIN:
-        return _copied(cast(IO[bytes], gzip.GzipFile(fileobj=stream)))
-    stream.close()
-    return cast(IO[bytes], gzip.open(path))
-
-
-def _container(path: str, stream: IO[bytes], kind: str | None) -> str:
-    """Returns the container, ``kind`` if it is stated. Raises DataError for text in UTF-16."""
-    begin = _first_bytes(stream)
     has_mark = begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     if kind is None and not has_mark:
-        kind = _recognised(path, stream)
-        stream.seek(0)
-    if kind not in _BINARY and (has_mark or b"\x00" in begin):
+        kind = _MAGIC.get(begin[:4]) or _recognise(path, begin)
+    if kind not in _MAGIC.values() and (has_mark or b"\x00" in begin[:4]):
         raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
-    return str(kind)
+    return str(kind), _rows(path, stream, str(kind), roles)
 
 
-def _copied(stream: IO[bytes]) -> IO[bytes]:
-    """Returns a temporary file with the rest of ``stream``, and closes ``stream``."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (_rows closes it)
-    with stream:
-        shutil.copyfileobj(stream, file, 1 << 20)
-    file.seek(0)
-    return cast(IO[bytes], file)
+def _open(path: str) -> Any:
+    """Opens a file or standard input, decompressed if it is gzip or zstd."""
+    if path == STDIN:
+        raw = standard_input()
+    else:
+        raw = open(path, "rb")  # noqa: SIM115
+    stream = io.BufferedReader(cast(Any, raw), _BEGIN)
+    begin = stream.peek(4)
+    for magic, codec in _COMPRESSED.items():
+        if begin.startswith(magic):
+            import pyarrow as pa
+
+            unpacked = pa.CompressedInputStream(pa.PythonFile(stream, "r"), codec)
+            return io.BufferedReader(unpacked, _BEGIN)
+    return stream
 
 
-def _first_line(stream: IO[bytes]) -> bytes:
-    """Returns the first line that is not blank."""
-    line = b"\n"
-    while line and not line.strip(b"\xef\xbb\xbf \t\r\n") and stream.tell() < 1 << 20:
-        line = stream.readline(1 << 20)
-    return line
-
-
-def _recognised(path: str, stream: IO[bytes]) -> str:
-    """Returns the container: by the first bytes, else by the first line that is not blank, else by
-    the ending of the name. Raises DataError for any other content."""
-    begin = _first_bytes(stream)
-    if begin in _MAGIC:
-        return _MAGIC[begin]
-    line = _first_line(stream)
+def _recognise(path: str, begin: bytes) -> str:
+    """Returns the container of a text by its first line that is not blank, and by the ending of the
+    name. Raises DataError for any other content."""
     suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
-    text = line.decode("utf-8-sig", "replace")
-    if not text.strip():
-        if suffix in (".csv", ".tsv"):
-            return suffix[1:]
-        return "jsonl"
-    if suffix in _PLAIN_ENDINGS and (SPOKEN.match(text) or RULE.fullmatch(text)):
+    text = begin.decode("utf-8-sig", "replace").lstrip()
+    line, _, further = text.partition("\n")
+    if not line:
+        return {".csv": "csv", ".tsv": "tsv"}.get(suffix, "jsonl")
+    if suffix in _PLAIN_ENDINGS and begins_transcript(line):
         return "text"
-    delimiter = _delimiter(text)
-    has_json = text.strip()[0] in "[{"
-    if suffix in (".jsonl", ".ndjson") and (has_json or delimiter is None):
+    delimiter = _delimiter(line)
+    is_json = line[0] in "[{"
+    if suffix in (".jsonl", ".ndjson") and (is_json or delimiter is None):
         return "jsonl"
-    if has_json:
-        # A whole array is a line only if others follow.
-        is_line = text.strip()[0] == "{" or stream.readline(1 << 20).strip()
-        is_broken = isinstance(_json_value(text), RecordError)
-        if is_line and not is_broken:
-            return "jsonl"
-        return "json"
-    return _table_kind(path, line, suffix, delimiter)
-
-
-def _table_kind(path: str, line: bytes, suffix: str, delimiter: str | None) -> str:
-    """Returns the container of a text that is no transcript.
-
-    Its first ``line`` can show that it is a table. Otherwise the ending of the name decides. Raises
-    DataError if neither does.
-    """
-    if b"\x00" in line or (delimiter is None and suffix not in ENDINGS):
-        text = line.decode("utf-8-sig", "replace")
+    if is_json:
+        return _json_kind(line, is_last=not further.strip())
+    is_known = delimiter is not None or suffix in ENDINGS
+    if b"\x00" in begin[:1024] or not is_known:
         hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
         hint += "zstd are read"
-        problem = f"not a known kind of chat file (it begins with {text[:24]!r})"
+        problem = f"not a known kind of chat file (it begins with {line[:24]!r})"
         raise DataError(path, None, problem, hint=hint)
-    if suffix in (".csv", ".tsv") or (suffix == ".json" and delimiter is None):
+    if suffix in (".csv", ".tsv", ".json"):
         return suffix[1:]
     if delimiter == "\t":
         return "tsv"
     return "csv"
 
 
+def _json_kind(line: str, is_last: bool) -> str:
+    """Returns ``jsonl`` or ``json``: an object over several lines, or one array, is no line."""
+    if not is_last and isinstance(_json_value(line), RecordError):
+        return "json"
+    if line[0] == "{" or not is_last:
+        return "jsonl"
+    return "json"
+
+
 def _rows(
-    path: str, stream: IO[bytes], kind: str, roles: Mapping[str, str] = {}
+    path: str, stream: Any, kind: str, roles: Mapping[str, str]
 ) -> Iterator[NumberedRow]:
     number = 0
+    readers: Mapping[str, Callable[[IO[str]], Iterator[NumberedRow]]] = {
+        "jsonl": _json_lines,
+        "json": _json_elements,
+        "text": lambda text: chats_of_transcript(_whole(text, _MOST_TEXT), roles),
+    }
     try:
         with stream:
-            if kind in _BINARY:
-                read = _parquet_rows
-                if kind == "xlsx":
-                    read = _sheet_rows
-                yield from read(path, stream)
-                return
-            # Bytes that are not UTF-8 become surrogates, so that their row can be named.
-            with io.TextIOWrapper(
-                stream, "utf-8-sig", "surrogateescape", newline=""
-            ) as text:
-                if kind == "jsonl":
-                    for number, line in enumerate(jsonl.limited_lines(text), 1):
-                        if line.strip():
-                            yield number, _json_value(line)
-                    return
-                if kind == "text":
-                    yield from transcript_rows(text, roles)
-                else:
-                    yield from (_json_rows if kind == "json" else _table_rows)(text)
+            if kind == "parquet":
+                rows = _parquet_rows(path, stream)
+            elif kind == "xlsx":
+                rows = _sheet_rows(path, stream)
+            else:
+                # Bytes that are not UTF-8 become surrogates, so that their row can be named.
+                text = io.TextIOWrapper(
+                    stream, "utf-8-sig", "surrogateescape", newline=""
+                )
+                rows = readers.get(kind, _table_rows)(text)
+            for number, row in rows:
+                yield number, row
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
-    except _STREAM_ERRORS as error:
+    except _ERRORS as error:
         raise damaged(path, number, error) from error
+
+
+def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
+    """Returns the rest of a stream. Raises ConfigError if it is longer than ``limit``."""
+    content = stream.read(limit + 1)
+    if len(content) > limit:
+        problem = f"larger than {limit:,}, the most that is read whole"
+        raise ConfigError(
+            problem, hint="save it as .jsonl, which has no such limit, or in parts"
+        )
+    return content
 
 
 # -- JSON ------------------------------------------------------------------------------------------
 
 
+def _json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
+    blank_lines = 0
+    for number, line in enumerate(jsonl.limited_lines(stream), 1):
+        if line.isspace():
+            blank_lines += 1
+            if blank_lines > _MOST_BLANK:
+                raise ConfigError(f"more than {_MOST_BLANK:,} blank lines in a row")
+            continue
+        blank_lines = 0
+        yield number, _json_value(line)
+
+
 def _json_value(text: str) -> object:
     """Returns the JSON value of ``text``, or a RecordError if it is not valid JSON."""
     if len(text) > jsonl.LONGEST_LINE and not text.endswith("\n"):
-        return RecordError(
-            "(line)", f"at most {jsonl.LONGEST_LINE:,} characters", text[:80]
-        )
+        expected = f"at most {jsonl.LONGEST_LINE:,} characters"
+        return RecordError("(line)", expected, text[:80])
     try:
-        return jsonl.load_json(text)
+        return jsonl.load_json(text, nan_is_null=True)
     except RecordError as error:
         return error
     except RecursionError:
         return RecordError("(line)", "JSON that is not nested too deep", text[:80])
 
 
-def _json_rows(stream: IO[str]) -> Iterator[NumberedRow]:
-    """Yields the elements of arrays, and other values. A file may hold several arrays and values in
-    a row.
-    """
-    text, number, inside = stream.read(_CHUNK).lstrip(), 1, False
-    while True:
-        text = text.lstrip(" \t\r\n,")
-        if text[:1] == ("]" if inside else "["):
-            text, inside = text[1:], not inside
-            continue
-        try:
-            end = json.JSONDecoder().raw_decode(text)[1]
-        except (ValueError, RecursionError):  # broken, or not complete yet
-            end = len(text)
-        if end < len(text):
-            yield number, _json_value(text[:end])
-            text, number = text[end:], number + 1
-            continue
-        chunk = ""
-        if len(text) <= jsonl.LONGEST_LINE:
-            chunk = stream.read(max(_CHUNK, len(text)))
-        if not chunk:
-            break
-        text += chunk
-    last = None
-    if text:
-        last = _json_value(text)
-    if inside and not isinstance(last, RecordError):
-        last = RecordError("(row)", "the array's end, a bracket ]", text[-60:])
-    elif isinstance(last, RecordError):
-        last = RecordError(
-            last.field, f"{last.expected}; nothing after it is read", text[:60]
-        )
-    if text or inside:
-        yield number, last
+def _json_elements(stream: IO[str]) -> Iterator[NumberedRow]:
+    """Yields the elements of an array, or the only value."""
+    try:
+        value = jsonl.load_json(_whole(stream), nan_is_null=True)
+    except RecordError as error:
+        raise ConfigError(error.message, hint="one JSON value, or .jsonl") from error
+    except RecursionError as error:
+        raise ConfigError("JSON that is nested too deep") from error
+    if not isinstance(value, list):
+        value = [value]
+    yield from enumerate(value, 1)
 
 
 # -- tables ----------------------------------------------------------------------------------------
 
 
 def _delimiter(header: str) -> str | None:
-    """Returns the most frequent delimiter in the header outside of quotes; None for none."""
+    """Returns the delimiter that Excel's line ``sep=;`` states, or the most frequent one outside of
+    quotes; None for none."""
+    sep_line = _SEP.fullmatch(header)
+    if sep_line:
+        return sep_line[1]
     names = _QUOTED.sub("", header)
     delimiter = max(",;\t|", key=names.count)
     if delimiter in names:
@@ -331,84 +256,86 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
     lines = jsonl.limited_lines(stream)
     first = next(lines, "")
     delimiter = _delimiter(first) or ","
+    skipped_lines = 0
+    if _SEP.fullmatch(first):
+        first, skipped_lines = next(lines, ""), 1
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     header: list[str] = []
     while True:
-        number = reader.line_num + 1
+        number = reader.line_num + 1 + skipped_lines
         try:
             cells = next(reader, None)
         except csv.Error as error:
             if not header:
                 raise ConfigError(f"a table without a header: {error}") from error
-            expected = (
-                f"a valid row of CSV (lines {number} to {reader.line_num}: {error})"
-            )
+            end = reader.line_num + skipped_lines
+            expected = f"a valid row of CSV (lines {number} to {end}: {error})"
             got = "an open quote, or text after a closed one"
-            for line_number in range(number, reader.line_num + 1):
+            for line_number in range(number, end + 1):
                 yield line_number, RecordError("(row)", expected, got)
             continue
         if cells is None:
             return
         if not header:
-            header = _table_header(cells)
-        elif any(cells) and len(cells) != len(header):
-            expected = f"{len(header)} cells, as in the header (quote a cell with {delimiter!r})"
-            row = dict(zip(header, cells, strict=False))
-            yield number, RecordError("(row)", expected, f"{len(cells)} cells", row)
+            header = _header(cells)
         elif any(cells):
-            values = [cell or None for cell in cells]
-            try:
-                "".join(cells).encode()
-                yield number, dict(zip(header, values, strict=True))
-            except UnicodeEncodeError as error:
-                expected = f"UTF-8 (it is not at character {error.start + 1})"
-                yield number, RecordError("(row)", expected, cells)
+            yield number, _table_row(header, cells, delimiter)
 
 
-def _table_header(cells: Sequence[object]) -> list[str]:
-    names = _names(cells)
+def _table_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> object:
+    row = dict(zip(header, [cell or None for cell in cells], strict=False))
+    if len(cells) != len(header):
+        expected = (
+            f"{len(header)} cells, as in the header (quote a cell with {delimiter!r})"
+        )
+        return RecordError("(row)", expected, f"{len(cells)} cells", row)
+    try:
+        "".join(cells).encode()
+    except UnicodeEncodeError as error:
+        expected = f"UTF-8 (it is not at character {error.start + 1})"
+        return RecordError("(row)", expected, cells, row)
+    return row
+
+
+def _header(cells: Sequence[object]) -> list[str]:
+    names = ["" if cell is None else str(cell).strip() for cell in cells]
     if "" in names or not names:
         raise ConfigError(f"a table whose header has a column without a name: {names}")
-    return _distinct(names)
-
-
-def _names(cells: Sequence[object]) -> list[str]:
-    return ["" if cell is None else str(cell).strip() for cell in cells]
-
-
-def _distinct(names: list[str]) -> list[str]:
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise ConfigError(f"a table with two columns called {min(twice)!r}: rename one")
+    _require_distinct(names)
     return names
 
 
-def _parquet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
+def _require_distinct(names: Sequence[str]) -> None:
+    for name in sorted(names):
+        if names.count(name) > 1:
+            raise ConfigError(f"a table with two columns called {name!r}: rename one")
+
+
+def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
+    file: IO[bytes] = stream
+    if not stream.seekable():
+        file = io.BytesIO(_whole(stream))
     number = 0
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
-            _distinct(reader.schema_arrow.names)
-            groups = map(reader.metadata.row_group, range(reader.num_row_groups))
-            chunks = [
-                g.column(n).total_uncompressed_size
-                for g in groups
-                for n in range(g.num_columns)
-            ]
-            size = max(_ALWAYS_READ, _MOST_COLUMN_RATIO * file.seek(0, 2))
+            _require_distinct(reader.schema_arrow.names)
+            chunks = [0]
+            for index in range(reader.num_row_groups):
+                group = reader.metadata.row_group(index)
+                for column in range(group.num_columns):
+                    chunks.append(group.column(column).total_uncompressed_size)
+            size = max(_ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
             if max(sum(chunks), 10 * reader.metadata.num_rows) > size:
                 problem = f"unpacks to more than {size:,} bytes, or has too many rows"
-                raise DataError(
-                    path,
-                    None,
-                    problem,
-                    hint="save it as .jsonl, which has no such limit",
-                )
-            # A chat can have megabytes, and a value that stands once in the file be in every row.
-            rows = max(1, min(64, _MOST_BATCH // max(chunks, default=1)))
-            for batch in reader.iter_batches(batch_size=rows):
+                hint = "save it as .jsonl, which has no such limit"
+                raise DataError(path, None, problem, hint=hint)
+            # A value that stands once in the file can be in every row.
+            size = max(1, min(64, _MOST_BATCH // max(1, *chunks)))
+            for batch in reader.iter_batches(batch_size=size):
                 # offsets outside of its buffers would crash the process
                 batch.validate(full=True)
                 for row in batch.to_pylist():
@@ -436,6 +363,8 @@ def _plain(value: object) -> Any:
         if math.isfinite(value):
             return float(value)
         return None
+    if isinstance(value, datetime) and value.time() == time() and not value.tzinfo:
+        value = value.date()  # a workbook stores a date as a moment at midnight
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, bytes | bytearray):
@@ -451,13 +380,11 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
     words = re.split(r":(?![\\/])", spec.removeprefix(HUB))  # C:\\folder is one word
     if len(words) not in (2, 3) or not all(words):
         hint = "hf:ID:SPLIT or hf:ID:CONFIG:SPLIT, such as hf:allenai/WildChat-1M:train"
-        raise DataError(
-            spec, None, "not of the form of a data set on the Hub", hint=hint
-        )
+        problem = "not of the form of a data set on the Hub"
+        raise DataError(spec, None, problem, hint=hint)
     number = 0
     try:
-        config = words[1] if len(words) == 3 else None
-        rows = datasets.load_dataset(words[0], config, split=words[-1], streaming=True)
+        rows = datasets.load_dataset(*words[:-1], split=words[-1], streaming=True)
         for number, row in enumerate(rows, 1):
             yield number, _plain_row(row)
     except (
@@ -474,83 +401,61 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 # -- workbooks -------------------------------------------------------------------------------------
 
 
-@contextmanager
-def open_workbook(path: str, file: IO[bytes]) -> Iterator[Any]:
-    """Yields openpyxl's workbook of ``file``, read-only, with the last results of formulas.
+def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any]]]:
+    """Yields (name of the sheet, number from 1, cells) of each row of a workbook that is not empty.
+    Cells of formulas have their last results.
 
-    Raises DataError, also while rows are read, if the file is no workbook, is broken, or is too
-    large when unpacked, and MissingExtraError without openpyxl.
+    Raises DataError if the file is no workbook, is broken, has a formula without a result, or is
+    too large when unpacked. Raises MissingExtraError without openpyxl.
     """
     try:
         from openpyxl import load_workbook
     except ImportError as error:
         raise MissingExtraError("openpyxl", "annotate", "reading .xlsx") from error
     try:
-        packed = zipfile.ZipFile(file)
-        parts = packed.infolist()
-        size = file.seek(0, 2)
-        file.seek(0)
-        if not any(part.filename.lower().startswith("xl/") for part in parts):
-            hint = "unpack it, and give one of its files"
-            raise DataError(
-                path, None, "is a zip file, but no .xlsx workbook", hint=hint
-            )
-        limit = min(_MOST_UNPACKED, max(_ALWAYS_READ, _MOST_RATIO * size))
-        if sum(part.file_size for part in parts) > limit:
-            raise DataError(
-                path, None, f"unpacks to more than {limit:,} bytes", hint=_AS_CSV
-            )
-        for part in parts:
-            with packed.open(part) as stream:
-                tail = b""
-                while chunk := stream.read(1 << 20):
-                    formula = _UNCOUNTED.search(tail + chunk)
-                    if formula:
-                        cell = (formula[1] or b"?").decode()
-                        problem = f"cell {cell} is a formula without a result"
-                        hint = "open it in a spreadsheet program and save it again"
-                        raise DataError(path, None, problem, hint=hint)
-                    tail = chunk[-(1 << 15) :]  # a formula has at most 8,192 characters
-        file.seek(0)
-        book = load_workbook(file, read_only=True, data_only=True, keep_links=False)
-        yield book
-        book.close()
+        content = io.BytesIO(_whole(file))
+        parts = zipfile.ZipFile(content).infolist()
+        limit = max(_ALWAYS_READ, _SHEET_RATIO * len(content.getbuffer()))
+        if sum(part.file_size for part in parts) > min(LARGEST, limit):
+            problem = f"unpacks to more than {min(LARGEST, limit):,} bytes"
+            raise DataError(path, None, problem, hint="save it as .csv")
+        options: dict[str, Any] = {"read_only": True, "keep_links": False}
+        results = load_workbook(content, data_only=True, **options)
+        formulas = load_workbook(content, data_only=False, **options)
+        for sheet in results.worksheets:
+            rows = zip_longest(_cells_of(sheet), _cells_of(formulas[sheet.title]))
+            blank: object = None  # one object for all rows that the file does not have
+            for number, (cells, contents) in enumerate(rows, 1):
+                if contents is blank:
+                    continue
+                if not any(map(_is_filled, contents)):
+                    blank = contents
+                    continue
+                _require_results(path, number, cells, contents)
+                yield sheet.title, number, list(cells)
     except MedalError:
         raise
     except Exception as error:  # openpyxl raises anything for a broken workbook
-        problem = f"is no workbook, or a broken one: {type(error).__name__}: {error}"
-        raise DataError(
-            path, None, problem, hint="save it again as .xlsx or .csv"
-        ) from error
+        problem = f"is not a workbook, or a broken one: {type(error).__name__}: {error}"
+        hint = "save it again as .xlsx or .csv"
+        raise DataError(path, None, problem, hint=hint) from error
 
 
-def rows_of(path: str, sheet: Any) -> Iterator[tuple[int, list[Any]]]:
-    """Yields (number from 1, cells) of each row of ``sheet`` that is not empty."""
+def _cells_of(sheet: Any) -> Any:
     sheet.reset_dimensions()  # the size that a file states can be wrong
-    blank: object = None  # one object for all rows that the file does not have
-    for number, cells in enumerate(
-        sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True), 1
-    ):
-        # a row can state any number, and openpyxl makes those before it
-        if number > _MOST_ROWS:
-            raise DataError(
-                path, None, f"has a row beyond {_MOST_ROWS:,}", hint=_AS_CSV
-            )
-        if cells is blank:
-            continue
-        if any(cell not in (None, "") for cell in cells):
-            yield number, list(cells)
-        else:
-            blank = cells
+    return sheet.iter_rows(max_row=_MOST_ROWS, max_col=_MOST_COLUMNS, values_only=True)
 
 
-def _sheet_value(cell: object) -> Any:
-    """Returns the JSON value of a cell. A workbook stores a date as a moment at midnight."""
-    if isinstance(cell, datetime) and cell.time() == time():
-        cell = cell.date()
-    if cell == "":
-        return None
-    return _plain(cell)
+def _require_results(path: str, number: int, cells: Any, contents: Any) -> None:
+    for cell, content in zip(cells, contents, strict=True):
+        if cell is None and content is not None:
+            problem = f"a formula without a result: {content}"
+            hint = "open it in a spreadsheet program and save it again"
+            raise DataError(path, number, problem, hint=hint)
+
+
+def _is_filled(cell: object) -> bool:
+    return cell not in (None, "")
 
 
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
@@ -559,26 +464,25 @@ def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
     Row numbers are those of a spreadsheet program. A sheet with another header is a bad row.
     """
     header: list[str] = []
-    with open_workbook(path, file) as book:
-        for sheet in book.worksheets:
-            rows = rows_of(path, sheet)
-            for number, cells in islice(rows, 1):
-                while cells[-1] in (None, ""):
-                    cells.pop()
-                if not header:
-                    header = _table_header(cells)
-                elif _names(cells) != header:
-                    expected = (
-                        f"the header of the first sheet, {', '.join(header)[:60]}"
-                    )
-                    yield number, RecordError(f"sheet {sheet.title}", expected, cells)
-                    rows = iter(())
-            for number, cells in rows:
-                if any(cell not in (None, "") for cell in cells[len(header) :]):
-                    expected = f"{len(header)} cells, as in the header"
-                    yield number, RecordError("(row)", expected, "more than those")
-                else:
-                    values = map(_sheet_value, cells)
-                    yield number, dict(zip(header, values, strict=False))
+    fits = {}  # whether a sheet has the header
+    for title, number, cells in read_sheets(path, file):
+        while not _is_filled(cells[-1]):
+            cells.pop()
+        if title not in fits:
+            names = [str(cell).strip() for cell in cells]
+            header = header or _header(cells)
+            fits[title] = names == header
+            if names != header:
+                expected = f"the header of the first sheet, {', '.join(header)[:60]}"
+                yield number, RecordError(f"sheet {title}", expected, cells)
+        elif fits[title] and len(cells) > len(header):
+            expected = f"{len(header)} cells, as in the header"
+            yield number, RecordError("(row)", expected, "more than those")
+        elif fits[title]:
+            row = dict.fromkeys(header)
+            for name, cell in zip(header, cells, strict=False):
+                if _is_filled(cell):
+                    row[name] = _plain(cell)
+            yield number, row
     if not header:
         raise ConfigError("a table without a header: it is empty")

@@ -1,14 +1,14 @@
 """``read_dialogues`` and ``read_labelled`` stream chats of any known form, with their options
 (ReadOptions) and a count of what was read and skipped (ReadingReport).
 
-A chat goes from container to row, form, messages and Dialogue.
+A chat goes from container to record, form and Dialogue.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -27,25 +27,29 @@ from medal_judges.errors import (
     did_you_mean,
     visible,
 )
-from medal_judges.reading.branches import one_branch, without_siblings
-from medal_judges.reading.columns import ColumnMap, checked_columns, make_column_map
+from medal_judges.reading.columns import (
+    ColumnCheck,
+    ColumnMap,
+    has_prose,
+    lookup,
+    make_column_map,
+)
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
-from medal_judges.reading.exports import exported
 from medal_judges.reading.forms import (
-    FORMS,
-    GROUPED,
+    READERS,
+    Row,
     chats_within,
     form_of,
-    is_released,
+    names_chatbot,
 )
-from medal_judges.reading.grouped import grouped_chats
-from medal_judges.reading.instants import messages_in_order
 from medal_judges.reading.messages import read_messages
-from medal_judges.reading.names import Counts, Fields, Names, Record, filled
-from medal_judges.reading.released import line_of_released
-from medal_judges.reading.rows import names_system, normal_row
-from medal_judges.reading.thoughts import spoken_turns
-from medal_judges.reading.unread import count_unread, unread_note
+from medal_judges.reading.names import Counts, Fields, Names, Record
+from medal_judges.reading.thoughts import MAY_THINK, THOUGHTS, without_thoughts
+from medal_judges.reading.turns import (
+    NumberedRecord,
+    chat_of_turns,
+    conversation_column,
+)
 from medal_judges.records.dialogue import (
     UNKNOWN_LANGUAGE,
     Dialogue,
@@ -59,12 +63,13 @@ from medal_judges.records.labelled import (
     hash_split,
     parse_labelled,
 )
-from medal_judges.records.validation import require_valid_text
+from medal_judges.records.validation import as_text, require_valid_text
 from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
 Source = str | Path | Iterable[object]
-Chat = Any  # a row, or a function that makes one of several rows
+# (number of its first row, record, form, columns)
+NumberedChat = tuple[int, Record, str, ColumnMap]
 _LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
 # The parts of a problem that differ from row to row: an index, a place in the text.
 _PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
@@ -72,7 +77,7 @@ _SHOWN = 5
 _LONGEST_REASON = 400  # with a hint that names 20 columns
 _LONG = 100  # turns
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
-_READ_IN_TURNS = ("id", "role", "content", "messages", "order")
+_READ_IN_TURNS = ("id", "role", "content", "messages", "order", "time")
 _PROBLEM = b'{"file": '  # a list of bad rows begins so
 _SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
     True: "without --strict bad rows are skipped and listed",
@@ -142,16 +147,17 @@ class ReadOptions(Config):
         for word in self.format.lower().split("+") if self.format else ():
             if word in CONTAINERS and container is None:
                 container = word
-            elif word in FORMS and form is None:
+            elif word in READERS and form is None:
                 form = word
-            elif word in CONTAINERS or word in FORMS:
+            elif word in CONTAINERS or word in READERS:
                 problem = (
                     f"format {self.format!r}: at most one kind of file and one of rows"
                 )
                 raise ConfigError(problem)
             else:
-                hint = f"{did_you_mean(word, [*CONTAINERS, *FORMS])}files: {', '.join(CONTAINERS)};"
-                hint += f" rows: {', '.join(FORMS)}; or both: csv+turns"
+                guess = did_you_mean(word, [*CONTAINERS, *READERS])
+                hint = f"{guess}files: {', '.join(CONTAINERS)}; rows: {', '.join(READERS)}; or "
+                hint += "both: csv+turns"
                 raise ConfigError(f"no format {word!r}", hint=hint)
         return container, form
 
@@ -166,7 +172,8 @@ class ReadOptions(Config):
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
-        return filled({"format": self.format, "columns": columns or None})
+        record = {"format": self.format, "columns": columns}
+        return {name: value for name, value in record.items() if value}
 
 
 class ReadOptionsWithoutLabels(ReadOptions):
@@ -393,7 +400,7 @@ def read_dialogues(
 def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     """Returns the dialogue of one record, in any form that a row of a file may have: ``messages``
     as in OpenAI's or Anthropic's API, a list of such messages, the line format, a prompt with its
-    response, a trace, ...
+    response, ...
 
     The id is made from the content if there is none. ``folded`` counts the parts that are not text
     of the user or the assistant, such as thoughts. Raises RecordError that names the field, also
@@ -413,7 +420,7 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     try:
         dialogues = list(dialogues_of([record], reading=report))
     except RecordError as error:
-        if error.field not in ("(row)", "(line)") or not isinstance(record, Mapping):
+        if error.field != "(row)" or not isinstance(record, Mapping):
             raise
         # The error is for a file, whose columns an option can name.
         name = "messages"
@@ -459,8 +466,8 @@ def labelled_of(
 
 @dataclass
 class _Reader:
-    """Reads one source, once. A row goes through these steps: container, tree of answers, form,
-    grouping of several rows, fields of the line format, dialogue."""
+    """Reads one source, once. A row goes through these steps: container, form, fields of the line
+    format, dialogue."""
 
     source: Source
     options: ReadOptions
@@ -470,13 +477,17 @@ class _Reader:
     container: str = "jsonl"
     form: str | None = None  # of the latest row
     turn_count: int = 0  # of the latest dialogue
-    unread: Counts = field(default_factory=Counter)  # field with text -> rows
+    unread: dict[str, None] = field(default_factory=dict)  # fields with text
     # Hashes of ids, 16 bytes a row: a million ids are much text.
     ids: set[int] = field(default_factory=set)
     # id -> how often a later row has it
     repeats: Counts = field(default_factory=Counter)
     # Rows with labels wait until the end: later rows can have labels of other annotators.
     waiting: dict[tuple[object, ...], LabelledDialogue] = field(default_factory=dict)
+    # Rows that are turns wait too: (id of the chat, annotator) -> its rows.
+    turns: dict[tuple[str, str], list[NumberedRecord]] = field(default_factory=dict)
+    torn: set[str] = field(default_factory=set)  # ids of chats with a bad row
+    check: ColumnCheck | None = None
 
     @property
     def path(self) -> str:
@@ -486,9 +497,9 @@ class _Reader:
 
     def read(self) -> Iterator[Any]:
         """Yields the dialogues, or labelled dialogues, of the source."""
-        for number, chat, columns in self._chats():
+        for number, record, form, columns in chain(self._chats(), self._turns()):
             try:
-                row = self._labelled_row(chat, columns)
+                row = self._labelled_row(record, form, columns)
             except RecordError as error:
                 self._skip(number, error)
             except ConfigError as error:
@@ -497,106 +508,120 @@ class _Reader:
                     self.path, number, error.message, hint=error.hint
                 ) from error
             except RecursionError:
-                expected = "fields that are nested less deep"
-                self._skip(number, RecordError("(row)", expected, "..."))
+                self._skip(number, RecordError("(row)", "less deep nesting", "..."))
             else:
                 if row is not None:
                     yield row if self.labelled else row.dialogue
         yield from self.waiting.values()
-        note = unread_note(self.unread, self.path, self.report.copied)
-        if note:
-            self.report.notes[note] = None
-        if (
-            self.form == "transcript"
-            and self.report.read == 1
-            and self.turn_count > _LONG
-        ):
-            note = _ONE_CHAT.format(self.turn_count)
-            self.report.notes[note] = None
+        unread = [name for name in self.unread if name not in self.report.copied]
+        if unread:
+            if len(unread) > _SHOWN:
+                unread[_SHOWN:] = ["..."]
+            names = ", ".join(unread)
+            self.report.notes[f"not read: {names} in {self.path}"] = None
+        is_one_chat = self.form == "transcript" and self.report.read == 1
+        if is_one_chat and self.turn_count > _LONG:
+            self.report.notes[_ONE_CHAT.format(self.turn_count)] = None
 
-    def _rows(self) -> Iterator[NumberedRow]:
-        """Yields the rows of the source. For a list of chats it yields each chat as a row."""
+    def _chats(self) -> Iterator[NumberedChat]:
+        """Yields each row that is a chat. Rows that are turns wait."""
         rows: Iterator[NumberedRow]
+        container, stated_form = self.options.container_and_form
         if isinstance(self.source, str | Path):
-            container, _ = self.options.container_and_form
             self.container, rows = open_rows(self.path, container, self.columns.roles)
         else:
             rows = enumerate(self.source, 1)
-        is_table = self.container in TABLES
-        if not is_table:
-            rows = self._unpacked(rows)
         if self.columns.fields or self.columns.labels:
-            rows = checked_columns(self.columns, self.path, rows, table=is_table)
-        return self._exported(rows)
-
-    def _exported(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
+            is_table = self.container in TABLES
+            self.check = ColumnCheck(self.columns, self.path, is_table)
+        if self.container == "text":
+            stated_form = stated_form or "transcript"
         for number, value in rows:
-            record = exported(value, self.columns)
-            if record is None and value is not None:
-                self.report.folded["notices left out"] += 1
-            else:
-                yield number, record
-
-    def _unpacked(self, rows: Iterator[NumberedRow]) -> Iterator[NumberedRow]:
-        for number, value in rows:
-            chats = chats_within(value, self.columns) or [value]
-            for element_number, chat in enumerate(chats, 1):
-                # The elements of a JSON file are counted.
-                yield (element_number if number == 1 else number), chat
-
-    def _chats(self) -> Iterator[tuple[int, Chat, ColumnMap]]:
-        """Yields (number of the first row, chat, its columns). A chat of several rows is a function
-        that returns it as one row of messages."""
-        rows = self._rows()
-        _, stated_form = self.options.container_and_form
-        self.form = stated_form
-        bad_rows = deque[object](maxlen=1000)
-        for number, value in rows:
-            record = one_branch(value, self.report.folded)
-            if isinstance(record, RecordError):
-                self._skip(number, record)
-                bad_rows.append(record.row)
-                continue
-            form = self._form_of(record)
+            record = _as_record(value)
+            form = stated_form
+            if form is None and isinstance(record, Mapping):
+                form = form_of(record, self.columns)
+            chats = None
             if form is None:
-                self._skip(number, _unknown_form(record))
+                chats = chats_within(value, self.columns)
+            if chats is None:
+                yield from self._chat(number, record, form)
                 continue
-            self.form = form
-            if form not in GROUPED:
-                yield number, record, self.columns
-                continue
-            columns = _columns_of_group(form, self.columns)
-            for first, make_chat in grouped_chats(
-                chain([(number, record)], rows),
-                form,
-                self.columns,
-                self._skip,
-                self.report.folded,
-                self.unread,
-                bad_rows,
-                form == stated_form,
-            ):
-                yield first, make_chat, columns
+            for index, chat in enumerate(chats, 1):
+                record = _as_record(chat)
+                # The elements of a JSON file are counted.
+                row_number = index if number == 1 else number
+                if isinstance(record, Mapping):
+                    form = form_of(record, self.columns)
+                yield from self._chat(row_number, record, form)
+        if self.check is not None:
+            self.check.finish()
 
-    def _form_of(self, record: object) -> str | None:
-        """Returns the stated form, or the form of the row's content, or if both are unknown that of
-        the row before.
-        """
-        if not isinstance(record, Mapping | list):
-            return None
-        _, stated_form = self.options.container_and_form
-        if stated_form or self.container == "text":
-            return stated_form or "transcript"
-        form = form_of(record, self.columns)
-        if form is None and isinstance(record, Mapping):
-            return self.form
-        return form
+    def _chat(
+        self, number: int, record: object, form: str | None
+    ) -> Iterator[NumberedChat]:
+        """Yields the chat of a record. Skips a bad row, and keeps a turn until the end."""
+        if isinstance(record, RecordError):
+            if isinstance(record.row, Mapping):
+                self.torn.add(self._conversation(record.row))
+            self._skip(number, record)
+            return
+        if not isinstance(record, Mapping):
+            self._skip(number, RecordError("(line)", "a JSON object", record))
+            return
+        if self.check is not None:
+            self.check.add(record)
+        form = form or self.form  # of the row before
+        if form is None:
+            self._skip(number, _unknown_form(record))
+            return
+        self.form = form
+        if form != "turns":
+            yield number, record, form, self.columns
+            return
+        chat_id = self._conversation(record)
+        if not chat_id.strip():
+            expected = "the id of the turn's conversation"
+            self._skip(number, RecordError("id", expected, dict(record)))
+            return
+        annotator = ""
+        if "annotator" in self.columns.fields:
+            annotator = str(self.columns.value(record, "annotator"))
+        self.turns.setdefault((chat_id, annotator), []).append((number, record))
+
+    def _conversation(self, record: Record) -> str:
+        column = conversation_column(record, self.columns)
+        value = as_text(lookup(record, column))
+        if isinstance(value, str):
+            return value
+        return ""
+
+    def _turns(self) -> Iterator[NumberedChat]:
+        """Yields the chats whose rows are turns."""
+        fields = dict(self.columns.fields)
+        for name in _READ_IN_TURNS:
+            fields.pop(name, None)
+        for (chat_id, _), rows in self.turns.items():
+            number = rows[0][0]
+            try:
+                if chat_id in self.torn:
+                    raise RecordError("(rows)", "a chat without a bad row", chat_id)
+                chat, different = chat_of_turns(
+                    chat_id, rows, self.columns, self.report.folded
+                )
+            except RecordError as error:
+                self._skip(number, error)
+                continue
+            self._note_unread(different)
+            yield number, chat, "turns", replace(self.columns, fields=fields)
 
     def _skip(self, number: int, error: RecordError) -> None:
         """Counts a bad row in the report, or raises its error."""
         if self.report.strict and not isinstance(self.source, str | Path):
             raise error
-        form = f", {FORMS[self.form]}" if self.form else ""
+        form = ""
+        if self.form:
+            form = f", {READERS[self.form].title}"
         hint = (
             f"read as {CONTAINERS[self.container]}{form}; change that with --format, --column and "
             "--role (in YAML: format, columns, columns.roles); "
@@ -607,124 +632,129 @@ class _Reader:
             raise problem from error
         self.report.add(problem)
 
-    def _labelled_row(self, chat: Chat, columns: ColumnMap) -> LabelledDialogue | None:
+    def _labelled_row(
+        self, record: Record, form: str, columns: ColumnMap
+    ) -> LabelledDialogue | None:
         """Returns the dialogue of a chat; None for a row that waits, or whose labels are added to
         one that waits."""
-        record = chat() if callable(chat) else chat
-        form = self.form or "line"
-        row = self._parsed(normal_row(record, form, columns, self.report.folded))
-        if (
-            form != "line"
-            and isinstance(record, Mapping)
-            and names_system(record, columns)
-        ):
-            self.report.notes[_SYSTEM_NOTE] = None
+        row = Row(record, columns, self.report.folded)
+        line = READERS[form].read(row)
+        if "messages" in line and "dialogue" not in line:
+            labelled = self._row_of_messages(line)
+            if names_chatbot(record, columns):
+                self.report.notes[_SYSTEM_NOTE] = None
+        else:
+            labelled = self._row_of_line(line, form)
         key: tuple[object, ...] = ()
-        if columns.labels or (row.labels and form not in _LISTS):
-            key = row.id, row.level, hash(row.dialogue.turns)
+        if columns.labels or (labelled.labels and form not in _LISTS):
+            key = labelled.id, labelled.level, hash(labelled.dialogue.turns)
         if key in self.waiting:
-            self.waiting[key] = _with_annotator(self.waiting[key], row)
+            self.waiting[key] = _with_annotator(self.waiting[key], labelled)
             return None
-        count_unread(self.unread, record, {**row.dialogue.meta, **row.extra}, columns)
-        self.turn_count = len(row.dialogue.turns)
+        unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
+        if unread:
+            unread -= {path.partition(".")[0] for path in row.used}
+            self._note_unread({name: [record[name]] for name in unread})
+        self.turn_count = len(labelled.dialogue.turns)
         self.report.read += 1
-        self.report.forms[FORMS[form]] += 1
-        row = self._numbered(row)
+        self.report.forms[READERS[form].title] += 1
+        if hash(labelled.id) in self.ids:
+            labelled = self._numbered(labelled)
+        self.ids.add(hash(labelled.id))
         if not key:
-            return row
-        self.waiting[key] = row
+            return labelled
+        self.waiting[key] = labelled
         return None
 
+    def _note_unread(self, values_of: Mapping[str, Sequence[object]]) -> None:
+        """Notes the fields that hold text and that no reader used."""
+        for name, values in values_of.items():
+            if len(self.unread) <= _SHOWN and any(has_prose(name, v) for v in values):
+                self.unread[name] = None
+
     def _numbered(self, row: LabelledDialogue) -> LabelledDialogue:
-        """Returns the row. If an earlier row has its id, a number follows the id: ``a#2``."""
+        """Returns the row with a number after its id, which an earlier row has: ``a#2``."""
         id = row.id
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
             id = f"{row.id}#{self.repeats[row.id] + 1}"
-        self.ids.add(hash(id))
-        if id == row.id:
-            return row
         self.report.numbered += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
-    # The one door from a mapping to a dialogue: a row in the line format has turns, any other one
-    # has messages.
+    # From the fields of the line format to a dialogue. An id that is missing is made from the
+    # content.
 
-    def _parsed(self, row: Record) -> LabelledDialogue:
-        """Returns the dialogue of a row, with its labels if they are read. Without an id it gets
-        one that is made from the content. Raises RecordError that names the field."""
-        if "messages" not in row or "dialogue" in row:
-            return self._parsed_line(row)
-        dialogue = self._dialogue_of_messages(row)
-        if not self.labelled:
-            return LabelledDialogue(dialogue, {}, {})
-        labels = {name: row[name] for name in _LABEL_FIELDS if name in row}
-        return parse_labelled(dialogue.to_record() | labels)
-
-    def _parsed_line(self, row: Record) -> LabelledDialogue:
-        line = line_of_released(row) if is_released(row) else {**row}
+    def _row_of_line(self, line: Fields, form: str) -> LabelledDialogue:
         name = "dialogue" if "dialogue" in line else "turns"
         if isinstance(line.get(name), list):
-            turns = messages_in_order(line[name], self.report.folded)
-            line[name] = spoken_turns(turns, self.report.folded)
-        if line.get("id") is None or not str(line["id"]).strip():
+            turns = []
+            for turn in line[name]:
+                if isinstance(turn, Mapping) and turn.get("role") == "assistant":
+                    turn = self._spoken(turn)
+                turns.append(turn)
+            line[name] = turns
+        has_id = line.get("id") is not None and str(line["id"]).strip()
+        if not has_id:
             self.report.made += 1
             line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
         if self.labelled:
             labelled = parse_labelled(line)
-            is_line = line["id"] == row.get("id") and not is_released(row)
-            if labelled.split or is_line:
+            if labelled.split or (has_id and form != "medal"):
                 return labelled
             # As in medal:SPLIT.
             return replace(labelled, split=hash_split(labelled.group, seed=0))
         dialogue = parse_dialogue_line(line)
-        meta = {name: line[name] for name in line if name not in KNOWN_FIELDS}
-        meta = {**filled(meta), **dialogue.meta}
-        return LabelledDialogue(replace(dialogue, meta=meta), {}, {})
+        meta = {}
+        for name in line.keys() - KNOWN_FIELDS:
+            if line[name] is not None:
+                meta[name] = line[name]
+        if meta:
+            dialogue = replace(dialogue, meta={**meta, **dialogue.meta})
+        return LabelledDialogue(dialogue, {}, {})
 
-    def _dialogue_of_messages(self, row: Record) -> Dialogue:
-        require_valid_text(row.get("meta"), "meta")
-        messages = without_siblings(row.get("messages", []), self.report.folded)
-        fields = {
-            name: row.get(name)
-            for name in ("id", "source", "models", "context", "meta")
-        }
-        if isinstance(fields["id"], str) and not fields["id"].strip():
-            fields["id"] = None
-        if not isinstance(fields["source"], str):
-            fields["source"] = None
-        lang = self._language(row.get("lang"))
+    def _spoken(self, turn: Record) -> Record:
+        """Returns a turn of the assistant without its thoughts."""
+        content = turn.get("content")
+        if not isinstance(content, str) or not MAY_THINK.search(content):
+            return turn
+        answer, count = without_thoughts(content)
+        if count:
+            self.report.folded[THOUGHTS] += count
+        return {**turn, "content": answer}
+
+    def _row_of_messages(self, line: Fields) -> LabelledDialogue:
+        require_valid_text(line.get("meta"), "meta")
+        names = ("source", "models", "context", "meta")
+        id = line.get("id")
+        if not str(id or "").strip():
+            id = None
+            self.report.made += 1
         dialogue = read_messages(
-            messages, lang=lang, folded=self.report.folded, **fields
+            line["messages"],
+            id=id,
+            lang=self._language(line.get("lang")),
+            folded=self.report.folded,
+            **{name: line.get(name) for name in names},
         )
-        self.report.made += fields["id"] is None
-        return dialogue
+        if not self.labelled:
+            return LabelledDialogue(dialogue, {}, {})
+        labels = {name: line[name] for name in _LABEL_FIELDS if name in line}
+        return parse_labelled(dialogue.to_record() | labels)
 
-    def _language(self, word: object) -> str:
+    def _language(self, word: str | None) -> str:
         """Returns the code of a language, or ``und`` if the word names no language."""
         try:
             return language_code(word)
         except RecordError:
-            if not isinstance(word, str):
-                raise
-            self.report.folded[f"unknown languages ({word.strip()[:30]})"] += 1
+            self.report.folded[f"unknown languages ({str(word).strip()[:30]})"] += 1
             return UNKNOWN_LANGUAGE
 
 
-def _columns_of_group(form: str, columns: ColumnMap) -> ColumnMap:
-    """Returns the columns of a chat that is made of several rows. Those of its turns are already
-    read.
-    """
-    if form == "calls":
-        return columns
-    if form != "turns":
-        return ColumnMap()
-    fields = dict(columns.fields)
-    for name in _READ_IN_TURNS:
-        fields.pop(name, None)
-    if "time" in fields:
-        fields["time"] = "time"
-    return replace(columns, fields=fields)
+def _as_record(value: object) -> object:
+    """Returns a record of a list of messages, and any other value unchanged."""
+    if isinstance(value, list) and isinstance(next(iter(value), None), Mapping):
+        return {"messages": value}
+    return value
 
 
 def _unknown_form(record: object) -> RecordError:

@@ -1,29 +1,25 @@
 """Makes a dialogue out of the messages of a chat. The policy for message content:
 
 - The dialogue consists of the texts that the user and the assistant exchange. Consecutive texts of
-  one speaker become one turn, joined by a line break; a turn without text is dropped.
+  one speaker become one turn, joined by a line break.
+- An answer without text is an empty turn. A message of the user without text is dropped.
 - System and developer prompts go to ``context["system_prompt"]``.
-- Tool calls and results, which the user did not see, become short notes in ``context["tools"]``,
-  each with the index of the next answer.
+- Tool calls, their results and reasoning, which the user did not see, are left out and counted.
 - An image, a sound or a file is marked in the text: ``[image]``.
-- Thinking is dropped.
 - A chat with several assistants (messages with different names) is an error.
 
-Formats of messages: OpenAI (Chat Completions and Responses), Anthropic content blocks,
-OpenTelemetry (GenAI message parts), ShareGPT and LangChain.
+Messages are those of OpenAI (Chat Completions and Responses), Anthropic and ShareGPT.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.names import Counts, Fields, Record
-from medal_judges.reading.roles import ROLE_WORDS, MessageRole, stated_role
+from medal_judges.reading.names import ROLE_WORDS, Counts, Record
 from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
 from medal_judges.records.dialogue import (
     SYSTEM_PROMPT,
@@ -36,49 +32,26 @@ from medal_judges.records.dialogue import (
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import as_text, text
 
-_ROLES = (
-    "user, assistant, system, developer, tool or function (human, gpt, bot, ... too)"
-)
-_COUNTED = {"call": "tool calls", "result": "tool results", "thinking": THOUGHTS}
-_TOOLS = ("call", "result")
-_SHOWN = ("text", "gap")
-_MODALITIES = ("image", "audio", "video")
-_OUTPUTS = ("output", "content", "response", "result")
-# Kind of a part, or its mark in the text if it is a gap -> its types. ChatGPT's are in the second
-# lines.
+_CALLS, _RESULTS = "tool calls", "tool results"
+# Kind of a part -> its types. The kind of a gap is its mark in the text.
 _TYPES = {
-    "text": "text input_text output_text refusal summary_text "
-    "code execution_output tether_quote audio_transcription",
-    "thinking": "thinking redacted_thinking reasoning "
-    "thoughts reasoning_recap user_editable_context model_editable_context",
-    "image": "image image_url input_image image_generation_call image_asset_pointer",
-    "audio": "audio input_audio output_audio audio_url audio_asset_pointer",
-    "video": "video input_video video_url real_time_user_audio_video_asset_pointer",
-    "mark": "step-start source source-url source-document",
-    "call": "dynamic-tool tool-invocation",
-    "file": "file input_file document container_upload blob uri",
+    "text": "text input_text output_text refusal summary_text",
+    THOUGHTS: "thinking redacted_thinking reasoning",
+    "image": "image image_url input_image image_generation_call",
+    "audio": "audio input_audio output_audio audio_url",
+    "video": "video input_video video_url",
+    "file": "file input_file document container_upload",
 }
 _KINDS = {name: kind for kind, names in _TYPES.items() for name in names.split()}
-# By their endings: server_tool_use, mcp_tool_result, web_search_call, custom_tool_call_output
-_RESULTS = ("tool_result", "_call_output", "call_response")
-_CALLS = ("tool_use", "_call")
-_NOTE = 160  # most characters of arguments or of a result in a note
-
-
-class _Part(NamedTuple):
-    """``text`` is a text, the mark of a gap (``image``), or the note of a call or a result."""
-
-    kind: Literal["text", "gap", "thinking", "call", "result"]
-    text: str
-
-
-_THINKING = _Part("thinking", "")
-
-
-class _Message(NamedTuple):
-    role: MessageRole
-    parts: Sequence[_Part]
-    name: str | None = None  # of the speaker
+# By the endings of types: server_tool_use, mcp_tool_result, function_call_output
+_ENDINGS = {
+    "tool_result": _RESULTS,
+    "_call_output": _RESULTS,
+    "tool_use": _CALLS,
+    "_call": _CALLS,
+}
+_UNSEEN = (THOUGHTS, _CALLS, _RESULTS)
+Part = tuple[str, str]  # (kind, text)
 
 
 def read_messages(
@@ -108,310 +81,187 @@ def read_messages(
     ... ])
     >>> [turn.content for turn in dialogue.turns]
     ['When does the bus leave?', 'At nine.']
-    >>> dialogue.context["tools"]
-    [{'turn': 1, 'note': 'search({"q": "bus"})'}, {'turn': 1, 'note': '-> ["9:00", "9:30"]'}]
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str) or not messages:
         raise RecordError("messages", "a non-empty list of {role, content}", messages)
-    parsed = [
-        parse_message(f"messages[{i}]", message) for i, message in enumerate(messages)
-    ]
-    models, context = dict(models or {}), dict(context or {})
-    name = _assistant_name(parsed)
-    if name is not None:
-        models["assistant"] = models.get("assistant") or name
     chat = _Chat()
-    for message in parsed:
-        chat.add(message)
-    if not chat.turns:
+    for index, message in enumerate(messages):
+        chat.add(f"messages[{index}]", message)
+    if not any(texts for _, texts in chat.turns):
         raise RecordError("messages", "text of a user or an assistant", messages)
     if folded is not None:
         folded.update(chat.counts)
-    chat.add_to(context)
-    id = content_hash(chat.turns) if id is None else parse_id(id)
+    models, context = dict(models or {}), dict(context or {})
+    chat.add_to(models, context)
+    turns = tuple(Turn(role, "\n".join(texts)) for role, texts in chat.turns)
+    if id is None:
+        id = content_hash([[turn.role, turn.content] for turn in turns])
     code = sys.intern(language_code(lang))
-    turns = tuple(Turn(role, content) for role, content in chat.turns)
-    return Dialogue(id, turns, code, source, models, context, meta or {})
-
-
-def _assistant_name(messages: Sequence[_Message]) -> str | None:
-    """Returns the name of the assistant in its messages with text, None if they state none.
-
-    Raises RecordError if they state several names.
-    """
-    first_messages: dict[str, int] = {}
-    for index, message in enumerate(messages):
-        if message.role != "assistant" or not message.name:
-            continue
-        if shown_text(message.parts).strip():
-            first_messages.setdefault(message.name, index)
-    if len(first_messages) > 1:
-        first, second = list(first_messages)[:2]
-        expected = f"one assistant per chat ({first!r} answers too)"
-        raise RecordError(f"messages[{first_messages[second]}].name", expected, second)
-    return next(iter(first_messages), None)
+    return Dialogue(parse_id(id), turns, code, source, models, context, meta or {})
 
 
 class _Chat:
-    """What the messages of a chat become: turns, system prompts and notes of tools."""
+    """What the messages of a chat become: turns (role and texts), system prompts, the names of
+    assistants, and counts of what is no text."""
 
     def __init__(self) -> None:
-        self.turns: list[tuple[Role, str]] = []
+        self.turns: list[tuple[Role, list[str]]] = []
         self.prompts: list[str] = []
-        # The turn is the index of the next answer; None until there is one.
-        self.notes: list[dict[str, int | str | None]] = []
+        self.names: set[str] = set()
         self.counts: Counts = Counter()
 
-    def add(self, message: _Message) -> None:
-        content = shown_text(message.parts)
-        if message.role == "system":
+    def add(self, field: str, message: Any) -> None:
+        """Adds a message; ``field`` is its place. Raises RecordError."""
+        role, parts = parse_message(field, message)
+        kinds = [kind for kind, _ in parts]
+        self.counts.update(kind for kind in kinds if kind in _UNSEEN)
+        texts = _texts(parts, self.counts)
+        if role == "system":
             self.counts["system prompts"] += 1
-            if content.strip():
-                self.prompts.append(content)
-            return
-        kinds = {part.kind for part in message.parts}
-        is_silent = kinds <= {"text", "thinking"} and not content
-        if is_silent and message.role in ("user", "assistant"):
-            self.counts["empty turns left out"] += 1
-        is_said = False
-        for part in message.parts:
-            if part.kind != "text":
-                self.counts[_COUNTED.get(part.kind, f"gaps [{part.text}]")] += 1
-            if part.kind in _TOOLS:
-                self.notes.append({"turn": None, "note": part.text})
-            elif part.kind in _SHOWN and not is_said:
-                # Calls before the text belong to it.
-                is_said = True
-                role: Role = "user" if message.role == "user" else "assistant"
-                self._add_turn(role, content)
+            self.prompts += texts
+        elif role in ("user", "assistant"):
+            if texts and role == "assistant":
+                self._add_name(field, message)
+            if texts or not {_CALLS, _RESULTS} & {*kinds}:
+                self._add_texts("user" if role == "user" else "assistant", texts)
 
-    def add_to(self, context: Fields) -> None:
-        """Adds the system prompts, after an existing one, and the notes of tools."""
+    def add_to(self, models: dict[str, Any], context: dict[str, Any]) -> None:
+        """Adds the assistant's name, and the system prompts after an existing one."""
+        for name in self.names:
+            models["assistant"] = models.get("assistant") or name
         if self.prompts:
-            if earlier := context.get(SYSTEM_PROMPT):
-                self.prompts.insert(0, str(earlier))
+            earlier_prompt = context.get(SYSTEM_PROMPT)
+            if earlier_prompt:
+                self.prompts.insert(0, str(earlier_prompt))
             context[SYSTEM_PROMPT] = "\n".join(self.prompts)
-        if self.notes:
-            context["tools"] = self.notes
 
-    def _add_turn(self, role: Role, content: str) -> None:
-        if not content:
+    def _add_texts(self, role: Role, texts: list[str]) -> None:
+        is_next = not self.turns or self.turns[-1][0] != role
+        if is_next and (texts or role == "assistant"):
+            self.turns.append((role, texts))
             return
-        if self.turns and self.turns[-1][0] == role:
+        if not texts or is_next or not self.turns[-1][1]:
+            self.counts["empty turns left out"] += 1
+        else:
             self.counts["turns merged into the one before"] += 1
-            _, before = self.turns.pop()
-            content = f"{before}\n{content}"
-        self.turns.append((role, content))
-        if role == "user":
-            return
-        for note in self.notes:
-            if note["turn"] is None:
-                note["turn"] = len(self.turns) - 1
+        if not is_next:
+            self.turns[-1][1].extend(texts)
+
+    def _add_name(self, field: str, message: Record) -> None:
+        """Adds the name of the assistant or of its model. Raises RecordError for a second one."""
+        for column in ("name", "model"):
+            name = as_text(message.get(column))
+            if name is not None and text(f"{field}.{column}", name).strip():
+                self.names |= {name} - ROLE_WORDS.keys()
+                break
+        if len(self.names) > 1:
+            expected = f"one assistant per chat, not {' and '.join(sorted(self.names))}"
+            raise RecordError(f"{field}.name", expected, message)
 
 
-def shown_text(parts: Iterable[_Part]) -> str:
-    """Returns texts and marks of gaps, one per line."""
-    lines = []
-    for part in parts:
-        if part.kind == "gap":
-            lines.append(f"[{part.text}]")
-        elif part.kind == "text" and part.text.strip():
-            lines.append(part.text)
-    return "\n".join(lines)
+def _texts(parts: Sequence[Part], counts: Counts) -> list[str]:
+    """Returns texts and marks of gaps, which ``counts`` counts."""
+    texts = []
+    for kind, content in parts:
+        if kind in _KINDS.values() and kind not in ("text", *_UNSEEN):
+            counts[f"gaps [{kind}]"] += 1
+            texts.append(f"[{kind}]")
+        if content.strip():
+            texts.append(content)
+    return texts
 
 
-# -- one message -----------------------------------------------------------------------------------
-
-
-def parse_message(field: str, message: object) -> _Message:
-    """Returns the role, the parts and the speaker's name of a message in any known form. Raises
+def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
+    """Returns the role and the parts of a message, with its thoughts and calls as parts. Raises
     RecordError that names what is wrong within ``field``."""
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
-    kind = message.get("type")
-    if "role" not in message and kind_of_part(kind) is not None:
-        # An item of OpenAI's Responses, which has no role.
-        parts = list(_parts(field, message))
-        if any(part.kind == "gap" for part in parts):
-            return _Message("assistant", parts)
-        return _Message("call", parts)
-    role = stated_role(message)
+    word = message.get("role")
+    if word is None and _kind_of(message.get("type")):
+        # an item of OpenAI's Responses, which has no role
+        return "assistant", list(_parts(field, message))
+    role = ROLE_WORDS.get(str(word).strip().lower())
     if role is None:
-        raise RecordError(f"{field}.role", _ROLES, message.get("role", kind))
-    column = "content"
-    if message.get("content") in (None, "", []) and "parts" in message:
-        column = "parts"
-    parts = list(_parts(f"{field}.{column}", message.get(column)))
-    if role == "tool":
-        results = [part for part in parts if part.kind == "result"]
-        return _Message(role, results or [_result(shown_text(parts))])
-    if role == "call":
-        return _Message(role, [_call_in_text(f"{field}.content", shown_text(parts))])
+        expected = "user, assistant, system, developer, tool (human, gpt, bot, ... too)"
+        raise RecordError(f"{field}.role", expected, word)
+    if role in ("tool", "call"):
+        return role, [(_RESULTS if role == "tool" else _CALLS, "")]
+    parts = list(_parts(f"{field}.content", message.get("content")))
     if role == "assistant":
-        parts = [*_without_thoughts(parts), *_parts_beside_content(field, message)]
-    return _Message(role, parts, _speaker_name(field, message))
+        parts = [*_spoken(parts), *_parts_beside_content(field, message)]
+    return role, parts
 
 
-def _call_in_text(field: str, content: str) -> _Part:
-    """Returns the note of ShareGPT's tool call: JSON of name and arguments, else any text."""
-    try:
-        call = json.loads(content)
-    except (ValueError, RecursionError):
-        call = None
-    if not isinstance(call, dict):
-        call = {"arguments": content}
-    return _call(field, call)
+def _spoken(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yields the parts of an answer. Thoughts within its texts become parts."""
+    for kind, content in parts:
+        content, count = without_thoughts(content)
+        yield from [(THOUGHTS, "")] * count
+        yield kind, content
 
 
-def _without_thoughts(parts: Iterable[_Part]) -> Iterator[_Part]:
-    """Yields the parts of an answer. Thoughts within its texts become separate parts."""
-    for part in parts:
-        if part.kind != "text":
-            yield part
-            continue
-        answer, count = without_thoughts(part.text)
-        yield from [_THINKING] * count
-        yield part._replace(text=answer)
-
-
-def _parts_beside_content(field: str, message: Record) -> Iterator[_Part]:
+def _parts_beside_content(field: str, message: Record) -> Iterator[Part]:
     """Yields what an answer has in other fields: a refusal, a sound, thoughts and calls."""
     if message.get("refusal") is not None:
-        yield _Part("text", text(f"{field}.refusal", message["refusal"]))
-    audio = message.get("audio")
-    if isinstance(audio, Mapping):
-        yield from _parts(f"{field}.audio", {**audio, "type": "audio"})
+        yield "text", text(f"{field}.refusal", message["refusal"])
+    if isinstance(message.get("audio"), Mapping):
+        yield from _parts(f"{field}.audio", {**message["audio"], "type": "audio"})
     if any(map(message.get, ("reasoning_content", "reasoning", "thinking"))):
-        yield _THINKING
-    calls = message.get("tool_calls")
-    if calls is not None and not isinstance(calls, list | tuple):
+        yield THOUGHTS, ""
+    calls = message.get("tool_calls") or []
+    if not isinstance(calls, list | tuple):
         raise RecordError(f"{field}.tool_calls", "a list of calls, or null", calls)
-    for index, call in enumerate(calls or ()):
-        yield _call(f"{field}.tool_calls[{index}]", call)
     if message.get("function_call") is not None:
-        yield _call(f"{field}.function_call", message["function_call"])
+        calls = [*calls, message["function_call"]]
+    yield from [(_CALLS, "")] * len(calls)
 
 
-def _speaker_name(field: str, message: Record) -> str | None:
-    """Returns the name of the speaker or of the model. Returns None if it is the word of a role."""
-    for column in ("name", "model"):
-        name = as_text(message.get(column))
-        if name is not None and text(f"{field}.{column}", name).strip():
-            if name.lower() in ROLE_WORDS:
-                return None
-            return str(name)
-    return None
-
-
-# -- parts of a message ----------------------------------------------------------------------------
-
-
-def _parts(field: str, content: object) -> Iterator[_Part]:
-    """Yields the parts of ``content``: a text, one part, a list of parts, or None. Raises
-    RecordError for an unknown type of part, because it may be text that the user read."""
+def _parts(field: str, content: object) -> Iterator[Part]:
+    """Yields the parts of ``content``: a text, a part, a list of them, or None. Raises RecordError
+    for an unknown type of part, because it may be text that the user read."""
     content = as_text(content)
     if content is None:
         return
     if isinstance(content, str):
-        yield _Part("text", text(field, content))
-    elif isinstance(content, Mapping):
-        yield from _parts_of_object(field, content)
+        yield "text", text(field, content)
     elif isinstance(content, list | tuple):
-        for index, part in enumerate(map(as_text, content)):
-            if not isinstance(part, str | Mapping):
+        for index, part in enumerate(content):
+            if isinstance(part, list | tuple):
                 expected = "a part: a text, or an object with a type"
                 raise RecordError(f"{field}[{index}]", expected, part)
             yield from _parts(f"{field}[{index}]", part)
+    elif isinstance(content, Mapping):
+        yield from _parts_of_object(field, content)
     else:
         raise RecordError(field, "a text, a list of parts, or null", content)
 
 
-def _parts_of_object(field: str, content: Record) -> Iterator[_Part]:
-    default = None
-    if isinstance(content.get("text"), str):
-        default = "text"
-    type = content.get("type", content.get("content_type", default))
-    kind = kind_of_part(type)
-    if content.get("thought") is True:  # Gemini's
-        kind = "thinking"
+def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
+    kind = _kind_of(part.get("type", "text" if "text" in part else None))
     if kind is None:
         examples = "text, image_url, input_audio, file, tool_use, tool_result, ..."
-        raise RecordError(f"{field}.type", f"a part of a known type ({examples})", type)
+        expected = f"a part of a known type ({examples})"
+        raise RecordError(f"{field}.type", expected, part.get("type"))
+    if kind in _UNSEEN:
+        yield kind, ""
+        return
+    names = ["transcript"]
     if kind == "text":
-        name = _filled_name(content, ("text", "content", "refusal")) or "text"
-        yield _Part("text", text(f"{field}.{name}", as_text(content.get(name))))
-    elif kind == "thinking":
-        yield _THINKING
-    elif kind == "call":
-        yield _call(field, content)
-    elif kind == "result":
-        yield _result(content.get(_filled_name(content, _OUTPUTS) or ""))
-    elif kind != "mark":
-        if content.get("modality") in _MODALITIES:  # OpenTelemetry's blobs
-            kind = content["modality"]
-        yield _Part("gap", kind)
-    transcript = content.get("transcript")
-    if kind != "mark" and isinstance(transcript, str) and transcript.strip():
-        yield _Part("text", text(f"{field}.transcript", transcript))
+        names = ["text", "content", "refusal"]
+    for name in names:
+        if part.get(name) is not None:
+            yield kind, text(f"{field}.{name}", as_text(part[name]))
+            return
+    if kind == "text":
+        raise RecordError(f"{field}.text", "a text", None)
+    yield kind, ""
 
 
-def _filled_name(record: Record, names: Iterable[str]) -> str | None:
-    """Returns the first of ``names`` that has a value in ``record``."""
-    return next((name for name in names if record.get(name) is not None), None)
-
-
-def kind_of_part(type_name: object) -> str | None:
-    """Returns the kind of a part, or the mark of its gap; None for an unknown type.
-
-    The kinds are text, thinking, call, result, and mark, which nobody reads.
-    """
-    if not isinstance(type_name, str):
-        return None
+def _kind_of(type_name: object) -> str | None:
+    """Returns the kind of a part; None for an unknown type."""
     if type_name in _KINDS:
-        return _KINDS[type_name]
-    if type_name.endswith(_RESULTS):
-        return "result"
-    # The AI SDK's types begin with tool-.
-    if type_name.endswith(_CALLS) or type_name.startswith("tool-"):
-        return "call"
+        return _KINDS[str(type_name)]
+    for ending, kind in _ENDINGS.items():
+        if str(type_name).endswith(ending):
+            return kind
     return None
-
-
-def _call(field: str, call: object) -> _Part:
-    """Returns the note of a tool call; its name and arguments are in ``call`` or in its
-    ``function``."""
-    if not isinstance(call, Mapping):
-        raise RecordError(field, "an object with the tool's name", call)
-    function = call
-    for name in ("toolInvocation", "function"):
-        if isinstance(call.get(name), Mapping):
-            function = call[name]
-    value = None
-    for name in ("action", "args", "input", "arguments"):  # the last one counts
-        value = function.get(name, value)
-    arguments = _short(value)
-    if arguments == "{}":
-        arguments = ""
-    kind = str(call.get("type", "")).removesuffix("_call").removeprefix("tool-")
-    tool = function.get("name") or function.get("toolName") or kind or "tool"
-    return _Part("call", f"{text(f'{field}.name', tool)[:60]}({arguments})")
-
-
-def _result(value: object) -> _Part:
-    return _Part("result", f"-> {_short(value)}")
-
-
-def _short(value: object) -> str:
-    """Returns the beginning of arguments or of a result on one line, as text or as JSON."""
-    if isinstance(value, list) and value:
-        texts = [
-            part.get("text") if isinstance(part, Mapping) else None for part in value
-        ]
-        if None not in texts:
-            value = "\n".join(map(str, texts))
-    if value is not None and not isinstance(value, str):
-        value = json.dumps(value, ensure_ascii=False, default=str)
-    line = " ".join((value or "")[: 4 * _NOTE].split())
-    if len(line) <= _NOTE:
-        return line
-    return f"{line[: _NOTE - 1]}…"

@@ -17,13 +17,15 @@ from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.columns import parsed_cell
-from medal_judges.reading.forms import CONTEXT_NUMBER
-from medal_judges.reading.names import Fields, Record, filled
+from medal_judges.reading.names import Fields, Record
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 
+_CONTEXT_NUMBER = re.compile(
+    r"-(\d+)\s*\Z"
+)  # at the end of a released row's ``source``
 _rubric = cache(load_rubric)
 _LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 _SCENE_PART = re.compile(
@@ -45,6 +47,20 @@ _REPLACED = {
 }
 
 
+def is_released(record: Record) -> bool:
+    """Says whether ``record`` is in MEDAL's released form.
+
+    Its ``models`` are a list. Or it has no id, but a scene and a source that ends in the number of
+    a context.
+    """
+    if isinstance(record.get("models"), list):
+        return True
+    source = record.get("source")
+    if record.get("id") is not None or not isinstance(record.get("scene"), str):
+        return False
+    return isinstance(source, str) and _CONTEXT_NUMBER.search(source) is not None
+
+
 def line_of_released(record: Record) -> Fields:
     """Converts a released row to the line format, with ``form`` and ``labels_by``.
 
@@ -60,7 +76,7 @@ def line_of_released(record: Record) -> Fields:
     source, meta = request, {}
     number = None
     if isinstance(request, str):
-        number = CONTEXT_NUMBER.search(request)
+        number = _CONTEXT_NUMBER.search(request)
     if number is not None:
         source, meta = "medal", {"request": request}
         group = group or f"medal-{int(number[1])}"
@@ -84,7 +100,7 @@ def line_of_released(record: Record) -> Fields:
         "form": "medal-released",
         **label_fields(record),
     }
-    return filled(line)
+    return {name: value for name, value in line.items() if value is not None}
 
 
 def _end_of(turns: object, ended: object) -> str | None:
@@ -147,11 +163,15 @@ def label_fields(record: Record) -> Fields:
     comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
     """
     lists = record.get("labels")
-    ratings = list(lists.values()) if isinstance(lists, Mapping) else []
-    if ratings and all(isinstance(values, list) for values in ratings):
+    is_line = isinstance(lists, Mapping) and all(
+        isinstance(values, list) for values in lists.values()
+    )
+    if lists and is_line:
         return {"labels": lists}
-    answer = next((record[name] for name in _LABEL_FIELDS if record.get(name)), record)
-    answer = parsed_cell(answer, "")
+    answer: Any = record
+    for name in reversed(_LABEL_FIELDS):
+        if record.get(name):
+            answer = parsed_cell(record[name], name)
     if not isinstance(answer, Mapping):
         raise RecordError("labels", "an object of dimension: {label, comment}", answer)
     labels: dict[str, list[float]] = {}

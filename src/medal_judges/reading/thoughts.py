@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
-
-from medal_judges.reading.names import Counts
 
 THOUGHTS = "thoughts left out"  # in the counts of a reader
 # Code is text: an answer can explain the tags. A closing tag can stand alone because many chat
@@ -25,6 +21,7 @@ _MARKUP = re.compile(
     r"|<\|channel\|>analysis<\|message\|>.*?(?:<\|channel\|>final<\|message\|>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
+MAY_THINK = re.compile(r"[<\[◁]")  # no other text has tags
 
 
 def without_thoughts(answer: str) -> tuple[str, int]:
@@ -36,7 +33,7 @@ def without_thoughts(answer: str) -> tuple[str, int]:
     >>> without_thoughts("<think>The user asks for an hour.</think>At nine.")
     ('At nine.', 1)
     """
-    if not any(bracket in answer for bracket in "<[◁"):
+    if not MAY_THINK.search(answer):
         return answer, 0
     texts: list[str] = []
     count, start = 0, 0
@@ -61,19 +58,3 @@ def thoughts_on_one_line(transcript: str) -> str:
         return thought[0]
 
     return _THOUGHT.sub(on_one_line, transcript)
-
-
-def spoken_turns(turns: list[Any], counts: Counts) -> list[Any]:
-    """Returns the turns of a row in the line format without the thoughts in its answers."""
-    spoken: list[Any] = []
-    for turn in turns:
-        content = None
-        if isinstance(turn, Mapping):
-            content = turn.get("content")
-        if isinstance(content, str) and turn.get("role") == "assistant":
-            answer, count = without_thoughts(content)
-            if count:
-                counts[THOUGHTS] += count
-            turn = {**turn, "content": answer}
-        spoken.append(turn)
-    return spoken

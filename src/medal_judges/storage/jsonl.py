@@ -119,11 +119,14 @@ def parse_line(
         raise DataError(path, number, "nested too deep", hint=hint) from error
 
 
-def load_json(line: str) -> object:
-    """Returns the JSON value of a line. Raises RecordError for text that is not strict JSON, and
-    for a key that an object has twice: json would drop its first value."""
+def load_json(line: str, *, nan_is_null: bool = False) -> object:
+    """Returns the JSON value of a line; NaN and infinity are null if ``nan_is_null``. Raises
+    RecordError for text that is not strict JSON, and for a key that an object has twice: json would
+    drop its first value."""
 
     def refuse(name: str) -> None:
+        if nan_is_null:
+            return
         raise RecordError("(line)", "numbers that JSON has, or null", name)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,0 +1,142 @@
+"""Nothing that a user or a chatbot wrote is lost, and what is no text is no reason to leave a chat
+out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medal_judges.errors import ConfigError, DataError
+from medal_judges.reading.dialogues import (
+    ReadingReport,
+    ReadOptions,
+    read_dialogues,
+    read_labelled,
+    reading_report,
+)
+
+from .written import CONTAINERS, in_csv, in_jsonl, in_xlsx, save
+
+CHAT = (
+    "User: Are you open?\nAssistant: Yes.\nUser: A cake?\n{}Assistant: No.\nUser: Sad."
+)
+SAID = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]
+INVISIBLE = (
+    *("\u200e", "\u200f", "\u200b", "\u2060", "\u2066", "\u202a", "\u00ad"),
+    *("\ufeff", "\ufe0f", "\u061c", "\u00a0", "\u3000", " \u200e ", "\U000e0020"),
+)
+
+
+@pytest.mark.parametrize("mark", INVISIBLE, ids=ascii)
+def test_an_invisible_mark_before_a_speaker(mark: str, tmp_path: Path) -> None:
+    text = CHAT.format(mark)
+    (tmp_path / "chat.txt").write_text(text, encoding="utf-8")
+    sources: list[Any] = [tmp_path / "chat.txt", [{"transcript": mark + text}]]
+    for write in (in_csv, in_xlsx):
+        rows = [{"id": "a", "transcript": text}]
+        sources.append(save(tmp_path, write.__name__, write(rows)))
+    for source in sources:
+        (dialogue,) = read_dialogues(source)
+        assert [turn.content for turn in dialogue.turns] == [
+            *("Are you open?", "Yes.", "A cake?", "No.", "Sad."),
+        ]
+
+
+def test_a_mark_within_a_name_or_after_a_time_and_one_in_a_text_that_stays() -> None:
+    text = "[10:02]\u200e User\u200b: a\u200db\n10:03 \u2066Assis\u200dtant: c"
+    (dialogue,) = read_dialogues([{"transcript": text}])
+    assert [turn.content for turn in dialogue.turns] == ["a\u200db", "c"]
+
+
+@pytest.mark.parametrize("field", ["id", "role", "content", "lang"])
+@pytest.mark.parametrize("container", ["csv", "jsonl", "parquet"])
+def test_a_column_that_no_row_has(field: str, container: str, tmp_path: Path) -> None:
+    path = save(tmp_path, "x", CONTAINERS[container]([{"id": "a", "messages": SAID}]))
+    with pytest.raises(ConfigError, match="no column 'absent'"):
+        list(read_dialogues(path, columns={field: "absent"}, reading=ReadingReport()))
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.json", "x.csv"])
+def test_what_is_not_a_number_is_null(number: str, name: str, tmp_path: Path) -> None:
+    row = {"id": "a", "messages": SAID, "cost": "N", "labels": {"overall": ["N", 3]}}
+    line = json.dumps(row).replace('"N"', number)
+    if name == "x.json":
+        line = f"[{line}]"
+    if name == "x.csv":
+        cell = json.dumps({"overall": ["N", 3]}).replace('"N"', number)
+        cells = {"messages": json.dumps(SAID), "labels": cell}
+        line = in_csv([{"id": "a", "cost": number} | cells]).decode()
+    path = save(tmp_path, name, line.encode())
+    (labelled,) = read_labelled(path)
+    assert labelled.labels == {"overall": (None, 3)}
+
+
+@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "\ufeffsep=;", "sep=;\r"])
+def test_a_first_line_that_states_the_delimiter(first: str, tmp_path: Path) -> None:
+    lines = f'{first}\nid;prompt;response\na;Hi;"Hel;lo"\nb;Hi\n'
+    report = ReadingReport()
+    path = save(tmp_path, "x.csv", lines.encode())
+    (dialogue,) = read_dialogues(path, reading=report)
+    assert dialogue.turns[1].content == "Hel;lo"
+    assert report.messages[0].startswith(f"{path}:4: ")  # as an editor counts
+
+
+@pytest.mark.parametrize("column", ["messages", "conversation", "talk"])
+def test_a_list_as_python_prints_it(column: str, tmp_path: Path) -> None:
+    for write in (in_csv, in_xlsx, in_jsonl):
+        path = save(tmp_path, "x", write([{"id": "a", column: repr(SAID)}]))
+        with pytest.raises(DataError, match=r"json\.dumps"):
+            list(read_dialogues(path, columns={"messages": column}))
+
+
+@pytest.mark.parametrize("state", ["discarded", "draft"])
+def test_a_response_of_argilla_that_was_not_submitted(state: str) -> None:
+    beside = {"id": "a", "chat": SAID, "helpful.responses.status": ["submitted", state]}
+    inside = [{"value": 2, "status": "submitted"}, {"value": 4, "status": state}]
+    for row in (
+        beside | {"helpful.responses": [2, 4]},
+        {"id": "a", "chat": SAID, "helpful.responses": inside},
+    ):
+        report = ReadingReport()
+        label = ("helpful.responses=helpful:1..5",)
+        (labelled,) = read_labelled([row], label=label, reading=report)
+        assert labelled.labels == {"helpful": (2, None)}
+        assert report.folded == {f"{state} ratings": 1}
+
+
+def test_an_empty_answer_is_a_turn() -> None:
+    empty = {"role": "assistant", "content": ""}
+    asked = {"role": "user", "content": "Hi"}
+    rows: list[dict[str, Any]] = [
+        {"messages": [asked, empty]},
+        {"messages": [asked, {"role": "assistant", "content": None}]},
+        {"messages": [asked, {"role": "assistant", "content": []}]},
+        {"messages": [asked, {"role": "assistant", "content": "<think>no</think>"}]},
+        {"prompt": "Hi", "response": ""},
+        {"prompt": "Hi", "response": None},
+        {"dialogue": [asked, empty], "id": "a"},
+        {"transcript": "User: Hi\nBot:"},
+    ]
+    for row in rows:
+        (dialogue,) = read_dialogues([row])
+        assert [turn.content for turn in dialogue.turns] == ["Hi", ""], row
+    turns = [{"chat_id": "c", **asked}, {"chat_id": "c", **empty}]
+    (dialogue,) = read_dialogues(turns)
+    assert [turn.content for turn in dialogue.turns] == ["Hi", ""]
+    call = {"role": "assistant", "content": "", "tool_calls": [{"function": {}}]}
+    (dialogue,) = read_dialogues([{"messages": [asked, call]}])
+    assert len(dialogue.turns) == 1  # a call says nothing
+
+
+def test_bad_rows_are_listed_beside_a_file_without_an_ending(tmp_path: Path) -> None:
+    for name in ("scores", "scores.v2", "scores.jsonl", "scores.csv.gz"):
+        report = reading_report(ReadOptions(), beside=tmp_path / name)
+        assert report.problem_file is not None
+        assert (
+            report.problem_file.name
+            == f"{name.partition('.jsonl')[0].removesuffix('.csv.gz')}.skipped.jsonl"
+        )

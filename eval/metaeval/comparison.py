@@ -151,7 +151,7 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
         if counts[0] < counts[1]:
             counts.reverse()
             names.reverse()
-        p_values.append(mcnemar(*counts).p_value)
+        p_values.append(mcnemar(*counts))
         lines.append([set_name, dimension, *names, *counts, len(pair.better.rows)])
     rows: list[Row] = []
     for line, p_value, corrected in zip(lines, p_values, holm(p_values), strict=True):

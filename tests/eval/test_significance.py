@@ -8,7 +8,7 @@ from tests.exact import exact
 
 from medal_judges.stats.difference import holm
 from medal_judges.stats.intervals import Clusters
-from medal_judges.stats.significance import correlation_difference, mcnemar, williams
+from medal_judges.stats.significance import correlation_difference, mcnemar
 
 ROWS = 120
 CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))
@@ -32,21 +32,6 @@ def difference(first: float, second: float, seed: int = 0):  # type: ignore[no-u
     return correlation_difference(
         exact(human), exact(one), exact(two), CLUSTERS
     ).estimate
-
-
-def test_williams_gives_the_published_figure() -> None:
-    # The example of `r.test` in R's psych package: n 103, r12 .4, r13 .5, r23 .1: t -0.89, p .37
-    found = williams(0.4, 0.5, 0.1, 103)
-    assert found.statistic == pytest.approx(-0.89, abs=0.005)
-    assert found.p_value == pytest.approx(0.37, abs=0.01)
-
-
-def test_williams_is_symmetric_and_knows_its_limits() -> None:
-    one, two = williams(0.6, 0.4, 0.3, 50), williams(0.4, 0.6, 0.3, 50)
-    assert one.statistic == pytest.approx(-(two.statistic or 0))
-    assert one.p_value == pytest.approx(two.p_value)
-    assert williams(0.5, 0.4, 0.3, 3).reason == "3 rows, fewer than 4"
-    assert williams(0.5, 0.5, 1.0, 50).statistic is None
 
 
 def test_a_clearly_better_judge_is_found() -> None:
@@ -82,14 +67,8 @@ def test_undefined_difference_has_its_reason() -> None:
 def test_mcnemar_is_the_exact_test_of_statsmodels(first: int, second: int) -> None:
     found = mcnemar(first, second)
     oracle = library_mcnemar([[30, first], [second, 10]], exact=True)
-    assert found.p_value == pytest.approx(oracle.pvalue)
-    assert found.statistic == pytest.approx(oracle.statistic)
-
-
-def test_mcnemar_of_judges_that_never_differ_has_its_reason() -> None:
-    found = mcnemar(0, 0)
-    assert found.p_value is None
-    assert found.reason == "the judges are right and wrong on the same rows"
+    assert found == pytest.approx(oracle.pvalue)
+    assert mcnemar(0, 0) is None
 
 
 def test_holm_is_statsmodels() -> None:

@@ -1,7 +1,6 @@
 """Judges about systems: pairwise accuracy with ties, soft pairwise accuracy, split halves."""
 
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from medal_judges.stats.system_agreement import (
     SystemMeans,
     over_pairs,
     pair_accuracy,
-    split_half,
     system_agreement,
     system_means,
 )
@@ -94,21 +92,6 @@ def test_intervals_and_what_has_none() -> None:
         four.value == pytest.approx(0)
         and four.reason == "no interval: 4 systems, fewer than 5"
     )
-
-
-def halves(values: Floats, *about: Any) -> dict[str, float]:
-    return split_half(exact(values), *about)
-
-
-def test_split_halves_are_sure_where_systems_differ_and_chance_where_not() -> None:
-    apart = halves(*rows([0.0, 2.0, 4.0, 6.0], 40))
-    assert apart["pairwise_accuracy"] == 1 and apart["soft_pairwise_accuracy"] > 0.99
-    alike = [
-        halves(*rows([0.0] * 6, 20, seed))["pairwise_accuracy"] for seed in range(30)
-    ]
-    assert 0.4 < np.mean(alike) < 0.6
-    case = rows([0.0, 0.2, 0.4], 20)
-    assert halves(*case) == halves(*case)
 
 
 def test_shared_contexts_make_pairs_surer() -> None:

@@ -31,7 +31,6 @@ from medal_judges.stats.means import (
 MIN_SYSTEMS = 3  # two systems are one pair, right or wrong
 MIN_SPREAD = 5  # of an interval; fewer systems left out in turn say next to nothing
 MIN_ROWS = 5  # of a system; fewer say nothing of its mean
-SPLITS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,27 +116,3 @@ def over_pairs(pairs: Floats) -> Estimate:
     left: Floats = (total - sums) / ((count - 1) * (count - 2) / 2)
     spread = spread_of(left, float(variance(left, np.array(value))), unit="chatbot")
     return spanned(Estimate(value), spread, LOGIT)
-
-
-def split_half(
-    values: Values, systems: npt.NDArray[np.intp], groups: Sequence[str]
-) -> dict[str, float]:
-    """Returns both figures for people's means over one half of each system's rows against the other
-    half, as means over 10 random splits (the same in every run). A judge can reach more, because it
-    is compared with means over all rows, which are less noisy."""
-    rng = np.random.default_rng(0)
-    names = np.asarray(groups)
-    values_of: dict[str, list[float]] = {}
-    for _ in range(SPLITS):
-        half = np.zeros(len(values), dtype=bool)
-        for k in range(int(systems.max()) + 1):
-            rows = rng.permutation(np.flatnonzero(systems == k))
-            half[rows[: (len(rows) + int(rng.integers(2))) // 2]] = True
-        agreement = system_agreement(
-            system_means(values[half], systems[half], names[half]),
-            system_means(values[~half], systems[~half], names[~half]),
-        )
-        for name, estimate in agreement.items():
-            if estimate.value is not None:
-                values_of.setdefault(name, []).append(estimate.value)
-    return {name: float(np.mean(figures)) for name, figures in values_of.items()}

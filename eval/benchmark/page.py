@@ -429,13 +429,7 @@ def _scatters(evaluations: Sequence[JudgedRows]) -> Iterator[Figure]:
             legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
         title = f"{name}: {dimension}"
         plots = [_scatter_plot(evaluation, colours) for evaluation in group]
-        yield Figure(
-            f"{title}, judge against labels",
-            plots,
-            title,
-            legend,
-            "Chatbots",
-        )
+        yield Figure(f"{title}, judge against labels", plots, title, legend)
 
 
 def _scatter_plot(evaluation: JudgedRows, colours: Mapping[str, int]) -> Plot:
@@ -460,5 +454,4 @@ def _scatter_plot(evaluation: JudgedRows, colours: Mapping[str, int]) -> Plot:
         marks=[dots, Line(trend)],
         description=f"{row.judge} against labels on {row.set_name}, {len(dots)} rows",
         figure=("ρ", shown(row, row.metrics, "spearman")),
-        count=f"{len(dots):,} rows",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -48,7 +48,6 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.table import (
     ends_of,
-    interval,
     number,
     percent,
     unique_slugs,
@@ -190,9 +189,8 @@ def _distribution(scores: Scores, name: str) -> Bars:
     bars = []
     for label, count in _counts_by_score(scores, name, numbers).items():
         share = count / len(numbers)
-        tooltip = f"{label}: {count:,} of {len(numbers):,}"
         segment = BarSegment(share, 0)
-        bars.append(Bar(label, [segment], text=percent(share), tooltip=tooltip))
+        bars.append(Bar(label, [segment], text=percent(share)))
     title = f"{name} (probability)" if scores.is_share(name) else name
     end = max(bar.segments[0].length for bar in bars)
     texts = ", ".join(f"{bar.name}: {bar.text}" for bar in bars)
@@ -216,10 +214,9 @@ def _counts_by_score(scores: Scores, name: str, numbers: Floats) -> Mapping[str,
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:
     """Returns a plot of a dimension by period: whiskers, dots and a line through them."""
     factor = 1.0
-    text: Callable[[float], str] = number
     label = "mean"
     if scores.is_share(name):
-        factor, text, label = 100.0, percent, f"% of {scores.unit}s"
+        factor, label = 100.0, f"% of {scores.unit}s"
     whiskers: list[Line] = []
     dots: list[Dot] = []
     curve: list[tuple[float, float | None]] = []
@@ -233,9 +230,7 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:
         if estimate.low is not None and estimate.high is not None:
             ends = [(i, factor * estimate.low), (i, factor * estimate.high)]
             whiskers.append(Line(ends, "whisker"))
-        mean = f"{text(estimate.value)} {interval(estimate, text)}".rstrip()
-        tooltip = f"{period.name}: {mean}, {period.rows:,} rows"
-        dots.append(Dot(i, y, 0, tooltip, 2.4, "bin"))
+        dots.append(Dot(i, y, 0))
     ends_seen = [factor * end for end in ends_of(p.by_judge[name] for p in periods)]
     low, high = padded(ends_seen or [0.0])
     dimension = scores.dimensions[name]

@@ -442,7 +442,7 @@ def _dose_figure(results: Sequence[TrialResult]) -> list[Block]:
         for judge, by_issue in drops_of.items()
     ]
     legend = [(_spaced(issue), colour) for issue, colour in issues.items()]
-    return [Figure("Dose and response", panels, "", legend, "Issues")]
+    return [Figure("Dose and response", panels, "", legend)]
 
 
 def _drops(finding: TrialFinding) -> Drops:
@@ -465,8 +465,7 @@ def _dose_panel(
         drops = by_issue.get(issue, [])
         dots = []
         for dose, points in drops:
-            text = f"{issue} at strength {dose:g}: {number(points)}"
-            dots.append(Dot(dose, points, colour, text))
+            dots.append(Dot(dose, points, colour))
         marks += Line(drops, colour=colour), dots
     strengths = Axis("strength", ends, named=[(dose, str(dose)) for dose in _DOSES])
     about = f"Points that {judge} takes off for each issue at strengths 1 to 3"

@@ -18,8 +18,7 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.errors import FORMULA
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.page import _latex
-from medal_judges.report.table import Table, write_csv
+from medal_judges.report.table import write_csv
 from medal_judges.storage.judgements import write_judgements
 
 from ..browser import DESKTOP, Browser
@@ -157,14 +156,6 @@ def test_a_carriage_return_ends_no_row_of_a_csv(text: str, tmp_path: Path) -> No
             lines = list(csv.reader(stream))
         assert len(lines) == rows and len(set(map(len, lines))) == 1
         assert not any(cell.startswith(FORMULA) for line in lines for cell in line)
-
-
-@pytest.mark.parametrize("text", ["[2pt] bot", "*star", "[", "[0.1, 0.2]"])
-def test_no_cell_is_an_argument_of_the_line_before_it(text: str) -> None:
-    table = Table(text, [text, "n"], [[text, 1], [text, 2]], headings={1: text})
-    lines = _latex(table).splitlines()
-    assert sum(text in line for line in lines) >= 4
-    assert not any(line.lstrip().startswith(("[", "*")) for line in lines)
 
 
 def test_no_cell_of_a_sheet_is_a_formula_or_holds_a_control(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_the_machine_is_told_and_no_token(monkeypatch: pytest.MonkeyPatch) -> No
         "transformers",
         "cuda",
         "cache of the Hub",
-        "extra report",
+        "extra log",
     ):
         assert lines[name]
     assert "GB free" in lines["this folder"]
@@ -66,7 +66,7 @@ def test_what_is_missing_is_named_with_what_installs_it(
     assert lines["extra api"] == (
         "no: openai 1.0 is installed, >=2.0 is needed (pip install '.[api]' in a checkout)"
     )
-    assert "matplotlib missing" in lines["extra report"]
+    assert "tensorboard missing" in lines["extra log"]
     assert lines["embedded:minilm"].startswith(
         "no: boxed, and judges trained on it (pip install"
     )

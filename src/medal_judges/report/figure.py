@@ -1,21 +1,76 @@
-"""Figure: the data of a chart. drawing.py draws it once, for the page and for the figure files."""
+"""Figure: the data of a chart, and its drawing by matplotlib, for the page and for files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
 
-from medal_judges.report.table import Table, number
+import numpy as np
+
+from medal_judges.errors import visible
+from medal_judges.report.table import (
+    DASH,
+    Heat,
+    IntervalBar,
+    Table,
+    interval,
+    number,
+)
 from medal_judges.stats.estimate import Estimate
 
-OTHER_INDEX = (
-    8  # the index of grey, after the colours: nobody can tell a ninth hue apart
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
+
+OTHER_INDEX = 8  # of grey, after the colours: nobody can tell a ninth hue apart
+MAX_DRAWN = 400  # more dots than this make a smear and a heavy page
+
+# File endings, and the metadata that would make two runs differ.
+_FORMATS: dict[str, dict[str, None]] = {
+    "png": {"Software": None},
+    "pdf": {"Creator": None, "Producer": None, "CreationDate": None},
+    "svg": {"Creator": None, "Date": None},
+}
+_STYLE: dict[str, Any] = {
+    "text.parse_math": False,  # a judge named "$x$" is a name, not a formula
+    "font.size": 9,
+    "svg.hashsalt": "medal",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E2DED5",
+    "text.color": "#1C2227",
+    "axes.labelcolor": "#57616A",
+    "xtick.color": "#57616A",
+    "ytick.color": "#57616A",
+}
+# Distinct with every common colour vision: the colours of Okabe and Ito (2008), darkened if too
+# pale on white. The diverging pair is blue and orange, never red and green.
+COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#B3589A",
+    "#4BA3DB",
+    "#C98B00",
+    "#6F4FA0",
+    "#806A3A",
+    "#8A8F94",
 )
-MAX_DRAWN = (
-    400  # more dots than this make a smear and a heavy page; the CSV has them all
-)
+_TONES = {"pos": "#4A98C9", "neg": "#E8873A"}
+_INK, _CEILING = "#1C2227", "#B4560A"
+_LINES: dict[str, dict[str, Any]] = {
+    "trend": {"color": _INK, "lw": 1.2},
+    "trend dashed": {"color": _INK, "lw": 1.2, "ls": "--"},
+    "ideal": {"color": "#57616A", "lw": 0.8, "ls": "--"},
+    "whisker": {"color": _INK, "lw": 0.8, "alpha": 0.4},
+}
+_ACROSS = 4  # panels side by side
 
 Range = tuple[float, float]
 Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in percent
@@ -23,51 +78,20 @@ Tone = tuple[Literal["pos", "neg"], int]  # blue or orange, and its strength in 
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of a plot. ``named`` has (position, text) of its ticks; without it, ticks are round
-    numbers."""
+    """An axis of a plot. ``named`` has (position, text) of its ticks (default: round numbers)."""
 
     label: str
     span: Range
     named: Sequence[tuple[float, str]] = ()
 
-    def ticks(self) -> list[tuple[float, str]]:
-        """Returns the position and text of each tick: about five, in steps of 1, 2, 2.5 or 5 times
-        a power of ten, with as many decimals as the step needs."""
-        if self.named:
-            return list(self.named)
-        low, high = self.span
-        step = _tick_step((high - low) / 5)
-        digits = 0
-        while digits < 4 and abs(round(step, digits) - step) >= 1e-9 * max(step, 1):
-            digits += 1
-        first = math.ceil(low / step - 1e-9)
-        last = math.floor(high / step + 1e-9)
-        ticks = []
-        for multiple in range(first, last + 1):
-            position = multiple * step
-            ticks.append((position, number(position, digits)))
-        return ticks
-
-
-def _tick_step(smallest: float) -> float:
-    """Returns the first round number from ``smallest`` on."""
-    power = 10.0 ** math.floor(math.log10(smallest))
-    for factor in (1, 2, 2.5, 5):
-        if factor * power >= smallest * 0.999:
-            return factor * power
-    return 10 * power
-
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A point; ``colour`` is an index of a categorical colour, ``radius`` is in pixels."""
+    """A point; ``colour`` is an index of COLOURS."""
 
     x: float
     y: float
     colour: int
-    tooltip: str = ""
-    radius: float = 2.8
-    kind: Literal["pt", "bin"] = "pt"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +106,8 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A panel with two axes, lines and groups of dots.
-
-    ``description`` is for screen readers, ``figure`` a named estimate beside the title. ``gaps``
-    are (name, colour index, text) lines below the panel. A panel without marks shows the text
-    ``missing``.
-    """
+    """A panel with two axes, lines and groups of dots. ``description`` is for screen readers,
+    ``figure`` a named estimate beside the title. A panel without marks shows ``missing``."""
 
     title: str
     x: Axis
@@ -95,8 +115,6 @@ class Plot:
     marks: Sequence[Line | Sequence[Dot]]
     description: str
     figure: tuple[str, Estimate] | None = None
-    count: str = ""
-    gaps: Sequence[tuple[str, int, str]] = ()
     missing: str = ""
 
 
@@ -108,7 +126,6 @@ class BarSegment:
     length: float
     colour: int | Tone
     text: str = ""
-    tooltip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +136,6 @@ class Bar:
     segments: Sequence[BarSegment]
     interval: Range | None = None
     text: str = ""
-    tooltip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,14 +152,18 @@ class Bars:
 @dataclass(frozen=True, slots=True)
 class Figure:
     """Panels with one legend of (name, colour) pairs. A Table as a panel is drawn as a heat map of
-    its ``Heat`` cells, or else as one interval for each row. Files show the title, the page shows
-    the heading."""
+    its ``Heat`` cells, or else as one interval for each row. The page shows the heading."""
 
     title: str
     panels: Sequence[Plot | Bars | Table]
     heading: str = ""
     legend: Sequence[tuple[str, int | Tone]] = ()
-    legend_name: str = ""
+
+    @property
+    def description(self) -> str:
+        """What the figure shows, for screen readers."""
+        texts = [getattr(panel, "description", panel.title) for panel in self.panels]
+        return visible("; ".join(dict.fromkeys([self.title, *filter(None, texts)])))
 
 
 def padded(values: Sequence[float], share: float = 0.05) -> Range:
@@ -153,7 +173,206 @@ def padded(values: Sequence[float], share: float = 0.05) -> Range:
     return low - pad, high + pad
 
 
-def thinned(dots: Sequence[Dot]) -> Sequence[Dot]:
-    """Returns at most MAX_DRAWN dots, evenly spaced in the list."""
-    step = math.ceil(len(dots) / MAX_DRAWN)
-    return dots[:: max(step, 1)]
+# -- drawing ---------------------------------------------------------------------------------------
+
+
+def write_figures(figures: Mapping[str, Figure], folder: Path) -> dict[int, bytes]:
+    """Writes NAME.png, NAME.pdf and NAME.svg for each figure, and returns each SVG by the ``id`` of
+    its figure. The same figures give the same bytes."""
+    drawings = {}
+    if figures:
+        folder.mkdir(parents=True, exist_ok=True)
+    for name, figure in figures.items():
+        for ending, content in draw(figure, tuple(_FORMATS)).items():
+            (folder / f"{name}.{ending}").write_bytes(content)
+            drawings[id(figure)] = content
+    return drawings
+
+
+def draw(figure: Figure, endings: Sequence[str] = ("svg",)) -> dict[str, bytes]:
+    """Returns the picture of a figure in each format."""
+    import matplotlib
+
+    contents = {}
+    with matplotlib.rc_context(_STYLE):  # type: ignore[arg-type]
+        canvas = _canvas(figure)
+        canvas.draw_without_rendering()
+        # Laid out once: with a layout engine each format would be drawn twice.
+        canvas.set_layout_engine(None)
+        for ending in endings:
+            file = BytesIO()
+            canvas.savefig(file, format=ending, dpi=150, metadata=_FORMATS[ending])
+            contents[ending] = file.getvalue()
+    return contents
+
+
+def _canvas(figure: Figure) -> Canvas:
+    """Draws the panels of a figure, under its title and above its legend."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure as Canvas
+
+    sizes = [_inches(panel) for panel in figure.panels]
+    width, height = (max(lengths) for lengths in zip(*sizes, strict=True))
+    across = min(len(sizes), max(1, int(_ACROSS * 3 / width)))
+    down = math.ceil(len(sizes) / across)
+    inches = (max(width * across, 5.4), height * down + 0.7)
+    canvas = Canvas(figsize=inches, layout="constrained")
+    FigureCanvasAgg(canvas)
+    canvas.suptitle(visible(figure.title), fontsize=11)
+    all_axes = list(canvas.subplots(down, across, squeeze=False).flat)
+    for axes in all_axes[len(sizes) :]:
+        axes.set_axis_off()
+    for axes, panel in zip(all_axes, figure.panels, strict=False):
+        _draw_panel(axes, panel)
+        if len(sizes) > 1:
+            axes.set_title(visible(_title(panel)), fontsize=9)
+    if figure.legend:
+        _draw_legend(canvas, figure.legend)
+    return canvas
+
+
+def _inches(panel: Plot | Bars | Table) -> Range:
+    """Returns the width and height of a panel."""
+    if isinstance(panel, Plot):
+        return 3.0, 2.7
+    if isinstance(panel, Bars):
+        return (9.0 if panel.wide else 3.6), 0.28 * len(panel.bars) + 0.6
+    if "heat" in panel.style:
+        return 0.7 * len(panel.columns) + 1, 0.28 * len(panel.rows) + 0.6
+    return 6.0, 0.28 * len(panel.rows) + 0.7
+
+
+def _title(panel: Plot | Bars | Table) -> str:
+    if not isinstance(panel, Plot) or panel.figure is None:
+        return panel.title
+    name, estimate = panel.figure
+    value = DASH
+    if estimate.value is not None:
+        value = f"{number(estimate.value)} {interval(estimate)}"
+    return f"{panel.title}\n{name} {value}".rstrip()
+
+
+def _draw_panel(axes: Axes, panel: Plot | Bars | Table) -> None:
+    if isinstance(panel, Plot):
+        _draw_plot(axes, panel)
+    elif isinstance(panel, Bars):
+        _draw_bars(axes, panel)
+    elif "heat" in panel.style:
+        _draw_heat_map(axes, panel)
+    else:
+        _draw_intervals(axes, panel)
+
+
+def _draw_plot(axes: Axes, plot: Plot) -> None:
+    axes.set(xlim=plot.x.span, ylim=plot.y.span)
+    axes.set(xlabel=visible(plot.x.label), ylabel=visible(plot.y.label))
+    if plot.x.named:
+        positions, texts = zip(*plot.x.named, strict=True)
+        axes.set_xticks(positions, map(visible, texts), rotation=25, ha="right")
+    for mark in plot.marks:
+        if isinstance(mark, Line):
+            look = _LINES[mark.style]
+            if mark.colour is not None:
+                look = {"color": COLOURS[mark.colour], "lw": 1.2}
+            # None becomes NaN, which breaks the line.
+            axes.plot(
+                *np.array(mark.points or [(np.nan, np.nan)], dtype=float).T, **look
+            )
+        elif mark:
+            step = math.ceil(len(mark) / MAX_DRAWN)
+            xs, ys, colours = zip(
+                *((dot.x, dot.y, COLOURS[dot.colour]) for dot in mark[::step]),
+                strict=True,
+            )
+            axes.scatter(xs, ys, c=colours, s=14, alpha=0.7, linewidths=0, zorder=3)
+    if plot.missing:
+        axes.text(0.5, 0.5, plot.missing, ha="center", transform=axes.transAxes)
+
+
+def _draw_bars(axes: Axes, panel: Bars) -> None:
+    rows = range(len(panel.bars))
+    axes.set(xlim=(0, panel.end * 1.12), ylim=(len(panel.bars) - 0.5, -0.5))
+    axes.set_yticks(rows, [visible(bar.name) for bar in panel.bars])
+    axes.grid(visible=False, axis="y")
+    for row, bar in enumerate(panel.bars):
+        end = 0.0
+        for segment in bar.segments:
+            colour = _colour(segment.colour)
+            axes.barh(row, segment.length, 0.7, end, color=colour, alpha=0.85)
+            if segment.text and segment.length > 0.06 * panel.end:
+                middle = end + segment.length / 2
+                axes.text(middle, row, segment.text, ha="center", va="center", size=8)
+            end += segment.length
+        if bar.interval is not None:
+            axes.plot(bar.interval, (row, row), **_LINES["whisker"])
+            end = max(end, bar.interval[1])
+        axes.text(end + 0.01 * panel.end, row, visible(bar.text), va="center", size=8)
+
+
+def _draw_heat_map(axes: Axes, table: Table) -> None:
+    from matplotlib.patches import Rectangle
+
+    axes.set(xlim=(0, len(table.columns) - 1), ylim=(len(table.rows), 0))
+    axes.set_xticks(
+        [column + 0.5 for column in range(len(table.columns) - 1)],
+        [visible(name) for name in table.columns[1:]],
+    )
+    names = [visible(str(row[0])) for row in table.rows]
+    axes.set_yticks([row + 0.5 for row in range(len(table.rows))], names)
+    axes.tick_params(
+        length=0, top=False, labeltop=True, bottom=False, labelbottom=False
+    )
+    axes.grid(visible=False)
+    for i, row in enumerate(table.rows):
+        for j, cell in enumerate(row[1:]):
+            if isinstance(cell, Heat):
+                colour = _colour((cell.sign, cell.percent))
+                axes.add_patch(Rectangle((j, i), 1, 1, color=colour))
+                axes.text(j + 0.5, i + 0.5, cell.text, ha="center", va="center")
+
+
+def _draw_intervals(axes: Axes, table: Table) -> None:
+    """Draws the intervals of a table: a dot on its line, the human ceiling as a diamond, and the
+    judge like for like as a ring."""
+    column = table.column_kinds().index("bar")
+    bars = [row[column] for row in table.rows]
+    spans = [bar.span for bar in bars if isinstance(bar, IntervalBar)]
+    pad = 0.02 * (spans[0][1] - spans[0][0])
+    axes.set(xlim=(spans[0][0] - pad, spans[0][1] + pad), ylim=(len(bars) - 0.5, -0.5))
+    axes.set_yticks(range(len(bars)), [visible(str(row[0])) for row in table.rows])
+    axes.grid(visible=False, axis="y")
+    axes.axvline(0, color="#57616A", lw=0.8)
+    for row, bar in enumerate(bars):
+        if not isinstance(bar, IntervalBar):
+            continue
+        estimate = bar.estimate
+        if estimate.low is not None and estimate.high is not None:
+            ends = (estimate.low, estimate.high)
+            axes.plot(ends, (row, row), color=COLOURS[0], lw=3, alpha=0.45)
+        if bar.ceiling is not None:
+            axes.plot(bar.ceiling, row, "D", color=_CEILING, ms=6)
+        if estimate.value is not None:
+            axes.plot(estimate.value, row, "o", color=COLOURS[0], ms=6)
+        if bar.like is not None:
+            axes.plot(bar.like, row, "o", mfc="none", mec=COLOURS[0], ms=8)
+
+
+def _draw_legend(canvas: Canvas, legend: Sequence[tuple[str, int | Tone]]) -> None:
+    from matplotlib.patches import Patch
+
+    marks = [Patch(color=_colour(colour)) for _, colour in legend]
+    names = [visible(name) for name, _ in legend]
+    columns = min(6, len(legend))
+    canvas.legend(
+        marks, names, loc="outside lower center", ncols=columns, frameon=False
+    )
+
+
+def _colour(colour: int | Tone) -> str | Any:
+    """Returns a colour by its index, or a tone mixed with white by its strength."""
+    from matplotlib.colors import to_rgb
+
+    if isinstance(colour, int):
+        return COLOURS[colour]
+    sign, percent = colour
+    return tuple(1 - percent / 100 * (1 - part) for part in to_rgb(_TONES[sign]))

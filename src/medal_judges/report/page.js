@@ -55,7 +55,6 @@
   document.querySelectorAll("table.sortable").forEach(function (table) {
     var heads = table.tHead.rows[0].cells;
     Array.prototype.forEach.call(heads, function (head, column) {
-      if (head.hasAttribute("data-nosort")) return;
       var press = document.createElement("button");
       press.type = "button";
       press.textContent = head.textContent;
@@ -73,20 +72,6 @@
     });
   });
 
-  // Choices: a select shows one of the named groups of blocks.
-  document.querySelectorAll(".choice").forEach(function (choice) {
-    var parts = Array.prototype.slice.call(choice.children);
-    if (parts.length < 2) return;
-    var label = document.createElement("label"), input = document.createElement("select");
-    parts.forEach(function (part) { input.appendChild(new Option(part.dataset.name)); });
-    function show() { parts.forEach(function (part, i) { part.hidden = i !== input.selectedIndex; }); }
-    input.addEventListener("change", show);
-    label.className = "controls";
-    label.append(choice.dataset.label, input);
-    choice.prepend(label);
-    show();
-  });
-
   // What is wider than the page fades at its end until it is scrolled there.
   var wide = new ResizeObserver(function (seen) { seen.forEach(function (each) { cue(each.target); }); });
   function cue(box) {
@@ -94,40 +79,17 @@
     box.classList.toggle("scrolls", hidden > 1);
     box.classList.toggle("fading", hidden - Math.abs(box.scrollLeft) > 1);
   }
-  document.querySelectorAll(".scroll, .panels").forEach(function (box) {
+  document.querySelectorAll(".scroll").forEach(function (box) {
     wide.observe(box);
     box.addEventListener("scroll", function () { cue(box); }, { passive: true });
   });
 
-  // Legends: a click keeps one category and fades the others in its strip.
-  document.querySelectorAll(".strip").forEach(function (strip) {
-    strip.querySelectorAll(".legend li").forEach(function (item) {
-      var press = document.createElement("button");
-      press.type = "button";
-      press.setAttribute("aria-pressed", "false");
-      while (item.firstChild) press.appendChild(item.firstChild);
-      item.appendChild(press);
-      press.addEventListener("click", function () {
-        var on = press.getAttribute("aria-pressed") !== "true";
-        strip.querySelectorAll(".legend button").forEach(function (other) {
-          other.setAttribute("aria-pressed", "false");
-        });
-        press.setAttribute("aria-pressed", String(on));
-        strip.querySelectorAll(".pt, .bin, polyline").forEach(function (mark) {
-          var mine = mark.classList.contains("c" + item.dataset.c);
-          mark.classList.toggle("faded", on && !mine);
-        });
-      });
-    });
-  });
-
-  // A tap says what the mouse shows on hover: why there is a dash, which dialogue a dot is.
+  // A tap says what the mouse shows on hover: why there is a dash, what a cell means.
   var toast = document.getElementById("toast");
   document.addEventListener("click", function (event) {
-    var mark = event.target.closest(".undef, .pt, .bin, td[title]");
-    var title = mark && mark.querySelector("title");
+    var mark = event.target.closest(".undef, td[title]");
     toast.hidden = !mark;
-    toast.textContent = mark ? (title ? title.textContent : mark.title) : "";
+    toast.textContent = mark ? mark.title : "";
   });
 
   // A search hides the folds of a section whose text lacks the words.

@@ -1,5 +1,5 @@
 """Page: one HTML file with prose, tables and figures that needs no network. Its tables are also
-written as CSV and LaTeX, its figures as PNG, PDF and SVG.
+written as CSV, its figures as PNG, PDF and SVG.
 
 templates/page.html lays out the blocks and escapes everything except Markup.
 """
@@ -8,38 +8,31 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import typer
+from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import Contributions, Unit
-from medal_judges.report.console import Printout, cell_text
-from medal_judges.report.drawing import environment
-from medal_judges.report.figure import Figure
-from medal_judges.report.figure_files import write_figures
-from medal_judges.report.table import Figured, Table, number, write_csv
+from medal_judges.report import table as texts
+from medal_judges.report.console import Printout
+from medal_judges.report.figure import Figure, draw, write_figures
+from medal_judges.report.table import Table, write_csv
 from medal_judges.storage.files import atomic_write, write_json
 
 _PACKAGE = "medal_judges.report"
-# Commands of LaTeX, and signs that pdflatex has under a name only. A light's colour is also a word.
-_SIGNS = str.maketrans(
-    {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
-    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
-    | {
-        "ρ": r"$\rho$",
-        "τ": r"$\tau$",
-        "α": r"$\alpha$",
-        "κ": r"$\kappa$",
-        "±": r"$\pm$",
-    }
-    | {"−": "$-$", "<": "$<$", ">": "$>$", "○": r"$\circ$", "●": "", "▲": "", "■": ""}
+_FILTERS = (
+    "number",
+    "interval",
+    "p_value_text",
+    "percent",
+    "percent_interval",
+    "points",
 )
 _TURNS = 6  # of a chat; the rest is folded
 LONGEST = 20_000  # characters of a chat on a page; the rest is counted
@@ -55,25 +48,8 @@ class Fold:
     is_open: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Strip:
-    """Blocks with one legend of (name, colour index) pairs."""
-
-    legend: Sequence[tuple[str, int]]
-    legend_name: str
-    blocks: Sequence[Block]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Named groups of blocks, of which a reader selects one. Without JavaScript all are shown."""
-
-    label: str
-    options: Mapping[str, Sequence[Block]]
-
-
 # A str is a paragraph; Markup is our own HTML; a list has facts as (name, value) pairs.
-Block = str | Table | Figure | Fold | Strip | Choice | list[tuple[str, str]]
+Block = str | Table | Figure | Fold | list[tuple[str, str]]
 # A table that is only a CSV file: its columns and rows.
 Sheet = tuple[Sequence[str], Iterable[Iterable[object]]]
 
@@ -98,10 +74,9 @@ class Page:
     """What a command shows of its values: in the terminal (``printout``), and as NAME.html with
     tables, figures and NAME.json beside it. The same values give the same bytes.
 
-    ``leads`` is the package whose templates/leads.html has the text below the headings. ``scripts``
-    are names of further scripts of this folder. ``tables``: also tables/KEY.csv, and KEY.tex for a
-    Table. ``figures``: also figures/KEY.png, .pdf and .svg. ``record``: what NAME.json holds; None
-    for no such file.
+    ``leads`` is the package whose templates/leads.html has the text below the headings.
+    ``tables``: also tables/KEY.csv. ``figures``: also figures/KEY.png, .pdf and .svg. ``record``:
+    what NAME.json holds; None for no such file.
     """
 
     name: str
@@ -110,39 +85,42 @@ class Page:
     sections: Iterable[Section]
     foot: Section | None = None
     leads: str = ""
-    scripts: Sequence[str] = ()
     tables: Mapping[str, Table | Sheet] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
     record: object = None
     printout: Printout | None = None
 
     def write(self, folder: Path) -> Path:
-        """Writes the page and the files beside it; returns the page's path. Without matplotlib, the
-        figure files are skipped with a warning."""
-        path = atomic_write(folder / f"{self.name}.html", self._html())
+        """Writes the page and the files beside it; returns the page's path."""
+        drawings = write_figures(self.figures, folder / "figures")
+        path = atomic_write(folder / f"{self.name}.html", self._html(drawings))
         if self.record is not None:
             write_json(path.with_suffix(".json"), self.record)
         for name, table in self.tables.items():
             file = folder / "tables" / f"{name}.csv"
             if isinstance(table, Table):
-                write_csv(file, table.columns, table.rows)
-                atomic_write(file.with_suffix(".tex"), _latex(table))
-            else:
-                write_csv(file, *table)
-        write_figures(self.figures, folder / "figures")
+                table = table.columns, table.rows
+            write_csv(file, *table)
         return path
 
-    def _html(self) -> str:
-        script = "".join(map(_asset, ("page.js", *self.scripts)))
+    def _html(self, drawings: Mapping[int, bytes]) -> str:
+        script = _asset("page.js")
         digest = hashlib.sha256(script.encode()).digest()
         leads: dict[str, object] = {}
         if self.leads:
-            leads = vars(environment(self.leads).get_template("leads.html").module)
+            leads = vars(_environment(self.leads).get_template("leads.html").module)
+
+        def image(figure: Figure) -> str:
+            drawing = drawings.get(id(figure)) or draw(figure)["svg"]
+            return f"data:image/svg+xml;base64,{base64.b64encode(drawing).decode()}"
+
         text = fragment(
             _PACKAGE,
             "page.html",
             page=self,
             leads=leads,
+            image=image,
+            intervals=lambda table: Figure(table.title, [table]),
             style=Markup(_asset("style.css")),
             script=Markup(script),
             digest=base64.b64encode(digest).decode(),
@@ -164,36 +142,24 @@ def publish(page: Page, folder: Path | None) -> None:
         typer.echo(path)
 
 
-def write_page(
-    path: Path, title: str, subtitle: str, sections: Iterable[Section], **files: Any
-) -> Path:
-    """Writes a Page with these fields to ``path``; returns the path."""
-    return Page(path.stem, title, subtitle, sections, **files).write(path.parent)
-
-
-def _latex(table: Table) -> str:
-    """Returns the table as LaTeX, without its bars; the best figures are bold."""
-
-    def text(cell: object) -> Markup:
-        with_minus = re.sub(r"(?<!\w)-(?=[\d.])", "−", cell_text(cell))
-        latex = with_minus.translate(_SIGNS).strip()
-        if isinstance(cell, Figured) and cell.best:
-            value, bracket, ends = latex.partition(" [")
-            latex = rf"\textbf{{{value}}}{bracket}{ends}"
-        if latex.startswith(("[", "*")):  # an argument of the line's end before it
-            latex = f"{{}}{latex}"
-        return Markup(latex)
-
-    kinds = table.column_kinds()
-    columns = [i for i, kind in enumerate(kinds) if kind != "bar"]
-    return fragment(
-        _PACKAGE, "table.tex", table=table, text=text, kinds=kinds, shown=columns
-    )
-
-
 def fragment(package: str, template: str, **values: object) -> Markup:
     """HTML of a template in the ``templates`` folder of a package."""
-    return Markup(environment(package).get_template(template).render(**values))
+    return Markup(_environment(package).get_template(template).render(**values))
+
+
+@cache
+def _environment(package: str) -> Environment:
+    """Returns the templates of a package, which escape everything except Markup."""
+    templates = Environment(
+        loader=PackageLoader(package),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    templates.filters |= {name: getattr(texts, name) for name in _FILTERS}
+    templates.filters["checked"] = texts.checked
+    templates.filters["kind"] = lambda value: type(value).__name__
+    return templates
 
 
 def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
@@ -249,26 +215,6 @@ def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
 
 def _asset(name: str) -> str:
     return (files(_PACKAGE) / name).read_text(encoding="utf-8")
-
-
-_UNITS: dict[Unit, str] = {
-    "score": "units of the raw score",
-    "uncalibrated score": "units of the score before calibration",
-    "logit": "logits of the score's place on its scale",
-    "uncalibrated logit": "logits of the score's place on its scale, before calibration",
-    "mean logit": "mean logits over the steps of the scale",
-    "logit per level": "logits per level of the scale",
-}
-
-
-def account_of(contributions: Contributions, score: float) -> str:
-    """Says how contributions add up to the ``score`` that a page shows, as the page rounds
-    numbers."""
-    start, end = round(contributions.baseline, 2), round(contributions.value, 2)
-    sign = "−" if end < start else "+"
-    moved = f"{sign} {number(abs(end - start))}"
-    account = f"Baseline {number(start)} {moved} by its turns = {number(end)}"
-    return f"{account}, in {_UNITS[contributions.unit]}; as a score {number(score)}"
 
 
 TURN_KEY = Markup(

@@ -52,14 +52,12 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Figured:
     """An estimate with its style on the page: ``best`` is bold, ``brief`` shows the interval as a
-    tooltip, ``bare`` the interval alone; ``like`` is the judge's like-for-like figure, shown below
-    the estimate."""
+    tooltip, ``bare`` the interval alone."""
 
     estimate: Estimate | None
     best: bool = False
     brief: bool = False
     bare: bool = False
-    like: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)

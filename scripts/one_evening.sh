@@ -150,7 +150,7 @@ benchmark() {
 }
 
 push() {
-    "$BIN/medal" push "$OUT/judges/$1" "$HUB/$1" --results "$OUT/benchmark/results.json" "${PUSH[@]}"
+    "$BIN/medal" push "$OUT/judges/$1" "$HUB/$1" "${PUSH[@]}"
 }
 
 LABELS=$OUT/labels/labelled.jsonl

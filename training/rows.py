@@ -70,80 +70,58 @@ class EntryRows:
     rows: list[LabelledDialogue]
 
 
-def load_rows(
-    config: TrainConfig,
-    dimensions: Sequence[Dimension],
-) -> RunRows:
-    """Loads everything that a run reads. Raises the errors of ``load_entries``, and ConfigError if
-    an entry cannot be read as it says."""
-    loaded = load_entries(config)
-    by_level = config.model.level_dimensions()
-    levels = {}
-    for dimension in dimensions:
-        if dimension.name in by_level:
-            levels[dimension.name] = len(dimension.levels)
-    rubric = [dimension.name for dimension in dimensions]
-    maps_by_source: dict[str, dict[str, UnitMap]] = {}
-    bounds_by_label: dict[tuple[str, str], object] = {}
-    examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
-    for loaded_entry in loaded:
-        part, entry, rows = loaded_entry.part, loaded_entry.entry, loaded_entry.rows
-        if not rows:
-            continue
-        names = dimension_names(entry, label_scales(rows), rubric)
-        maps: dict[str, UnitMap] = {}
-        # A source's maps are fitted on its training rows; its validation rows are mapped by them.
-        # Test examples have none: a source whose scale has no bounds can still be ranked.
-        if part != "test":
-            source = source_of(entry.source)
-            maps = maps_by_source.setdefault(source, {})
-            for label in names:
-                bounds = entry.bounds(label)
-                first_bounds = bounds_by_label.setdefault((source, label), bounds)
-                if label not in maps:
-                    maps[label] = fit_unit_map(entry, rows, label)
-                elif bounds not in (None, first_bounds):
-                    raise ConfigError(
-                        f"{entry.source}: rescale of {label!r} is not that of the entry of this "
-                        f"source before it: {bounds}, {first_bounds}",
-                        hint="rescale the labels of a source in one way",
-                    )
-        for row in rows:
-            example = to_example(row, entry, names, maps, levels)
-            examples[part].append(example)
-    test = [example for example in examples["test"] if example.human]
-    facts = [entry_facts(loaded_entry) for loaded_entry in loaded]
-    return RunRows(examples["train"], examples["validation"], facts, test)
-
-
-def load_entries(config: TrainConfig) -> list[EntryRows]:
-    """Returns the rows of all entries, divided by ``split``. Raises ConfigError without training
-    rows, and LeakError if training and held-out rows share a dialogue."""
+def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
+    """Loads everything that a run reads. Raises LeakError if training and held-out rows share a
+    dialogue, and ConfigError without training rows, or if an entry cannot be read as it says."""
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
             loaded.append(EntryRows(part, entry, load_entry(entry, config.seed)))
     if config.split is not None:
         loaded = divide(loaded, config.split)
-    train, held_out = training_and_held_out(loaded)
+    train = rows_of(loaded, ["train"])
     if not train:
         raise ConfigError(
             "no training rows", hint="check the `train` entries of the config"
         )
-    check_leaks(train, held_out)
-    return loaded
+    check_leaks(train, rows_of(loaded, ["validation", "test"]))
+    by_level = config.model.level_dimensions()
+    levels = {}
+    for dimension in dimensions:
+        if dimension.name in by_level:
+            levels[dimension.name] = len(dimension.levels)
+    rubric = [dimension.name for dimension in dimensions]
+    # A source's maps are fitted on its first rows, those of training. Test rows of a source whose
+    # scale has no bounds have none, and can still be ranked.
+    maps_by_source: dict[str, dict[str, UnitMap]] = {}
+    examples: dict[str, list[TrainingExample]] = {part: [] for part in PARTS}
+    for entry_rows in loaded:
+        if not entry_rows.rows:
+            continue
+        entry, rows = entry_rows.entry, entry_rows.rows
+        names = dimension_names(entry, label_scales(rows), rubric)
+        maps = maps_by_source.setdefault(source_of(entry.source), {})
+        for label in names:
+            if label not in maps and entry_rows.part != "test":
+                maps[label] = fit_unit_map(entry, rows, label)
+        for row in rows:
+            example = to_example(row, entry, names, maps, levels)
+            examples[entry_rows.part].append(example)
+    test = [example for example in examples["test"] if example.human]
+    facts = [entry_facts(entry_rows) for entry_rows in loaded]
+    return RunRows(examples["train"], examples["validation"], facts, test)
 
 
-def training_and_held_out(
+def rows_of(
     loaded: Iterable[EntryRows],
-) -> tuple[list[LabelledDialogue], list[LabelledDialogue]]:
-    """Returns the training rows of all entries, and their validation and test rows."""
-    train: list[LabelledDialogue] = []
-    held_out: list[LabelledDialogue] = []
-    for loaded_entry in loaded:
-        part_rows = train if loaded_entry.part == "train" else held_out
-        part_rows.extend(loaded_entry.rows)
-    return train, held_out
+    parts: Sequence[str],
+) -> list[LabelledDialogue]:
+    """Returns the rows of all entries in ``parts``."""
+    rows: list[LabelledDialogue] = []
+    for entry_rows in loaded:
+        if entry_rows.part in parts:
+            rows += entry_rows.rows
+    return rows
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
@@ -318,50 +296,49 @@ def divide(
     a new held-out row are left out. Raises ConfigError for rows that have splits already, and for a
     part without rows."""
     divided: list[EntryRows] = []
-    undivided: list[EntryRows] = []
-    for loaded_entry in loaded:
-        if loaded_entry.part == "train":
-            divided += divide_entry(loaded_entry, split)
-        else:
-            undivided.append(loaded_entry)
-    learnt, held_out = training_and_held_out(divided)
-    repeating = {leak.train_id for leak in find_leaks(learnt, held_out)}
-    if repeating:
-        count = len(repeating)
-        logger.warning(
-            "split: %s training rows nearly repeat held-out rows: left out", count
-        )
-    for part_rows in divided:
-        if part_rows.part == "train":
-            part_rows.rows[:] = [
-                row for row in part_rows.rows if row.id not in repeating
-            ]
-    divided += undivided
-    parts = {part_rows.part for part_rows in divided}
     for part, share in zip(PARTS, split.shares, strict=True):
-        if share and part not in parts:
+        found = False
+        for entry_rows in loaded:
+            rows = []
+            if entry_rows.part == "train":
+                refuse_splits(entry_rows)
+                rows = [
+                    row for row in entry_rows.rows if split.part_of(row.group) == part
+                ]
+            elif entry_rows.part == part:
+                rows = entry_rows.rows
+            if rows or entry_rows.part == part:
+                divided.append(EntryRows(part, entry_rows.entry, rows))
+                found = found or bool(rows)
+        if share and not found:
             raise ConfigError(
                 f"split: no row is in {part}", hint="a larger share, or another seed"
             )
-    return sorted(divided, key=lambda part_rows: PARTS.index(part_rows.part))
+    held_out = rows_of(divided, ["validation", "test"])
+    leaks = find_leaks(rows_of(divided, ["train"]), held_out)
+    repeating = {leak.train_id for leak in leaks}
+    if repeating:
+        logger.warning(
+            "split: %s training rows nearly repeat held-out rows: left out",
+            len(repeating),
+        )
+    for entry_rows in divided:
+        if entry_rows.part == "train":
+            entry_rows.rows[:] = [
+                row for row in entry_rows.rows if row.id not in repeating
+            ]
+    return divided
 
 
-def divide_entry(
-    loaded: EntryRows,
-    split: SplitConfig,
-) -> list[EntryRows]:
-    """Returns the parts of an entry that have rows."""
-    source = loaded.entry.source
-    splits = sorted({str(row.split) for row in loaded.rows})
+def refuse_splits(entry_rows: EntryRows) -> None:
+    """Raises ConfigError for rows that have splits already."""
+    source = entry_rows.entry.source
+    splits = sorted({str(row.split) for row in entry_rows.rows})
     if len(splits) > 1:
         raise ConfigError(
             f"split: rows of {source} have splits already: {', '.join(splits)}",
             hint=f"leave out split, or read {source}:train",
         )
-    parts = {part: EntryRows(part, loaded.entry, []) for part in PARTS}
-    for row in loaded.rows:
-        parts[split.part_of(row.group)].rows.append(row)
-    return [part_rows for part_rows in parts.values() if part_rows.rows]
 
 
 # -- one entry -------------------------------------------------------------------------------------

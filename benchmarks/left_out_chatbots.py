@@ -76,16 +76,15 @@ def left_out_scores(
         inner = replace(
             search,
             examples=learnt,
-            table=replace(search.table, columns=search.table.columns[others]),
+            columns=search.columns[others],
             folds=folds_of(learnt, len(learnt), search.config, search.seed),
-            tried=[],
         )
-        setting = inner.run([dimension])[dimension.name]
+        setting = inner.settings([dimension])[dimension.name]
         print(dimension.name, bot, setting.share, setting.alpha, flush=True)
         head = inner.head(np.arange(len(learnt)), dimension, setting)
         fitted = inner.calibration(dimension, setting, "isotonic")
         assert fitted is not None
-        columns = search.table.columns[out]
+        columns = search.columns[out]
         outputs[out] = head.raw(columns)[:, 0]
         units = head.units(columns, "expected", fitted.temperature)
         scores[out] = [fitted.map_unit(unit) for unit in units]
@@ -122,7 +121,7 @@ config = load_config(TrainConfig, f"train/{sys.argv[1]}")
 assert isinstance(config.model, LinearConfig)
 dimensions = load_rubric(config.rubric)
 rows = load_rows(config, dimensions)
-learnt_dimensions = learnable(dimensions, rows)
+learnt_dimensions = learnable(config, dimensions, rows)
 BOTS = np.unique([example.dialogue.chatbot for example in rows.train])
 judge = LinearJudge.create(config.model, learnt_dimensions, name=config.name)
 fitted_search = search_of(judge, rows.train, [], config.seed)

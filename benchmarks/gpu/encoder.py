@@ -166,7 +166,11 @@ def run_rows(setting: Setting, count: int, words: tuple[int, int]) -> RunRows:
         )
         for chat, share in zip(chats, shares(count), strict=True)
     ]
-    return RunRows(train=examples, validation=[], facts=[{"made": count}])
+    return RunRows(
+        train=examples,
+        validation=[],
+        facts=[{"part": "train", "hash": str(count), "rows": count}],
+    )
 
 
 BATCH = 32, 2  # dialogues of a step, and of the small form

@@ -25,7 +25,7 @@ from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
 from medal_judges.training.families.linear import Search, fit_scale, folds_of
 from medal_judges.training.families.reply import half_of
-from medal_judges.training.families.solvers import ColumnTable, FitSetting, Labelled
+from medal_judges.training.families.solvers import FitSetting, Labelled
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 
@@ -55,6 +55,18 @@ def example(
     )
 
 
+def mlp(
+    head: Any, top: int, alpha: float, hidden: tuple[int, ...], epochs: int, rate: float
+) -> FitSetting:
+    network = {"hidden_layer_sizes": hidden, "alpha": alpha}
+    network |= {"max_iter": epochs, "learning_rate_init": rate}
+    return FitSetting(head, top=top, network=network)
+
+
+class HalfVectors(DialogueReader):
+    is_vector = np.array([False] * 3 + [True] * 3)
+
+
 def problem(units: list[float], **settings: Any) -> Search:
     """Columns of three features of each side, of which one never varies."""
     config = LinearConfig(
@@ -64,10 +76,9 @@ def problem(units: list[float], **settings: Any) -> Search:
     columns = rng.normal(size=(len(units), 6)) * [1, 2, 3, 1, 1, 1] + 5
     columns[:, 5] = 1.0
     columns[:, 0] += np.array(units) * 4
-    table = ColumnTable.of(columns, DialogueReader(config, None))
-    table = dataclasses.replace(table, is_vector=np.array([False] * 3 + [True] * 3))
+    reader = HalfVectors(config, None)
     examples = [example(number, unit) for number, unit in enumerate(units)]
-    return Search(config, examples, table, folds=[], seed=3)
+    return Search(reader, examples, columns, folds=[], seed=3)
 
 
 def standardised(columns: np.ndarray) -> np.ndarray:
@@ -92,8 +103,8 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     from sklearn.neural_network import MLPClassifier
 
     here = problem(units)
-    setting = FitSetting("mlp_classifier", top, 0.1, None, hidden, 40, 0.01)
-    head, columns = here.head(ALL, OVERALL, setting), here.table.columns
+    setting = mlp("mlp_classifier", top, 0.1, hidden, 40, 0.01)
+    head, columns = here.head(ALL, OVERALL, setting), here.columns
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
     chances = head.probabilities(columns)
     assert chances.shape == (40, top + 1) and chances.sum(axis=1) == pytest.approx(
@@ -122,8 +133,8 @@ def test_regressor_ridge_and_logistic_are_scikit_learn_s() -> None:
     from sklearn.neural_network import MLPRegressor
 
     here = problem(UNITS)
-    columns, x = here.table.columns, standardised(here.table.columns)
-    setting = FitSetting("mlp_regressor", 8, 0.1, None, (5,), 60, 0.01)
+    columns, x = here.columns, standardised(here.columns)
+    setting = mlp("mlp_regressor", 8, 0.1, (5,), 60, 0.01)
     oracle = MLPRegressor(
         hidden_layer_sizes=(5,),
         alpha=0.1,
@@ -177,8 +188,8 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         config = LinearConfig(
             features=("log_words", "copy", "question"), vectors=False, stretch=stretch
         )
-        table = ColumnTable.of(columns, DialogueReader(config, None))
-        search = Search(config, examples, table, [], 0)
+        reader = DialogueReader(config, None)
+        search = Search(reader, examples, columns, [], 0)
         head = search.head(np.arange(90), OVERALL, FitSetting("ridge", alpha=0.3))
         factor = (
             spread(labels, weights) / spread(centred @ expected, weights)
@@ -204,7 +215,7 @@ def test_the_weight_of_an_entry_is_that_of_its_rows() -> None:
     here.examples[0].weight = 4.0
     here.head(ALL, OVERALL, FitSetting("ridge"))
     with pytest.raises(ConfigError, match="ridge and logistic only"):
-        here.head(ALL, OVERALL, FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1))
+        here.head(ALL, OVERALL, mlp("mlp_regressor", 8, 1, (2,), 5, 0.1))
 
 
 def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
@@ -220,8 +231,8 @@ def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
             stretch=True,
             prior_weights={"overall": prior},
         )
-        table = ColumnTable.of(columns, DialogueReader(config, None))
-        search = Search(config, examples, table, [], 0)
+        reader = DialogueReader(config, None)
+        search = Search(reader, examples, columns, [], 0)
         heads.append(
             search.head(np.arange(200), OVERALL, FitSetting("ridge", alpha=1e-6))
         )
@@ -236,13 +247,12 @@ def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
 def test_a_head_reads_the_columns_that_are_named() -> None:
     config = LinearConfig(features=("assistant.log_words", "copy"), vectors=False)
     rng = np.random.default_rng(0)
-    table = ColumnTable.of(rng.normal(size=(40, 4)), DialogueReader(config, None))
-    assert table.is_read.tolist() == [False, True, True, True]
+    reader, columns = DialogueReader(config, None), rng.normal(size=(40, 4))
     examples = [example(number, unit) for number, unit in enumerate(UNITS)]
-    search = Search(config, examples, table, [], 0)
+    search = Search(reader, examples, columns, [], 0)
     for head in (
         FitSetting("ridge"),
-        FitSetting("mlp_regressor", 8, 1, None, (2,), 5, 0.1),
+        mlp("mlp_regressor", 8, 1, (2,), 5, 0.1),
     ):
         weights = search.head(ALL, OVERALL, head).layers[0][0]
         assert not weights[0].any() and weights[1:].any(axis=1).all()

@@ -31,7 +31,7 @@ from medal_judges.training.calibration import (
 )
 from medal_judges.training.config import refuse_steps
 from medal_judges.training.families.reply import fit_reactions, half_of
-from medal_judges.training.families.solvers import ColumnTable, FitSetting, fit_head
+from medal_judges.training.families.solvers import FitSetting, fit_head
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
 from medal_judges.training.validation import agreement, with_means
@@ -65,7 +65,7 @@ def fit(run: TrainingRun) -> FittedJudge:
     figures: dict[str, float] = {}
     validation = np.arange(len(rows.train), len(search.examples))
     for dimension in run.dimensions:
-        units = judge.units(dimension.name, search.table.columns[validation])
+        units = judge.units(dimension.name, search.columns[validation])
         figures |= search.agreement(dimension, units, validation)
     return FittedJudge(judge, with_means(figures))
 
@@ -93,9 +93,8 @@ def search_of(
     columns = []
     for reading, half in zip(readings, halves, strict=True):
         columns.append(reader.pool(reading, reader.rows(reading, half)))
-    table = ColumnTable.of(np.stack(columns), reader)
     folds = folds_of(examples, len(train), judge.config, seed)
-    return Search(judge.config, examples, table, folds, seed)
+    return Search(reader, examples, np.stack(columns), folds, seed)
 
 
 def _read(
@@ -194,13 +193,18 @@ def folds_of(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Chooses each dimension's FitSetting; ``folds`` as ``folds_of`` makes them."""
+    """Chooses each dimension's FitSetting. ``columns`` [n, C] are what ``reader`` makes of the
+    ``examples``, ``folds`` as ``folds_of`` makes them."""
 
-    config: LinearConfig
+    reader: DialogueReader
     examples: Sequence[TrainingExample]
-    table: ColumnTable
+    columns: Floats
     folds: Folds
     seed: int
+
+    @property
+    def config(self) -> LinearConfig:
+        return self.reader.config
 
     def settings(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
         """Returns the setting of each dimension: of linear heads by their grid; of MLPs by the
@@ -240,9 +244,10 @@ class Search:
         if dimension.kind == "binary":
             top = 1
         settings = []
+        names = ("hidden_layer_sizes", "alpha", "max_iter", "learning_rate_init")
         for values in product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate):
-            hidden, alpha, epochs, rate = values
-            settings.append(FitSetting(head, top, alpha, None, hidden, epochs, rate))
+            network = dict(zip(names, values, strict=True))
+            settings.append(FitSetting(head, top=top, network=network))
         return settings
 
     def class_range(self, dimensions: Sequence[Dimension]) -> int:
@@ -289,7 +294,7 @@ class Search:
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, setting)
-            units = head.units(self.table.columns[held_out], self.config.decode)
+            units = head.units(self.columns[held_out], self.config.decode)
             values += self.agreement(dimension, units, held_out).values()
         return float(np.mean(values)) if values else np.nan
 
@@ -314,7 +319,9 @@ class Search:
         setting: FitSetting,
     ) -> FittedHead:
         """Returns the head of ``dimension`` fitted on ``rows``."""
-        return fit_head(self.table, rows, self.examples, dimension, setting, self.seed)
+        examples = [self.examples[row] for row in rows]
+        columns = self.columns[rows]
+        return fit_head(self.reader, columns, examples, dimension, setting, self.seed)
 
     def calibration(
         self,
@@ -366,7 +373,7 @@ class Search:
         for number, (train, held_out) in enumerate(self.folds):
             rows = held_out[np.isfinite(labels[held_out])]
             head = self.head(train, dimension, setting)
-            units = head.units(self.table.columns[rows], self.config.decode)
+            units = head.units(self.columns[rows], self.config.decode)
             if dimension.kind == "binary" and setting.head != "logistic":
                 # The rate of the fold's training rows is not the judge's.
                 units = units + np.nanmean(labels) - np.nanmean(labels[train])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,35 +24,14 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 @dataclass(frozen=True, slots=True)
 class FitSetting:
-    """How one dimension is fitted; None for what the head does not have."""
+    """How one dimension is fitted: the penalty ``alpha``, the ``share`` of vectors (see LinearGrid;
+    None: 1), and of an MLP the highest class ``top`` and scikit-learn's settings ``network``."""
 
     head: HeadName
-    top: int = 1
     alpha: float = 1.0
     share: float | None = None
-    hidden: tuple[int, ...] | None = None
-    epochs: int | None = None
-    learning_rate: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnTable:
-    """The columns of dialogues [n, C]; ``is_vector`` [C]; ``is_read`` [C], which of them heads may
-    read; and how to name them (``reader``)."""
-
-    columns: Floats
-    is_vector: np.ndarray
-    is_read: np.ndarray
-    reader: DialogueReader
-
-    @classmethod
-    def of(
-        cls,
-        columns: Floats,
-        reader: DialogueReader,
-    ) -> ColumnTable:
-        named = reader.named(dict.fromkeys(reader.config.features, 1.0))
-        return cls(columns, reader.is_vector, reader.is_vector | (named > 0), reader)
+    top: int = 1
+    network: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -111,44 +90,48 @@ def source_means(
 
 
 def fit_head(
-    table: ColumnTable,
-    rows: np.ndarray,
+    reader: DialogueReader,
+    columns: Floats,
     examples: Sequence[TrainingExample],
     dimension: Dimension,
     setting: FitSetting,
     seed: int,
 ) -> FittedHead:
-    """Returns the head of ``dimension`` fitted on ``rows`` of the table. Raises ConfigError if none
-    of them has a label, or a logistic head has one label only."""
-    name = dimension.name
-    chosen = [row for row in rows if name in examples[row].targets]
-    if not chosen:
+    """Returns the head of ``dimension`` fitted on the ``columns`` [n, C] that ``reader`` makes of
+    the ``examples``. Raises ConfigError if none has a label, or if a logistic head has one label
+    only."""
+    name, config = dimension.name, reader.config
+    rows = [row for row, example in enumerate(examples) if name in example.targets]
+    if not rows:
         raise ConfigError(
             f"{name!r} has no label in a part of the training rows",
-            hint="give validation rows, or fewer model.folds",
+            hint="give validation rows",
         )
-    labelled = Labelled.of(
-        table.columns[chosen], [examples[row] for row in chosen], name
-    )
+    labelled = Labelled.of(columns[rows], [examples[row] for row in rows], name)
     deviation = labelled.deviation(labelled.x)
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
-    scale = scale * table.is_read
+    is_feature = reader.named(dict.fromkeys(config.features, 1.0)) > 0
+    scale = scale * (reader.is_vector | is_feature)
     if setting.share is not None:
-        scale = scale * np.where(table.is_vector, setting.share, 1.0)
-    config = table.reader.config
+        scale = scale * np.where(reader.is_vector, setting.share, 1.0)
     if setting.head == "ridge":
-        priors = table.reader.named(config.prior_weights.get(name, {}))
+        priors = reader.named(config.prior_weights.get(name, {}))
         weights, bias = _ridge(labelled, scale, setting.alpha, config.stretch, priors)
     elif setting.head == "logistic":
         weights, bias = _logistic(labelled, scale, setting.alpha, config, name)
-    elif len({examples[row].weight for row in chosen}) > 1:
+    elif len({examples[row].weight for row in rows}) > 1:
         raise ConfigError(
             "the weights of entries count for model.head: ridge and logistic only",
             hint="leave weight out",
         )
     else:
         return _mlp(labelled, scale, setting, seed)
-    averages = _averages(labelled, weights, table.reader)
+    averages = 0.0, 0.0
+    if config.reading != "dialogue":
+        # What the mean user side and the mean assistant side add to the output.
+        added = labelled.source_means(labelled.x).mean(axis=0) * weights
+        user, assistant = added.reshape(2, -1).sum(axis=1).tolist()
+        averages = user, assistant
     return FittedHead.line(setting.head, weights, bias, averages)
 
 
@@ -201,19 +184,6 @@ def _logistic(
     return weights, float(solver.intercept_[0] - middle @ weights)
 
 
-def _averages(
-    labelled: Labelled,
-    weights: Floats,
-    reader: DialogueReader,
-) -> tuple[float, float]:
-    """Returns what the mean user side and the mean assistant side of the rows add to the output."""
-    if reader.config.reading == "dialogue":
-        return 0.0, 0.0
-    added = labelled.source_means(labelled.x).mean(axis=0) * weights
-    user, assistant = added.reshape(2, -1).sum(axis=1).tolist()
-    return user, assistant
-
-
 def _mlp(
     labelled: Labelled,
     scale: Floats,
@@ -227,13 +197,7 @@ def _mlp(
     if is_classifier and len(present) == 1:
         return FittedHead(setting.head, (), setting.top, present)
     model_class: Any = MLPClassifier if is_classifier else MLPRegressor
-    model = model_class(
-        hidden_layer_sizes=setting.hidden,
-        alpha=setting.alpha,
-        max_iter=setting.epochs,
-        learning_rate_init=setting.learning_rate,
-        random_state=seed,
-    )
+    model = model_class(**setting.network, random_state=seed)
     mean = labelled.x.mean(axis=0)
     inputs = (labelled.x - mean) * scale
     targets = classes if is_classifier else classes.astype(float)

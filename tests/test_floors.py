@@ -39,11 +39,11 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("inference.serving",),
     ("eval.metaeval",),
     ("data_prep",),
+    ("eval",),
     ("training.config",),
     ("training.rows",),
-    ("training.agreement",),
-    ("training.fitted", "training.doubts"),
-    ("training.balance", "training.calibration", "training.validation"),
+    ("training.fitted", "training.doubts", "training.held_out"),
+    ("training.calibration", "training.validation"),
     ("training.arguments",),
     ("training.checkpoints",),
     ("training.trainer",),
@@ -51,7 +51,6 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("training.families",),
     ("training",),  # the run itself, from rows to the saved judge
     ("training.run",),
-    ("eval",),
     ("integrations",),
     ("cli",),
 )

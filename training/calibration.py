@@ -6,15 +6,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from scipy.optimize import minimize_scalar
-from sklearn.isotonic import IsotonicRegression
 
 from medal_judges.models.base.heads import (
     Calibration,
     OutputHead,
     corn_probabilities,
+    fit_isotonic,
     on_scale,
 )
 
@@ -127,16 +126,3 @@ def fit_class_temperature(
 def _best_temperature(loss: Callable[[float], float]) -> float:
     fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
     return float(np.exp(fitted.x))
-
-
-def fit_isotonic(
-    units: npt.ArrayLike,
-    targets: npt.ArrayLike,
-) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
-    [0, 1]."""
-    fitted = IsotonicRegression(out_of_bounds="clip").fit(
-        np.asarray(units), np.asarray(targets)
-    )
-    x, y = fitted.X_thresholds_, fitted.y_thresholds_
-    return tuple(map(float, x)), tuple(map(float, y))

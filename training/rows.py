@@ -70,9 +70,9 @@ class EntryRows:
     rows: list[LabelledDialogue]
 
 
-def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
-    """Loads everything that a run reads. Raises LeakError if training and held-out rows share a
-    dialogue, and ConfigError without training rows, or if an entry cannot be read as it says."""
+def load_entries(config: TrainConfig) -> list[EntryRows]:
+    """Returns the rows of all entries, divided by ``split``. Raises ConfigError without training
+    rows, and LeakError if training and held-out rows share a dialogue."""
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
@@ -85,6 +85,16 @@ def load_rows(config: TrainConfig, dimensions: Sequence[Dimension]) -> RunRows:
             "no training rows", hint="check the `train` entries of the config"
         )
     check_leaks(train, rows_of(loaded, ["validation", "test"]))
+    return loaded
+
+
+def load_rows(
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+) -> RunRows:
+    """Loads everything that a run reads. Raises the errors of ``load_entries``, and ConfigError if
+    an entry cannot be read as it says."""
+    loaded = load_entries(config)
     by_level = config.model.level_dimensions()
     levels = {}
     for dimension in dimensions:
@@ -297,23 +307,16 @@ def divide(
     part without rows."""
     divided: list[EntryRows] = []
     for part, share in zip(PARTS, split.shares, strict=True):
-        found = False
+        of_part = []
         for entry_rows in loaded:
-            rows = []
-            if entry_rows.part == "train":
-                refuse_splits(entry_rows)
-                rows = [
-                    row for row in entry_rows.rows if split.part_of(row.group) == part
-                ]
-            elif entry_rows.part == part:
-                rows = entry_rows.rows
+            rows = rows_in_part(entry_rows, part, split)
             if rows or entry_rows.part == part:
-                divided.append(EntryRows(part, entry_rows.entry, rows))
-                found = found or bool(rows)
-        if share and not found:
+                of_part.append(EntryRows(part, entry_rows.entry, rows))
+        if share and not rows_of(of_part, [part]):
             raise ConfigError(
                 f"split: no row is in {part}", hint="a larger share, or another seed"
             )
+        divided += of_part
     held_out = rows_of(divided, ["validation", "test"])
     leaks = find_leaks(rows_of(divided, ["train"]), held_out)
     repeating = {leak.train_id for leak in leaks}
@@ -330,8 +333,15 @@ def divide(
     return divided
 
 
-def refuse_splits(entry_rows: EntryRows) -> None:
-    """Raises ConfigError for rows that have splits already."""
+def rows_in_part(
+    entry_rows: EntryRows,
+    part: str,
+    split: SplitConfig,
+) -> list[LabelledDialogue]:
+    """Returns the rows of an entry that ``split`` puts into a ``part``. Raises ConfigError for rows
+    that have splits already."""
+    if entry_rows.part != "train":
+        return entry_rows.rows if entry_rows.part == part else []
     source = entry_rows.entry.source
     splits = sorted({str(row.split) for row in entry_rows.rows})
     if len(splits) > 1:
@@ -339,6 +349,7 @@ def refuse_splits(entry_rows: EntryRows) -> None:
             f"split: rows of {source} have splits already: {', '.join(splits)}",
             hint=f"leave out split, or read {source}:train",
         )
+    return [row for row in entry_rows.rows if split.part_of(row.group) == part]
 
 
 # -- one entry -------------------------------------------------------------------------------------

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +26,11 @@ from medal_judges.models.hybrid.judge import MEMBERS
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import only_run, read_json_if_there, write_json
-from medal_judges.training.agreement import (
-    AGREEMENT_NAME,
-    AgreementRow,
-    agreement,
-    score_examples,
-)
 from medal_judges.training.arguments import CHECKPOINTS, is_main
 from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.doubts import doubts
 from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.held_out import AGREEMENT_NAME, held_out_agreement
 from medal_judges.training.rows import RunRows, load_rows
 
 logger = logging.getLogger(__name__)
@@ -183,39 +177,19 @@ def finish(
         settings["model"]["base"] = Path(base).resolve().name
     if config.start:
         settings["start"] = Path(config.start).resolve().name
-    agreements = held_out_agreement(config, fitted, rows)
+    agreement = []
+    if config.model.family == "hybrid" and (rows.validation or rows.test):
+        logger.warning("a hybrid does not score held-out rows: use medal benchmark")
+    else:
+        agreement = held_out_agreement(judge, rows, config)
     write_json(folder / "train_config.json", without_folders(settings))
     write_json(folder / "validation.json", dict(fitted.figures))
-    write_json(folder / AGREEMENT_NAME, [asdict(row) for row in agreements])
+    write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_folders(rows.facts))
     setting = fitted.golden or GoldenSetting()
     judge.place(setting.device, setting.dtype)
     write_golden(judge, folder, setting)
     check_in_fresh_process(folder, judge.load_options())
-
-
-def held_out_agreement(
-    config: TrainConfig,
-    fitted: FittedJudge,
-    rows: RunRows,
-) -> list[AgreementRow]:
-    """Returns the judge's agreement with the labels of validation and test rows.
-
-    It scores those that are not scored yet, unless it is a hybrid (a member may cost money).
-    """
-    judge = fitted.judge
-    agreements = []
-    for part, examples in (("validation", rows.validation), ("test", rows.test)):
-        if not examples:
-            continue
-        if config.model.family == "hybrid":
-            logger.warning(
-                "a hybrid does not score its %s rows: use medal benchmark", part
-            )
-            continue
-        scored = score_examples(judge, examples, config)
-        agreements += agreement(scored, judge.dimensions, part)
-    return agreements
 
 
 def without_folders(value: Any) -> Any:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.models.base.heads import on_scale
+from medal_judges.models.base.heads import fit_isotonic, on_scale
 from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import LabelledDialogue
@@ -26,7 +26,6 @@ from medal_judges.stats.correlation import Floats, undefined_reason, weighted_sp
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
-from medal_judges.training.calibration import fit_isotonic
 
 FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
+from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 from torch.nn import functional
 
@@ -43,6 +44,19 @@ def isotonic_map(
     parts rise by a hundredth of the unit."""
     unit, x, y = (np.asarray(values, dtype=np.float64) for values in (units, *knots))
     return (1 - _ORDER) * np.interp(unit, x, y) + _ORDER * unit
+
+
+def fit_isotonic(
+    units: npt.ArrayLike,
+    targets: npt.ArrayLike,
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
+    [0, 1]."""
+    fitted = IsotonicRegression(out_of_bounds="clip").fit(
+        np.asarray(units), np.asarray(targets)
+    )
+    x, y = fitted.X_thresholds_, fitted.y_thresholds_
+    return tuple(map(float, x)), tuple(map(float, y))
 
 
 class HeadConfig(Config):

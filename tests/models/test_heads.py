@@ -13,10 +13,11 @@ from medal_judges.models.base.heads import (
     OutputHead,
     corn_losses,
     corn_probabilities,
+    fit_isotonic,
     on_scale,
 )
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.calibration import fit_isotonic, fit_temperature
+from medal_judges.training.calibration import fit_temperature
 
 OVERALL = Dimension("overall", "ordinal", 1, 5)
 ISSUE = Dimension("unsafe", "binary", 0, 1, good="low")

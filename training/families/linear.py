@@ -15,7 +15,7 @@ from scipy.special import expit, logit
 from sklearn.metrics import f1_score
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.heads import Calibration, isotonic_map
+from medal_judges.models.base.heads import Calibration, fit_isotonic, isotonic_map
 from medal_judges.models.base.turn_features import SIMILARITY_NAMES
 from medal_judges.models.linear.config import HeadName, LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats
@@ -25,7 +25,6 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.calibration import (
     MIN_ROWS,
-    fit_isotonic,
     fit_temperature,
     with_margin,
 )

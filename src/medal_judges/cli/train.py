@@ -23,7 +23,7 @@ def train(options: TrainOptions) -> None:
     folder = train_judge(options.config, overrides, overwrite=options.overwrite)
     if not is_main():
         return
-    from medal_judges.training.agreement import summary_table
+    from medal_judges.training.held_out import summary_table
 
     table = summary_table(folder)
     if table is not None:

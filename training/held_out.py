@@ -1,0 +1,159 @@
+"""How well a judge agrees with the labels of held-out rows, and two untrained judges with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from medal_judges.config import read_yaml
+from medal_judges.models.card.writer import METRICS
+from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.table import Cell, Table
+from medal_judges.stats.estimate import Estimate
+from medal_judges.storage.files import read_json_if_there
+
+if TYPE_CHECKING:  # the table of a command needs no torch
+    from medal_judges.models.base.judge import Judge
+    from medal_judges.training.config import TrainConfig
+    from medal_judges.training.rows import RunRows, TrainingExample
+
+AGREEMENT_NAME = "agreement.json"
+BASELINES = ("length", "repetition")  # names of shipped judges
+COLUMNS = ("part", "source", "dimension", "n", "missed")
+Record = dict[str, Any]
+
+
+def held_out_agreement(
+    judge: Judge,
+    rows: RunRows,
+    config: TrainConfig,
+) -> list[Record]:
+    """Returns the judge's agreement with the labels of validation and test rows: a record for each
+    part, source, dimension and language (``all`` and each).
+
+    ``value`` has a 95% interval from ``low`` to ``high`` for these chatbots, or a ``reason`` why it
+    is None. ``n`` labelled rows have a score and ``missed`` do not. ``baselines`` are the values of
+    two untrained judges on the same rows. A generative judge takes seconds a dialogue: it scores
+    ``answered_rows`` of each part, drawn by the run's seed.
+    """
+    from medal_judges.models.linear.judge import LinearJudge
+
+    judges = {"judge": judge}
+    for name in BASELINES:
+        settings = read_yaml(f"judges/{name}")
+        judges[name] = LinearJudge.from_settings(settings, judge.dimensions)
+    records: list[Record] = []
+    for part in ("validation", "test"):
+        examples: list[TrainingExample] = getattr(rows, part)
+        if judge.language_models() and len(examples) > config.answered_rows:
+            order = np.random.default_rng(config.seed).permutation(len(examples))
+            drawn = sorted(order[: config.answered_rows].tolist())
+            examples = [examples[row] for row in drawn]
+        for source in dict.fromkeys(example.source for example in examples):
+            of_source = [example for example in examples if example.source == source]
+            about = {"part": part, "source": Path(source).name}
+            records += _agreement(judges, of_source, about)
+    return records
+
+
+def _agreement(
+    judges: Mapping[str, Judge],
+    examples: Sequence[TrainingExample],
+    about: Mapping[str, str],
+) -> Iterator[Record]:
+    """Yields the records of the ``examples`` of one source."""
+    from medal_judges.eval.metaeval.metaeval import evaluate
+
+    dimensions = judges["judge"].dimensions
+    rows = []
+    for number, example in enumerate(examples):
+        labels: dict[str, tuple[float | None, ...]] = {}
+        for dimension in dimensions:
+            rating = example.human.get(dimension.name)
+            if rating is not None and dimension.kind == "binary":
+                rating = float(rating >= 0.5)
+            labels[dimension.name] = (rating,)
+        # An example of a single turn has the id of its conversation.
+        dialogue = replace(example.dialogue, id=str(number))
+        scales = dict.fromkeys(labels, (0.0, 1.0))
+        rows.append(LabelledDialogue(dialogue, labels, scales, group=example.group))
+    dialogues = [row.dialogue for row in rows]
+    judgements = {who: list(judge.score(dialogues)) for who, judge in judges.items()}
+    for dimension in dimensions:
+        if not any(row.has_label(dimension.name) for row in rows):
+            continue
+        metric, name = "spearman", "spearmanr"
+        if dimension.kind == "binary":
+            metric, name = "auc", "roc_auc"
+        results = {}
+        for who, scored in judgements.items():
+            (result,) = evaluate(
+                scored,
+                rows,
+                {dimension.name: dimension.name},
+                only=(metric,),
+                intervals=who == "judge",
+            )
+            results[who] = result.row
+        row = results["judge"]
+        counts = {"n": row.scored, "missed": row.n - row.scored}
+        facts = {**about, "dimension": dimension.name, "metric": name}
+        estimates = {who: row.metrics[metric] for who, row in results.items()}
+        by_language = dict(row.languages)
+        if len(by_language) != 1:
+            yield {**facts, "lang": "all", **counts, **_values(estimates)}
+        for lang, part in by_language.items():
+            if len(by_language) > 1:
+                counts = {"n": part.n, "missed": 0}
+                estimates = {
+                    who: row.languages[lang].metrics[metric]
+                    for who, row in results.items()
+                }
+            yield {**facts, "lang": lang, **counts, **_values(estimates)}
+
+
+def _values(estimates: Mapping[str, Estimate]) -> Record:
+    """Returns the value of the judge with its interval, and the values of the baselines."""
+    estimate = estimates["judge"]
+    return {
+        "value": estimate.value,
+        "low": estimate.low,
+        "high": estimate.high,
+        "reason": estimate.reason,
+        "baselines": {who: estimates[who].value for who in BASELINES},
+    }
+
+
+def summary_table(folder: Path) -> Table | None:
+    """Returns a table of validation and test sets by dimension, all languages of a set together,
+    with the baselines beside the judge. None if the run had no held-out rows."""
+    # The record ``all`` of a set stands before those of its languages.
+    by_set: dict[tuple[str, ...], Record] = {}
+    for record in read_json_if_there(folder / AGREEMENT_NAME, []):
+        key = (record["part"], record["source"], record["dimension"])
+        by_set.setdefault(key, record)
+    if not by_set:
+        return None
+    lines = []
+    for record in by_set.values():
+        estimate = Estimate(
+            record["value"],
+            record["low"],
+            record["high"],
+            reason=record["reason"],
+        )
+        line: list[Cell] = [record[column] for column in COLUMNS]
+        line += [METRICS[record["metric"]], estimate, *record["baselines"].values()]
+        lines.append(line)
+    return Table(
+        "Agreement with the labels of held-out rows",
+        [*COLUMNS, "figure", "judge", *BASELINES],
+        lines,
+        note="95% intervals are for these chatbots in new conversations.\n\nlength, repetition: "
+        "untrained judges, to which longer, less repetitive answers are better; chance: 0, of AUC "
+        "0.50",
+    )

@@ -107,7 +107,7 @@ def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> Non
     assert "test.jsonl" in section and "| length |" in section
 
 
-def test_a_benchmark_says_what_a_judge_was_trained_on_and_reads_the_split_of_its_run(
+def test_a_benchmark_says_what_a_judge_was_trained_on(
     tmp_path: Path,
 ) -> None:
     source = write_rows(tmp_path / "rows.jsonl", 80, 0)
@@ -120,22 +120,18 @@ def test_a_benchmark_says_what_a_judge_was_trained_on_and_reads_the_split_of_its
     entries = json.loads((folder / "data.json").read_text())
     sizes = {entry["part"]: entry["rows"] for entry in entries}
 
-    def notes(name: str, **more: object) -> list[str]:
-        data = {"name": name, "source": source, "dimensions": ["overall"], **more}
-        where = [f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/{name}"]
-        found = benchmark(
-            "quickstart",
-            ["judges=[]", "injected=[]", *where],
-            judges=[f"mine={folder}"],
-        )
-        assert found.rows[0].n == (sizes["test"] if more else 80)
-        return [text for name, text in found.facts if name == "Note"]
-
-    (note,) = notes("all")
+    data = {"name": "all", "source": source, "dimensions": ["overall"]}
+    where = [f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/all"]
+    found = benchmark(
+        "quickstart",
+        ["judges=[]", "injected=[]", *where],
+        judges=[f"mine={folder}"],
+    )
+    assert found.rows[0].n == 80
+    (note,) = [text for name, text in found.facts if name == "Note"]
     assert note.startswith(
         f"judge mine was trained on {sizes['train']} of 80 chats of all"
     )
-    assert notes("held_out", split=split) == []
 
 
 def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:

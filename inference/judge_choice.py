@@ -6,15 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from medal_judges.config import (
     BOXED,
     DEVICE,
     MAX_COST,
-    NO_CACHE,
-    REPEATS,
-    REVISION,
     Config,
     judge_file,
     option,
@@ -24,7 +22,6 @@ from medal_judges.config import (
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
-from medal_judges.models.device import Dtype
 from medal_judges.models.llm.settings import llm_config
 
 
@@ -32,23 +29,16 @@ class JudgeOptions(Config):
     """Options of commands that load one judge."""
 
     judge: str = option(
-        BOXED, help="Shipped name (medal judges), YAML file, folder or hub id."
+        BOXED,
+        help="Shipped name (medal judges), YAML file, folder, or hub id (ORG/NAME@REVISION).",
     )
     settings: tuple[str, ...] = option(
         (),
         argument=True,
         metavar="FIELD=VALUE",
-        help="Change a setting of the YAML file: a=1, or a.b=1 in a group.",
+        help="Change a setting of the judge: repeats=3, llm.cache=false, dtype=bf16.",
     )
     device: str | None = DEVICE
-    dtype: Dtype | None = option(
-        None,
-        help="Precision; saved judges score in fp32 by default. bf16 is faster on a GPU, and on a "
-        "CPU that multiplies it (medal doctor); scores then change in the third digit.",
-    )
-    revision: str | None = REVISION
-    no_cache: bool = NO_CACHE
-    repeats: int | None = REPEATS
     max_cost: float | None = MAX_COST
 
     def choose(self, *, dry_run: bool = False) -> JudgeChoice:
@@ -57,14 +47,9 @@ class JudgeOptions(Config):
             self.judge,
             self.settings,
             device=self.device,
-            dtype=self.dtype,
-            revision=self.revision,
-            repeats=self.repeats,
         )
-        if self.no_cache or dry_run or self.max_cost is not None:
-            choice = choice.spending(
-                self.max_cost, no_cache=self.no_cache, dry_run=dry_run
-            )
+        if dry_run or self.max_cost is not None:
+            choice = choice.spending(self.max_cost, dry_run=dry_run)
         return choice
 
 
@@ -187,30 +172,20 @@ def choose_judge(
     device: str | None = None,
     dtype: str | None = None,
     revision: str | None = None,
-    repeats: int | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the judge ``name`` (a shipped name, YAML file, folder or hub id) with the overrides
-    ``field=value``; for a saved hybrid they are ``member.field=value``.
+    """Returns the judge ``name`` (a shipped name, YAML file, folder, or hub id with @REVISION) with
+    the overrides ``field=value``; for a saved hybrid they are ``member.field=value``.
 
-    Raises ConfigError for other overrides, for repeats that the judge does not have, and for a
-    device or dtype if it has no model here; without ``strict``, for one of several judges, such a
-    judge ignores them.
+    Raises ConfigError for other overrides, and for a device or dtype if the judge has no model
+    here; without ``strict``, for one of several judges, such a judge ignores them.
     """
+    if "@" in name and not Path(name).exists():
+        name, _, revision = name.partition("@")
     file = judge_file(name)
     settings = None
     if file is not None:
         settings = read_yaml(file)
-    if repeats is not None:
-        family = (settings or {}).get("family")
-        if family != "prompted":
-            kind = "a saved judge"
-            if family:
-                kind = f"one of family {family!r}"
-            raise ConfigError(
-                f"--repeats is for prompted judges; {kind} gives the same answer each time"
-            )
-        overrides = [*overrides, f"repeats={repeats}"]
     changed = overridden(deepcopy(settings or {}), overrides)
     options = {}
     for override in overrides:

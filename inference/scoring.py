@@ -16,7 +16,6 @@ from medal_judges.config import (
     MULTILINGUAL,
     OVERWRITE,
     RETRY_FAILED,
-    TOKEN_BUDGET,
     Config,
     option,
     packaged_languages,
@@ -79,18 +78,11 @@ class ScoreOptions(Config):
     keep: tuple[str, ...] = option(
         (), help="Metadata copied to the scores; may be repeated."
     )
-    token_budget: int | None = TOKEN_BUDGET
     overwrite: bool = OVERWRITE
     retry_failed: bool = RETRY_FAILED
-    unknown_language: UnknownLanguage = option(
-        "warn",
-        help="What to do with dialogues in languages that the judge does not support.",
-    )
-    detect_language: bool | None = option(
-        None,
-        help="Detect the language of chats that state none (extra lang). Default: if the judge has "
-        "a list of supported languages, or with --keep lang.",
-    )
+    token_budget: int | None = None
+    unknown_language: UnknownLanguage = "warn"
+    detect_language: bool | None = None
 
     def score(
         self,
@@ -252,23 +244,19 @@ class ScoreReport:
 
 @contextmanager
 def opened(
-    choice: JudgeChoice,
-    workers: int = 1,
-    device: str | None = None,
-    ray_address: str | None = None,
+    choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``, loaded in this process, in ``workers`` processes of this
-    machine, or on the Ray cluster at ``ray_address`` (there ``workers`` limits the processes if
-    above 1).
+    """Yields the judge of ``choice``, loaded in this process, or in ``workers`` processes of this
+    machine or of the Ray cluster at $RAY_ADDRESS.
 
     Raises ConfigError for several processes and a judge that sends requests to a server.
     """
-    if workers == 1 and ray_address in (None, "local"):
+    if workers == 1:
         yield choice.load()
         return
     from medal_judges.inference.ray_judge import opened_on_ray
 
-    with opened_on_ray(choice, workers, device, ray_address) as judge:
+    with opened_on_ray(choice, workers, device) as judge:
         yield judge
 
 

@@ -15,7 +15,6 @@ from medal_judges.errors import ConfigError, MedalError
 from medal_judges.storage.files import only_run
 
 from .conftest import medal
-from .options.table import _parameters
 
 LINE = {
     "id": "a",
@@ -127,11 +126,12 @@ def test_no_output_of_any_command_replaces_or_removes_an_input(
 def test_every_option_that_is_written_to_is_held_against_the_inputs() -> None:
     written = set()
     for name in cli.COMMANDS:
-        for _, parameter in _parameters(name, cli.command_of(name)):
-            if re.match(
-                "(File|Folder) to write", getattr(parameter, "help", None) or ""
-            ):
-                written.add(parameter.name)
+        command = cli.command_of(name)
+        for each in getattr(command, "commands", {"": command}).values():
+            for parameter in each.params:
+                text = getattr(parameter, "help", None) or ""
+                if re.match("(File|Folder) to write", text):
+                    written.add(parameter.name)
     assert written == set(OUTPUTS)
 
 

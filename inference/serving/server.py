@@ -1,23 +1,55 @@
-"""Runs a judge as a server: a socket, uvicorn, and a clean stop."""
+"""Runs a judge as a server: who may use it, a socket, uvicorn, and a clean stop."""
 
 from __future__ import annotations
 
-import logging
+import os
 import signal
 import socket
 from collections.abc import Callable
 from contextlib import suppress
+from ipaddress import ip_address
 
 import uvicorn
 
-from medal_judges.errors import MedalError
-from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
-from medal_judges.inference.serving.app import ScoreService, make_app
-from medal_judges.inference.serving.guard import is_loopback
-from medal_judges.inference.serving.limits import ServeLimits
+from medal_judges.errors import ConfigError, MedalError
+from medal_judges.inference.serving.app import ServeLimits, make_app
 from medal_judges.models.base.judge import Judge
+from medal_judges.secrets import hide
 
-logger = logging.getLogger(__name__)
+TOKEN_VARIABLE = "MEDAL_JUDGES_TOKEN"
+_SHORTEST = 16  # characters of a token
+_CONNECTIONS = 128  # each may hold a body
+_DRAIN = 30  # seconds to finish requests after SIGTERM
+
+
+def token_for(host: str) -> str | None:
+    """Returns the token of MEDAL_JUDGES_TOKEN, None if it is not set.
+
+    Raises ConfigError for a short token (the message does not show it), and if it is not set
+    although ``host`` is open to other machines.
+    """
+    token = os.environ.get(TOKEN_VARIABLE)
+    hint = f"export {TOKEN_VARIABLE}=$(openssl rand -hex 32)"
+    if token is None and not is_loopback(host):
+        raise ConfigError(
+            f"--host {host} is open to other machines, but no token is set",
+            hint=f"{hint}, or leave --host out",
+        )
+    if token is not None:
+        hide(token)
+        if len(token) < _SHORTEST or not token.isascii():
+            raise ConfigError(
+                f"{TOKEN_VARIABLE} needs {_SHORTEST} or more ASCII characters",
+                hint=hint,
+            )
+    return token
+
+
+def is_loopback(host: str) -> bool:
+    """Returns whether ``host`` is localhost or a loopback address."""
+    with suppress(ValueError):
+        return ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def serve(
@@ -26,16 +58,13 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     token: str | None = None,
-    options: ScoreOptions = DEFAULT_OPTIONS,
     limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
     """Answers requests until SIGTERM or SIGINT, and calls ``ready`` with the address when it
-    accepts connections. Port 0 means any free port. Accepted requests have ``limits.drain`` seconds
-    to finish, then their connections are closed; a second SIGINT stops at once. Raises MedalError
-    if the port is in use.
+    accepts connections. Port 0 means any free port. Accepted requests have 30 seconds to finish,
+    then their connections are closed. Raises MedalError if the port is in use.
     """
-    limits = limits or ServeLimits()
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=2048)
@@ -44,28 +73,23 @@ def serve(
             f"cannot listen on {host}:{port}: {error.strerror}",
             hint="--port 0 takes a free port",
         ) from error
-    service = ScoreService(judge, options, limits)
+    own_host = host if is_loopback(host) else None
     config = uvicorn.Config(
-        make_app(service, token, is_loopback(host)),
-        loop="asyncio",
+        make_app(judge, limits or ServeLimits(), token, own_host),
         http="h11",
         ws="none",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
-        timeout_graceful_shutdown=int(limits.drain),
+        limit_concurrency=_CONNECTIONS,
+        timeout_graceful_shutdown=_DRAIN,
     )
     with listener:
-        bound = listener.getsockname()
-        name = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        ready(f"http://{name}:{bound[1]}")
+        ready(f"http://{host}:{listener.getsockname()[1]}")
         # uvicorn raises a signal that stopped it again, at its end: the exit status is 0. So it is
         # for a signal that comes before uvicorn handles it.
         for kind in (signal.SIGINT, signal.SIGTERM):
             signal.signal(kind, signal.default_int_handler)
         with suppress(KeyboardInterrupt):
             uvicorn.Server(config).run([listener])
-    if not service.worker.stop(limits.drain):
-        logger.warning("the judge was still scoring dialogues of abandoned requests")

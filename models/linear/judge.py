@@ -132,6 +132,12 @@ class LinearJudge(LearnedJudge):
         the rubric.
         """
         features = settings["features"]
+        unknown = [key for key in settings if key not in ("name", "rubric", "features")]
+        for name, feature in features.items():
+            keys = [key for key in feature if key not in ("mean", "std", "good")]
+            unknown += [f"features.{name}.{key}" for key in keys]
+        if unknown:
+            raise ValueError(f"there is no setting {', '.join(unknown)}")
         config = LinearConfig(
             features=tuple(f"assistant.{name}" for name in features), vectors=False
         )

@@ -158,14 +158,8 @@ NO_CACHE: bool = option(
 MAX_COST: float | None = option(
     None, ge=0, help="US dollars; stops before it spends more."
 )
-REPEATS: int | None = option(
-    None, ge=1, help="Answers per dialogue of a prompted judge."
-)
 RETRY_FAILED: bool = option(False, help="Score again every row that has no score.")
 REVISION: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
-TOKEN_BUDGET: int | None = option(
-    None, ge=1, help="Maximum number of padded tokens per batch."
-)
 
 
 def load_config(

@@ -14,7 +14,6 @@ from medal_judges import Judge, align, benchmark
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
 from medal_judges.eval.align import proof
-from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.reading.dialogues import read_labelled
@@ -168,14 +167,11 @@ def test_an_aligned_judge_is_benchmarked_served_and_pushed(
     testclient = pytest.importorskip(
         "fastapi.testclient", reason="needs the extra: serve"
     )
-    from medal_judges.inference.serving.app import ScoreService, make_app
-    from medal_judges.inference.serving.limits import ServeLimits
+    from medal_judges.inference.serving.app import ServeLimits, make_app
 
     judge = Judge.from_pretrained(out)
-    service = ScoreService(judge, ScoreOptions(), ServeLimits())
-    with testclient.TestClient(
-        make_app(service, None, True), "http://127.0.0.1"
-    ) as client:
+    app = make_app(judge, ServeLimits(), None, "127.0.0.1")
+    with testclient.TestClient(app, "http://127.0.0.1") as client:
         answer = client.post(
             "/score", json={"dialogues": [rows[0].dialogue.to_record()]}
         )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.stats import ttest_ind
-from tests.options.table import Done, medal
+from tests.typed import Done, medal
 
 from medal_judges.errors import ConfigError
 from medal_judges.eval.scores.bad import BadScores, find_bad_scores

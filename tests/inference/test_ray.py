@@ -1,4 +1,4 @@
-"""medal score --workers and --ray: the file of one process, also after a process is killed."""
+"""medal score --workers: the file of one process, also after a process is killed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, ScoreOptions, read_dialogues
-from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.ray_judge import RayJudge
@@ -55,54 +53,13 @@ def one_process(chats: Path, out: Path, options: ScoreOptions) -> bytes:
     return out.read_bytes()
 
 
-def test_what_cannot_run_on_a_cluster_says_why(chats: Path, tmp_path: Path) -> None:
-    def medal(*words: object) -> str:
-        done = CliRunner().invoke(app, ["score", str(chats), *map(str, words)])
-        assert done.exit_code != 0
-        return str(done.exception)
-
+def test_what_cannot_run_in_several_processes_says_why() -> None:
     llm = 'llm={model: "openai:gpt-x", base_url: "http://127.0.0.1:9/v1"}'
-    paid = (
-        llm,
-        "--judge",
-        "judges/dstc12_baseline.yaml",
-        "--out",
-        tmp_path / "x.jsonl",
-    )
-    assert "cost limit" in medal(*paid, "--ray", "auto")
-    assert "sends requests to a server" in medal(*paid, "--workers", "2")
-    assert "no Ray cluster at" in medal("--judge", "length", "--ray", "127.0.0.1:9")
+    choice = choose_judge("judges/dstc12_baseline.yaml", [llm])
+    with pytest.raises(ConfigError), opened(choice, workers=2):
+        pass
     with pytest.raises(MedalError), opened(choose_judge("nowhere/judge"), workers=2):
         pass
-
-
-def test_a_killed_worker_and_a_killed_node_lose_no_row(
-    chats: Path, tmp_path: Path
-) -> None:
-    import ray
-    from ray.cluster_utils import Cluster
-
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
-    node = cluster.add_node(num_cpus=2)
-    out = tmp_path / "s.jsonl"
-
-    def dialogues() -> Iterator[Dialogue]:
-        for number, dialogue in enumerate(read_dialogues(chats)):
-            if number == ROWS // 3:
-                ray.kill(next(iter(judge._ready)))
-            if number == ROWS * 3 // 4:
-                cluster.remove_node(node, allow_graceful=False)
-            yield dialogue
-
-    try:
-        with opened(choose_judge("repetition"), ray_address=cluster.address) as judge:
-            judge.window = 64
-            score_to_file(dialogues(), judge, out)
-    finally:
-        cluster.shutdown()
-    assert out.read_bytes() == one_process(
-        chats, tmp_path / "one.jsonl", ScoreOptions()
-    )
 
 
 @pytest.mark.parametrize(
@@ -148,9 +105,9 @@ def test_a_killed_process_loses_no_row(
     def dialogues() -> Iterator[Dialogue]:
         for number, dialogue in enumerate(read_dialogues(chats)):
             if number in (300, 900):
-                killed = next(iter(judge._ready))
+                killed = judge._actors[number // 900]
                 pids.add(id(killed))
-                ray.kill(killed)
+                ray.kill(killed, no_restart=False)
             yield dialogue
 
     out = tmp_path / "s.jsonl"

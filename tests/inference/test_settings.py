@@ -50,3 +50,22 @@ def test_all_processes_find_room_on_the_gpus(gpus: int, processes: int) -> None:
     share = gpu_share(gpus, processes)
     assert 0 < share <= 1 and gpus * int(1 / share) >= processes
     assert gpu_share(0, processes) == 0
+
+
+@pytest.mark.parametrize(
+    ("judge", "setting"),
+    [
+        *(("length", "foo=1"), ("length", "repeats=3"), ("length", "llm.cache=false")),
+        *(("repetition", "truncation.x=3"), ("repetition", "features.copy.x=1")),
+        *(("boxed", "foo=1"), ("boxed", "llm=x"), ("issues", "repeats=3")),
+        *((CONTRAST, "foo=1"), (CONTRAST, "llm.foo=1"), ("medal", "foo=1")),
+    ],
+)
+def test_no_setting_is_accepted_and_ignored(judge: str, setting: str) -> None:
+    with pytest.raises((ConfigError, JudgeLoadError), match=r"setting|unknown key|key"):
+        choose_judge(judge, [setting]).load()
+
+
+def test_a_revision_stands_after_the_name() -> None:
+    choice = choose_judge("org/judge@v2")
+    assert (choice.source, choice.revision) == ("org/judge", "v2")

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 
 from medal_judges import RecordError, parse_dialogue, read_dialogues
-from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.body import parse_body
-from medal_judges.inference.serving.limits import ServeLimits
+from medal_judges.inference.serving.app import parse_rows
 from medal_judges.integrations.chats import as_dialogue
 from medal_judges.models.base.judge import checked_dialogues
 
@@ -52,10 +50,7 @@ def test_every_door_returns_the_same_dialogue(
     assert list(read_dialogues(tmp_path / "chats.jsonl")) == [dialogue]
     assert list(checked_dialogues([record])) == [dialogue]
     assert as_dialogue(record) == dialogue
-    body = json.dumps({"dialogues": [record]}).encode()
-    assert parse_body(body, (), ScoreOptions(), ServeLimits(), Counter())[0] == [
-        dialogue
-    ]
+    assert parse_rows([record], 2, Counter()) == [dialogue]
 
 
 def test_messages_alone_are_a_record() -> None:

@@ -1,9 +1,4 @@
-"""The command ``medal``: its commands, each imported when it runs, their help, and how errors are
-printed.
-
-The help is plain text in full lines, the same with every version of Typer. Typer's own tables cut
-names and make explanations three words wide in a terminal of 80 characters.
-"""
+"""The command ``medal``: its commands, each imported when it runs, and how errors are printed."""
 
 from __future__ import annotations
 
@@ -14,11 +9,11 @@ import os
 import re
 import signal
 import sys
-from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from importlib import import_module
 from io import TextIOWrapper
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -26,193 +21,39 @@ from typer.main import get_command
 
 from medal_judges import __version__
 from medal_judges.errors import MedalError, did_you_mean, visible
-from medal_judges.report.console import quiet_foreign_logs
 from medal_judges.secrets import SecretFilter
 
 STOPPED = "stopped; run the same command again to resume"
-
-
-class Command(NamedTuple):
-    """A command. Its module in this folder has a function of the same name, or a Typer ``app``."""
-
-    purpose: str
-    example: str
-
-
-# Job -> its commands, as `medal --help` groups them.
-JOBS = {
-    "Score and report": {
-        "score": Command(
-            "Score dialogues.", "medal score chats.jsonl --out scores.jsonl"
-        ),
-        "report": Command(
-            "Report how good scored chats are and which to read; gates for CI.",
-            "medal report scores.jsonl --chats chats.jsonl --out report",
-        ),
-        "compare": Command(
-            "Compare systems by their scores, with intervals.",
-            "medal compare v1.jsonl v2.jsonl --out compared",
-        ),
-        "serve": Command("Score dialogues over HTTP.", "medal serve boxed --port 8000"),
-    },
-    "Judges": {
-        "train": Command("Train a judge.", "medal train --config quickstart"),
-        "init": Command("Write a small example project.", "medal init mine"),
-        "judges": Command("List the shipped judges.", "medal judges"),
-        "align": Command(
-            "Make a judge agree with your labels, and show whether it does.",
-            "medal align boxed --labels mine.csv --out aligned",
-        ),
-        "doctor": Command(
-            "Check this machine or a saved judge.", "medal doctor runs/mine"
-        ),
-        "push": Command(
-            "Upload a saved judge to the Hub.", "medal push runs/mine ORG/NAME"
-        ),
-        "configs": Command(
-            "List, show or copy what is shipped: configs, rubrics, prompts.",
-            "medal configs copy train/quickstart",
-        ),
-    },
-    "Benchmark": {
-        "benchmark": Command(
-            "Compare judges with human ratings; write a page.",
-            "medal benchmark --config human --judge mine=runs/mine",
-        ),
-        "trial": Command(
-            "Test how a judge reacts to edits of dialogues.",
-            "medal trial runs/mine length --out trial",
-        ),
-        "agreement": Command(
-            "Measure how well annotators agree.",
-            "medal agreement fed:dialogue --out agreement",
-        ),
-    },
-    "Make data": {
-        "data": Command(
-            "Get and prepare data: sources, seeds, injected issues, translations.",
-            "medal data list",
-        ),
-        "generate": Command(
-            "Generate dialogues between simulated users and chatbots.",
-            "medal generate --config quickstart --dry-run",
-        ),
-        "label": Command(
-            "Label dialogues with a judge; separate malformed users.",
-            "medal label dialogues.jsonl --out labelled",
-        ),
-        "curate": Command(
-            "Select the dialogues that people annotate.",
-            "medal curate labelled/labelled.jsonl --n 100 --out curated",
-        ),
-        "annotate": Command(
-            "Export packages for annotators, import their answers.",
-            "medal annotate export curated/selection.jsonl --out annotation",
-        ),
-    },
+# Command -> its purpose. Its module in this folder has a function of the same name, or a Typer
+# ``app``.
+COMMANDS = {
+    "score": "Score dialogues.",
+    "report": "Report how good scored chats are and which to read; gates for CI.",
+    "compare": "Compare systems by their scores, with intervals.",
+    "serve": "Score dialogues over HTTP.",
+    "train": "Train a judge.",
+    "init": "Write a small example project.",
+    "judges": "List the shipped judges.",
+    "align": "Make a judge agree with your labels, and show whether it does.",
+    "doctor": "Check whether a saved judge gives its scores on this machine.",
+    "push": "Upload a saved judge to the Hub.",
+    "configs": "List, show or copy what is shipped: configs, rubrics, prompts.",
+    "benchmark": "Compare judges with human ratings; write a page.",
+    "trial": "Test how a judge reacts to edits of dialogues.",
+    "agreement": "Measure how well annotators agree.",
+    "data": "Get and prepare data: sources, seeds, injected issues.",
+    "generate": "Generate dialogues between simulated users and chatbots.",
+    "label": "Label dialogues with a judge; separate malformed users.",
+    "curate": "Select the dialogues that people annotate.",
+    "annotate": "Export packages for annotators, import their answers.",
 }
-COMMANDS = {name: command for job in JOBS.values() for name, command in job.items()}
-
-
-# -- help ------------------------------------------------------------------------------------------
-
-# Names of a kind of value in versions of Typer -> the word here; then bounds of numbers.
-_VALUES = (
-    (re.compile(r"<list\[(.*)\]>"), r"<\1>"),
-    (re.compile(r"<(?:int|int range)>|\bINTEGER(?: RANGE)?\b"), "N"),
-    (re.compile(r"<(?:float|float range)>|\bFLOAT(?: RANGE)?\b"), "X"),
-    (re.compile(r"<str>"), "TEXT"),
-    (re.compile(r"<(?:path|Path|file|directory)>"), "PATH"),
-    (re.compile(r"<bool>"), ""),
-    (re.compile(r"[<\[]([\w-]+(?:\|[\w-]+)+)[>\]]"), r"\1"),
+# Plain text: Typer's tables need a second to import and cut names in a terminal of 80 characters.
+PlainTyper = partial(
+    typer.Typer,
+    rich_markup_mode=None,
+    add_completion=False,
+    pretty_exceptions_enable=False,
 )
-_BOUNDS = (
-    (re.compile(r"(-?[\d.]+)<=x<=(-?[\d.]+)(?=\])"), r"\1 to \2"),
-    (re.compile(r"x>=(-?[\d.]+)(?=\])"), r"at least \1"),
-)
-
-
-def help_panels(command: Any, context: object) -> dict[str, list[tuple[str, str]]]:
-    """Returns heading -> (name with its value, explanation) of options and arguments.
-
-    The types are Any because Typer replaces classes of click in some versions.
-    """
-    panels: dict[str, list[tuple[str, str]]] = {}
-    for parameter in sorted(
-        command.get_params(context), key=lambda p: p.opts[0].startswith("-")
-    ):
-        record = parameter.get_help_record(context)
-        if record is None:  # hidden
-            continue
-        name, words = record[0], " ".join(record[1].replace("\\[", "[").split())
-        option = parameter.opts[0].startswith("-")
-        if not option:  # an argument is its own placeholder
-            name = (parameter.metavar or parameter.name.upper()).split(" <")[0]
-        for pattern, word in _VALUES:
-            name = pattern.sub(word, name)
-        for pattern, word in _BOUNDS:
-            words = pattern.sub(word, words)
-        panel = getattr(parameter, "rich_help_panel", None)
-        heading = panel or ("Options" if option else "Arguments")
-        panels.setdefault(heading, []).append((name.strip(), words))
-    return panels
-
-
-class _PlainHelp:
-    def format_options(self, ctx: Any, formatter: Any) -> None:
-        panels = help_panels(self, ctx)
-        for name in self.list_commands(ctx) if isinstance(self, TyperGroup) else ():
-            command = cast(Any, self).get_command(ctx, name)
-            heading = getattr(command, "rich_help_panel", None) or "Commands"
-            purpose = " ".join((command.help or "").split("\n\n")[0].split())
-            panels.setdefault(heading, []).append((name, purpose))
-        for heading, records in panels.items():
-            with formatter.section(heading):
-                formatter.write_dl(records)
-
-
-class PlainCommand(_PlainHelp, TyperCommand):
-    """A command with plain help."""
-
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        pieces = []
-        for usage in super().collect_usage_pieces(ctx):
-            # Newer versions of Typer mark names, and put brackets around brackets.
-            usage = re.sub(r"[{](.+)[}]", r"\1", usage)
-            usage = re.sub(r"^\[(\[.*)\](?:\.\.\.)?$", r"\1", usage)
-            pieces.append(
-                re.sub(r"^\[?[a-z_]+\]?$", lambda name: name[0].upper(), usage)
-            )
-        return pieces
-
-
-class PlainGroup(_PlainHelp, TyperGroup):
-    """A group of commands with plain help, each command under the heading of its panel."""
-
-
-class PlainTyper(typer.Typer):
-    """A Typer whose commands have plain help."""
-
-    def __init__(self, **named: Any) -> None:
-        defaults: dict[str, Any] = {
-            "cls": PlainGroup,
-            "rich_markup_mode": None,
-            "add_completion": False,
-            "pretty_exceptions_enable": False,
-        }
-        super().__init__(**{**defaults, **named})
-
-    def command(
-        self, name: str | None = None, *, example: str | None = None, **named: Any
-    ) -> Callable[[Any], Any]:
-        """Like Typer's method; ``example`` is printed below the help."""
-        epilog = None
-        if example:
-            epilog = f"Example: {example}"
-        return super().command(name, cls=PlainCommand, epilog=epilog, **named)
-
-
-# -- commands --------------------------------------------------------------------------------------
 
 
 def command_of(name: str) -> Any:
@@ -224,11 +65,11 @@ def command_of(name: str) -> Any:
     command = getattr(module, "app", None)
     if command is None:
         command = PlainTyper()
-        command.command(name, example=COMMANDS[name].example)(getattr(module, name))
+        command.command(name)(getattr(module, name))
     return get_command(command)
 
 
-class _Commands(PlainGroup):
+class _Commands(TyperGroup):
     """The commands of ``medal``. The module of a command is imported when it runs, not for the list
     of ``medal --help``."""
 
@@ -236,23 +77,14 @@ class _Commands(PlainGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> TyperCommand | None:
-        for job, commands in JOBS.items():
-            command = commands.get(cmd_name)
-            if command is not None:
-                return PlainCommand(
-                    cmd_name,
-                    callback=None,
-                    help=command.purpose,
-                    rich_help_panel=job,
-                    rich_markup_mode=None,
-                )
-        return None
+        if cmd_name not in COMMANDS:
+            return None
+        return TyperCommand(cmd_name, help=COMMANDS[cmd_name], rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str, Any, list[str]]:
         if args[0] not in COMMANDS:
-            ctx.fail(
-                f"No such command {args[0]!r}. {did_you_mean(args[0], COMMANDS)}".strip()
-            )
+            guess = did_you_mean(args[0], COMMANDS)
+            ctx.fail(f"No such command {args[0]!r}. {guess}".strip())
         return args[0], command_of(args[0]), args[1:]
 
 
@@ -261,10 +93,7 @@ app = PlainTyper(
     cls=_Commands,
     help="Train, benchmark and run judges of multilingual open-domain dialogue.",
     no_args_is_help=True,
-    epilog="\n\n".join(
-        f"{job}: {next(iter(commands.values())).example}"
-        for job, commands in JOBS.items()
-    ),
+    epilog="Example: medal score chats.jsonl --out scores.jsonl",
 )
 
 
@@ -287,6 +116,8 @@ def before_commands(
         raise typer.Exit
     if context.invoked_subcommand is None:
         context.fail("Missing command.")
+    from medal_judges.report.console import quiet_foreign_logs
+
     handler = logging.StreamHandler()
     handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
     handler.addFilter(SecretFilter())
@@ -298,62 +129,22 @@ def before_commands(
         quiet_foreign_logs()
 
 
-_MAKE_SPACE = "finished work is saved: make space and run the same command again"
 # As safetensors and torch.save report a full disk, a limit of file sizes and a full quota.
 _FULL_DISK = re.compile(r"\(os error (27|28|122)\)|inline_container.*unexpected pos")
+_FULL = (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None))
 
 
-def _is_memory_error(error: BaseException) -> bool:
-    """Whether the error says that memory is exhausted, as Python or a library reports it. Errors
-    that servers report do not count."""
-    if isinstance(error, MemoryError):
-        return True
-    is_of_library = type(error).__name__ == "SafetensorError"
-    if not is_of_library and not isinstance(
-        error, OSError | ImportError | RuntimeError
-    ):
-        return False
-    message = str(error).lower()
-    phrases = (
-        "failed to map segment",
-        "cannot allocate memory",
-        "can't allocate memory",
-    )
-    return any(phrase in message for phrase in phrases)
-
-
-def _with_causes(error: BaseException) -> list[BaseException]:
-    """Returns the error, its cause, the cause of that one and so on. A circle of causes, which a
-    library may build, ends at the first error that is there already."""
-    errors: list[BaseException] = []
-    cause: BaseException | None = error
-    while cause is not None and cause not in errors:
-        errors.append(cause)
-        cause = cause.__cause__ or cause.__context__
-    return errors
-
-
-def _message(error: Exception) -> tuple[str, int] | None:
-    """Returns the message and the exit status of an error that the user can fix; None for a bug."""
-    for cause in _with_causes(error):
-        if _is_memory_error(cause):
-            hint = "raise the limit (ulimit -v), or use a smaller judge; the same command resumes"
-            return f"out of memory: {str(cause) or type(cause).__name__}\n  {hint}", 2
-        if _FULL_DISK.search(str(cause)):
-            return f"no space left to write: {cause}\n  {_MAKE_SPACE}", 2
+def _message(error: Exception) -> str | None:
+    """Returns the message of an error that the user can fix; None for a bug."""
     if isinstance(error, MedalError):
-        return str(error), getattr(error, "exit_code", 2)
-    if isinstance(error, OSError):
-        # a failed write does not always name its file
-        path = error.filename2 or error.filename
-        if error.errno in (errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", None)):
-            problem = "no space left to write"
-            if path:
-                problem += f" {path}"
-            return f"{problem}: {error.strerror}\n  {_MAKE_SPACE}", 2
-        if path is not None:
-            hint = "give another path, or --debug to see where it was used"
-            return f"{error.filename}: {error.strerror}\n  {hint}", 2
+        return str(error)
+    if isinstance(error, MemoryError) or "t allocate memory" in str(error):
+        return f"out of memory: {error}\n  use a smaller judge, or raise the limit (ulimit -v)"
+    is_full = isinstance(error, OSError) and error.errno in _FULL
+    if is_full or _FULL_DISK.search(f"{error} {error.__context__}"):
+        return f"no space left to write: {error}\n  make space and run the same command again"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
     return None
 
 
@@ -379,23 +170,19 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     debug = "--debug" in sys.argv
     if debug:  # anywhere on the line: people add it at the end
-        sys.argv = [
-            sys.argv[0],
-            "--debug",
-            *(a for a in sys.argv[1:] if a != "--debug"),
-        ]
+        arguments = [word for word in sys.argv[1:] if word != "--debug"]
+        sys.argv = [sys.argv[0], "--debug", *arguments]
     try:
         app()
     except Exception as error:
-        message_and_status = _message(error)
-        if debug or message_and_status is None:
+        message = _message(error)
+        if debug or message is None:
             raise
-        message, status = message_and_status
         typer.echo(f"error: {message}", err=True)
-        sys.exit(status)
-    except (KeyboardInterrupt, SystemExit) as ended:
+        sys.exit(getattr(error, "exit_code", 2))
+    except (KeyboardInterrupt, SystemExit) as error:
         # newer typers turn the first into the second
-        if isinstance(ended, SystemExit) and ended.code != 130:
+        if isinstance(error, SystemExit) and error.code != 130:
             raise
         typer.echo(STOPPED, err=True)
         sys.exit(130)

@@ -16,7 +16,10 @@ from medal_judges.report.page import publish
 @writes(folder=True)
 def agreement(options: AgreementOptions) -> None:
     """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
-    dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX)."""
+    dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX).
+
+    Example: medal agreement fed:dialogue --out agreement
+    """
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.agreement.agreement import agreement_page, agreements
     from medal_judges.eval.benchmark.sets import data_hash

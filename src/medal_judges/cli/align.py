@@ -17,7 +17,10 @@ from medal_judges.reading.dialogues import reading_report
 def align(options: AlignOptions) -> None:
     """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
     gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card,
-    align.html and align.json."""
+    align.html and align.json.
+
+    Example: medal align boxed --labels mine.csv --out aligned
+    """
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.align.page import align_page
     from medal_judges.eval.align.run import align as run

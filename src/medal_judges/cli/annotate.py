@@ -19,15 +19,15 @@ app = PlainTyper(
 )
 
 
-@app.command(
-    "export",
-    example="medal annotate export selection.jsonl --annotator ann --annotator ben --out package",
-)
+@app.command("export")
 @from_options
 @writes(folder=True)
 def export_project(options: ExportOptions) -> None:
     """Write an annotation package: guidelines, Label Studio project, spreadsheets. Annotators see
-    no models, labels or ids. Each annotator has a separate share, in a separate order."""
+    no models, labels or ids. Each annotator has a separate share, in a separate order.
+
+    Example: medal annotate export selection.jsonl --annotator ann --annotator ben --out package
+    """
     from medal_judges.data_prep.annotation.project import export, new_project
     from medal_judges.data_prep.annotation.questions import (
         dimensions_to_ask,
@@ -80,15 +80,15 @@ class ImportOptions(Config):
     strict: bool = option(False, help="Write nothing unless every answer is valid.")
 
 
-@app.command(
-    "import",
-    example="medal annotate import package answers/*.json --out labelled.jsonl",
-)
+@app.command("import")
 @from_options
 @writes()
 def import_answers(options: ImportOptions) -> None:
     """Read the answers of annotators into rows with one label per annotator. Invalid answers are
-    listed and skipped; with --strict they stop the import."""
+    listed and skipped; with --strict they stop the import.
+
+    Example: medal annotate import package answers/*.json --out labelled.jsonl
+    """
     from medal_judges.data_prep.annotation.answers import check, merge
     from medal_judges.data_prep.annotation.label_studio import (
         ACCOUNT,

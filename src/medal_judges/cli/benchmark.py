@@ -12,7 +12,10 @@ from medal_judges.report.console import ProgressBar
 def benchmark(options: BenchmarkOptions) -> None:
     """Run judges over sets, compare them with people, write the page. Reuses the judgements of an
     earlier run for the same judge and data, and retries rows that failed because of a server or a
-    limit. If a judge left too many rows unscored, writes everything and exits with status 3."""
+    limit. If a judge left too many rows unscored, writes everything and exits with status 3.
+
+    Example: medal benchmark --config human --judge mine=runs/mine
+    """
     from medal_judges.eval.benchmark.page import benchmark_page
     from medal_judges.eval.benchmark.run import run_benchmark
     from medal_judges.report.page import publish

@@ -26,7 +26,10 @@ def compare(options: CompareOptions) -> None:
     A mean hides a few dialogues that are much worse. So each graded dimension also has the share of
     its bad scores (--bad). --fail-if-worse is a gate on means, --fail-if-more-bad one on shares,
     with the exit codes of medal report: 1 if a gate fails, 4 if it is undecided, 2 or 3 if it
-    decides nothing."""
+    decides nothing.
+
+    Example: medal compare v1.jsonl v2.jsonl --out compared
+    """
     reading = reading_report(options.reading, options.out)
     reading.copied = options.columns
     with ProgressBar("judging") as bar:

@@ -44,22 +44,28 @@ def before(context: typer.Context) -> None:
         list_configs()
 
 
-@app.command("list", example="medal configs list")
+@app.command("list")
 def list_configs() -> None:
-    """List all files, grouped by the option that accepts their names."""
+    """List all files, grouped by the option that accepts their names.
+
+    Example: medal configs list
+    """
     for command, folder in CONFIGS.items():
         typer.echo(f"{command}  (configs/{folder})")
         rows = [(name, about(folder, name)) for name in shipped_names(folder)]
         print_listed(("name", "what it is"), rows)
 
 
-@app.command("show", example="medal configs show rubrics/medal")
+@app.command("show")
 def show(name: Name) -> None:
-    """Print a file."""
+    """Print a file.
+
+    Example: medal configs show rubrics/medal
+    """
     typer.echo(config_text(_shipped(name)), nl=False)
 
 
-@app.command("copy", example="medal configs copy train/quickstart --out mine.yaml")
+@app.command("copy")
 def copy(
     name: Name,
     out: Annotated[
@@ -67,7 +73,10 @@ def copy(
         typer.Option("--out", help="File to write; by default NAME, with .yaml."),
     ] = None,
 ) -> None:
-    """Copy a file, so that you can change it."""
+    """Copy a file, so that you can change it.
+
+    Example: medal configs copy train/quickstart --out mine.yaml
+    """
     shipped = _shipped(name)
     short = shipped.split("/", 1)[1]
     if not short.endswith(".json"):

@@ -22,6 +22,8 @@ def curate(options: CurateOptions) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 
     Writes selection.jsonl (with the weight of each dialogue), left_out.jsonl and curation.json.
+
+    Example: medal curate labelled/labelled.jsonl --n 100 --out curated
     """
     out = options.out
     for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):

@@ -35,9 +35,7 @@ app = PlainTyper(
     help="Get and prepare data: sources, seeds, injected issues, translations.",
     no_args_is_help=True,
 )
-app.command(
-    "translate", example="medal data translate dialogues.jsonl --to de --to zh"
-)(translate)
+app.command("translate")(translate)
 
 
 class SourceOptions(Config):
@@ -137,9 +135,12 @@ class FollowUpsOptions(Config):
     )
 
 
-@app.command("list", example="medal data list")
+@app.command("list")
 def list_sources() -> None:
-    """List all sources and whether they are on this machine."""
+    """List all sources and whether they are on this machine.
+
+    Example: medal data list
+    """
     from medal_judges.data_prep.sources.registry import SOURCES, find_local
 
     table = Table(box=box.SIMPLE, pad_edge=False)
@@ -165,10 +166,13 @@ def _package_state(package: str) -> str:
     return "package"
 
 
-@app.command(example="medal data show chitchat")
+@app.command()
 @from_options
 def show(options: ShowOptions) -> None:
-    """Show facts about a source, counts, and its first dialogues."""
+    """Show facts about a source, counts, and its first dialogues.
+
+    Example: medal data show chitchat
+    """
     from medal_judges.data_prep.sources.registry import (
         find_local,
         get_source,
@@ -217,10 +221,13 @@ def _forms_line(forms: Mapping[str, int]) -> str:
     return f"form of the rows: {counts or 'no rows'}"
 
 
-@app.command(example="medal data fetch fed")
+@app.command()
 @from_options
 def fetch(options: SourceOptions) -> None:
-    """Download a source's public files into the cache and check their SHA-256."""
+    """Download a source's public files into the cache and check their SHA-256.
+
+    Example: medal data fetch fed
+    """
     from medal_judges.data_prep.sources.registry import get_source, parse_spec
     from medal_judges.data_prep.sources.source import fetch as fetch_part
 
@@ -239,10 +246,13 @@ def fetch(options: SourceOptions) -> None:
             typer.echo(fetch_part(part, offline=options.offline or None))
 
 
-@app.command("audit", example="medal data audit chats.jsonl")
+@app.command("audit")
 @from_options
 def audit_source(options: ReadSourceOptions) -> None:
-    """Find clipped turns, duplicates, odd roles and broken text in a set."""
+    """Find clipped turns, duplicates, odd roles and broken text in a set.
+
+    Example: medal data audit chats.jsonl
+    """
     from medal_judges.data_prep.sources.audit import audit
     from medal_judges.data_prep.sources.registry import load_spec
 
@@ -286,11 +296,14 @@ def audit_source(options: ReadSourceOptions) -> None:
     reading.require_rest()
 
 
-@app.command(example="medal data write chitchat:test --n 200 --out chats.jsonl")
+@app.command()
 @from_options
 @writes()
 def write(options: WriteOptions) -> None:
-    """Write the dialogues of a source, with their labels, to a JSONL file."""
+    """Write the dialogues of a source, with their labels, to a JSONL file.
+
+    Example: medal data write chitchat:test --n 200 --out chats.jsonl
+    """
     from medal_judges.data_prep.sources.registry import stream_spec
 
     rows = filter(
@@ -300,14 +313,15 @@ def write(options: WriteOptions) -> None:
     typer.echo(f"{written} dialogues written to {options.out}")
 
 
-@app.command(
-    example="medal data plant chitchat:test --per-issue 40 --out injected.jsonl"
-)
+@app.command()
 @from_options
 @writes()
 def plant(options: PlantOptions) -> None:
     """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
-    Use one split of your conversations per run, and the same --split."""
+    Use one split of your conversations per run, and the same --split.
+
+    Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
+    """
     from medal_judges.data_prep.perturbation.injection import (
         ISSUES,
         InjectionCounts,
@@ -336,13 +350,15 @@ def plant(options: PlantOptions) -> None:
     typer.echo(f"{count} dialogues written to {out}")
 
 
-@app.command(example="medal data stats chitchat:test --out stats")
+@app.command()
 @from_options
 @writes(folder=True)
 def stats(options: StatsOptions) -> None:
     """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
 
     Several sets count as one. Tables go to the terminal, the page and CSV files to --out.
+
+    Example: medal data stats chitchat:test --out stats
     """
     from medal_judges.data_prep.corpus_stats.report import statistics_page
     from medal_judges.data_prep.corpus_stats.statistics import corpus_statistics
@@ -372,12 +388,15 @@ def stats(options: StatsOptions) -> None:
     typer.echo(f"wrote {page.write(options.out)}")
 
 
-@app.command(example="medal data seeds --n 50 --lang en --lang de --out contexts.jsonl")
+@app.command()
 @from_options
 @writes()
 def seeds(options: SeedsOptions) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
-    With the same seed, a larger --n only adds contexts at the end."""
+    With the same seed, a larger --n only adds contexts at the end.
+
+    Example: medal data seeds --n 50 --lang en --lang de --out contexts.jsonl
+    """
     config = SeedsConfig(
         n=options.n,
         scenes=options.scenes,
@@ -392,13 +411,16 @@ def seeds(options: SeedsOptions) -> None:
     typer.echo(f"{len(contexts)} contexts written to {options.out}")
 
 
-@app.command(example="medal data followups --config embedded --out pool.yaml")
+@app.command()
 @from_options
 @writes()
 def followups(options: FollowUpsOptions) -> None:
     """Generate follow-ups with language models (DIET's meta-prompt); review the file before use.
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same
-    command resumes after a stop."""
+    command resumes after a stop.
+
+    Example: medal data followups --config embedded --out pool.yaml
+    """
     from medal_judges.data_prep.followups import PoolGeneration, propose_pool
     from medal_judges.data_prep.jobs import beside
 

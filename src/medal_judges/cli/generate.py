@@ -45,7 +45,10 @@ class GenerateOptions(Config):
 
 @from_options
 def generate(options: GenerateOptions) -> None:
-    """Generate dialogues. The same command resumes after a stop."""
+    """Generate dialogues. The same command resumes after a stop.
+
+    Example: medal generate --config quickstart --dry-run
+    """
     overrides = list(options.overrides)
     if options.out:
         overrides.append(f"out={json.dumps(options.out)}")

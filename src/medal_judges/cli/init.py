@@ -18,7 +18,10 @@ def init(
     ],
 ) -> None:
     """Write a project: a rubric, labelled dialogues, configs for training and a benchmark, and a
-    Makefile that runs them (two minutes on a laptop)."""
+    Makefile that runs them (two minutes on a laptop).
+
+    Example: medal init mine
+    """
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ConfigError(
             f"{folder} already exists", hint="give the name of a new folder"

@@ -13,7 +13,10 @@ from medal_judges.report.console import wide_console
 
 
 def judges() -> None:
-    """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME."""
+    """List the shipped judges. --judge accepts a name, a folder, a YAML file, or OWNER/NAME.
+
+    Example: medal judges
+    """
     rows = []
     for name in PACKAGED:
         family = read_config(judge_folder(name))["family"]

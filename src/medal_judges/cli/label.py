@@ -15,7 +15,6 @@ from medal_judges.config import (
     MAX_COST,
     NO_CACHE,
     OVERWRITE,
-    REPEATS,
     RETRY_FAILED,
     Config,
     option,
@@ -66,7 +65,6 @@ class LabelOptions(Config):
         "configs/judges/medal_gpt41.yaml",
         help="Shipped name (medal judges), YAML file, folder or hub id.",
     )
-    repeats: int | None = REPEATS
     user_check: bool | None = option(True, help="Check for malformed users first.")
     user_judge: str | None = option(
         None, help=f"Default: {USER_JUDGE} with the model of --judge."
@@ -90,7 +88,10 @@ class LabelOptions(Config):
 @from_options
 def label(options: LabelOptions) -> None:
     """Label dialogues with a judge. The same command resumes after a stop, and retries rows that
-    failed because of a server or a limit."""
+    failed because of a server or a limit.
+
+    Example: medal label dialogues.jsonl --out labelled
+    """
     _check_input(options)
     choices = _choices(options)
     judges = _loaded(options, choices)
@@ -161,9 +162,7 @@ def _choices(options: LabelOptions) -> dict[str, JudgeChoice]:
         else:
             settings.append(setting)
     choices = {}
-    judge = choose_judge(
-        options.judge, settings, device=options.device, repeats=options.repeats
-    )
+    judge = choose_judge(options.judge, settings, device=options.device)
     if not options.users_only:
         choices[_LABELS] = judge
     if options.user_check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from enum import Enum
 from functools import wraps
 from pathlib import Path
@@ -14,8 +14,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 import typer
 from pydantic.fields import FieldInfo
 
-from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.errors import MedalError
+from medal_judges.config import Config, build_config
 from medal_judges.storage.files import only_run, protected_inputs, require_other_file
 
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
@@ -33,10 +32,7 @@ def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
     @wraps(command)
     def run(**values: Any) -> None:
         outputs = {name: values[name] for name in OUTPUTS if values.get(name)}
-        read = {name: value for name, value in values.items() if name not in outputs}
-        inputs = []
-        if outputs:
-            inputs = [*_files_in(read)]
+        inputs = [*_files_in([v for name, v in values.items() if name not in OUTPUTS])]
         for name, output in outputs.items():
             require_other_file(output, inputs, option=f"--{name}")
         with protected_inputs(inputs):
@@ -135,24 +131,11 @@ def exit_by_gates(verdicts: Collection[str]) -> None:
 
 
 def _files_in(value: object) -> Iterator[Path]:
-    """Yields the files that an argument names: PATH, NAME=PATH, a spec, or a YAML file and all that
-    its texts name, but for its outputs."""
-    if isinstance(value, Mapping):
-        for name, part in value.items():
-            if name not in (*OUTPUTS, "output_dir"):
-                yield from _files_in(part)
-    elif isinstance(value, Sequence) and not isinstance(value, str):
+    """Yields the files that an argument names: PATH or NAME=PATH."""
+    if isinstance(value, Sequence) and not isinstance(value, str):
         for part in value:
             yield from _files_in(part)
     elif isinstance(value, str | Path):
-        from medal_judges.data_prep.sources.registry import files_of
-
         for text in (str(value), str(value).partition("=")[2]):
             if os.path.isfile(text):  # False for a text that is no path at all
                 yield Path(text)
-                if text.endswith((".yaml", ".yml")):
-                    # the command itself says what is wrong with it
-                    with suppress(MedalError):
-                        yield from _files_in(read_yaml(text))
-        with suppress(MedalError, OSError):  # no spec, or a text too long for a name
-            yield from files_of(str(value))

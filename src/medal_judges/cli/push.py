@@ -11,7 +11,10 @@ from medal_judges.models.card.push import PushOptions, push_judge
 @from_options
 def push(options: PushOptions) -> None:
     """Check a judge, write its card, and upload it. The folder must contain a trial of the judge
-    (medal trial FOLDER --save), unless --no-trial is given."""
+    (medal trial FOLDER --save), unless --no-trial is given.
+
+    Example: medal push runs/mine ORG/NAME
+    """
     pushed = push_judge(options)
     who = "private"
     if options.public:

@@ -24,6 +24,8 @@ def report(options: ReportOptions) -> None:
 
     With --human, human labels on a random sample of the chats correct the estimates of the labelled
     dimensions for the judge's errors (prediction-powered inference), also for the gates.
+
+    Example: medal report scores.jsonl --chats chats.jsonl --out report
     """
     reading = reading_report(options.reading, options.out)
     reading.copied = options.by

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import DRY_RUN, Config, option
-from medal_judges.errors import ConfigError, visible
+from medal_judges.errors import visible
 from medal_judges.inference.dry_run import dry_run
 from medal_judges.inference.judge_choice import JudgeOptions, cached_answers
 from medal_judges.inference.scoring import (
@@ -55,37 +55,31 @@ class ScoreCommand(Config):
         MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
     )
     workers: int = option(
-        1, ge=1, help="Number of processes (extra ray); on GPUs one per GPU."
-    )
-    ray: str | None = option(
-        None,
-        metavar="ADDRESS",
-        help="Score on a Ray cluster (auto, HOST:6379); --workers limits the processes.",
+        1,
+        ge=1,
+        help="Number of processes (extra ray); on GPUs one per GPU. With RAY_ADDRESS set, of that "
+        "Ray cluster.",
     )
     dry_run: bool = DRY_RUN
-    quiet: bool = option(False, help="Print nothing but scores, bad rows and errors.")
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
 
 
 @from_options
 def score(options: ScoreCommand) -> None:
     """Score dialogues. The same command resumes after a stop, and retries rows that failed because
-    of a server or a limit."""
+    of a server or a limit.
+
+    Example: medal score chats.jsonl --out scores.jsonl
+    """
     file, out = options.file, options.out
     choice = options.judge.choose(dry_run=options.dry_run)
-    if options.ray is not None and choice.asks_server:
-        raise ConfigError(
-            "a judge that pays for its answers is not scored on a cluster: only one process can "
-            "keep its cost limit",
-            hint="leave --ray out: one process sends many requests at a time",
-        )
     out_file = None if out == "-" or options.dry_run else Path(out)
-    workers, address = options.workers, options.ray
+    workers = options.workers
     if options.dry_run:
-        workers, address = 1, None
+        workers = 1
     # Before anything is loaded or removed, in this process alone.
     lock = nullcontext() if out_file is None else only_run(out_file)
-    with lock, opened(choice, workers, options.judge.device, address) as judge:
+    with lock, opened(choice, workers, options.judge.device) as judge:
         reading = reading_report(options.reading, beside=out_file)
         reading.copied = options.scoring.keep
         dialogues = dialogues_of(file, options.reading, reading)
@@ -96,7 +90,7 @@ def score(options: ScoreCommand) -> None:
         if out_file is None:
             report = _score_to_screen(dialogues, judge, options.scoring)
         else:
-            with ProgressBar("scoring", visible=not options.quiet) as bar:
+            with ProgressBar("scoring") as bar:
                 report = score_to_file(
                     dialogues,
                     judge,
@@ -106,9 +100,8 @@ def score(options: ScoreCommand) -> None:
                     read_as=options.reading.to_record(),
                 )
     report.left_out = reading.count
-    reading.show(always=not options.quiet)
-    if not options.quiet:
-        _print_report(report, judge, options)
+    reading.show(always=True)
+    _print_report(report, judge, options)
     cached = cached_answers([judge])
     if cached is not None:
         typer.echo(cached, err=True)

@@ -7,12 +7,14 @@ import logging
 import typer
 
 from medal_judges.cli.options import from_options
-from medal_judges.config import BOXED, TOKEN_BUDGET, Config, option
+from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.inference.judge_choice import JudgeOptions
-from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.inference.serving.limits import ServeLimits
-from medal_judges.models.base.judge import UnknownLanguage
+
+try:
+    from medal_judges.inference.serving.app import ServeLimits
+except ImportError as error:
+    raise MissingExtraError(str(error.name), "serve", "medal serve") from error
 
 
 class _ServedJudge(JudgeOptions):
@@ -30,27 +32,22 @@ class ServeOptions(Config):
         help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN.",
     )
     port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one.")
-    token_budget: int | None = TOKEN_BUDGET
-    unknown_language: UnknownLanguage = option(
-        "warn",
-        help="What to do with dialogues in languages that the judge does not support.",
-    )
     limits: ServeLimits = ServeLimits()
 
 
 @from_options
 def serve(options: ServeOptions) -> None:
     """Answer POST /score with judgements; /health, /judge and /metrics describe the server. With
-    --max-cost the server stops using a paid model before it spends more in total."""
-    try:
-        from medal_judges.inference.serving.server import serve as run
-    except ImportError as error:
-        raise MissingExtraError(str(error.name), "serve", "medal serve") from error
-    from medal_judges.inference.serving.guard import token_for
+    --max-cost the server stops using a paid model before it spends more in total.
+
+    Example: medal serve boxed --port 8000
+    """
+    from medal_judges.inference.serving.server import serve as run
+    from medal_judges.inference.serving.server import token_for
 
     token = token_for(options.host)  # before a judge is loaded for nothing
     judge = options.judge.choose().load()
-    # Each window would warn about languages and truncation; judgements and /metrics have both.
+    # Each window would warn about languages and truncation; judgements have both.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
     # nor what any client sends
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -59,9 +56,6 @@ def serve(options: ServeOptions) -> None:
         host=options.host,
         port=options.port,
         token=token,
-        options=ScoreOptions(
-            token_budget=options.token_budget, unknown_language=options.unknown_language
-        ),
         limits=options.limits,
         ready=lambda address: typer.echo(
             f"serving {judge.signature()} on {address}", err=True

@@ -13,7 +13,10 @@ from medal_judges.training.options import TrainOptions
 
 @from_options
 def train(options: TrainOptions) -> None:
-    """Train a judge, save it, and check it in a fresh process."""
+    """Train a judge, save it, and check it in a fresh process.
+
+    Example: medal train --config quickstart
+    """
     from medal_judges.training.arguments import is_main
     from medal_judges.training.run import train as train_judge
 

@@ -21,7 +21,10 @@ from medal_judges.storage.files import write_json
 @writes(folder=True)
 def trial(options: TrialOptions) -> None:
     """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
-    OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses."""
+    OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses.
+
+    Example: medal trial runs/mine length --out trial
+    """
     from medal_judges.config import load_config
     from medal_judges.eval.trial.trial import (
         TRIAL_NAME,

@@ -16,9 +16,9 @@ import sys
 import time
 from pathlib import Path
 
+import httpx
 import pytest
 
-from medal_judges.inference.serving.client import Client
 from medal_judges.models.base.judge import Judge
 
 from .conftest import talk
@@ -108,11 +108,15 @@ def test_the_steps_make_an_installation_that_serves(tmp_path: Path) -> None:
         asked = [word.replace(":8000/", f":{found[0]}/") for word in health]
         assert asked != health
         subprocess.run(asked, env=environment, check=True, timeout=60)
-        with Client(f"http://127.0.0.1:{found[0]}", token=TOKEN) as client:
-            (judgement,) = client.score([talk(1)])
+        answer = httpx.post(
+            f"http://127.0.0.1:{found[0]}/score",
+            json=talk(1).to_record(),
+            headers={"Authorization": f"Bearer {TOKEN}"},
+        )
+        (judgement,) = answer.json()["judgements"]
         (expected,) = Judge.from_pretrained("boxed").score([talk(1)])
         # another torch, perhaps
-        assert judgement.scores == pytest.approx(expected.scores, abs=1e-3)
+        assert judgement["scores"] == pytest.approx(expected.scores, abs=1e-3)
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0
     finally:

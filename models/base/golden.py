@@ -161,8 +161,7 @@ def read_golden(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise JudgeLoadError(
             f"{folder}: no {GOLDEN_NAME}: the expected scores are not known",
-            hint=f"medal doctor {quote(str(folder))} --write  (records the current scores as the "
-            "reference)",
+            hint="load the judge and save it again: save_pretrained writes the file",
         )
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

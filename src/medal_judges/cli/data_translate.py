@@ -50,7 +50,10 @@ class TranslateOptions(Config):
 def translate(options: TranslateOptions) -> None:
     """Translate the English dialogues of a file; the same command resumes after a stop. Turns and
     roles stay unchanged. OUT.failed.jsonl lists failures with their reasons; with the extra lang, a
-    turn in the wrong language is a failure too. OUT.answers.jsonl is needed to resume."""
+    turn in the wrong language is a failure too. OUT.answers.jsonl is needed to resume.
+
+    Example: medal data translate dialogues.jsonl --to de --to zh
+    """
     from medal_judges.data_prep.jobs import beside
     from medal_judges.data_prep.translation import (
         TranslateConfig,

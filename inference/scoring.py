@@ -315,7 +315,8 @@ def score_to_file(
         )
     if is_table(out):
         lines = out.with_name(f"{out.name}.jsonl")
-    journal = Journal(lines, options.run(judge))
+    run = options.run(judge)
+    journal = Journal(lines, run)
     _require_judgements(lines, out)
     if options.overwrite:
         earlier_file(lines).unlink(missing_ok=True)
@@ -326,10 +327,10 @@ def score_to_file(
             hint="give another --out, or --overwrite to start again",
         )
     for path in (earlier_file(lines), lines):
-        Journal(path, journal.run).require_run()
+        Journal(path, run).require_run()
     start = time.perf_counter()
     earlier = EarlierJudgements(lines, options.is_done)
-    names = journal.run["dimensions"] if journal.run else []
+    names = run["dimensions"]
     first: dict[str, Any] = {
         "dimensions": [judge.dimension(n).to_record() for n in names]
     }
@@ -428,7 +429,9 @@ class _ScoringRun:
         """Yields the dialogues to score, and notes all that are read."""
         # The last digits of a network's scores depend on the dialogues of its batch: a window is
         # scored as a whole.
-        size = self.judge.window if self.judge.resumes_windows else 1
+        size = 1
+        if self.judge.resumes_windows:
+            size = self.judge.window
         for window in windows(dialogues, size):
             notes = list(map(self._noted, window))
             is_scored = all(noted.entry for noted in notes)

@@ -6,9 +6,9 @@ import asyncio
 import hmac
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
-from functools import partial
+from itertools import chain
 from typing import Any
 
 from fastapi import Depends, FastAPI, HTTPException, Request
@@ -28,12 +28,12 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from medal_judges.config import Config, option
-from medal_judges.errors import RecordError
+from medal_judges.errors import ConfigError, RecordError
 from medal_judges.inference.serving.worker import JudgeWorker, ServedRow
 from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import to_records
+from medal_judges.records.judgement import Judgement, to_records
 
 _BODY_SECONDS = 30
 _LISTED = 20  # malformed rows in an answer
@@ -56,7 +56,7 @@ class ServeLimits(Config):
     )
 
 
-class ScoreOptionsOfRequest(BaseModel):
+class RowOptions(BaseModel):
     """How the dialogues of a request are scored."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -65,7 +65,7 @@ class ScoreOptionsOfRequest(BaseModel):
     unknown_language: UnknownLanguage = "warn"
 
 
-class ScoreBody(ScoreOptionsOfRequest):
+class ScoreBody(RowOptions):
     """The JSON object of a request: one row, or several under ``dialogues``."""
 
     model_config = ConfigDict(extra="allow")
@@ -119,7 +119,8 @@ def parse_rows(
     for row in rows:
         for name in ("messages", "dialogue", "turns", "conversations"):
             messages = row.get(name)
-            turns += len(messages) if isinstance(messages, list) else 0
+            if isinstance(messages, list):
+                turns += len(messages)
     if turns > limit:
         raise HTTPException(413, f"{turns} turns in one request; at most {limit}")
     dialogues = []
@@ -146,7 +147,10 @@ class ServeMetrics:
         text = "Seconds from request to answer."
         self.seconds = Histogram("request_seconds", text, **shared)
         gauges: dict[str, tuple[str, Callable[[], float]]] = {
-            "queue_dialogues": ("Dialogues that wait to be scored.", worker.waiting),
+            "queue_dialogues": (
+                "Dialogues that wait to be scored.",
+                worker.queue.qsize,
+            ),
             "dialogues_scored": ("Dialogues that were judged.", lambda: worker.judged),
             "dollars_spent": ("US dollars paid for answers.", worker.dollars_spent),
         }
@@ -154,25 +158,94 @@ class ServeMetrics:
             Gauge(name, text, **shared).set_function(value)
 
 
-def make_app(
-    judge: Judge, limits: ServeLimits, token: str | None, host: str | None
-) -> FastAPI:
-    """Returns the application. ``token``: what clients must send; ``host``: the only address of
-    this machine that a request may name (a web page names another one if its name was rebound to
-    127.0.0.1)."""
-    worker = JudgeWorker(judge)
+class ScoreService:
+    """Answers requests to /score with the judgements of a worker's thread."""
+
+    def __init__(self, judge: Judge, limits: ServeLimits) -> None:
+        self.judge, self.limits = judge, limits
+        self.worker = JudgeWorker(judge)
+
+    async def score(self, request: Request) -> dict[str, Any]:
+        """Returns the answer to a request. Raises HTTPException for what is refused."""
+        content = await read_body(request, self.limits.max_body << 20)
+        try:
+            body = ScoreBody.model_validate_json(content)
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_input=False)
+            raise RequestValidationError(problems) from None
+        try:
+            self.judge._check_dimensions(body.dimensions)
+        except ConfigError as error:
+            raise _malformed({"dimensions": error.one_line}) from None
+        settings = body.model_dump(include=set(RowOptions.model_fields))
+        folded: Counter[str] = Counter()
+        # Beside the loop, which answers others while a large body is parsed.
+        dialogues = await asyncio.to_thread(
+            parse_rows, body.rows(), self.limits.max_turns, folded
+        )
+        answers = await self._answers(request, dialogues, RowOptions(**settings))
+        return {
+            "judge": self.worker.signature,
+            "judgements": list(to_records(answers)),
+            "folded": folded,
+        }
+
+    async def _answers(
+        self, request: Request, dialogues: Sequence[Dialogue], options: RowOptions
+    ) -> list[Judgement]:
+        """Returns the judgements of all dialogues. If the client leaves, or after the timeout,
+        those that are not scored are dropped. Raises HTTPException: 429 for a full queue, 503
+        without an answer in time."""
+        waiting = self.worker.queue.qsize()
+        if waiting and waiting + len(dialogues) > self.limits.max_waiting:
+            seconds = str(min(60, math.ceil(waiting * self.worker.pace) + 1))
+            message = f"{waiting} dialogues are waiting already"
+            raise HTTPException(429, message, {"Retry-After": seconds})
+        futures = []
+        for dialogue in dialogues:
+            row = ServedRow(
+                dialogue, options, asyncio.get_running_loop().create_future()
+            )
+            self.worker.queue.put(row)
+            futures.append(row.answer)
+
+        async def client_leaves() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        answers = asyncio.gather(*futures)
+        departure = asyncio.ensure_future(client_leaves())
+        await asyncio.wait(
+            (answers, departure),
+            timeout=self.limits.timeout,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        departure.cancel()
+        if not answers.done():
+            answers.cancel()
+            message = f"no answer within {self.limits.timeout:g} s"
+            raise HTTPException(503, message, {"Retry-After": "60"})
+        return list(chain.from_iterable(answers.result()))
+
+
+def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
+    """Returns the application, and starts the thread of the judge. ``token``: what clients must
+    send; ``host``: the only address of this machine that a request may name (a web page names
+    another one if its name was rebound to 127.0.0.1)."""
+    judge, worker = service.judge, service.worker
     worker.thread.start()
     metrics = ServeMetrics(worker)
     app = FastAPI(title="medal_judges", docs_url=None, redoc_url=None, openapi_url=None)
     if host is not None:
         hosts = ["localhost", "127.0.0.1", host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    bearer = HTTPBearer(auto_error=False)
 
-    def require_token(sent: Any = Depends(bearer)) -> None:  # noqa: B008
-        given = sent.credentials if sent else ""
+    def require_token(sent: Any = Depends(HTTPBearer(auto_error=False))) -> None:  # noqa: B008
+        given = getattr(sent, "credentials", "")
         if token and not hmac.compare_digest(given.encode(), token.encode()):
             raise HTTPException(401, "a token is needed: Authorization: Bearer TOKEN")
+
+    needs_token = [Depends(require_token)]
 
     @app.middleware("http")
     async def count(request: Request, call_next: Any) -> Any:
@@ -181,40 +254,9 @@ def make_app(
         metrics.requests.labels(str(response.status_code)).inc()
         return response
 
-    @app.post("/score", dependencies=[Depends(require_token)])
+    @app.post("/score", dependencies=needs_token)
     async def score(request: Request) -> dict[str, Any]:
-        content = await read_body(request, limits.max_body << 20)
-        try:
-            body = ScoreBody.model_validate_json(content)
-        except ValidationError as error:
-            problems = error.errors(include_url=False, include_input=False)
-            raise RequestValidationError(problems) from None
-        names = [dimension.name for dimension in judge.dimensions]
-        for name in body.dimensions or ():
-            if name not in names:
-                problem = f"this judge has no {name!r:.80}; it has {', '.join(names)}"
-                raise _malformed({"dimensions": problem})
-        folded: Counter[str] = Counter()
-        parse = partial(parse_rows, body.rows(), limits.max_turns, folded)
-        options = ScoreOptionsOfRequest.model_validate(
-            body.model_dump(include=set(ScoreOptionsOfRequest.model_fields))
-        )
-        # Beside the loop, which answers others while a large body is parsed.
-        dialogues = await asyncio.to_thread(parse)
-        waiting = worker.waiting()
-        if waiting and waiting + len(dialogues) > limits.max_waiting:
-            seconds = str(min(60, math.ceil(waiting * worker.pace) + 1))
-            message = f"{waiting} dialogues are waiting already"
-            raise HTTPException(429, message, {"Retry-After": seconds})
-        loop = asyncio.get_running_loop()
-        rows = [
-            ServedRow(dialogue, options, loop.create_future()) for dialogue in dialogues
-        ]
-        for row in rows:
-            worker.queue.put(row)
-        answers = await _answers(request, rows, limits.timeout)
-        records = [record for record in to_records(answers)]
-        return {"judge": worker.signature, "judgements": records, "folded": folded}
+        return await service.score(request)
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -222,7 +264,7 @@ def make_app(
             raise HTTPException(503, "the judge has stopped")
         return {"status": "ok"}
 
-    @app.get("/judge", dependencies=[Depends(require_token)])
+    @app.get("/judge", dependencies=needs_token)
     async def about() -> dict[str, Any]:
         return {
             "signature": worker.signature,
@@ -231,33 +273,10 @@ def make_app(
             "languages": judge.languages,  # null: any, or not known
         }
 
-    @app.get("/metrics", dependencies=[Depends(require_token)])
+    @app.get("/metrics", dependencies=needs_token)
     async def shown_metrics() -> Response:
         return Response(
             generate_latest(metrics.registry), media_type=CONTENT_TYPE_LATEST
         )
 
     return app
-
-
-async def _answers(
-    request: Request, rows: list[ServedRow], timeout: float
-) -> list[Any]:
-    """Returns the judgements of all rows. If the client leaves, or after ``timeout`` seconds, the
-    rows that are not scored are dropped; then raises HTTPException (503)."""
-
-    async def client_leaves() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    answers = asyncio.gather(*(row.answer for row in rows))
-    departure = asyncio.ensure_future(client_leaves())
-    await asyncio.wait(
-        (answers, departure), timeout=timeout, return_when=asyncio.FIRST_COMPLETED
-    )
-    departure.cancel()
-    if not answers.done():
-        answers.cancel()
-        message = f"no answer within {timeout:g} s"
-        raise HTTPException(503, message, {"Retry-After": "60"})
-    return [judgement for judgements in answers.result() for judgement in judgements]

@@ -12,7 +12,7 @@ from ipaddress import ip_address
 import uvicorn
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.inference.serving.app import ServeLimits, make_app
+from medal_judges.inference.serving.app import ScoreService, ServeLimits, make_app
 from medal_judges.models.base.judge import Judge
 from medal_judges.secrets import hide
 
@@ -73,9 +73,11 @@ def serve(
             f"cannot listen on {host}:{port}: {error.strerror}",
             hint="--port 0 takes a free port",
         ) from error
-    own_host = host if is_loopback(host) else None
+    own_host = None
+    if is_loopback(host):
+        own_host = host
     config = uvicorn.Config(
-        make_app(judge, limits or ServeLimits(), token, own_host),
+        make_app(ScoreService(judge, limits or ServeLimits()), token, own_host),
         http="h11",
         ws="none",
         log_config=None,

@@ -49,10 +49,6 @@ class JudgeWorker:
         # A daemon: a judge in the middle of a long answer must not delay the end for ever.
         self.thread = threading.Thread(target=self._run, name="judge", daemon=True)
 
-    def waiting(self) -> int:
-        """Returns the number of waiting dialogues."""
-        return self.queue.qsize()
-
     def dollars_spent(self) -> float:
         """Returns the US dollars paid for answers, over all models of the judge."""
         limiters = {model.limiter for model in self.judge.language_models()} - {None}

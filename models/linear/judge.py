@@ -132,12 +132,9 @@ class LinearJudge(LearnedJudge):
         the rubric.
         """
         features = settings["features"]
-        unknown = [key for key in settings if key not in ("name", "rubric", "features")]
-        for name, feature in features.items():
-            keys = [key for key in feature if key not in ("mean", "std", "good")]
-            unknown += [f"features.{name}.{key}" for key in keys]
-        if unknown:
-            raise ValueError(f"there is no setting {', '.join(unknown)}")
+        _require_known(settings, ("name", "rubric", "features"))
+        for feature in features.values():
+            _require_known(feature, ("mean", "std", "good"))
         config = LinearConfig(
             features=tuple(f"assistant.{name}" for name in features), vectors=False
         )
@@ -429,3 +426,10 @@ class LinearJudge(LearnedJudge):
                     usual = float(means[reading.roles[row], index])
                 causes.append(Cause(names[index], float(values[index]), usual))
         return tuple(causes)
+
+
+def _require_known(settings: Mapping[str, Any], names: Sequence[str]) -> None:
+    """Raises ValueError for a setting that is not one of ``names``."""
+    unknown = settings.keys() - names
+    if unknown:
+        raise ValueError(f"there is no setting {min(unknown)!r}")

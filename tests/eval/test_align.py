@@ -167,10 +167,10 @@ def test_an_aligned_judge_is_benchmarked_served_and_pushed(
     testclient = pytest.importorskip(
         "fastapi.testclient", reason="needs the extra: serve"
     )
-    from medal_judges.inference.serving.app import ServeLimits, make_app
+    from medal_judges.inference.serving.app import ScoreService, ServeLimits, make_app
 
     judge = Judge.from_pretrained(out)
-    app = make_app(judge, ServeLimits(), None, "127.0.0.1")
+    app = make_app(ScoreService(judge, ServeLimits()), None, "127.0.0.1")
     with testclient.TestClient(app, "http://127.0.0.1") as client:
         answer = client.post(
             "/score", json={"dialogues": [rows[0].dialogue.to_record()]}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -73,12 +73,16 @@ def score(options: ScoreCommand) -> None:
     """
     file, out = options.file, options.out
     choice = options.judge.choose(dry_run=options.dry_run)
-    out_file = None if out == "-" or options.dry_run else Path(out)
+    out_file = None
+    if out != "-" and not options.dry_run:
+        out_file = Path(out)
     workers = options.workers
     if options.dry_run:
         workers = 1
     # Before anything is loaded or removed, in this process alone.
-    lock = nullcontext() if out_file is None else only_run(out_file)
+    lock: AbstractContextManager[None] = nullcontext()
+    if out_file is not None:
+        lock = only_run(out_file)
     with lock, opened(choice, workers, options.judge.device) as judge:
         reading = reading_report(options.reading, beside=out_file)
         reading.copied = options.scoring.keep
@@ -114,7 +118,9 @@ def _score_to_screen(
 ) -> ScoreReport:
     """Prints the judgements: as lines, in a terminal as a table of the first ones."""
     start = time.perf_counter()
-    table = Table("id", "turn", "scores") if sys.stdout.isatty() else None
+    table = None
+    if sys.stdout.isatty():
+        table = Table("id", "turn", "scores")
     first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
     rows = 0
 
@@ -128,9 +134,11 @@ def _score_to_screen(
         elif rows <= _SHOWN:
             scores = []
             for name, value in judgement.scores.items():
-                scores.append(f"{name} –" if value is None else f"{name} {value:.2f}")
-            turn = "" if judgement.turn is None else str(judgement.turn)
-            table.add_row(visible(judgement.id), turn, ", ".join(scores))
+                if value is not None:
+                    scores.append(f"{name} {value:.2f}")
+            turn = str(judgement.turn or "")
+            text = ", ".join(scores) or judgement.failure or ""
+            table.add_row(visible(judgement.id), turn, visible(text))
 
     report = score_each(dialogues, judge, options, show)
     if table is not None:

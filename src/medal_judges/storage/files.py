@@ -99,9 +99,9 @@ def _swap_names(partial: Path, target: Path) -> None:
     """Swaps the names of two folders, because a rename cannot replace a folder that is not empty:
     in one step if the system can, because a kill must not leave ``target`` missing."""
     names = os.fsencode(partial), os.fsencode(target)
-    rename = (
-        getattr(ctypes.CDLL(None), "renameat2", None) if os.name == "posix" else None
-    )
+    rename = None
+    if os.name == "posix":
+        rename = getattr(ctypes.CDLL(None), "renameat2", None)
     # On Linux: AT_FDCWD, RENAME_EXCHANGE.
     if rename is None or rename(-100, names[0], -100, names[1], 2) != 0:
         earlier = target.with_name(f".earlier-{os.getpid()}-{target.name}")
@@ -154,7 +154,9 @@ def only_run(
     ends (``wait``) or raises MedalError. If a process dies, the system releases its lock.
     """
     target = Path(os.path.realpath(out))  # a link and its target are one file
-    lock_file = target / ".lock" if folder else target.with_name(f".{target.name}.lock")
+    lock_file = target.with_name(f".{target.name}.lock")
+    if folder:
+        lock_file = target / ".lock"
     parents = (lock_file.parent, *lock_file.parent.parents)
     created = [parent for parent in parents if not parent.exists()]
     lock_file.parent.mkdir(parents=True, exist_ok=True)

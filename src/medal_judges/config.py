@@ -59,17 +59,21 @@ def _is_saved_here(name: str, unused: str) -> bool:
 
 
 def shipped_names(folder: str) -> list[str]:
-    """Returns the sorted names of the files in configs/FOLDER; YAML files without their ending."""
+    """Returns the sorted names of the files in configs/FOLDER, without .yaml and .py."""
     names = []
     for file in (CONFIGS / folder).glob("*"):
-        if file.suffix in (".yaml", ".json"):
-            names.append(file.name.removesuffix(".yaml"))
+        if file.suffix == ".json":
+            names.append(file.name)
+        elif file.suffix in (".yaml", ".py"):
+            names.append(file.stem)
     return sorted(names)
 
 
 def shipped_file(name: str) -> Path:
     """Returns the path of ``FOLDER/NAME`` in configs/, NAME as in ``shipped_names``."""
-    if not name.endswith(".json"):
+    if name.startswith("convert/"):
+        name += ".py"
+    elif not name.endswith(".json"):
         name += ".yaml"
     return CONFIGS / name
 

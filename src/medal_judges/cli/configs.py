@@ -9,7 +9,7 @@ import typer
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.judges import print_listed
-from medal_judges.config import about, config_text, shipped_names
+from medal_judges.config import about, config_text, shipped_file, shipped_names
 from medal_judges.errors import ConfigError, did_you_mean
 from medal_judges.storage.files import atomic_write
 
@@ -27,6 +27,7 @@ CONFIGS = {
     "prompts=": "prompts",
     "followups=": "followups",
     "medal trial --config, bounds=, texts=": "trial",
+    "python NAME.py EXPORT > chats.jsonl, as a copy": "convert",
     "accelerate launch --config_file, as a copy": "accelerate",
     "accelerate launch --deepspeed_config_file, as a copy": "deepspeed",
 }
@@ -70,7 +71,7 @@ def copy(
     name: Name,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="File to write; by default NAME, with .yaml."),
+        typer.Option("--out", help="File to write; by default NAME with its ending."),
     ] = None,
 ) -> None:
     """Copy a file, so that you can change it.
@@ -78,10 +79,7 @@ def copy(
     Example: medal configs copy train/quickstart --out mine.yaml
     """
     shipped = _shipped(name)
-    short = shipped.split("/", 1)[1]
-    if not short.endswith(".json"):
-        short += ".yaml"
-    target = out or Path(short)
+    target = out or Path(shipped_file(shipped).name)
     if target.exists():
         raise ConfigError(f"{target} already exists", hint="give another --out")
     typer.echo(atomic_write(target, config_text(shipped)))
@@ -90,7 +88,9 @@ def copy(
 def _shipped(name: str) -> str:
     """Returns ``folder/name`` of a shipped file, also of ``name`` if only one folder has it. Raises
     ConfigError with the nearest names."""
-    wanted_name = name.removeprefix("configs/").removesuffix(".yaml")
+    wanted_name = (
+        name.removeprefix("configs/").removesuffix(".yaml").removesuffix(".py")
+    )
     all_names: set[str] = set()
     fits = []
     for folder in CONFIGS.values():

@@ -88,12 +88,6 @@ def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     problem = str(error)
     if isinstance(error, EOFError):
         problem = "the compressed file is cut short"
-    elif isinstance(error, gzip.BadGzipFile) and "Not a gzipped file" in problem:
-        problem = (
-            "other bytes follow the end of its gzip data"
-            if number
-            else "not a gzip file"
-        )
     hint = "the file is damaged from here on; download or create it again"
     return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
 
@@ -125,9 +119,8 @@ def load_json(line: str, *, nan_is_null: bool = False) -> object:
     drop its first value."""
 
     def refuse(name: str) -> None:
-        if nan_is_null:
-            return
-        raise RecordError("(line)", "numbers that JSON has, or null", name)
+        if not nan_is_null:
+            raise RecordError("(line)", "numbers that JSON has, or null", name)
 
     def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)

@@ -243,31 +243,6 @@ def test_zero3_with_gradient_checkpointing_trains_the_same_judge(
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    torch.cuda.is_available(), reason="on a GPU they do know each other"
-)
-def test_processes_that_do_not_know_each_other_are_refused(workshop: Workshop) -> None:
-    """Without its environment variable Accelerate starts two worlds of one, and says nothing; the
-    Trainer's use_cpu, which is on without a GPU, tells it."""
-    done = workshop.run("strangers", workshop.folder / "strangers", [], use_cpu=False)
-    assert done.returncode != 0
-    assert "2 processes were launched" in done.stdout + done.stderr
-    assert not (workshop.folder / "strangers" / "judge.json").exists()
-    folder = workshop.train("strangers", name="acquainted", num_train_epochs=1)
-    assert facts(folder)["processes"] == 2
-
-
-@pytest.mark.slow
-def test_another_global_batch_is_refused(workshop: Workshop) -> None:
-    folder = workshop.folder / "refused"
-    workshop.train("single", name="refused")
-    done = workshop.run("ddp", folder, [], gradient_accumulation_steps=2)
-    told = " ".join((done.stdout + done.stderr).split())
-    assert done.returncode != 0 and "its steps would not be the same" in told
-    assert "args.gradient_accumulation_steps" in told
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy", ["ddp", pytest.param("zero2", marks=needs_deepspeed)]
 )
@@ -286,13 +261,3 @@ def test_one_judge_a_dimension_on_two_processes(
     assert check_golden(folder) <= TOLERANCE
     for dimension in ("repetitive", "overall"):
         assert facts(folder / "members" / dimension)["processes"] == 2
-
-
-@pytest.mark.slow
-def test_a_family_fitted_at_once_is_fitted_by_one_process(workshop: Workshop) -> None:
-    folder = workshop.folder / "fitted"
-    model = "model={family: linear, vectors: false, features: [assistant.log_words]}"
-    done = workshop.run("ddp", folder, [model, "args={}"])
-    assert done.returncode == 0, done.stderr[-3000:]
-    assert done.stdout.count("judge saved and checked") == 1
-    assert check_golden(folder) <= TOLERANCE

@@ -15,9 +15,7 @@ from medal_judges import Judge, benchmark, train
 from medal_judges.cli import app
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.models.base import golden
-from medal_judges.records.dimension import load_rubric
 
-from ..linear_judges import random_judge
 from ..talks import write_rated
 
 
@@ -142,26 +140,3 @@ def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:
         setting == golden.GoldenSetting("cuda", "bf16")
         and setting.tolerance == golden.COARSE
     )
-
-
-@pytest.mark.slow  # bf16 on a CPU
-def test_golden_scores_of_a_large_net_are_few_short_and_in_its_dtype(
-    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    judge = random_judge(tiny_bert, rubric)
-    assert golden.setting_for(judge.net, "cuda", "bf16") == golden.GoldenSetting(
-        "cpu", "fp32"
-    )
-    monkeypatch.setattr(golden, "LARGE", 1000)
-    assert golden.setting_for(judge.net, "cuda", "no").device == "cuda"
-    setting = golden.setting_for(judge.net, "cpu", "bf16")
-    folder = judge.save_pretrained(tmp_path / "judge")
-    judge.place(setting.device, setting.dtype)
-    golden.write_golden(judge, folder, setting)
-    record = golden.read_golden(folder)
-    assert record["dtype"] == "bf16" and len(record["scores"]) == 4
-    assert all(len(d["dialogue"]) <= 4 for d in record["dialogues"])
-    assert len({d["lang"] for d in record["dialogues"]}) >= 3
-    assert golden.check_golden(folder) == 0  # the same dtype again: not fp32
-    golden.check_in_fresh_process(folder)

@@ -377,24 +377,6 @@ def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
     assert weights[0] == pytest.approx(weights[1], abs=1e-5)
 
 
-def test_first_answers_do_not_set_the_scale_of_similarities(tiny_bert: Path) -> None:
-    """Their similarity to earlier answers is 0, far below that of any two texts."""
-    rows = []
-    for number, texts in enumerate((["music"], ["film", "film"], ["river", "river"])):
-        turns = []
-        for text in texts:
-            turns += [Turn("user", "bread"), Turn("assistant", text)]
-        dialogue = Dialogue(str(number), tuple(turns))
-        label = {"overall": number / 2}
-        rows.append(TrainingExample(dialogue, "s", label, human=label))
-    model = {"family": "linear", "base": str(tiny_bert), "reading": "answers"}
-    model |= {"features": ["assistant.nearest_own"], "vectors": False}
-    model |= {"grid": {"alphas": [1.0]}}
-    judge = run_of(RunRows(rows, [], []), [OVERALL], model=model).judge
-    assert isinstance(judge, LinearJudge)
-    assert judge.reader.scale.mean[1] == pytest.approx([1.0], abs=1e-6)
-
-
 def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -> None:
     rng, rows = np.random.default_rng(0), []
     for number in range(90):

@@ -134,28 +134,6 @@ def test_training_starts_from_a_judge_of_other_data(
         copy_start(second, tmp_path / "none")
 
 
-def test_a_tokenizer_without_a_grammar_is_refused_before_training(
-    tmp_path: Path, tiny_llama: Path
-) -> None:
-    from transformers import ByT5Tokenizer
-
-    base = tmp_path / "base"
-    shutil.copytree(tiny_llama, base)
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        (base / name).unlink(missing_ok=True)
-    slow = ByT5Tokenizer()  # bytes: no file of rust
-    slow.chat_template = (
-        "{% for m in messages %}{{ m.role }}: {{ m.content }}</s>{% endfor %}"
-    )
-    slow.save_pretrained(base)
-    config = run_config(tmp_path, base, {"head": "generative", "layout": "each"})
-    with pytest.raises(
-        ConfigError, match=r"(?s)no grammar works with this tokenizer.*scoring"
-    ):
-        train_judge(config)
-    assert not list(tmp_path.rglob("checkpoint-*"))
-
-
 def test_a_judge_that_writes_has_few_short_golden_dialogues(
     tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,5 @@
 """The parts of a run: targets, validation figures, the closed form."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +16,6 @@ from medal_judges.training.rows import (
     dimension_names,
     fit_unit_map,
     label_scales,
-    load_entry,
     load_rows,
     to_example,
 )
@@ -186,40 +184,3 @@ def test_a_split_divides_groups_by_their_hash(tmp_path: Path) -> None:
     for wrong in ({"validation": 0.6, "test": 0.4}, {"test": 1e-9}, {"train": 0.5}):
         with pytest.raises(ConfigError, match="split"):
             loaded(tmp_path, {"train": rows}, split=wrong)
-
-
-def test_languages_of_any_entry_are_a_choice(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    with path.open("w") as stream:
-        for n, lang in enumerate(["en", "de", "zh-Hant", "en"]):
-            dialogue = [
-                {"role": "user", "content": f"{n}?"},
-                {"role": "assistant", "content": "!"},
-            ]
-            record = {
-                "id": str(n),
-                "lang": lang,
-                "dialogue": dialogue,
-                "labels": {"fun": [3]},
-            }
-            stream.write(
-                json.dumps(record | {"scales": {"fun": [1, 5]}, "labels_by": "m"})
-                + "\n"
-            )
-    entries = {
-        part: [{"source": str(path), "langs": [lang]}]
-        for part, lang in (("train", "en"), ("validation", "zh"), ("test", "de"))
-    }
-    config = build_config(TrainConfig, minimal(**entries), where="x")
-    run = load_rows(config, [Dimension("fun", "ordinal", 1, 5)])
-    parts = (run.train, run.validation, run.test)
-    assert [[e.dialogue.id for e in part] for part in parts] == [
-        ["0", "3"],
-        ["2"],
-        ["1"],
-    ]
-    assert [fact["labels_by"] for fact in run.facts] == [["m"]] * 3
-    with pytest.raises(
-        ConfigError, match=r"rows.jsonl: no row is in fr(?s:.*)de, en, zh"
-    ):
-        load_entry(DataEntry(source=str(path), langs=("fr", "de")), 0)

@@ -22,7 +22,6 @@ from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import (
     facts_of_start,
     learnable,
-    require_run_folder,
     train_judge,
 )
 from medal_judges.training.steps import dimension_config
@@ -60,45 +59,25 @@ def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
     assert part.train == whole.train and part.args == whole.args
 
 
-def test_only_takes_known_dimensions() -> None:
+def test_only_takes_known_dimensions(tmp_path: Path) -> None:
     rows = RunRows(
         [TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})],
         [],
         [],
     )
     rubric = load_rubric("medal")
-    assert [d.name for d in learnable(rubric, rows, ("overall",))] == ["overall"]
-    assert {d.name for d in learnable(rubric, rows)} == {"overall", "unsafe"}
+    config = settings(tmp_path, tmp_path)
+
+    def learnt(*only: str) -> set[str]:
+        changed = config.model_copy(update={"only": only or None})
+        return {dimension.name for dimension in learnable(changed, rubric, rows)}
+
+    assert learnt("overall") == {"overall"}
+    assert learnt() == {"overall", "unsafe"}
     with pytest.raises(ConfigError, match="no dimension fun"):
-        learnable(rubric, rows, ("overall", "fun"))
+        learnt("overall", "fun")
     with pytest.raises(ConfigError, match="no training row has a label of other"):
-        learnable(rubric, rows, ("other",))  # before minutes of reading the chats
-
-
-def test_families_that_fit_each_dimension_refuse_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="leave it out"):
-        settings(tmp_path, tmp_path, per_dimension=True, model={"family": "linear"})
-
-
-def test_a_metric_that_a_dimension_cannot_have_is_refused_before_the_first_step(
-    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for split in ("train", "validation"):
-        rows = (labelled(i, split).to_record() for i in range(20))
-        write_records(tmp_path / f"{split}.jsonl", rows)
-    monkeypatch.setattr(JudgeTrainer, "train", None)  # calling it would fail otherwise
-    args = {"metric_for_best_model": "spearman"}
-    with pytest.raises(ConfigError, match="'spearman' is not a figure") as caught:
-        train_judge(settings(tiny_bert, tmp_path, per_dimension=True, args=args))
-    assert "auc/repetitive" in str(caught.value)
-    # A binary dimension that is learned by regression has that figure.
-    model = {"family": "encoder", "base": str(tiny_bert), "max_tokens": 64}
-    model["heads"] = {"repetitive": {"kind": "regression"}}
-    # the call of train: nothing refused it
-    with pytest.raises(TypeError, match="not callable"):
-        train_judge(
-            settings(tiny_bert, tmp_path, per_dimension=True, args=args, model=model)
-        )
+        learnt("other")  # before minutes of reading the chats
 
 
 def labelled(number: int, split: str) -> LabelledDialogue:
@@ -197,35 +176,8 @@ def test_a_run_stopped_at_its_second_judge_keeps_the_first(
         assert scores == pytest.approx(judgement.scores, abs=1e-5)
 
 
-def test_a_run_that_stopped_before_it_joined_its_parts_may_go_on(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "members" / "overall" / "checkpoints").mkdir(parents=True)
-    require_run_folder(tmp_path)
-    (tmp_path / "hybrid" / "judgements").mkdir(parents=True)
-    require_run_folder(tmp_path / "hybrid")
-    other = tmp_path / "other"
-    (other / "members" / "overall").mkdir(parents=True)
-    with pytest.raises(ConfigError, match="files that are of no training: members"):
-        require_run_folder(other)
-
-
 def test_a_judge_names_what_every_start_before_it_learnt_from(tmp_path: Path) -> None:
     entries = [{"part": part, "source": part} for part in ("train", "start", "test")]
     (tmp_path / "data.json").write_text(json.dumps(entries))
     sources = [entry["source"] for entry in facts_of_start(tmp_path)]
     assert sources == ["train", "start"]
-
-
-def test_a_source_that_is_rescaled_in_two_ways_is_refused(
-    tiny_bert: Path, tmp_path: Path
-) -> None:
-    rows = (labelled(i, "train").to_record() for i in range(4))
-    write_records(tmp_path / "train.jsonl", rows)
-    entry = {"source": str(tmp_path / "train.jsonl"), "dimensions": ["overall"]}
-    train = [entry | {"rescale": "standardise"}, entry | {"rescale": [1, 5]}]
-    config = settings(tiny_bert, tmp_path, train=train, validation=[])
-    with pytest.raises(ConfigError, match="rescale of 'overall' is not that of the"):
-        rows_module.load_rows(config, load_rubric("medal"))
-    config = settings(tiny_bert, tmp_path, train=[train[0], entry], validation=[])
-    assert len(rows_module.load_rows(config, load_rubric("medal")).train) == 8

@@ -1,8 +1,5 @@
 """`make train-demo`: what its script types, and the table it makes."""
 
-import json
-from pathlib import Path
-
 import pytest
 import train_demo
 
@@ -62,28 +59,3 @@ FIGURES = """judge,set,dimension,n,metric,value,low,high
 length,fed,overall,125,spearman,-0.1,-0.204,0.009
 length,fed,overall,125,within_system,,,
 """
-
-
-def test_the_table_says_what_an_encoder_learnt_from(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(train_demo, "RUN", tmp_path)
-    tables, judge = tmp_path / "benchmark" / "tables", tmp_path / "regression"
-    tables.mkdir(parents=True)
-    judge.mkdir()
-    (tables / "figures.csv").write_text(FIGURES)
-    facts = {"strategy": "ddp", "processes": 2, "steps": 29}
-    (judge / "judge.json").write_text(json.dumps({"facts": facts}))
-    rows = [
-        ("train", "a:train", 600),
-        ("train", "b:train", 300),
-        ("validation", "a:test", 9),
-    ]
-    parts = [{"part": part, "source": source, "rows": n} for part, source, n in rows]
-    (judge / "data.json").write_text(json.dumps(parts))
-    assert train_demo.table().splitlines() == [
-        "| judge | learnt from | trained by | fed (n 125) |",
-        "| e5, regression | a:train (600), b:train (300) | ddp, 2 processes, 29 steps "
-        "| 0.51 [0.40, 0.60] (0.20) |",
-        "| length |  |  | -0.10 [-0.20, 0.01] |",
-    ]

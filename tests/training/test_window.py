@@ -78,20 +78,6 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]
 
 
-def test_a_row_without_a_label_of_the_judge_s_dimensions_has_no_answer(
-    tiny_llama: Path,
-) -> None:
-    """A run of one dimension reads the rows of all."""
-    config = LoraConfig(base=str(tiny_llama), rank=4, head="generative", layout="each")
-    judge = GenerativeLoraJudge.create(config, DIMENSIONS[:1], name="w", rubric="medal")
-    other = {dimension.name: 1.0 for dimension in DIMENSIONS[1:]}
-    examples = [*EXAMPLES[:1], TrainingExample(DIALOGUES[0], "a", dict(other))]
-    data = answer_dataset(judge, examples)
-    assert data["number"] == [0]
-    lost = beyond_window(data, examples, DIMENSIONS[:1])
-    assert lost["unread_rows"] == 0
-
-
 def test_the_warning_the_record_and_the_card_name_the_rows(
     tmp_path: Path, tiny_bert: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

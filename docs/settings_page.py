@@ -42,7 +42,7 @@ language models. An unknown name is refused with the nearest one. Each can be se
 or after the command:
 
 ```bash
-medal train --config lora_medal model.rank=8 args.learning_rate=1e-4
+medal train --config lora_medal model.peft.r=8 args.learning_rate=1e-4
 medal score FILE --judge contrast llm=ORG/NAME llm.context=8192
 ```
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 CPU_BATCH_TOKENS = 8192
-Attention = Literal["auto", "sdpa", "eager", "flash_attention_2"]
 
 logger = logging.getLogger(__name__)
 
@@ -115,49 +114,25 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
                 setattr(module, name, buffer.to(dtype))
 
 
-def set_attention(
-    body: nn.Module,
-    wanted: Attention,
-    device: torch.device,
-    precision: str,
-    *,
-    strict: bool = False,
-) -> str:
-    """Sets the attention of ``body`` (a transformers or PEFT model) and returns its name.
+def set_attention(body: nn.Module, device: torch.device, precision: str) -> None:
+    """Sets the attention of ``body`` (a transformers or PEFT model).
 
-    ``auto`` is flash attention if its package, a GPU and a 16-bit ``precision`` (``bf16``,
-    ``fp16``) are available, else sdpa, else eager. An attention that is not available is replaced
-    as by ``auto``, because a judge trained on a GPU must score on a CPU; with ``strict`` it is a
-    ConfigError.
+    It is flash attention if its package, a GPU and a 16-bit ``precision`` (``bf16``, ``fp16``) are
+    available, otherwise sdpa, or eager for a model without sdpa.
     """
     model: Any = body.get_base_model() if hasattr(body, "get_base_model") else body  # type: ignore[operator]
-    no_flash = None
-    if device.type != "cuda":
-        no_flash = "it needs a GPU"
-    elif find_spec("flash_attn") is None:
-        no_flash = "it needs the package flash-attn (pip install flash-attn --no-build-isolation)"
-    elif precision not in ("bf16", "fp16"):
-        no_flash = f"it computes in bf16 or fp16, and the precision here is {precision}"
-    elif not getattr(model, "_supports_flash_attn", False):
-        no_flash = "the model does not have it"
-    missing = {
-        "flash_attention_2": no_flash,
-        "sdpa": None
-        if getattr(model, "_supports_sdpa", False)
-        else "the model does not have it",
-        "eager": None,
-    }
-    if strict and wanted != "auto" and (reason := missing[wanted]):
-        raise ConfigError(
-            f"model.attention: {wanted} is not available: {reason}",
-            hint="set model.attention: auto",
-        )
-    chosen: str = wanted
-    if wanted == "auto" or missing[wanted]:
-        chosen = next(name for name, reason in missing.items() if reason is None)
+    has_flash = device.type == "cuda" and find_spec("flash_attn") is not None
+    chosen = "eager"
+    if getattr(model, "_supports_sdpa", False):
+        chosen = "sdpa"
+    if (
+        has_flash
+        and precision != "fp32"
+        and getattr(model, "_supports_flash_attn", False)
+    ):
+        chosen = "flash_attention_2"
     if getattr(model.config, "_attn_implementation", None) != chosen:
         model.set_attn_implementation(chosen)
-    return chosen
 
 
 @contextmanager

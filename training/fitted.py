@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from medal_judges.models.base.golden import GoldenSetting
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.rows import RunRows
@@ -39,10 +38,8 @@ class TrainingRun:
 class FittedJudge:
     """A trained judge, not saved yet.
 
-    ``figures`` are its figures on validation rows. ``golden`` is the device and precision of its
-    golden scores (None: fp32 on a CPU).
+    ``figures`` are its figures on validation rows.
     """
 
     judge: Judge
     figures: Mapping[str, float] = field(default_factory=dict)
-    golden: GoldenSetting | None = None

@@ -15,11 +15,7 @@ from typing import Any
 
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import (
-    GoldenSetting,
-    check_in_fresh_process,
-    write_golden,
-)
+from medal_judges.models.base.golden import check_in_fresh_process, write_golden
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
 from medal_judges.models.hybrid.judge import MEMBERS
@@ -186,9 +182,7 @@ def finish(
     write_json(folder / "validation.json", dict(fitted.figures))
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_folders(rows.facts))
-    setting = fitted.golden or GoldenSetting()
-    judge.place(setting.device, setting.dtype)
-    write_golden(judge, folder, setting)
+    write_golden(judge, folder)
     check_in_fresh_process(folder, judge.load_options())
 
 

@@ -18,7 +18,6 @@ from safetensors.torch import load_file
 from transformers import EarlyStoppingCallback
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import setting_for
 from medal_judges.models.base.judge import Judge, truncation_text
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.hybrid.judge import MEMBERS, HybridJudge, Line, Member
@@ -126,10 +125,7 @@ def train_one(
         "data": content_hash(rows.facts),
         "beyond_window": lost,
     }
-    writes = bool(judge.language_models())
-    precision = judge.facts["precision"]
-    golden = setting_for(judge.net, judge.device.type, precision, writes=writes)
-    return FittedJudge(judge, figures, golden)
+    return FittedJudge(judge, figures)
 
 
 def cached_datasets(

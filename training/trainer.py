@@ -19,7 +19,6 @@ from torch import Tensor
 from transformers import Trainer, TrainerCallback
 
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.models.base.golden import LARGE
 from medal_judges.models.batching import pad_rows
 from medal_judges.training.arguments import launched_processes
 from medal_judges.training.calibration import fit_calibration
@@ -376,6 +375,9 @@ def whole_weights() -> Iterator[None]:
         yield
     finally:
         integration._hf_deepspeed_config_weak_ref = config
+
+
+LARGE = 1_000_000_000  # parameters
 
 
 def is_large(network: torch.nn.Module) -> bool:

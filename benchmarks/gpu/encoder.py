@@ -14,7 +14,6 @@ from scipy.stats import spearmanr
 from medal_judges.config import BOXED
 from medal_judges.models.base.golden import COARSE, compare
 from medal_judges.models.base.judge import Judge
-from medal_judges.models.device import Attention, set_attention
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.lora.adapters import LoraConfig
@@ -42,9 +41,9 @@ from .models import dialogues, model_folder, shares
 SAME = 1e-4  # of the scale, fp32 on another device
 
 
-def settings_of(base: Path, attention: Attention = "auto") -> EncoderConfig:
+def settings_of(base: Path) -> EncoderConfig:
     """The whole dialogue as one sequence."""
-    return EncoderConfig(base=str(base), max_tokens=1024, attention=attention)
+    return EncoderConfig(base=str(base), max_tokens=1024)
 
 
 def scores(
@@ -89,8 +88,7 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
     lengths = [len(text.ids) for text in judge.render(chats)]
     judge.window = len(chats)
 
-    def measured(attention: Attention, tokens: int, compiled: bool = False) -> Row:
-        set_attention(judge.net, attention, judge.device, "bf16")
+    def measured(tokens: int, compiled: bool = False) -> Row:
         if compiled:
             torch.compiler.reset()
             judge.net.base_model.compile(
@@ -113,22 +111,16 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
 
     yield attempt(
         f"sdpa, batches of {judge.token_budget} tokens (default)",
-        lambda: measured("sdpa", judge.token_budget),
+        lambda: measured(judge.token_budget),
     )
-    yield attempt(f"sdpa, batches of {budget} tokens", lambda: measured("sdpa", budget))
-    yield attempt(
-        f"flash attention, batches of {budget} tokens",
-        lambda: measured("flash_attention_2", budget),
-        ("flash_attn",),
-        gpu=True,
-    )
+    yield attempt(f"sdpa, batches of {budget} tokens", lambda: measured(budget))
     yield attempt(
         "the bare body, rows of 1,024 tokens, no padding",
         lambda: bare(judge, setting, budget),
     )
     yield attempt(
         f"sdpa, compiled, batches of {budget} tokens",
-        lambda: measured("sdpa", budget, True),
+        lambda: measured(budget, True),
     )
 
 
@@ -216,13 +208,13 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
     )
     steps = setting.of(12, 3)
 
-    def measured(attention: Attention, **args: object) -> Row:
+    def measured(**args: object) -> Row:
         release()
         with TemporaryDirectory() as folder, step_times() as times:
             rows = run_rows(
                 setting, setting.of(32, 2) * steps, setting.of((300, 600), (20, 40))
             )
-            model = settings_of(body, attention)
+            model = settings_of(body)
             config = run_config(Path(folder), model, setting.of(*BATCH), steps, **args)
             judge = trained_judge(config, rows)
             memory = peak_gib()
@@ -243,18 +235,12 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
             memory_gib=memory,
         )
 
-    yield attempt("sdpa", lambda: measured("sdpa"))
-    yield attempt(
-        "flash attention",
-        lambda: measured("flash_attention_2"),
-        ("flash_attn",),
-        gpu=True,
-    )
+    yield attempt("sdpa", lambda: measured())
     yield attempt(
         "sdpa, gradient checkpointing",
-        lambda: measured("sdpa", gradient_checkpointing=True),
+        lambda: measured(gradient_checkpointing=True),
     )
-    yield attempt("sdpa, compiled", lambda: measured("sdpa", torch_compile=True))
+    yield attempt("sdpa, compiled", lambda: measured(torch_compile=True))
 
 
 def command(setting: Setting) -> Iterator[Row]:

@@ -11,74 +11,20 @@ import math
 import subprocess
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.saving import GOLDEN_NAME, load_judge
+from medal_judges.models.device import DTYPES
 from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.records.dimension import EQUAL
-from medal_judges.report.console import ProgressBar
-
-if TYPE_CHECKING:
-    from torch import nn
 
 COARSE = 2e-2  # of bf16, whose scores differ by thousandths between GPUs and batches
-LARGE = 1_000_000_000  # parameters; with more, fp32 on a CPU takes minutes a dialogue
-FEW, SHORT = 4, 4  # dialogues for a large judge or one that writes, and turns of each
-PACKAGES = ("medal-judges", "torch", "transformers", "tokenizers", "numpy")
-
-
-@dataclass(frozen=True, slots=True)
-class GoldenSetting:
-    """How golden scores are computed: the judge's device and dtype, the number of dialogues and the
-    number of turns of each (None: all)."""
-
-    device: str = "cpu"
-    dtype: str = "fp32"
-    dialogues: int | None = None
-    turns: int | None = None
-
-    @property
-    def tolerance(self) -> float:
-        """The allowed difference as a share of the scale."""
-        return EQUAL if (self.device, self.dtype) == ("cpu", "fp32") else COARSE
-
-
-def setting_for(
-    net: nn.Module, device: str, precision: str, *, writes: bool = False
-) -> GoldenSetting:
-    """Returns the setting for a trained ``net``: fp32 on a CPU and all dialogues; for a large net
-    the device and ``precision`` (``no``, ``bf16``, ``fp16``) of its training, and fewer, shorter
-    dialogues, as for a net that ``writes`` answers: seconds each on a CPU. A quantised net stays on
-    its device and computes in bf16."""
-    parameters = list(net.parameters())
-    is_large = sum(parameter.numel() for parameter in parameters) >= LARGE
-    size = (FEW, SHORT) if is_large or writes else ()
-    if not all(parameter.is_floating_point() for parameter in parameters):
-        return GoldenSetting(device, "bf16", *size)
-    if not is_large:
-        return GoldenSetting("cpu", "fp32", *size)
-    return GoldenSetting(device, "fp32" if precision == "no" else precision, *size)
-
-
-def current_setting(judge: Any) -> GoldenSetting:
-    """Returns the setting for ``judge`` on its present device and in its present dtype."""
-    if (net := getattr(judge, "net", None)) is None:
-        return GoldenSetting()
-    dtype = judge.dtype
-    precision, writes = (
-        "no" if dtype == "fp32" else dtype,
-        bool(judge.language_models()),
-    )
-    setting = setting_for(net, judge.device.type, precision, writes=writes)
-    if (setting.device, setting.dtype) == ("cpu", "fp32"):
-        setting = replace(setting, device=judge.device.type, dtype=dtype)
-    return setting
+FEW = 4  # dialogues for a judge that writes answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +33,12 @@ class GoldenCheck:
 
     ``deviation`` is the largest difference as a share of the dimension's scale (infinite if only
     one of the two is scored), at the dialogue and dimension ``where``. ``golden`` is the content of
-    the file; ``versions`` and ``signature`` are the current ones.
+    the file, ``signature`` the current one.
     """
 
     deviation: float
     where: str
     golden: Mapping[str, Any]
-    versions: Mapping[str, str]
     signature: str
 
     @property
@@ -101,53 +46,28 @@ class GoldenCheck:
         return self.deviation <= float(self.golden["tolerance"])
 
 
-def golden_dialogues(setting: GoldenSetting | None = None) -> list[Dialogue]:
-    """Returns the sixteen dialogues of configs/golden.yaml, in six languages; with ``setting`` as
-    many of them, and as many turns of each, as it states."""
-    dialogues = [
-        parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]
-    ]
-    if setting is None or setting.dialogues is None:
-        return dialogues
-    # Evenly spaced, because neighbours in the file share a language.
-    chosen = dialogues[:: len(dialogues) // setting.dialogues][: setting.dialogues]
-    return [d if setting.turns is None else d.upto(setting.turns - 1) for d in chosen]
+def golden_dialogues() -> list[Dialogue]:
+    """Returns the sixteen dialogues of configs/golden.yaml, in six languages."""
+    return [parse_dialogue_line(record) for record in read_yaml("golden")["dialogues"]]
 
 
-def versions() -> dict[str, str]:
-    """Returns the versions of the installed packages that a score can depend on."""
-    installed = {}
-    for package in PACKAGES:
-        try:
-            installed[package.replace("-", "_")] = version(package)
-        except PackageNotFoundError:
-            continue
-    return installed
-
-
-def write_golden(
-    judge: Any, folder: Path, setting: GoldenSetting | None = None
-) -> None:
-    """Writes golden.json into the judge's folder: scores, tolerance, device, dtype and versions.
-    ``judge`` must have the device and dtype of ``setting`` (see Judge.place)."""
-    setting = setting or current_setting(judge)
-    dialogues = golden_dialogues(setting)
-    with ProgressBar(
-        "golden scores", len(dialogues), visible=bool(judge.language_models())
-    ) as bar:
-        bar.console.print(
-            f"golden scores: answering {len(dialogues)} dialogues", highlight=False
-        )
-        judgements = [
-            *judge.score(dialogues, unknown_language="allow", progress=bar.advance)
-        ]
+def write_golden(judge: Any, folder: Path) -> None:
+    """Writes golden.json into the judge's folder: scores on the judge's device and in its dtype,
+    and the allowed difference."""
+    dialogues = golden_dialogues()
+    if judge.language_models():
+        # Evenly spaced, because neighbours in the file share a language.
+        dialogues = dialogues[:: len(dialogues) // FEW]
+    device = getattr(judge, "device", "cpu")
+    dtype = getattr(judge, "dtype", "fp32")
+    is_exact = (str(device), dtype) == ("cpu", "fp32")
+    judgements = judge.score(dialogues, unknown_language="allow")
     record = {
         "signature": str(judge.signature()),
-        "device": setting.device,
-        "dtype": setting.dtype,
-        "tolerance": setting.tolerance,
-        "versions": versions(),
-        "dialogues": [d.to_record() for d in dialogues],
+        "device": str(device),
+        "dtype": dtype,
+        "tolerance": EQUAL if is_exact else COARSE,
+        "dialogues": [dialogue.to_record() for dialogue in dialogues],
         "scores": [dict(judgement.scores) for judgement in judgements],
     }
     text = json.dumps(record, indent=1, ensure_ascii=False)
@@ -167,7 +87,7 @@ def read_golden(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not record["scores"] or len(record["scores"]) != len(record["dialogues"]):
             raise ValueError("its scores are not one for each dialogue")
-        return {"versions": {}, "signature": "", **record}
+        return {"signature": "", **record}
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
 
@@ -186,26 +106,26 @@ def compare(
     import torch
 
     golden = read_golden(folder)
-    load_options: dict[str, Any] = dict(options or {})
-    if golden.get("dtype", "fp32") != "fp32":
-        load_options["dtype"] = golden["dtype"]
+    changed: dict[str, Any] = dict(options or {})
+    if golden.get("dtype", "fp32") in set(DTYPES) - {"fp32"}:
+        changed["dtype"] = golden["dtype"]
     if device is None:
         device = golden.get("device", "cpu") if torch.cuda.is_available() else "cpu"
-    judge = load_judge(folder, device=device, **load_options)
-    worst, where = 0.0, ""
+    judge = load_judge(folder, device=device, **changed)
+    deviation, where = 0.0, ""
     dialogues = [parse_dialogue_line(record) for record in golden["dialogues"]]
     judgements = judge.score(dialogues, unknown_language="allow")
     for judgement, golden_scores in zip(judgements, golden["scores"], strict=True):
-        for name in {**golden_scores, **judgement.scores}:
-            score, golden_score = judgement.scores.get(name), golden_scores.get(name)
-            share = 0.0 if score is golden_score else math.inf
+        for dimension in judge.dimensions:
+            score = judgement.scores[dimension.name]
+            golden_score = golden_scores.get(dimension.name)
+            difference = 0.0 if score is golden_score else math.inf
             if score is not None and golden_score is not None:
-                dimension = judge.dimension(name)
-                share = abs(score - golden_score) / (dimension.high - dimension.low)
-            if not share <= worst:  # NaN is a difference too
-                worst = share if math.isfinite(share) else math.inf
-                where = f"{judgement.id}, {name}"
-    return GoldenCheck(worst, where, golden, versions(), str(judge.signature()))
+                difference = abs(score - golden_score)
+            share = difference / (dimension.high - dimension.low)
+            if share > deviation:
+                deviation, where = share, f"{judgement.id}, {dimension.name}"
+    return GoldenCheck(deviation, where, golden, str(judge.signature()))
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:

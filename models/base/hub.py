@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
 
 from medal_judges.config import judge_names
 from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
 
-if TYPE_CHECKING:
-    from huggingface_hub.errors import HfHubHTTPError
-
 _LOG_IN = "hf auth login, or set HF_TOKEN"
-_NO_TOKEN = "no token of the Hub is set"
 # As the Hub has it: no double dash or dot, and neither at an end.
 _ID = re.compile(r"(?!.*(?:--|\.\.))([A-Za-z0-9][\w.-]*/)?\w(?:[\w.-]*\w)?")
 # Folders of this project, so never the owner of a repository.
@@ -68,7 +62,6 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     """Downloads a judge from the Hub at ``revision`` (branch, tag or commit; None: main), and
     returns its folder.
 
-    Downloads judge.json first, so that a repository that is not a judge costs one small file.
     Without a network the judge comes from the cache. Raises HubError; for a name that is not
     OWNER/NAME without a request to the Hub.
     """
@@ -86,42 +79,13 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
             hint=f"{did_you_mean(repo_id, names)}shipped (medal judges describes them): "
             f"{', '.join(names)}; a hub id is OWNER/NAME",
         )
-    reason = "it has no judge.json"
-    with _explained(repo_id, revision):
-        settings = _hub_json(repo_id, "judge.json", revision)
-        if settings is not None:
-            path, content = settings
-            if "family" in content:
-                # The commit whose settings were read.
-                return download(repo_id, path.parent.name, patterns=_PULLED)
-            reason = "its judge.json names no family"
-        elif (model := _hub_json(repo_id, "config.json", revision)) is not None:
-            reason = f"it is a plain model ({model[1].get('model_type', 'of no known type')})"
-    raise HubError(
-        f"{repo_id} is on the Hub and is not a judge: {reason}",
-        hint="a plain model becomes a judge by training (medal train) or behind a YAML judge "
-        "(configs/judges/, llm=...)",
-    )
+    with _explained(repo_id):
+        from huggingface_hub import hf_hub_download
 
-
-def _hub_json(
-    repo_id: str, name: str, revision: str | None
-) -> tuple[Path, dict[str, Any]] | None:
-    """Downloads a JSON file of a repository: its path and content, which is empty if it is not a
-    JSON mapping. None if the repository has no such file."""
-    from huggingface_hub import hf_hub_download
-    from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
-
-    try:
-        path = Path(hf_hub_download(repo_id, name, revision=revision))
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except LocalEntryNotFoundError:
-        raise
-    except EntryNotFoundError:
-        return None
-    except (ValueError, RecursionError):
-        content = {}
-    return path, content if isinstance(content, dict) else {}
+        # judge.json first, so that a repository that is not a judge costs one small file.
+        settings = Path(hf_hub_download(repo_id, "judge.json", revision=revision))
+        # The commit whose settings were read.
+        return download(repo_id, settings.parent.name, patterns=_PULLED)
 
 
 def download(
@@ -131,7 +95,7 @@ def download(
     Raises HubError."""
     from huggingface_hub import snapshot_download
 
-    with _explained(repo_id, revision):
+    with _explained(repo_id):
         allowed = list(patterns) if patterns else None
         return Path(
             snapshot_download(repo_id, revision=revision, allow_patterns=allowed)
@@ -165,15 +129,13 @@ def judge_files(folder: Path) -> list[Path]:
 
 
 def require_writable(repo_id: str) -> None:
-    """Raises HubError if a push to ``repo_id`` cannot work: no valid name, no token, no network."""
-    from huggingface_hub import constants, get_session, get_token
-    from huggingface_hub.utils._validators import validate_repo_id
+    """Raises HubError if a push to ``repo_id`` cannot work: no valid name, or no token."""
+    from huggingface_hub import get_token
 
-    with _explained(repo_id, None, writing=True):
-        validate_repo_id(repo_id)
-        if get_token() is None:
-            raise HubError(f"{repo_id}: {_NO_TOKEN}", hint=_LOG_IN)
-        get_session().head(constants.ENDPOINT, timeout=5)
+    if not is_hub_id(repo_id):
+        raise HubError(f"{repo_id} is not a hub id", hint="OWNER/NAME")
+    if get_token() is None:
+        raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
 
 
 def push_folder(
@@ -192,7 +154,7 @@ def push_folder(
     from huggingface_hub import HfApi
 
     api = HfApi()
-    with _explained(repo_id, None, writing=True):
+    with _explained(repo_id):
         repo = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
         if private and api.repo_info(repo).private is False:
             raise HubError(
@@ -220,91 +182,28 @@ def push_folder(
 
 
 @contextmanager
-def _explained(
-    repo_id: str, revision: str | None, *, writing: bool = False
-) -> Iterator[None]:
-    """Raises errors of huggingface_hub and of the disk as HubError."""
+def _explained(repo_id: str) -> Iterator[None]:
+    """Raises errors of huggingface_hub, of the network and of the disk as HubError."""
     try:
         yield
+    except HubError:
+        raise
     except Exception as error:
-        explained = _explanation(error, repo_id, revision, writing)
-        if explained is None:
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
+
+        cause = error.__cause__
+        if isinstance(cause, HfHubHTTPError):
+            error = cause  # the Hub was reached, and answered with an error
+        # The Hub's client uses httpx or httpx2, depending on its version.
+        is_transport = "TransportError" in {
+            base.__name__ for base in type(error).__mro__
+        }
+        if not is_transport and not isinstance(error, OSError | HFValidationError):
             raise
-        raise HubError(explained[0], hint=explained[1]) from error
-
-
-def _explanation(
-    error: Exception, repo_id: str, revision: str | None, writing: bool
-) -> tuple[str, str | None] | None:
-    """Returns (message, hint); None for an error that is not about the Hub or the disk."""
-    from huggingface_hub import errors, get_token
-
-    cause = error.__cause__
-    if isinstance(error, errors.LocalEntryNotFoundError) and isinstance(
-        cause, errors.HfHubHTTPError
-    ):
-        error = cause  # the Hub was reached, and answered with an error
-    if isinstance(error, errors.HFValidationError):
-        hint = "give a folder of a saved judge, a hub id ORG/NAME, or a file of configs/judges/"
-        return f"no folder {repo_id} here, nor is it a hub id", hint
-    if isinstance(error, errors.RevisionNotFoundError):
-        return (
-            f"{repo_id} has no revision {revision!r}",
-            "its page lists branches and tags",
-        )
-    if isinstance(error, errors.LocalTokenNotFoundError):
-        return f"{repo_id}: {_NO_TOKEN}", _LOG_IN
-    if isinstance(error, errors.HfHubHTTPError):
-        return _refusal(error, repo_id, writing, no_token=get_token() is None)
-    # By name, because the Hub's client uses httpx or httpx2, depending on its version.
-    is_transport = "TransportError" in {base.__name__ for base in type(error).__mro__}
-    offline = errors.LocalEntryNotFoundError | ConnectionError | TimeoutError
-    if is_transport or isinstance(error, offline):
-        if writing:
-            return (
-                f"cannot push {repo_id}: the Hub is out of reach",
-                "is there a network?",
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        hint = "give a local folder, or try again with a network (hf cache ls lists what is here)"
+        if isinstance(error, HfHubHTTPError):
+            hint = (
+                "hf auth login, or set HF_TOKEN, if the repository is private or gated"
             )
-        return (
-            f"the Hub is out of reach, and {repo_id} at revision {revision or 'main'!r} is not "
-            "cached, or only in part",
-            "give a local folder or a cached revision (hf cache ls), or try again with a network",
-        )
-    if isinstance(error, OSError):
-        hint = "make room (hf cache prune), or set HF_HOME to a folder on another disk"
-        return f"no room to store {repo_id}: {error}", hint
-    return None
-
-
-def _refusal(
-    error: HfHubHTTPError, repo_id: str, writing: bool, *, no_token: bool
-) -> tuple[str, str | None]:
-    """Returns (message, hint) for an answer of the Hub."""
-    from huggingface_hub import errors
-
-    status = error.response.status_code
-    is_unknown = isinstance(error, errors.RepositoryNotFoundError)
-    if isinstance(error, errors.GatedRepoError):
-        who = _NO_TOKEN if no_token else "your account has no access"
-        return (
-            f"{repo_id} is gated, and {who}",
-            f"request access on its page, then: {_LOG_IN}",
-        )
-    if is_unknown and no_token:
-        message = f"no folder and no public Hub repository {repo_id}, and {_NO_TOKEN}"
-        return message, f"for a private one: {_LOG_IN}"
-    if status == 401:
-        return (
-            f"{repo_id}: {_NO_TOKEN if no_token else 'the Hub rejects your token'}",
-            _LOG_IN,
-        )
-    if status == 403 and writing:
-        hint = "make one with write permission for it: https://huggingface.co/settings/tokens"
-        return f"{repo_id}: your token may not write there", hint
-    if is_unknown and writing:
-        hint = "does the organisation exist, and may your token write to it?"
-        return f"the Hub has no user or organisation for {repo_id}", hint
-    if is_unknown:
-        hint = "only its owner's token sees a private one"
-        return f"no folder and no Hub repository {repo_id}", hint
-    return f"the Hub refused {repo_id}: {str(error).strip().splitlines()[0]}", None
+        raise HubError(f"{repo_id}: {' '.join(lines)[:500]}", hint=hint) from error

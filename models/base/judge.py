@@ -53,6 +53,7 @@ ScoreLevel = Literal["dialogue", "turn", "last"]
 # For a dialogue in a language that the judge does not support. warn: score it and log a warning;
 # refuse: leave it unscored with the reason; allow: score it without a warning.
 UnknownLanguage = Literal["warn", "refuse", "allow"]
+LEVELS: tuple[ScoreLevel, ...] = get_args(ScoreLevel)
 POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
 NO_ASSISTANT_TURN = "no assistant turn to judge"
 GPU_WINDOW = 1024  # dialogues: some seconds of an encoder on a GPU
@@ -212,10 +213,6 @@ class Judge(ABC):
     def place(self, device: str, dtype: str) -> None:  # noqa: B027  (most have nothing to move)
         """Moves the judge's own network to ``device`` and casts it to ``dtype``."""
 
-    def share(self, bases: dict[object, Any]) -> None:  # noqa: B027
-        """Reads with the base that another member of the same hybrid has loaded. ``bases`` maps
-        what makes two bases equal to (base, vectors of texts); the judge adds its own."""
-
     def load_options(self) -> dict[str, Any]:
         """Returns the options that ``from_pretrained`` needs to load the saved judge: servers and
         paths, which are never saved with it."""
@@ -262,32 +259,24 @@ class Judge(ABC):
         Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
         not an iterable of Dialogue (elements of an iterator are checked as they are read).
         """
-        if level not in get_args(ScoreLevel):
-            raise ConfigError(
-                f"level must be 'dialogue', 'turn' or 'last', not {level!r}"
-            )
-        if unknown_language not in POLICIES:
-            policies = ", ".join(POLICIES)
-            raise ConfigError(
-                f"unknown_language must be one of {policies}, not {unknown_language!r}"
-            )
-        names = self._check_dimensions(dimensions)
+        for value, allowed in ((level, LEVELS), (unknown_language, POLICIES)):
+            if value not in allowed:
+                raise ConfigError(f"{value!r} is not one of {', '.join(allowed)}")
         judge = self
-        # The hooks read the budget from a copy, which shares the weights.
         if token_budget is not None:
             if not isinstance(token_budget, int) or token_budget < 1:
                 raise ConfigError(
                     f"token_budget must be 1 or more, not {token_budget!r}"
                 )
+            # The hooks read the budget from a copy, which shares the weights.
             judge = copy(self)
             judge.token_budget = token_budget
-        detect = is_detecting(self.languages, detect_language)
         judgements = judge._stream(
             checked_dialogues(dialogues),
             level,
-            names,
+            self._check_dimensions(dimensions),
             unknown_language,
-            detect,
+            is_detecting(self.languages, detect_language),
             progress or (lambda dialogues: None),
         )
         return with_warnings(
@@ -313,39 +302,27 @@ class Judge(ABC):
                 dialogue, language = with_language(dialogue, detect)
                 detected.append(language)
                 requests += requests_at(dialogue, level, row)
-            unknown = [
-                self._unknown_language(request.dialogue, policy) for request in requests
+            reasons = [self._obstacle(request, policy) for request in requests]
+            readable = [
+                request
+                for request, reason in zip(requests, reasons, strict=True)
+                if reason is None
             ]
-            reasons = []  # why a request is not scored
-            for request, language in zip(requests, unknown, strict=True):
-                reason = None
-                if request.turn is None and not request.dialogue.assistant_turns:
-                    reason = NO_ASSISTANT_TURN
-                if policy == "refuse" and language is not None:
-                    reason = f"{_refusal(language)}{', '.join(self.languages or ())}"
-                reasons.append(reason)
-            scored = [
-                r for r, reason in zip(requests, reasons, strict=True) if reason is None
-            ]
-            answers = iter(self._score_requests(scored, names, len(window), progress))
+            answers = iter(self._score_requests(readable, names, len(window), progress))
             judgements = []
-            for request, reason, language in zip(
-                requests, reasons, unknown, strict=True
-            ):
+            for request, reason in zip(requests, reasons, strict=True):
+                dialogue = request.dialogue
                 if reason is None:
-                    judgement = _completed(
-                        next(answers), request, signature, dimensions
-                    )
+                    judgement = _complete(next(answers), request, signature, dimensions)
                 else:
                     judgement = unscored(
-                        request.dialogue, signature, dimensions, reason, request.turn
+                        dialogue, signature, dimensions, reason, request.turn
                     )
-                languages: dict[str, Any] = {
-                    "unknown_language": language,
-                    "detected_language": detected[request.row],
-                }
-                if any(languages.values()):
-                    judgement = replace(judgement, **languages)
+                language = detected[request.row]
+                if language is not None:
+                    judgement = replace(judgement, detected_language=language)
+                if policy != "allow" and not self._supports(dialogue.lang):
+                    judgement = replace(judgement, unknown_language=dialogue.lang)
                 judgements.append(judgement)
             return judgements
 
@@ -354,19 +331,21 @@ class Judge(ABC):
         )
         return chain.from_iterable(scored_windows)
 
-    def _unknown_language(
-        self, dialogue: Dialogue, policy: UnknownLanguage
-    ) -> str | None:
-        """Returns the dialogue's language if the judge does not support it, unless the policy
-        allows any."""
-        if (
-            policy == "allow"
-            or self.languages is None
-            or dialogue.lang == UNKNOWN_LANGUAGE
-        ):
-            return None
-        supported = map(base_language, self.languages)
-        return None if base_language(dialogue.lang) in supported else dialogue.lang
+    def _supports(self, lang: str) -> bool:
+        """Returns whether the judge scores dialogues in the language; of a judge that states no
+        languages, and for an unknown language, True."""
+        if self.languages is None or lang == UNKNOWN_LANGUAGE:
+            return True
+        return base_language(lang) in map(base_language, self.languages)
+
+    def _obstacle(self, request: ScoreRequest, policy: UnknownLanguage) -> str | None:
+        """Returns why a request is not scored; None if it is."""
+        dialogue = request.dialogue
+        if policy == "refuse" and not self._supports(dialogue.lang):
+            return f"{_refusal(dialogue.lang)}{', '.join(self.languages or ())}"
+        if request.turn is None and not dialogue.assistant_turns:
+            return NO_ASSISTANT_TURN
+        return None
 
     def _score_requests(
         self,
@@ -395,9 +374,9 @@ class Judge(ABC):
             with self.computing:
                 scored = retry_on_oom(run, batch)
             answers.update(scored)
-            before = len(waiting)
+            unfinished = len(waiting)
             waiting -= Counter(requests[i].row for i, _ in scored)
-            progress(before - len(waiting))
+            progress(unfinished - len(waiting))
         return [answers[i] for i in range(len(requests))]
 
     def _check_dimensions(self, names: Sequence[str] | None) -> list[str]:
@@ -434,7 +413,7 @@ class Judge(ABC):
         """Writes the judge as a folder (judge.json, safetensors, tokenizer) and returns it.
 
         ``medal doctor`` compares its scores of sixteen dialogues with those that are saved here
-        (golden.json). ``golden`` says whether to score them; by default a hybrid whose members ask
+        (golden.json). ``golden`` says whether to score them. By default a hybrid whose members ask
         language models does not, because its answers can cost money.
         """
         folder = save_judge(self, Path(path))
@@ -457,15 +436,15 @@ class Judge(ABC):
             return push_folder(folder, repo_id, private=private, **options)
 
 
-def _completed(
+def _complete(
     answer: Judgement,
     request: ScoreRequest,
     signature: str,
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
-    """Returns the family's ``answer`` with the fields that the base class sets, and without NaN and
-    infinity (not JSON): such a score becomes None with a failure, other values are left out. Half a
-    surrogate pair, as a language model can write, cannot be in a file: nothing is scored."""
+    """Returns the family's ``answer`` with the fields that the base class sets, and without what a
+    JSON file cannot hold: NaN and infinity, and half a surrogate pair of a language model's text.
+    A score that is lost so is None, with a failure."""
     try:
         require_valid_text([answer.explanation, answer.failure, answer.details])
     except RecordError:
@@ -474,18 +453,20 @@ def _completed(
             failure="the answer contains half a surrogate pair",
             usage=answer.usage,
         )
-    scores, failures, details = {}, [answer.failure], {}
-    for name, score in answer.scores.items():
-        is_finite = score is None or math.isfinite(score)
-        scores[name] = score if is_finite else None
-    lost = [name for name, score in scores.items() if score != answer.scores[name]]
+    scores, failures = dict(answer.scores), [answer.failure]
+    lost = [n for n, s in scores.items() if s is not None and not math.isfinite(s)]
     if lost:
+        scores |= dict.fromkeys(lost)
         failures.append(f"the judge's number is not finite: {', '.join(lost)}")
-    for name, values in answer.details.items():
-        finite = finite_details(values)
-        if finite:
-            details[name] = finite
-    usage = {"tokens": request.tokens} | dict(answer.usage)
+    distributions = {}
+    for name, chances in answer.distributions.items():
+        if all(map(math.isfinite, chances)):
+            distributions[name] = chances
+    contributions = {}
+    for name, shares in answer.contributions.items():
+        if shares.finite and request.is_explained:
+            contributions[name] = shares
+    details = {name: finite_details(d) for name, d in answer.details.items()}
     return replace(
         answer,
         id=request.dialogue.id,
@@ -494,17 +475,11 @@ def _completed(
         truncated_turns=request.truncated_turns,
         cut_turns=request.cut_turns,
         scores=scores,
-        distributions={
-            n: p for n, p in answer.distributions.items() if all(map(math.isfinite, p))
-        },
+        distributions=distributions,
         failure="; ".join(filter(None, failures)) or None,
-        usage={name: amount for name, amount in usage.items() if math.isfinite(amount)},
-        contributions={
-            name: contributions
-            for name, contributions in answer.contributions.items()
-            if contributions.finite and request.is_explained
-        },
-        details=details,
+        usage={"tokens": request.tokens} | dict(answer.usage),
+        contributions=contributions,
+        details={name: values for name, values in details.items() if values},
         chat=request.chat or request.dialogue.chat_hash,
         dimensions=dimensions,
     )
@@ -527,27 +502,22 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     def checked() -> Iterator[Dialogue]:
         items: Iterator[object] = iter(dialogues)
         for index, item in enumerate(items):
-            if (
-                index == 0
-                and isinstance(item, Mapping)
-                and {"role", "content"} <= item.keys()
-            ):
+            is_record = isinstance(item, Mapping)
+            if index == 0 and is_record and {"role", "content"} <= set(item):  # type: ignore[call-overload]
                 item = {"messages": [item, *items]}
-            if isinstance(item, Dialogue):
-                yield item
-            elif isinstance(item, Mapping | list):
+            if isinstance(item, Mapping | list):
                 try:
-                    dialogue = parse_dialogue(item)
+                    item = parse_dialogue(item)
                 except RecordError as error:
                     raise ConfigError(f"dialogues[{index}]: {error.message}") from error
-                yield dialogue
-            else:
+            if not isinstance(item, Dialogue):
                 raise ConfigError(
                     f"dialogues[{index}] is an object of type {type(item).__name__!r}, not a "
                     "Dialogue or a record of a chat",
                     hint="medal_judges.parse_dialogue(record) returns one; a LabelledDialogue has "
                     "one as .dialogue",
                 )
+            yield item
 
     return checked()
 

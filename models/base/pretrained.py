@@ -1,4 +1,4 @@
-"""Loads the model of transformers in a judge: a base by its name, or the one saved with a judge."""
+"""Loads a judge's network of transformers: a base by its name, or the one saved with a judge."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.models.base.safe_folder import ARCHITECTURES
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
     read_weights,
@@ -15,82 +16,112 @@ from medal_judges.models.base.saving import (
 )
 from medal_judges.models.device import quiet_loading
 
+Change = Callable[[Any], None]  # edits the settings of a network
 
-def load_pretrained(
-    kind: Any,
-    path: str,
-    config: Any,
-    change: Callable[[Any], None],
-    **options: Any,
+
+def load_base(
+    kind: Any, path: str, config: Any, change: Change, **options: Any
 ) -> tuple[Any, Any]:
-    """Returns the model in ``path`` by the class ``kind`` of transformers, and its tokenizer.
+    """Returns the network in ``path`` by the class ``kind`` of transformers, and its tokenizer.
 
-    ``config`` are the judge's settings, with the name and revision of the base; ``change`` edits
-    the model's own, ``options`` are those of from_pretrained. Raises JudgeLoadError for a base that
-    cannot be loaded, and what ``change`` raises.
+    ``config`` are the judge's settings, with the name and revision of the base. ``change`` edits
+    the network's own, ``options`` are those of from_pretrained. Raises JudgeLoadError for a base
+    that cannot be loaded, and what ``change`` raises.
     """
-    from transformers import AutoConfig, AutoTokenizer
-
-    files = {"revision": config.base_revision, "trust_remote_code": False}
     try:
-        settings = AutoConfig.from_pretrained(path, **files)
-        change(settings)
-        with quiet_loading():
-            model = kind.from_pretrained(
-                path, config=settings, use_safetensors=True, **files, **options
-            )
-        tokenizer = AutoTokenizer.from_pretrained(path, **files)
+        network, tokenizer, _ = load_network(
+            kind, path, change, revision=config.base_revision, **options
+        )
     except (OSError, ValueError) as error:
         raise JudgeLoadError(
             f"cannot load the base {config.base}: {str(error).splitlines()[0]}",
             hint="give a hub id (with a network, or cached), a folder with safetensors weights, "
             "embedded:minilm or embedded:smollm2",
         ) from error
-    return model, tokenizer
+    return network, tokenizer
 
 
-def load_saved(kind: Any, folder: Path, settings: Any, unused: str = "-") -> Any:
-    """Returns the model saved in a judge's ``folder``, in fp32, by the class ``kind`` of
-    transformers. ``settings`` are the model's own. Weights whose names begin with ``unused`` may be
-    missing.
+def load_saved(
+    kind: Any, folder: Path, change: Change, unused: str = "-"
+) -> tuple[Any, Any]:
+    """Returns the network saved in a judge's ``folder``, in fp32, by the class ``kind`` of
+    transformers, and its tokenizer. ``change`` checks the network's settings. Weights whose names
+    begin with ``unused`` may be missing.
 
-    Raises JudgeLoadError if weights are missing, are too few for ``settings``, or do not fit them.
+    Raises JudgeLoadError if weights are missing, are too few for the settings, or do not fit them,
+    and if the tokenizer has ids that the network does not have.
     """
     import torch
-
-    def built() -> Any:
-        return kind.from_config(settings, trust_remote_code=False)
 
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         read_weights(folder / WEIGHTS_NAME)  # says that it is missing
-    require_enough_weights(built, *weights, besides=unused)
-    with quiet_loading():
-        model, report = kind.from_pretrained(
-            folder,
-            config=settings,
-            dtype=torch.float32,
-            use_safetensors=True,
-            trust_remote_code=False,
-            ignore_mismatched_sizes=True,  # reported below
-            output_loading_info=True,
+
+    def check(settings: Any) -> None:
+        change(settings)
+        require_enough_weights(
+            lambda: kind.from_config(settings, trust_remote_code=False),
+            *weights,
+            besides=unused,
         )
-    # The library draws missing weights at random and ignores others: all must fit.
-    require_no_differences(
-        folder,
-        {
-            "missing": [
-                key for key in report["missing_keys"] if not key.startswith(unused)
-            ],
-            "unexpected": report["unexpected_keys"],
-            "of another shape": [key for key, *_ in report["mismatched_keys"]],
-        },
+
+    network, tokenizer, report = load_network(
+        kind,
+        str(folder),
+        check,
+        dtype=torch.float32,
+        ignore_mismatched_sizes=True,  # reported below
     )
-    return model
+    # The library draws missing weights at random and ignores others: all must fit.
+    missing = [key for key in report["missing_keys"] if not key.startswith(unused)]
+    differences = {
+        "missing": missing,
+        "unexpected": report["unexpected_keys"],
+        "of another shape": [key for key, *_ in report["mismatched_keys"]],
+    }
+    require_no_differences(folder, differences)
+    ids = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
+    if ids >= network.get_input_embeddings().num_embeddings:
+        raise JudgeLoadError(
+            f"{folder}: its tokenizer has the id {ids}, which is beyond the network's vocabulary",
+            hint="copy or download the whole folder again",
+        )
+    return network, tokenizer
+
+
+def load_network(
+    kind: Any,
+    path: str,
+    change: Change,
+    *,
+    revision: str | None = None,
+    tokenizer: str | None = None,
+    **options: Any,
+) -> tuple[Any, Any, Any]:
+    """Returns (network, tokenizer, transformers' report about the weights). ``tokenizer`` is the
+    folder or hub id of a tokenizer that is not beside the network. Raises what transformers and
+    ``change`` raise."""
+    from transformers import AutoConfig, AutoTokenizer
+
+    files = {"revision": revision, "trust_remote_code": False}
+    settings = AutoConfig.from_pretrained(path, **files)
+    change(settings)
+    with quiet_loading():
+        network, report = kind.from_pretrained(
+            path,
+            config=settings,
+            use_safetensors=True,
+            output_loading_info=True,
+            **files,
+            **options,
+        )
+    if tokenizer is not None:
+        path, files["revision"] = tokenizer, None
+    return network, AutoTokenizer.from_pretrained(path, **files), report
 
 
 def positions_of(settings: Any) -> int | None:
-    """Returns how many tokens a model with these ``settings`` can read; None: any number."""
+    """Returns how many tokens a network with these ``settings`` can read; None: any number."""
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
         # their positions start after the padding's
@@ -98,9 +129,21 @@ def positions_of(settings: Any) -> int | None:
     return positions
 
 
-def check_window(config: Any, settings: Any) -> None:
-    """Raises ConfigError if ``max_tokens`` of a judge's ``config`` is above the number of positions
-    of its base, whose ``settings`` are given."""
+def prepare_base(config: Any, settings: Any) -> None:
+    """Sets the attention dropout of a base with these ``settings`` to 0, because attention with
+    dropout is 4 times slower on a CPU.
+
+    Raises ConfigError for an architecture that no judge folder may hold, and if ``max_tokens`` of a
+    judge's ``config`` is above the base's positions.
+    """
+    if settings.model_type not in ARCHITECTURES:
+        raise ConfigError(
+            f"{config.base} is a {settings.model_type}, which no judge can be trained on",
+            hint=f"one of {', '.join(ARCHITECTURES)}",
+        )
+    for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
+        if hasattr(settings, dropout):
+            setattr(settings, dropout, 0.0)
     positions = positions_of(settings)
     if positions is not None and config.max_tokens > positions:
         raise ConfigError(

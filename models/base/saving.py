@@ -1,20 +1,19 @@
 """Saves judges as folders, and loads them from a folder, the Hub or a YAML file.
 
-A judge folder can come from anybody, so it must hold data only: weights are safetensors, nothing is
-unpickled, ``require_data_only`` refuses settings that name code, and transformers is always called
-with ``trust_remote_code=False``.
+A judge folder can come from anybody, so it must hold data only (safe_folder.py): weights are
+safetensors, nothing is unpickled, and transformers is always called with
+``trust_remote_code=False``.
 """
 
 from __future__ import annotations
 
-import base64
 import fnmatch
 import inspect
 import json
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
 from itertools import product
@@ -26,6 +25,7 @@ from packaging.version import InvalidVersion, Version
 from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
+from medal_judges.models.base.safe_folder import LARGEST_SETTINGS, require_data_only
 from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.storage.files import atomic_path, read_json_if_there
@@ -49,7 +49,6 @@ FAMILIES = {
 }
 GROUP = "medal_judges.families"
 CONFIG_NAME = "judge.json"  # config.json belongs to transformers
-MODEL_CONFIG = "config.json"
 WEIGHTS_NAME = "model.safetensors"
 GOLDEN_NAME = "golden.json"
 # Files in a judge's folder, beside the subfolders PARTS, on which its scores depend.
@@ -58,23 +57,6 @@ _TOP = (CONFIG_NAME, *TOP_FILES, "prompt.yaml", "rubric.yaml")
 _NO_NUMBERS = ("name", "facts", "languages", "medal_judges_version")
 FORMAT = 4  # raise it if an older package would load a saved judge wrongly
 _SHOWN = 6  # names in a message; a body has hundreds
-# Settings that name code: classes of a file in the folder, and kernels of the Hub.
-_CODE_KEYS = ("auto_map", "custom_pipelines", "trust_remote_code")
-_ATTENTION = (
-    "attn_implementation",
-    "_attn_implementation",
-    "_attn_implementation_internal",
-)
-_PLAIN_ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
-# Modules of sentence-transformers; others can call code.
-_MODULES = ("Transformer", "Pooling", "Normalize")
-_LARGEST_SETTINGS = 2_000_000  # bytes
-_LARGEST_TEXT = 1 << 26  # bytes of a vocabulary
-# Bytes of the names in a file of weights; some 40,000 tensors.
-_LONGEST_HEADER = 1 << 22
-_LONGEST_NAME = 40  # bytes of a tensor in that header, at least
-_MOST_GROWTH = 32
-_REPEATED = ("layers", "experts", "members")  # settings that are numbers of modules
 
 
 # -- saving ------------------------------------------------------------------------------------
@@ -194,10 +176,8 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder}: not a judge, it has no {CONFIG_NAME}",
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
-    if path.stat().st_size > _LARGEST_SETTINGS:
-        raise JudgeLoadError(
-            f"{path}: above {_LARGEST_SETTINGS:,} bytes, which no judge needs"
-        )
+    if path.stat().st_size > LARGEST_SETTINGS:
+        raise JudgeLoadError(f"{path}: above {LARGEST_SETTINGS:,} bytes")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     # Not JSON, nested too deep, or not even UTF-8.
@@ -317,93 +297,6 @@ def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
     return tuple(codes)
 
 
-def require_data_only(folder: Path) -> None:
-    """Raises JudgeLoadError for settings anywhere in ``folder`` that name code to run, for files
-    that are none of it (a link out of it, a pipe), and for sizes that no weights there need."""
-    from huggingface_hub.constants import HF_HUB_CACHE
-
-    # The Hub's cache consists of links.
-    roots = folder.resolve(), Path(HF_HUB_CACHE).resolve()
-    paths = sorted(folder.rglob("*"))
-    for path in paths:  # all of them before one is opened: a pipe would not let go
-        real = Path(os.path.realpath(path))  # does not fail for links in a circle
-        is_inside = any(map(real.is_relative_to, roots))
-        if not is_inside or not (real.is_file() or real.is_dir()):
-            reason = "a link out of it, a pipe or a device"
-            raise _unsafe(folder, path, "is no file of the folder", reason)
-    for path in filter(Path.is_file, paths):
-        for problem, reason in _problems(path, folder):
-            raise _unsafe(folder, path, problem, reason)
-
-
-def _unsafe(folder: Path, path: Path, problem: str, reason: str) -> JudgeLoadError:
-    return JudgeLoadError(
-        f"{folder}: {path.relative_to(folder)} {problem}: {reason}",
-        hint="do not use this folder unless you know who made it",
-    )
-
-
-def _problems(path: Path, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields (problem, reason) of a file that may run code or use up the memory."""
-    size = path.stat().st_size
-    if (
-        path.suffix in (".json", ".txt", ".model", ".jinja", ".yaml")
-        and size > _LARGEST_TEXT
-    ):
-        yield f"has {size:,} bytes", f"at most {_LARGEST_TEXT:,} are read"
-    if path.suffix == ".safetensors" and _header(path) > _LONGEST_HEADER:
-        yield "names too many tensors", f"above {_LONGEST_HEADER:,} bytes of names"
-    is_vocabulary = path.name.startswith("tokenizer.json")
-    if path.suffix != ".json":
-        return
-    if size > _LARGEST_SETTINGS and not is_vocabulary:
-        # Others (vocab.json, the log of a training) name no code.
-        if "config" in path.name or path.name == "modules.json":
-            yield f"has {size:,} bytes", f"settings have at most {_LARGEST_SETTINGS:,}"
-        return
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if is_vocabulary and _growth(content) > _MOST_GROWTH:
-            yield "has a normalizer that blows text up", "memory would run out"
-    except (ValueError, RecursionError):
-        return  # loading reports what is wrong with it, if the file is needed
-    if is_vocabulary:
-        return
-    for problem in _code_in(content, path, folder):
-        yield problem, "a judge folder must not contain code"
-    if path.name in (CONFIG_NAME, MODEL_CONFIG):
-        yield from _too_many_modules(content, path.parent)
-
-
-def _growth(vocabulary: object) -> int:
-    """Returns how many characters the normalizer of a tokenizer can make of one."""
-    growth = 1
-    for part in _objects_in(next(_objects_in(vocabulary), {}).get("normalizer")):
-        data = base64.b64decode(str(part.get("precompiled_charsmap", "")))
-        texts = data[4 + int.from_bytes(data[:4], "little") :].split(b"\0")
-        growth *= max(1, len(str(part.get("content", ""))), *map(len, texts))
-    return growth
-
-
-def _too_many_modules(content: object, folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields the settings that ask for more modules than the weights in ``folder`` have names."""
-    weights = filter(Path.is_file, folder.glob("*.safetensors"))
-    names = sum(map(_header, weights)) // _LONGEST_NAME
-    for settings in _objects_in(content if names else None):
-        for key, value in settings.items():
-            if key.endswith(_REPEATED) and isinstance(value, int) and value > names:
-                yield (
-                    f"sets {key} to {value:,}",
-                    "the weights beside it have fewer names",
-                )
-
-
-def _header(path: Path) -> int:
-    """Returns the length of the names at the beginning of a file of weights."""
-    with path.open("rb") as stream:
-        return int.from_bytes(stream.read(8), "little")
-
-
 def require_enough_weights(
     build: Callable[[], nn.Module], *weights: Path, besides: str = "-"
 ) -> None:
@@ -424,36 +317,6 @@ def require_enough_weights(
             f"weights, and the files have {size:,} bytes",
             hint="copy or download the whole folder again",
         )
-
-
-def _objects_in(content: object) -> Iterator[dict[str, Any]]:
-    waiting = [content]
-    while waiting:
-        value = waiting.pop()
-        if isinstance(value, list):
-            waiting += value
-        elif isinstance(value, dict):
-            waiting += value.values()
-            yield value
-
-
-def _code_in(content: object, path: Path, folder: Path) -> Iterator[str]:
-    for settings in _objects_in(content):
-        for key, value in settings.items():
-            is_kernel = key in _ATTENTION and value not in _PLAIN_ATTENTION
-            if is_kernel or key in _CODE_KEYS:
-                yield f"sets {key} to {value!r:.80}"
-    if path.name != "modules.json":
-        return
-    for module in content if isinstance(content, list) else [content]:
-        settings = module if isinstance(module, dict) else {"type": module}
-        kind, subfolder = settings.get("type"), settings.get("path", "")
-        package, _, name = str(kind).rpartition(".")
-        if not package.startswith("sentence_transformers.") or name not in _MODULES:
-            yield f"names the module {kind!r:.80}"
-        target = (path.parent / str(subfolder)).resolve()
-        if not target.is_relative_to(folder.resolve()):
-            yield f"names the place {subfolder!r:.80}"
 
 
 # -- weights, every key accounted for ----------------------------------------------------------
@@ -481,9 +344,16 @@ def read_weights(path: Path) -> dict[str, Tensor]:
             hint="copy or download the whole folder again",
         )
     try:
-        return dict(load_file(path))
+        tensors = dict(load_file(path))
     except (SafetensorError, OSError) as error:
         raise JudgeLoadError(f"{path}: a damaged safetensors file: {error}") from error
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point() or not tensor.isfinite().all():
+            raise JudgeLoadError(
+                f"{path}: {name} has values that are not finite numbers",
+                hint="copy or download the whole folder again",
+            )
+    return tensors
 
 
 def require_same_keys(
@@ -530,7 +400,6 @@ def require_no_differences(
 OPTIONS = ("device", "dtype")
 _LLM_FAMILIES = ("prompted", "followup", "geval", "gptscore")
 _OWN_FIELDS = ("unieval", "endex")  # families with settings of these names
-_DEFAULT_LLM = "embedded:smollm2"
 
 
 def placed(
@@ -546,21 +415,24 @@ def placed(
     If the judge has no model on this machine, raises ConfigError, or without ``strict`` (for a
     member of a hybrid) leaves the options out.
     """
-    placement = {}
-    for key in OPTIONS:
-        if options.get(key) is not None:
-            placement[key] = options[key]
-    others = {key: value for key, value in options.items() if key not in OPTIONS}
+    others = dict(options)
+    placement = {key: others.pop(key, None) for key in OPTIONS}
+    placement = {key: value for key, value in placement.items() if value is not None}
     family = settings.get("family")
     if not placement or family in _OWN_FIELDS:
         return others | placement
     changed = {**settings, **others}
     if family == "hybrid":
         return others | {"members": _placed_members(changed.get("members"), placement)}
-    if family in _LLM_FAMILIES:
-        llm = _placed_llm(changed.get("llm", _DEFAULT_LLM), placement)
-        if llm is not None:
-            return others | {"llm": llm}
+    llm = changed.get("llm", "embedded:smollm2")
+    if isinstance(llm, str):
+        llm = {"model": llm}
+    if family in _LLM_FAMILIES and isinstance(llm, Mapping):
+        config = llm_config(llm)
+        # vLLM finds its GPUs itself.
+        takes_dtype = isinstance(config, VllmLLM) and "device" not in placement
+        if takes_dtype or isinstance(config, TransformersLLM):
+            return others | {"llm": {**llm, **placement}}
     if strict:
         option = next(iter(placement))
         raise ConfigError(
@@ -568,21 +440,6 @@ def placed(
             hint=f"leave --{option} out",
         )
     return others
-
-
-def _placed_llm(llm: object, placement: Mapping[str, object]) -> object | None:
-    """Returns the settings of a language model on this machine with ``placement``; None for any
-    other."""
-    if isinstance(llm, str):
-        llm = {"model": llm}
-    if not isinstance(llm, Mapping):
-        return None
-    config = llm_config(llm)
-    # vLLM finds its GPUs itself.
-    takes_dtype = isinstance(config, VllmLLM) and "device" not in placement
-    if takes_dtype or isinstance(config, TransformersLLM):
-        return {**llm, **placement}
-    return None
 
 
 def _placed_members(members: object, placement: Mapping[str, object]) -> object:

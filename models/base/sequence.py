@@ -107,7 +107,7 @@ class SequenceJudge(LearnedJudge):
         self.net = self.net.to(self.device).float().eval()
         if dtype != "fp32":
             cast_weights(self.net, torch_dtype(dtype, self.device))
-        set_attention(self.net, self.config.attention, self.device, dtype)
+        set_attention(self.net, self.device, dtype)
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:

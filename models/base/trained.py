@@ -8,9 +8,7 @@ from medal_judges.config import Config
 class TrainedConfig(Config):
     """Base of the settings of a trained judge, which judge.json stores under the family's name.
 
-    ``base_revision`` is the commit or tag of a base on the Hub. ``attention`` is transformers'
-    implementation of it; ``auto`` is flash attention if its package and a GPU with a 16-bit dtype
-    are there, else sdpa.
+    ``base_revision`` is the commit or tag of a base on the Hub.
     """
 
     family: str

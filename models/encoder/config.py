@@ -7,7 +7,6 @@ from typing import Any, Literal
 from pydantic import Field
 
 from medal_judges.models.base.heads import HeadedConfig
-from medal_judges.models.device import Attention
 
 
 class EncoderConfig(HeadedConfig):
@@ -25,4 +24,3 @@ class EncoderConfig(HeadedConfig):
     base_revision: str | None = None
     config: dict[str, Any] = Field(default_factory=dict)
     max_tokens: int = Field(default=512, ge=16)
-    attention: Attention = "auto"

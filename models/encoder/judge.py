@@ -5,23 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForSequenceClassification, AutoTokenizer
+from transformers import AutoModelForSequenceClassification
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import output_heads
 from medal_judges.models.base.learned import learned_state
-from medal_judges.models.base.pretrained import (
-    check_window,
-    load_pretrained,
-    load_saved,
-)
-from medal_judges.models.base.saving import (
-    read_config,
-)
+from medal_judges.models.base.pretrained import load_base, load_saved, prepare_base
+from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import (
     SequenceJudge,
     classifier_settings,
@@ -65,15 +59,11 @@ class EncoderJudge(SequenceJudge):
         """
         heads = output_heads(dimensions, config.heads)
 
-        def change(settings: PretrainedConfig) -> None:
-            check_window(config, settings)
-            for dropout in ("attention_probs_dropout_prob", "attention_dropout"):
-                if hasattr(settings, dropout):
-                    # with it attention is 4 times slower on a CPU
-                    setattr(settings, dropout, 0.0)
+        def change(settings: Any) -> None:
+            prepare_base(config, settings)
             settings.update(config.config | classifier_settings(heads))
 
-        net, tokenizer = load_pretrained(
+        net, tokenizer = load_base(
             AutoModelForSequenceClassification,
             resolve(config.base),
             config,
@@ -148,16 +138,17 @@ class EncoderJudge(SequenceJudge):
         saved = read_config(folder)
         state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
         heads = output_heads(state.pop("dimensions"), config.heads)
-        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
         outputs = sum(head.outputs for head in heads)
-        if settings.num_labels != outputs:
-            raise JudgeLoadError(
-                f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",
-                hint="copy or download the whole folder again",
-            )
-        check_window(config, settings)
-        net = load_saved(AutoModelForSequenceClassification, folder, settings)
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+
+        def check(settings: Any) -> None:
+            prepare_base(config, settings)
+            if settings.num_labels != outputs:
+                raise JudgeLoadError(
+                    f"{folder}: config.json has {settings.num_labels} labels, judge.json {outputs}",
+                    hint="copy or download the whole folder again",
+                )
+
+        net, tokenizer = load_saved(AutoModelForSequenceClassification, folder, check)
         return cls(net, tokenizer, config, heads, device=device, dtype=dtype, **state)
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:

@@ -65,13 +65,7 @@ AROUND_FOLLOW_UP = 8  # tokens of a chat template around a follow-up
 MORE_TOKENS = 4  # times the tokens, for the second question
 MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
-_MARKS = str.maketrans(dict.fromkeys("*_`#|\"'“”‘’()[]{}（）【】「」『』《》", " "))
-# the bullet, and the mark of its number
-_LINE = re.compile(r"(?m)^\s*[-•]\s+|(?<=\d)[.)][ \t]*$")
-_BETWEEN = r"(?:[,;、] ?(?:and )?| and | |\s*\n\s*)"
-_NUMBERS = re.compile(
-    rf"\s*\d{{1,3}}(?:{_BETWEEN}\d{{1,3}})*\s*[.。]?\s*", re.IGNORECASE
-)
+_RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 
 
 class SelectionConfig(Config):
@@ -231,22 +225,22 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
         raise UnreadError(f"an answer of {len(text)} characters")
     if _plain(text) == "none":
         return set()
-    numbers = unicodedata.normalize("NFKC", text.translate(_MARKS)).strip()
-    numbers = _LINE.sub("", numbers)
-    if not _NUMBERS.fullmatch(numbers):
+    text = unicodedata.normalize("NFKC", text)
+    # Numbers and what stands between them.
+    is_numbers = not re.search(r"[^\W\d]", re.sub(r"\band\b", "", text))
+    if not is_numbers or not re.search(r"\d", text):
         return _choice_by_text(text, options)
-    chosen = sorted(map(int, re.findall(r"\d{1,3}", numbers)))
-    for number in chosen:
-        if not 1 <= number <= len(options):
-            raise UnreadError(f"option {number} of {len(options)}")
-    return {number - 1 for number in chosen}
+    numbers = set(map(int, re.findall(r"\d{1,3}", text)))
+    if _RANGE.search(text) or not numbers <= set(range(1, len(options) + 1)):
+        raise UnreadError(f"no numbers of options: {shown(text)}")
+    return {number - 1 for number in numbers}
 
 
 def _choice_by_text(text: str, options: Sequence[str]) -> set[int]:
     """Returns the indices of the options that the lines of ``text`` repeat. Raises UnreadError."""
     index_by_text = {_plain(option): index for index, option in enumerate(options)}
     lines = [line for line in text.splitlines() if line.strip()]
-    chosen, numbered = set(), 0
+    chosen, numbered = set[int](), 0
     for line in lines:
         option = re.sub(r"^\W{0,6}\d{1,3}[.):、]\s*", "", line)
         numbered += option != line
@@ -558,10 +552,9 @@ class FollowUpJudge(Judge):
         if abs(logit) > MOST_LOGIT and name not in self._far:
             self._far.add(name)
             logger.warning(
-                "%s: raw values over %d spreads of %g from the center %g: their scores are equal. "
-                "Set scale.%s.center and scale.%s.spread to the mean and the deviation of the raw "
-                "values (details.%s.raw)",
-                *(name, MOST_LOGIT, scale.spread, scale.center, name, name, name),
+                "%s: raw values are too far from the center %g: scores are equal. Set "
+                "scale.%s.center and scale.%s.spread to the mean and deviation of details.%s.raw",
+                *(name, scale.center, name, name, name),
             )
         return DimensionScore(
             dimension.from_unit(float(expit(logit))),

@@ -299,9 +299,7 @@ class HybridJudge(Judge):
         self.dimensions, self.name = tuple(dimensions), name
         self.facts = dict(facts or {})
         languages = []
-        self.bases: dict[object, Any] = {}  # see Judge.share
         for member in members.values():
-            member.judge.share(self.bases)
             if member.judge.languages:
                 languages.append(set(member.judge.languages))
         if languages:  # those that all members support
@@ -480,8 +478,6 @@ class HybridJudge(Judge):
             )
             for row, judgement in zip(answers, judgements, strict=True):
                 row[name] = judgement
-        for _, vectors in self.bases.values():
-            vectors.clear()
         pairs = zip(requests, answers, strict=True)
         return [self._combined(request, row, dimensions) for request, row in pairs]
 

@@ -15,9 +15,8 @@ from medal_judges.models.base.turn_features import (
     SIMILARITY_NAMES,
     USUAL_FEATURES,
 )
-from medal_judges.models.device import Attention
 
-HeadName = Literal["ridge", "logistic", "mlp_classifier", "mlp_regressor"]
+HeadName = Literal["ridge", "logistic", "mlp_classifier"]
 Pooling = Literal["mean", "cls", "lasttoken"]
 REACTION_NAMES = (
     "reaction",  # user turns: log-mean similarity to positive less negative reactions
@@ -27,21 +26,10 @@ REACTION_NAMES = (
 
 
 class ReplyConfig(Config):
-    """Settings of the reply model.
-
-    ``positive`` and ``negative`` are short reactions of users. ``width``, ``epochs``,
-    ``batch_size``, ``lr`` and ``noise`` set its training. ``half`` rounds its weights to half
-    precision before the heads are fitted, and saves them in half precision.
-    """
+    """Settings of the reply model: short ``positive`` and ``negative`` reactions of users."""
 
     positive: tuple[str, ...] = Field(min_length=1)
     negative: tuple[str, ...] = Field(min_length=1)
-    width: int = Field(default=256, ge=1, le=16_384)
-    epochs: int = Field(default=5, ge=1)
-    batch_size: int = Field(default=1024, ge=2)
-    lr: float = Field(default=1e-3, gt=0)
-    noise: float = Field(default=0.02, ge=0)
-    half: bool = False
 
 
 class LinearGrid(Config):
@@ -99,11 +87,11 @@ class LinearConfig(TrainedConfig):
     ``reaction``, ``expected_reaction`` and ``follows_answer`` (reply.py).
 
     ``head`` (``heads`` for single dimensions) is ``ridge``, ``logistic`` or an MLP. The default is
-    logistic for a binary dimension, else ridge. Training searches ``grid`` for ridge and logistic
-    heads. ``stretch`` widens the scores of a ridge to the spread of the labels, because the penalty
+    logistic for a binary dimension, else ridge. Both labels of a logistic head have the same total
+    weight, however rare one is. Training searches ``grid`` for ridge and logistic heads.
+    ``stretch`` widens the scores of a ridge to the spread of the labels, because the penalty
     shrinks them. ``prior_weights`` maps dimension -> feature -> weight, in standard deviations of
-    the score; the weight is added to a stretched ridge. ``balanced`` gives both labels of a
-    logistic head the same total weight, however rare one is.
+    the score. The weight is added to a stretched ridge.
 
     ``offsets`` maps dimension -> language -> share of the scale, which is added to the scores of
     ridge heads. They make up for what a translation of the same dialogue loses in that language,
@@ -113,7 +101,7 @@ class LinearConfig(TrainedConfig):
     of ORALIS maps the scale. Training searches k in ``class_ranges``, for all dimensions together;
     a binary dimension has the classes 0 and 1. ``decode`` says whether a classifier's score is its
     expected class, or its likeliest class as in the paper. Without validation rows,
-    cross-validation chooses the settings, with ``folds`` folds of dialogues, or with one chatbot
+    cross-validation chooses the settings, with five folds of dialogues, or with one chatbot
     left out at a time (``fold_by: chatbot``).
     """
 
@@ -122,7 +110,6 @@ class LinearConfig(TrainedConfig):
     base_revision: str | None = None
     save_base: bool = True
     pooling: Pooling | None = None
-    attention: Attention = "auto"
     max_tokens: int = Field(default=256, ge=8)
     max_turns: int = Field(default=512, ge=1)
     reading: Literal["turns", "dialogue", "answers"] = "turns"
@@ -138,13 +125,11 @@ class LinearConfig(TrainedConfig):
     offsets: dict[str, dict[Annotated[str, Field(pattern="^[a-z]{2,3}$")], float]] = (
         Field(default_factory=dict)
     )
-    balanced: bool = True
     class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
         default=(8, 2, 4, 6, 10), min_length=1
     )
     decode: Literal["expected", "argmax"] = "expected"
     mlp: MlpGrid = Field(default_factory=MlpGrid)
-    folds: int = Field(default=5, ge=2)
     fold_by: Literal["conversation", "chatbot"] = "conversation"
 
     @model_validator(mode="after")

@@ -13,15 +13,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoConfig, AutoModel, AutoTokenizer
+from transformers import AutoModel
 from transformers.utils.hub import cached_file
 
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.pretrained import (
-    check_window,
-    load_pretrained,
+    load_base,
     load_saved,
     positions_of,
+    prepare_base,
 )
 from medal_judges.models.batching import (
     SpecialTokens,
@@ -35,7 +35,7 @@ from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sum
 from medal_judges.models.llm.local.weights import model_path
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedTokenizerBase
+    from transformers import PreTrainedTokenizerBase
 
 Floats = npt.NDArray[np.float64]
 Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the window
@@ -68,14 +68,10 @@ class TextEncoder:
             config.max_tokens, positions_of(settings) or config.max_tokens
         )
         # Ids that the tokenizer puts before and after a single sequence.
-        letter = tokenizer("a", add_special_tokens=False)["input_ids"]
-        full = tokenizer("a")["input_ids"]
-        self.prefix, self.suffix = list[int](), list[int]()
-        for start in range(len(full)):
-            end = start + len(letter)
-            if full[start:end] == letter:
-                self.prefix, self.suffix = full[:start], full[end:]
-                break
+        letter = tokenizer("a", add_special_tokens=False).input_ids[0]
+        ids = tokenizer("a").input_ids
+        place = ids.index(letter)
+        self.prefix, self.suffix = ids[:place], ids[place + 1 :]
         self.limit = self.window - len(self.prefix) - len(self.suffix)
 
     @classmethod
@@ -83,12 +79,8 @@ class TextEncoder:
         """Loads the base of ``config``. Raises JudgeLoadError, and ConfigError for settings that
         the base does not have."""
         path = model_path(config.base)
-        body, tokenizer = load_pretrained(
-            AutoModel,
-            path,
-            config,
-            partial(_check_base, config),
-            dtype=torch.float32,
+        body, tokenizer = load_base(
+            AutoModel, path, config, partial(prepare_base, config), dtype=torch.float32
         )
         pooling = config.pooling or _pooling_of(path, config.base_revision)
         return cls(body, tokenizer, config, pooling)
@@ -96,14 +88,9 @@ class TextEncoder:
     @classmethod
     def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
         """Loads the base saved in ``folder``; needs no network. Raises JudgeLoadError."""
-        if not (folder / "config.json").is_file():
-            raise JudgeLoadError(
-                f"{folder.parent}: the judge has no {folder.name}/config.json",
-                hint="copy or download the whole folder again",
-            )
-        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-        body = load_saved(AutoModel, folder, settings, unused="pooler.")
-        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        body, tokenizer = load_saved(
+            AutoModel, folder, partial(prepare_base, config), unused="pooler."
+        )
         return cls(body, tokenizer, config, config.pooling or "mean")
 
     def save(self, folder: Path) -> None:
@@ -111,23 +98,18 @@ class TextEncoder:
         self.body.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)
 
-    def place(self, device: torch.device, dtype: str, config: LinearConfig) -> None:
+    def place(self, device: torch.device, dtype: str) -> None:
         """Moves the base to ``device`` and casts it to ``dtype``."""
         self.body = self.body.to(device).float()
         if dtype != "fp32":
             cast_weights(self.body, torch_dtype(dtype, device))
-        set_attention(self.body, config.attention, device, dtype)
+        set_attention(self.body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the token ids of each text, without the tokenizer's marks."""
         if not texts:
             return []
         unmarked = [self.marks.broken_up(text) for text in texts]
-        if not self.tokenizer.is_fast:
-            ids: list[list[int]] = self.tokenizer(
-                unmarked, add_special_tokens=False, verbose=False
-            )["input_ids"]
-            return ids
         # The library under transformers' class, whose masks, offsets and objects take as long as
         # the tokens. An earlier call may have left truncation and padding on.
         backend: Any = self.tokenizer.backend_tokenizer
@@ -183,15 +165,6 @@ class TextEncoder:
         last = torch.zeros_like(counts) if self.pooling == "cls" else counts - 1
         chosen: Tensor = states[torch.arange(len(states), device=states.device), last]
         return (chosen * counts.unsqueeze(-1)).cpu()
-
-
-def _check_base(config: LinearConfig, settings: PretrainedConfig) -> None:
-    """Sets the base's attention dropout to 0, because attention with dropout is 4 times slower on a
-    CPU. Raises ConfigError for a window that the base does not have."""
-    check_window(config, settings)
-    for name in ("attention_probs_dropout_prob", "attention_dropout"):
-        if hasattr(settings, name):
-            setattr(settings, name, 0.0)
 
 
 def _pooling_of(path: str, revision: str | None) -> Pooling:

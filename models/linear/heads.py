@@ -85,7 +85,7 @@ class FittedHead:
             chances: Floats = expit(self.raw(columns)[:, 0] / temperature)
             return chances
         if self.kind != "mlp_classifier":
-            return on_scale(self.raw(columns)[:, 0] / self.top)
+            return on_scale(self.raw(columns)[:, 0])
         probabilities = self.probabilities(columns)
         chosen = probabilities @ np.arange(self.top + 1)
         if decode == "argmax":

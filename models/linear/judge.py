@@ -253,17 +253,7 @@ class LinearJudge(LearnedJudge):
         self.device, self.dtype = torch_device(device), dtype
         self.fit_batches(self.device)
         if self.reader.encoder is not None:
-            self.reader.encoder.place(self.device, dtype, self.config)
-
-    def share(self, bases: dict[object, Any]) -> None:
-        config, reader = self.config, self.reader
-        if reader.encoder is None or config.save_base:
-            return
-        base = config.base, config.base_revision, config.pooling, config.max_tokens
-        key = base, self.device, self.dtype
-        reader.encoder, reader.text_vectors = bases.setdefault(
-            key, (reader.encoder, {})
-        )
+            self.reader.encoder.place(self.device, dtype)
 
     def signature(self) -> Signature:
         if self.reader.encoder is not None:
@@ -279,12 +269,13 @@ class LinearJudge(LearnedJudge):
         dialogues = [request.dialogue for request in requests]
         readings = self.reader.read(dialogues, self.token_budget)
         for request, reading in zip(requests, readings, strict=True):
-            request.payload, request.tokens = reading, int(reading.turn_tokens.sum())
+            request.payload, request.tokens = reading, reading.tokens
             request.truncated_turns = reading.skipped
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
+        self.reader.complete([request.payload for request in requests])
         judgements = []
         for request in requests:
             rows, results = self.reader.rows(request.payload), {}
@@ -296,6 +287,7 @@ class LinearJudge(LearnedJudge):
     def _score(
         self, request: ScoreRequest, rows: Floats, dimension: Dimension
     ) -> DimensionScore:
+        """Returns the score of a request on a dimension from the ``rows`` of its turns."""
         reading: TurnReading = request.payload
         head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
         weights = self._weights(request, rows, dimension)
@@ -309,8 +301,8 @@ class LinearJudge(LearnedJudge):
             unit = float(on_scale(output))
         score = dimension.from_unit(fitted.map_unit(unit))
         raw, contributions = None, None
-        if head.kind in ("ridge", "mlp_regressor"):
-            raw = dimension.from_unit(output / head.top)
+        if head.kind == "ridge":
+            raw = dimension.from_unit(output)
         is_sum = head.is_linear and self.config.reading != "dialogue"
         if is_sum and request.is_explained:
             contributions = self._contributions(
@@ -404,27 +396,23 @@ class LinearJudge(LearnedJudge):
         costs = parts[row]
         if dimension.good == "high":
             costs = -costs
-        causes = self._causes(reading, row, costs)
+        causes = self._causes(reading.features[row], int(reading.roles[row]), costs)
         return replace(contributions, causes=causes)
 
-    def _causes(
-        self, reading: TurnReading, row: int, costs: Floats
-    ) -> tuple[Cause, ...]:
-        """Returns the features of the turn ``row`` that cost most, at most _MOST_CAUSES. ``costs``,
-        shape (columns of a turn,), are those of its features and of its vector; a cost below a
-        quarter of the largest is none."""
-        names = self.config.names
-        features = costs[: len(names)]
-        largest = max(features.max(initial=0.0), costs[len(names) :].sum())
-        values = self.reader.features(reading)[row]
-        means = self.reader.scale.mean
+    def _causes(self, features: Floats, role: int, costs: Floats) -> tuple[Cause, ...]:
+        """Returns the ``features`` of a turn that lower the score most, at most _MOST_CAUSES.
+
+        ``costs``, shape (columns of a turn,), say by how much its features and the entries of its
+        vector do. A feature with less than a quarter of the largest cost is not a cause.
+        """
+        names, means = self.config.names, self.reader.scale.mean
+        largest = max(costs[: len(names)].max(initial=0.0), costs[len(names) :].sum())
         causes = []
-        for index in np.argsort(-features, kind="stable")[:_MOST_CAUSES].tolist():
-            if features[index] >= largest / 4 > 0:
-                usual = None
-                if means.any():
-                    usual = float(means[reading.roles[row], index])
-                causes.append(Cause(names[index], float(values[index]), usual))
+        order = np.argsort(-costs[: len(names)], kind="stable")
+        for index in order[:_MOST_CAUSES].tolist():
+            if costs[index] >= largest / 4 > 0:
+                usual = float(means[role, index]) if means.any() else None
+                causes.append(Cause(names[index], float(features[index]), usual))
         return tuple(causes)
 
 

@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
 from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
@@ -36,53 +34,36 @@ Vectors = npt.NDArray[np.float32]
 class TurnReading:
     """The features and vectors of a dialogue's turns, not standardised.
 
-    ``roles`` [T] is 1 for the assistant. ``measures`` [T, F] are features. ``texts`` [T, H] are
-    unit vectors of the texts, without columns if turns are not compared. ``vectors`` [T, W] become
-    columns of the heads, and may have none. ``weights`` [T] is each turn's weight in the mean of
-    its side. ``text_vector`` [W] is the vector of the whole text (``reading:
-    dialogue``).
-
-    ``skipped`` counts the oldest turns, which are not in these arrays. ``turn_tokens`` [T] counts
-    the tokens of each turn. ``cosines`` [T, T] are those of the texts. ``context`` is what the
-    reply models read; None if there are none yet.
+    ``roles`` [T] is 1 for the assistant. ``measures`` [T, M] are features of the turns alone, and
+    ``features`` [T, F] also have those of the reply models, after ``complete``. ``texts`` [T, H]
+    are unit vectors of the texts, without columns if turns are not compared. ``vectors`` [T, W]
+    become columns of the heads, and may have none. ``weights`` [T] is each turn's weight in the
+    mean of its side. ``text_vector`` [W] is the vector of the whole text (``reading: dialogue``).
+    ``tokens`` counts those of all turns, and ``skipped`` the oldest turns, which are not in these
+    arrays.
     """
 
     roles: npt.NDArray[np.int64]
     measures: Floats
+    features: Floats
     texts: Vectors
     vectors: Vectors
     weights: Floats
     text_vector: Vectors
-    turn_tokens: npt.NDArray[np.int64]
-    cosines: Floats
-    context: Tensor | None = None
+    tokens: int = 0
     skipped: int = 0
 
     def read_turns(self) -> TurnReading:
         """Returns the reading with only those turns that have a weight."""
         rows = np.flatnonzero(self.weights)
-        return TurnReading(
-            self.roles[rows],
-            self.measures[rows],
-            self.texts[rows],
-            self.vectors[rows],
-            self.weights[rows],
-            self.text_vector,
-            self.turn_tokens[rows],
-            self.cosines,
-        )
-
-    def part(self, turns: slice, skipped: int) -> TurnReading:
-        """Returns the reading of some of these turns, without measures and weights."""
         return replace(
             self,
-            skipped=skipped,
-            roles=self.roles[turns],
-            texts=self.texts[turns],
-            vectors=self.vectors[turns],
-            turn_tokens=self.turn_tokens[turns],
-            cosines=self.cosines[turns, turns],
-            context=None if self.context is None else self.context[turns],
+            roles=self.roles[rows],
+            measures=self.measures[rows],
+            features=self.features[rows],
+            texts=self.texts[rows],
+            vectors=self.vectors[rows],
+            weights=self.weights[rows],
         )
 
 
@@ -123,7 +104,8 @@ class TurnScale:
 class DialogueReader:
     """Reads dialogues in two steps.
 
-    ``read`` computes features and vectors of turns. ``rows`` and ``pool`` make columns of them.
+    ``read`` and ``complete`` compute features and vectors of turns. ``rows`` and ``pool`` make
+    columns of them.
     ``encoder`` is None if only features of texts are read. ``text_vectors`` caches the vectors of
     texts; None caches nothing.
     """
@@ -167,52 +149,27 @@ class DialogueReader:
     def read(self, dialogues: Sequence[Dialogue], budget: int) -> list[TurnReading]:
         """Returns the reading of each dialogue. Each distinct text is encoded once; ``budget`` is
         the maximum number of padded tokens in a batch."""
-        skipped = [self._skipped(dialogue) for dialogue in dialogues]
-        # Answers that skip about as many turns share a reading, of twice max_turns at most.
-        wholes = _longest(dialogues, [n // self.config.max_turns for n in skipped])
-        spans: dict[int, tuple[Turn, ...]] = {}  # the turns of each whole that are read
-        for whole, start in zip(wholes, skipped, strict=True):
-            span = whole.turns[start:]
-            spans[id(whole)] = max(span, spans.get(id(whole), ()), key=len)
-        all_turns = chain.from_iterable(spans.values())
-        pieces = self._pieces([turn.content for turn in all_turns])
+        starts = [self._skipped(dialogue) for dialogue in dialogues]
+        spans = [d.turns[start:] for d, start in zip(dialogues, starts, strict=True)]
+        pieces = self._pieces([turn.content for span in spans for turn in span])
         vectors: dict[str, Vectors] = {}
         if self.config.compares_turns:
-            vectors = self._embedded(pieces, budget)
-        whole_readings = {}
-        for key, span in spans.items():
-            whole_readings[key] = self._reading(span, vectors, pieces)
-        readings = []
-        for dialogue, whole, start in zip(dialogues, wholes, skipped, strict=True):
-            first = len(whole.turns) - len(spans[id(whole)])
-            turns = slice(start - first, len(dialogue.turns) - first)
-            readings.append(whole_readings[id(whole)].part(turns, start))
-        self._measure(readings, dialogues)
+            vectors = self._embed(pieces, budget)
+        surfaces: dict[int, Vectors] = {}
+        readings: list[TurnReading] = []
+        for dialogue, start in zip(_longest(dialogues), starts, strict=True):
+            BEFORE_BATCH.get()()
+            if id(dialogue) not in surfaces:
+                surfaces[id(dialogue)] = turn_features(dialogue)
+            span = spans[len(readings)]
+            surface = surfaces[id(dialogue)][start:][: len(span)]
+            readings.append(self._reading(span, surface, vectors, pieces, start))
         if self.config.reading == "dialogue":
             texts = [_text(dialogue) for dialogue in dialogues]
-            vectors = self._embedded(self._pieces(texts), budget)
+            vectors = self._embed(self._pieces(texts), budget)
             for reading, text in zip(readings, texts, strict=True):
                 reading.text_vector = vectors[text]
-        for reading in readings:
-            reading.weights = self._weights(reading)
         return readings
-
-    def _measure(
-        self, readings: Sequence[TurnReading], dialogues: Sequence[Dialogue]
-    ) -> None:
-        """Sets the measures of each reading."""
-        surfaces: dict[int, Vectors] = {}
-        longest_dialogues = _longest(dialogues, [0] * len(dialogues))
-        for reading, longest in zip(readings, longest_dialogues, strict=True):
-            BEFORE_BATCH.get()()
-            if id(longest) not in surfaces:
-                surfaces[id(longest)] = turn_features(longest)
-            surface = surfaces[id(longest)][reading.skipped :][: len(reading.roles)]
-            similarities = np.zeros((len(reading.roles), len(SIMILARITY_NAMES)))
-            if reading.cosines.size:
-                similarities = turn_similarities(reading.cosines, reading.roles)
-            measures = np.concatenate([surface, similarities], axis=1)
-            reading.measures = measures[:, self.places]
 
     def _skipped(self, dialogue: Dialogue) -> int:
         """Returns the number of oldest turns that are not read. The last answer is always read."""
@@ -224,40 +181,43 @@ class DialogueReader:
     def _reading(
         self,
         turns: Sequence[Turn],
+        surface: Vectors,
         vectors: Mapping[str, Vectors],
         pieces: Mapping[str, Pieces],
+        skipped: int,
     ) -> TurnReading:
-        """Returns the reading of ``turns``, without measures and weights."""
-        nothing = np.zeros((len(turns), 0), dtype=np.float32)
-        texts, cosines, context = nothing, np.zeros((0, 0)), None
+        """Returns the reading of ``turns``, whose surface measures are ``surface``."""
+        roles = np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64)
+        texts = nothing = np.zeros((len(turns), 0), dtype=np.float32)
+        similarities = np.zeros((len(turns), len(SIMILARITY_NAMES)))
         if vectors:
             texts = np.stack([vectors[turn.content] for turn in turns])
             unit = texts.astype(np.float64)
-            cosines = unit @ unit.T
-        if self.reactions is not None:
-            context = self.reactions.read(texts)
-        turn_tokens = np.ones(len(turns), dtype=np.int64)
+            similarities = turn_similarities(unit @ unit.T, roles)
+        tokens = len(turns)
         if self.encoder is not None:
-            turn_tokens[:] = [_tokens(pieces[turn.content]) for turn in turns]
+            tokens = sum(
+                map(len, chain.from_iterable(pieces[t.content] for t in turns))
+            )
+        measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
         return TurnReading(
-            np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64),
-            np.zeros((len(turns), 0)),
-            texts,
-            texts if self.has_vectors else nothing,
-            np.zeros(len(turns)),
-            np.zeros(0, dtype=np.float32),
-            turn_tokens,
-            cosines,
-            context,
+            roles=roles,
+            measures=measures,
+            features=measures,
+            texts=texts,
+            vectors=texts if self.has_vectors else nothing,
+            weights=self._weights(roles),
+            text_vector=np.zeros(0, dtype=np.float32),
+            tokens=tokens,
+            skipped=skipped,
         )
 
-    def _weights(self, reading: TurnReading) -> Floats:
+    def _weights(self, roles: npt.NDArray[np.int64]) -> Floats:
         """Returns the weight of each turn. With ``reading: answers`` only the last answer counts,
         with the user turn before it. Otherwise all turns of a side weigh the same."""
-        roles, weights = reading.roles, np.zeros(len(reading.roles))
         if self.config.reading == "answers":
-            answers = np.flatnonzero(roles == 1).tolist()
-            return answer_weights(roles, answers[-1:])
+            return answer_weights(roles, np.flatnonzero(roles == 1)[-1:].tolist())
+        weights = np.zeros(len(roles))
         for side in (0, 1):
             weights[roles == side] = 1 / max(1, int((roles == side).sum()))
         return weights
@@ -270,9 +230,7 @@ class DialogueReader:
         pieces = map(self.encoder.pieces, self.encoder.token_ids(distinct))
         return dict(zip(distinct, pieces, strict=True))
 
-    def _embedded(
-        self, pieces: Mapping[str, Pieces], budget: int
-    ) -> dict[str, Vectors]:
+    def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
         """Returns the vector of each text."""
         assert self.encoder is not None
         vectors = {} if self.text_vectors is None else self.text_vectors
@@ -283,30 +241,30 @@ class DialogueReader:
 
     # -- what is cheap: columns ------------------------------------------------------------------
 
-    def features(self, reading: TurnReading, half: int | None = None) -> Floats:
-        """Returns all features of each turn [T, F], not standardised. ``half`` selects the reply
-        model (in training); None uses the mean of both."""
-        if self.reactions is None:
-            return reading.measures
-        standardised = self.scale.standardised(
-            reading.measures, reading.roles, self.config.limit
-        )
-        if reading.context is None:  # in training
-            context = self.reactions.read(reading.texts)
-        else:  # the first two turns do not see those before them
-            first = self.reactions.read(reading.texts[:2])
-            context = torch.cat([first, reading.context[2:]])
+    def complete(
+        self, readings: Sequence[TurnReading], half: int | None = None
+    ) -> None:
+        """Sets the ``features`` of ``readings``, which the reply models read in one pass. ``half``
+        selects the reply model (in training); None uses the mean of both."""
+        if self.reactions is None or not readings:
+            return
+        limit = self.config.limit
         reactions = self.reactions.columns(
-            reading.texts, context, standardised, reading.roles, half
+            [reading.texts for reading in readings],
+            [self.scale.standardised(r.measures, r.roles, limit) for r in readings],
+            [reading.roles for reading in readings],
+            half,
         )
         is_read = np.isin(REACTION_NAMES, self.config.names)
-        return np.concatenate([reading.measures, reactions[:, is_read]], axis=1)
+        for reading, columns in zip(readings, reactions, strict=True):
+            features = [reading.measures, columns[:, is_read]]
+            reading.features = np.concatenate(features, axis=1)
 
-    def rows(self, reading: TurnReading, half: int | None = None) -> Floats:
-        """Returns the columns of each turn [T, F + W]: features, then its vector."""
-        features = self.features(reading, half)
+    def rows(self, reading: TurnReading) -> Floats:
+        """Returns the columns of each turn [T, F + W]: its features, standardised, then its
+        vector."""
         standardised = self.scale.standardised(
-            features, reading.roles, self.config.limit
+            reading.features, reading.roles, self.config.limit
         )
         vectors = reading.vectors - self.scale.centre[reading.roles]
         return np.concatenate([standardised, vectors], axis=1)
@@ -337,25 +295,20 @@ def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floa
     return weights
 
 
-def _longest(dialogues: Sequence[Dialogue], keys: Sequence[int]) -> list[Dialogue]:
-    """Returns for each dialogue the longest one with its key that begins with all its turns: at
-    level turn, the dialogues are beginnings of a few."""
-    longest: dict[tuple[int, int], Dialogue] = {}
-    for dialogue, key in zip(dialogues, keys, strict=True):
-        group = id(dialogue.turns[0]), key
-        before = longest.setdefault(group, dialogue)
+def _longest(dialogues: Sequence[Dialogue]) -> list[Dialogue]:
+    """Returns for each dialogue the longest one that begins with all its turns: at level turn, the
+    dialogues are beginnings of a few."""
+    longest: dict[int, Dialogue] = {}
+    for dialogue in dialogues:
+        before = longest.setdefault(id(dialogue.turns[0]), dialogue)
         if len(dialogue.turns) > len(before.turns):
-            longest[group] = dialogue
+            longest[id(dialogue.turns[0])] = dialogue
     wholes = []
-    for dialogue, key in zip(dialogues, keys, strict=True):
-        full = longest[id(dialogue.turns[0]), key]
+    for dialogue in dialogues:
+        full = longest[id(dialogue.turns[0])]
         is_beginning = full.turns[: len(dialogue.turns)] == dialogue.turns
         wholes.append(full if is_beginning else dialogue)
     return wholes
-
-
-def _tokens(pieces: Pieces) -> int:
-    return sum(map(len, pieces))
 
 
 def _text(dialogue: Dialogue) -> str:

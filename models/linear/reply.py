@@ -12,7 +12,7 @@ alone, without ratings, and is cross-fitted over two halves of the training grou
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -23,9 +23,9 @@ from torch.nn import functional
 from medal_judges.models.base.saving import require_same_keys
 from medal_judges.models.linear.config import ReplyConfig
 
-HALVES = (
-    2  # each reply model learns from one half, and reads the other half in training
-)
+# Each reply model learns from one half of the groups, and reads the other half in training.
+HALVES = 2
+WIDTH = 256  # of the hidden layer
 _SHARPNESS = 10.0  # of the contrast on user turns; the reply model learns its own
 _VECTOR, _PRODUCT = 6.0, 60.0  # scale entries and products of entries to a similar size
 
@@ -52,26 +52,17 @@ class ReplyModel(nn.Module):
             nn.init.zeros_(parameter)
         self.log_sharpness = nn.Parameter(torch.tensor(2.5))
 
-    def forward(self, turn: Tensor, before: Tensor, earlier: Tensor) -> Tensor:
-        """Returns what ``expect`` reads of unit turn vectors [..., H]: [..., H + width]."""
+    def forward(
+        self, turn: Tensor, before: Tensor, earlier: Tensor, measures: Tensor
+    ) -> Tensor:
+        """Returns the expected replies, unit vectors [..., H], from unit vectors of a turn and the
+        two turns before it [..., H], and the features of the turn [..., F]."""
         products = [_PRODUCT * turn * before, _PRODUCT * turn * earlier]
-        inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products], -1)
-        weight = self.context.get_parameter("0.weight")[:, : inputs.shape[-1]]
-        bias = self.context.get_parameter("0.bias")
-        hidden = functional.linear(inputs, weight, bias)
-        return torch.cat([self.answer(turn), hidden], -1)
-
-    def expect(self, reading: Tensor, measures: Tensor) -> Tensor:
-        """Returns the expected replies: unit vectors [..., H], from the ``reading`` of turns and
-        their features [..., F]."""
-        size = self.answer.out_features
-        weight = self.context.get_parameter("0.weight")[:, 4 * size :]
-        hidden = reading[..., size:] + measures @ weight.T
-        replies = reading[..., :size] + self.context[1:](hidden)
-        return functional.normalize(replies, dim=-1)
+        inputs = torch.cat([_VECTOR * turn, _VECTOR * before, *products, measures], -1)
+        return functional.normalize(self.answer(turn) + self.context(inputs), dim=-1)
 
     def replies(self, vectors: Tensor) -> Tensor:
-        """Returns turn vectors [..., H] mapped to the space of ``expect``."""
+        """Returns turn vectors [..., H] mapped to the space of the expected replies."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
     def contrast(self, expected: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
@@ -111,7 +102,7 @@ def log_mean(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tens
 
 def context_of(unit: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Returns (turn, turn before, turn before that) for unit turn vectors [T, H]; a turn before the
-    beginning is replaced by the first turn."""
+    beginning is replaced by one of the first two."""
     before = torch.cat([unit[:1], unit[:-1]])
     earlier = torch.cat([unit[:2], unit[:-2]])[: len(unit)]
     return unit, before, earlier
@@ -126,59 +117,63 @@ class Reactions(nn.Module):
 
     def __init__(self, config: ReplyConfig, hidden: int, features: int) -> None:
         super().__init__()
-        self.is_half = config.half
         self.models = nn.ModuleList(
-            ReplyModel(hidden, features, config.width) for _ in range(HALVES)
+            ReplyModel(hidden, features, WIDTH) for _ in range(HALVES)
         )
         self.register_buffer("positive", torch.zeros(len(config.positive), hidden))
         self.register_buffer("negative", torch.zeros(len(config.negative), hidden))
         self.eval()
 
     @torch.inference_mode()
-    def read(self, unit: np.ndarray) -> Tensor:
-        """Returns what each reply model reads of the turns of a dialogue [T, models, H + width]."""
-        context = context_of(torch.from_numpy(unit).float())
-        return torch.stack([model(*context) for model in self.models], 1)
-
-    @torch.inference_mode()
     def columns(
         self,
-        unit: np.ndarray,
-        context: Tensor,
-        measures: np.ndarray,
-        roles: np.ndarray,
-        half: int | None,
-    ) -> np.ndarray:
-        """Returns REACTION_NAMES of each turn [T, 3], 0 for turns of the other side; ``context``:
-        see ``read``. ``half`` selects the reply model (in training); None uses the mean of both."""
-        columns = np.zeros((len(roles), 3))
-        vectors = torch.from_numpy(unit).float()
-        users = vectors[roles == 0]
-        columns[roles == 0, 0] = contrast(users, self.positive, self.negative)
-        answers = roles == 1
-        answers[:1] = False  # the opening turn answers nothing: it has no context
-        has_reply = answers & np.append(roles[1:] == 0, False)
+        units: Sequence[np.ndarray],
+        measures: Sequence[np.ndarray],
+        roles: Sequence[np.ndarray],
+        half: int | None = None,
+    ) -> list[np.ndarray]:
+        """Returns REACTION_NAMES of each turn [T, 3] of some dialogues, 0 for turns of the other
+        side. The reply models read all dialogues in one pass.
+
+        ``units`` [T, H], ``measures`` [T, F] and ``roles`` [T] are arrays of each dialogue.
+        ``half`` selects the reply model (in training); None uses the mean of both.
+        """
+        contexts = [context_of(torch.from_numpy(unit).float()) for unit in units]
+        turns, before, earlier = map(torch.cat, zip(*contexts, strict=True))
+        speakers = np.concatenate(roles)
+        lengths = [len(role) for role in roles]
+        ends = np.cumsum(lengths)
+        is_opening, is_closing = np.zeros((2, len(speakers)), dtype=bool)
+        is_opening[ends - lengths] = True
+        is_closing[ends - 1] = True
+        answers = (speakers == 1) & ~is_opening  # an opening turn has no context
+        has_reply = answers & (np.roll(speakers, -1) == 0) & ~is_closing
         is_reply = np.roll(has_reply, 1)
+        features = torch.from_numpy(np.concatenate(measures)[answers]).float()
+        context = turns[answers], before[answers], earlier[answers]
         reactions = torch.cat([self.positive, self.negative])
-        inputs = torch.from_numpy(measures[answers]).float()
         expected, fits = [], []
         for number in range(HALVES) if half is None else [half]:
             model = self.models[number]
             assert isinstance(model, ReplyModel)
-            replies = model.expect(context[answers, number], inputs)
+            replies = model(*context, features)
             expected.append(model.contrast(replies, self.positive, self.negative))
             replies = replies[has_reply[answers]]
-            fits.append(model.fit(replies, vectors[is_reply], reactions))
+            fits.append(model.fit(replies, turns[is_reply], reactions))
+        columns = np.zeros((len(speakers), 3))
+        users = speakers == 0
+        columns[users, 0] = contrast(turns[users], self.positive, self.negative)
         columns[answers, 1] = torch.stack(expected).mean(0)
         columns[is_reply, 2] = torch.stack(fits).mean(0)
-        return columns
+        return np.split(columns, ends[:-1])
 
     def tensors(self) -> dict[str, Tensor]:
-        """Returns the arrays to save. Models rounded to half precision are saved in it."""
-        state = self.state_dict()
-        if self.is_half:
-            state |= {k: v.half() for k, v in state.items() if k.startswith("models.")}
-        return {f"reply.{name}": tensor for name, tensor in state.items()}
+        """Returns the arrays to save. Training has rounded the models to half precision."""
+        tensors = {}
+        for name, tensor in self.state_dict().items():
+            is_model = name.startswith("models.")
+            tensors[f"reply.{name}"] = tensor.half() if is_model else tensor
+        return tensors
 
     @classmethod
     def of(
@@ -193,11 +188,11 @@ class Reactions(nn.Module):
         they do not fit the settings."""
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
-            made = cls(config, hidden, features)
-        require_same_keys(made.tensors(), tensors, path)
+            reactions = cls(config, hidden, features)
+        require_same_keys(reactions.tensors(), tensors, path)
         state = {
             name.removeprefix("reply."): tensor.float()
             for name, tensor in tensors.items()
         }
-        made.load_state_dict(state, assign=True)
-        return made.requires_grad_(False)
+        reactions.load_state_dict(state, assign=True)
+        return reactions.requires_grad_(False)

@@ -14,10 +14,9 @@ from torch import Tensor
 
 from medal_judges.errors import ConfigError, JudgeLoadError, MissingExtraError
 from medal_judges.models.base.heads import HeadedConfig
-from medal_judges.models.base.pretrained import load_pretrained
+from medal_judges.models.base.pretrained import load_base
 from medal_judges.models.base.saving import read_weights, require_same_keys
 from medal_judges.models.device import (
-    Attention,
     cast_weights,
     set_attention,
     torch_device,
@@ -40,9 +39,9 @@ class LoraConfig(HeadedConfig):
 
     ``base`` is a hub id or ``embedded:smollm2``.
 
-    With ``head: scoring`` the judge reads the dialogue as a chat, up to the point where the speaker
-    ``speaks`` would begin the next turn. transformers' classification head reads the state of the
-    last token. If ``speaks`` is the user, this state encodes the expected reaction. ``heads`` says
+    With ``head: scoring`` the judge reads the dialogue as a chat, up to the point where the user
+    would begin the next turn. transformers' classification head reads the state of the last token,
+    which encodes the expected reaction. ``heads`` says
     how a dimension is learned, as for an encoder.
 
     With ``head: generative`` training teaches the model to write the answer to ``prompt``, with
@@ -50,26 +49,19 @@ class LoraConfig(HeadedConfig):
     prompt's, such as ``together`` for all dimensions in one question. ``answer_tokens`` limits an
     answer in tokens, ``comment_chars`` a comment in characters.
 
-    ``rank``, ``alpha``, ``dropout`` and ``targets`` (names of linear layers, or ``all-linear``) are
-    PEFT's, as are ``rslora`` (Kalajdzievski, 2023) and ``dora`` (Liu et al., 2024). ``quantize``
-    loads the base in 4 or 8 bits (QLoRA; it needs bitsandbytes, and is slow on a CPU). Dialogues
-    longer than ``max_tokens`` lose whole oldest turns.
+    ``peft`` are settings of PEFT's LoraConfig, under its names (``r``, ``lora_alpha``,
+    ``target_modules``, ``use_dora``, ...). ``quantize`` loads the base in 4 or 8 bits (QLoRA; it
+    needs bitsandbytes, and is slow on a CPU). Dialogues longer than ``max_tokens`` lose whole
+    oldest turns.
     """
 
     family: Literal["lora"] = "lora"
     base: str = "embedded:smollm2"
     base_revision: str | None = None
     head: Literal["scoring", "generative"] = "scoring"
-    rank: int = Field(default=16, ge=1)
-    alpha: float = Field(default=32, gt=0)
-    dropout: float = Field(default=0.0, ge=0, lt=1)
-    targets: Literal["all-linear"] | tuple[str, ...] = "all-linear"
-    rslora: bool = False
-    dora: bool = False
+    peft: dict[str, Any] = Field(default_factory=dict)
     quantize: Literal["nf4", "int8"] | None = None
     max_tokens: int = Field(default=2048, ge=32)
-    attention: Attention = "auto"
-    speaks: Literal["user", "assistant"] = "user"
     prompt: str = "lora"
     layout: str | None = None
     answer_tokens: int = Field(default=512, ge=8)
@@ -110,14 +102,15 @@ def load_adapted(
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
+    adapters = _peft_config(config)
     state: dict[str, Tensor] = {}
     path = Path() if saved is None else saved / ADAPTER_WEIGHTS
     if saved is not None:
         state = read_weights(path)
         ranks = {v.shape[0] for k, v in state.items() if ".lora_A." in k}
-        if ranks != {config.rank}:  # before adapters of any size are created
+        if ranks != {adapters.r}:  # before adapters of any size are created
             raise JudgeLoadError(
-                f"{path}: adapters of rank {sorted(ranks)}, not {config.rank}"
+                f"{path}: adapters of rank {sorted(ranks)}, not {adapters.r}"
             )
     model, tokenizer = _load_base(config, device, labels, dtype)
     if saved is not None:
@@ -139,7 +132,7 @@ def load_adapted(
             model, use_gradient_checkpointing=False
         )
     try:
-        model = get_peft_model(model, _peft_config(config))
+        model = get_peft_model(model, adapters)
     except ValueError as error:
         raise ConfigError(f"the adapters do not fit {config.base}: {error}") from error
     for name, parameter in model.named_parameters():
@@ -184,7 +177,7 @@ def placed(
         network = network.to(torch_device(device))
         if dtype != MIXED:
             cast_weights(network, torch_dtype(dtype, network.device))
-    set_attention(network, config.attention, network.device, precision)
+    set_attention(network, network.device, precision)
     return network.eval()
 
 
@@ -226,7 +219,7 @@ def _load_base(
         settings_of_base.update(dict(labels or {}))
 
     path = model_path(config.base)
-    return load_pretrained(kind, path, config, change, dtype=dtype, **options)
+    return load_base(kind, path, config, change, dtype=dtype, **options)
 
 
 def _saved_tokenizer(saved: Path, of_base: Any, base: str) -> Any:
@@ -250,23 +243,20 @@ def _saved_tokenizer(saved: Path, of_base: Any, base: str) -> Any:
 
 
 def _peft_config(config: LoraConfig) -> Any:
+    """Returns PEFT's settings. Raises ConfigError for those that it does not have."""
     from peft import LoraConfig as PeftConfig
 
-    scoring = config.head == "scoring"
-    targets = (
-        config.targets if isinstance(config.targets, str) else list(config.targets)
-    )
-    return PeftConfig(
-        r=config.rank,
-        lora_alpha=config.alpha,  # type: ignore[arg-type]
-        lora_dropout=config.dropout,
-        target_modules=targets,
-        use_rslora=config.rslora,
-        use_dora=config.dora,
-        task_type="SEQ_CLS" if scoring else "CAUSAL_LM",
-        # Without it the head would be drawn anew when the adapters are loaded.
-        modules_to_save=["score"] if scoring else None,
-    )
+    settings: dict[str, Any] = {"task_type": "CAUSAL_LM"}
+    if config.head == "scoring":
+        # The head is saved, or it would be drawn anew when the adapters are loaded.
+        settings = {"task_type": "SEQ_CLS", "modules_to_save": ["score"]}
+    settings |= {"r": 16, "lora_alpha": 32, "target_modules": "all-linear"}
+    try:
+        return PeftConfig(**(settings | config.peft))
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"model.peft: {error}", hint="the fields of peft.LoraConfig"
+        ) from error
 
 
 def save_adapted(model: Any, tokenizer: Any, config: LoraConfig, folder: Path) -> None:

@@ -147,7 +147,7 @@ class LoraJudge(SequenceJudge):
         limit, last = self.config.max_tokens, len(messages) - 1
 
         def text_of(messages: Sequence[Message]) -> str:
-            return self.template.prefix_text(messages, self.config.speaks)
+            return self.template.prefix_text(messages, "user")
 
         def fits(start: int) -> bool:
             return len(self.template.encode(text_of(messages[start:]))) <= limit

@@ -11,7 +11,6 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 from pydantic import Field
@@ -25,7 +24,9 @@ from medal_judges.models.base.judge import (
     ScoreRequest,
     judgement_of,
 )
-from medal_judges.models.base.saving import require_data_only
+from medal_judges.models.base.pretrained import load_network
+from medal_judges.models.base.safe_folder import require_data_only
+from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
     SpecialTokens,
     budget_batches,
@@ -80,60 +81,48 @@ def load_checkpoint(
     """
     import transformers
 
-    def folder_of(model: str, revision: str | None) -> Path:
-        if Path(model).is_dir():
-            return Path(model)
-        return download(model, revision, patterns=_FILES)
-
-    model, kind = config.model, getattr(transformers, network_class)
-    short = model.rstrip("/").rsplit("/", 1)[-1]
-    folder = folder_of(model, config.revision)
+    kind = getattr(transformers, network_class)
+    folder = Path(config.model)
+    if not folder.is_dir():
+        folder = download(config.model, config.revision, patterns=_FILES)
     if not any(folder.glob("*.safetensors")):
-        commands = []
-        for name in (network_class, "AutoTokenizer"):
-            code = f"from transformers import {name} as M; M.from_pretrained({model!r})"
-            code += f".save_pretrained({short + '-safetensors'!r})"
-            commands.append(f"python -c {quote(code)}")
         raise JudgeLoadError(
-            f"{model}: there is no safetensors file, and other files of weights are not "
+            f"{config.model}: there is no safetensors file, and other files of weights are not "
             "loaded (a pickle can run code)",
-            hint=f"if you trust the model, convert it once:\n  {' && '.join(commands)}\n"
-            f"  and then: {quote(f'model={short}-safetensors')}; or, if the Hub has a pull request "
-            "with converted weights: revision=refs/pr/N",
+            hint="if you trust the model, load it with transformers once, save it and its "
+            "tokenizer with save_pretrained(FOLDER), and set model=FOLDER; or, if the Hub has a "
+            "pull request with converted weights: revision=refs/pr/N",
         )
-    words = folder_of(config.tokenizer, None) if config.tokenizer else folder
     require_data_only(folder)
     device = torch_device(config.device)
-    local = {"local_files_only": True, "trust_remote_code": False}
+
+    def check(settings: Any) -> None:
+        expected = kind.config_class.model_type
+        if settings.model_type != expected:
+            raise ValueError(f"it is a {settings.model_type}, not a {expected}")
+
     try:
-        shape = transformers.AutoConfig.from_pretrained(folder, **local)
-        if shape.model_type != kind.config_class.model_type:
-            raise ValueError(
-                f"it is a {shape.model_type}, not a {kind.config_class.model_type}"
-            )
-        network, loading = kind.from_pretrained(
-            folder,
+        network, tokenizer, report = load_network(
+            kind,
+            str(folder),
+            check,
+            tokenizer=config.tokenizer,
             dtype=torch_dtype(config.dtype, device),
-            use_safetensors=True,
-            output_loading_info=True,
-            **local,
         )
-        # transformers would only warn: it draws missing weights at random, and drops others.
-        missing = [*loading["missing_keys"], *loading.get("mismatched_keys", ())]
-        spare = [name for name in loading["unexpected_keys"] if _LAYER.search(name)]
-        for problem, names in {"missing": missing, "left over": spare}.items():
-            if names:
-                first = sorted(map(str, names))[:6]
-                raise ValueError(f"weights are {problem}: {', '.join(first)}")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(words, **local)
     except MedalError:
         raise
     except Exception as error:  # whatever a library raises for damaged files
         raise JudgeLoadError(
-            f"cannot load {model}: {error}",
-            hint=f"is {short} complete, and a {network_class}? If its tokenizer is a .model file: "
-            "pip install sentencepiece; to use another tokenizer: tokenizer=ORG/NAME",
+            f"cannot load {config.model}: {error}",
+            hint=f"is it complete, and a {network_class}? If its tokenizer is a .model file: pip "
+            "install sentencepiece; to use another tokenizer: tokenizer=ORG/NAME",
         ) from error
+    # transformers would only warn: it draws missing weights at random, and drops others.
+    differences = {
+        "missing": [*report["missing_keys"], *report["mismatched_keys"]],
+        "unexpected": filter(_LAYER.search, report["unexpected_keys"]),
+    }
+    require_no_differences(folder, differences)
     return network.to(device).eval(), tokenizer
 
 
@@ -228,12 +217,9 @@ class TurnMetric(Judge, Generic[C]):
             results = {}
             for name in dimensions:
                 results[name] = self._dimension_score(name, request, answers)
-            unscored = [name for name in dimensions if results[name].score is None]
-            # A dimension made of others has their reasons.
-            refused = [name for name in unscored if name in queries.refused]
-            if unscored and not refused:
-                refused = list(queries.refused)
-            reasons = [f"{name}: {queries.refused[name]}" for name in refused]
+            reasons = []
+            if any(result.score is None for result in results.values()):
+                reasons = [f"{name}: {why}" for name, why in queries.refused.items()]
             judgements.append(judgement_of(results, failure="; ".join(reasons)))
         return judgements
 
@@ -345,16 +331,6 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
         )
         self.truncation = f"turns longer than {self.max_tokens} tokens"
 
-    @classmethod
-    def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[EnDexConfig]:
-        model = str(settings["model"])
-        if "/" not in model and not Path(model).is_dir():
-            raise JudgeLoadError(
-                f"no folder {model} here, and EnDex has no hub id",
-                hint="github.com/gxxu-ml/EnDex links to the weights: unzip them, and model=FOLDER",
-            )
-        return super().from_settings(settings)
-
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         text = self.marks.broken_up(dialogue.turns[turn].content)
         ids = tuple(self.tokenizer(text).input_ids)
@@ -372,6 +348,8 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
 
 
 OVERALL = "overall"
+# Keys of the dialogue's context in which its fact is looked up, in this order.
+FACT_KEYS = ("knowledge", "fact")
 FieldName = Literal["response", "dialogue history", "fact"]
 # After a full stop, question or exclamation mark with its closing quotes. Scripts without spaces
 # between sentences have their own marks, which no abbreviation or decimal uses.
@@ -402,8 +380,7 @@ class InputLayout(Config):
 class UniEvalConfig(CheckpointConfig):
     """``model``: a T5 trained as UniEval. ``prompts``: the file of its questions. ``dimensions`` of
     ``rubric`` to score (None: all). ``sentences``: how the answers to a question by sentence are
-    pooled, ``mean``, or ``sum`` as in the published code. ``fact_keys``: keys of the dialogue's
-    context in which its fact is looked up, in this order."""
+    pooled, ``mean``, or ``sum`` as in the published code."""
 
     family: Literal["unieval"] = "unieval"
     name: str = "unieval"
@@ -411,7 +388,6 @@ class UniEvalConfig(CheckpointConfig):
     prompts: str = "prompts/unieval"
     dimensions: tuple[str, ...] | None = None
     sentences: Literal["mean", "sum"] = "mean"
-    fact_keys: tuple[str, ...] = ("knowledge", "fact")
     max_tokens: int = Field(default=1024, ge=16)
 
 
@@ -456,7 +432,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
             raise JudgeLoadError(
                 "the tokenizer does not know Yes and No: it is not UniEval's"
             )
-        pooling = {"sentences": config.sentences, "fact_keys": config.fact_keys}
+        pooling = {"sentences": config.sentences, "fact_keys": FACT_KEYS}
         self.prompt_hash = content_hash([self.layout.model_dump(), pooling])
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
@@ -467,7 +443,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         for name in self.parts[OVERALL]:
             question = self.layout.questions[name]
             if question.needs_fact and not fact:
-                keys = " or ".join(f"context.{key}" for key in self.config.fact_keys)
+                keys = " or ".join(f"context.{key}" for key in FACT_KEYS)
                 queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
             answers = sentences(response) if question.by == "sentence" else [response]
@@ -489,8 +465,8 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                     queries.unseen.update(range(dropped))
 
     def _fact(self, dialogue: Dialogue) -> str:
-        """Returns the first non-empty text under one of ``fact_keys`` in the dialogue's context."""
-        for key in self.config.fact_keys:
+        """Returns the first non-empty text under one of FACT_KEYS in the dialogue's context."""
+        for key in FACT_KEYS:
             value = dialogue.context.get(key)
             if isinstance(value, list):
                 value = "\n".join(map(str, value))

@@ -43,8 +43,8 @@ def made_judges(
     torch.manual_seed(0)
     place = tmp_path_factory.mktemp("judges")
     base = str(tiny_llama)
-    lora = LoraConfig(base=base, rank=4)
-    writing = LoraConfig(base=base, rank=4, head="generative")
+    lora = LoraConfig(base=base, peft={"r": 4})
+    writing = LoraConfig(base=base, peft={"r": 4}, head="generative")
     encoder = EncoderConfig(base=str(tiny_bert), max_tokens=64)
     judges: dict[str, Judge] = {
         "linear": random_judge(tiny_bert, [OVERALL], features=("log_words",)),

@@ -30,7 +30,7 @@ SHORT_WORDS = "music film"
 
 def lora(base: Path, bert: Path, max_tokens: int = WINDOW) -> LoraJudge:
     return LoraJudge.create(
-        LoraConfig(base=str(base), rank=4, max_tokens=max_tokens), DIMENSIONS
+        LoraConfig(base=str(base), peft={"r": 4}, max_tokens=max_tokens), DIMENSIONS
     )
 
 

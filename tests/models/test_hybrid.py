@@ -19,7 +19,6 @@ from medal_judges.models.hybrid.judge import (
     MemberConfig,
     open_member,
 )
-from medal_judges.models.linear.encoder import Pieces, TextEncoder
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
@@ -106,37 +105,6 @@ def on_a_base(base: Path, folder: Path, reading: str, max_tokens: int = 64) -> s
         reading=reading,
     )
     return str(made.save_pretrained(folder / f"{reading}-{max_tokens}"))
-
-
-def test_members_on_one_base_read_each_text_once(
-    tiny_bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    paths = {"length": on_a_base(tiny_bert, tmp_path, "turns")}
-    paths["repetition"] = on_a_base(tiny_bert, tmp_path, "answers")
-    judge = opened(BOTH, **paths)
-    read: list[str] = []
-    embed = TextEncoder.embed
-
-    def counted(encoder: TextEncoder, texts: Sequence[Pieces], budget: int) -> object:
-        read.extend(map(str, texts))
-        return embed(encoder, texts, budget)
-
-    monkeypatch.setattr(TextEncoder, "embed", counted)
-    judgements = list(judge.score(chats(), level="turn"))
-    answered = [dialogue for dialogue in chats() if dialogue.assistant_turns]
-    texts = {turn.content for dialogue in answered for turn in dialogue.turns}
-    assert len(read) == len(set(read)) == len(texts)
-    # The vectors are not kept after a batch.
-    assert [vectors for _, vectors in judge.bases.values()] == [{}]
-    monkeypatch.undo()
-    for name, path in paths.items():
-        alone = Judge.from_pretrained(path).score(chats(), level="turn")
-        for judgement, single in zip(judgements, alone, strict=True):
-            shown = judgement.details.get("overall", {}).get("members", {}).get(name)
-            assert shown == pytest.approx(single.scores["overall"], abs=4e-5)
-    # With another ``max_tokens`` a long text has another vector.
-    paths["repetition"] = on_a_base(tiny_bert, tmp_path, "turns", max_tokens=32)
-    assert len(opened(BOTH, **paths).bases) == 2
 
 
 def test_a_choice_says_what_its_member_says() -> None:

@@ -106,11 +106,11 @@ def test_arguments_are_checked() -> None:
             list(judge.score(wrong))  # type: ignore[arg-type]
         assert re.search(hint, caught.value.hint or "")
     for options, told in [
-        ({"level": "word"}, "level must be"),
+        ({"level": "word"}, "dialogue, turn, last"),
         ({"dimensions": ["fun"]}, "no dimension 'fun'"),
         ({"token_budget": 0}, "token_budget must be 1 or more"),
         ({"token_budget": "8"}, "token_budget must be 1 or more, not '8'"),
-        ({"unknown_language": "guess"}, "unknown_language must be"),
+        ({"unknown_language": "guess"}, "warn, refuse, allow"),
     ]:
         with pytest.raises(ConfigError, match=told):
             judge.score(dialogues(2), **options)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ DIMENSIONS = (
     Dimension("fun", "continuous", 0, 1),
     Dimension("repetitive", "binary", 0, 1, good="low"),
 )
-MIXED = {"overall": "ridge", "fun": "mlp_regressor", "repetitive": "logistic"}
+MIXED = {"overall": "ridge", "fun": "mlp_classifier", "repetitive": "logistic"}
 
 
 def dialogues(count: int = 24) -> list[Dialogue]:
@@ -297,7 +297,7 @@ def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
         (reading,) = reader.read([dialogue], 10_000)
 
         def output(measures: np.ndarray, reading: Any = reading) -> float:
-            rows = reader.rows(replace(reading, measures=measures))
+            rows = reader.rows(replace(reading, features=measures))
             return float(made.heads[name].raw(reader.pool(reading, rows)[None])[0, 0])
 
         gains = []

@@ -33,7 +33,7 @@ DIALOGUES = [
 
 def scoring(base: Path, **settings: object) -> LoraJudge:
     torch.manual_seed(0)
-    config = LoraConfig(base=str(base), rank=4, **settings)  # type: ignore[arg-type]
+    config = LoraConfig(**({"base": str(base), "peft": {"r": 4}} | settings))
     judge = LoraJudge.create(config, DIMENSIONS, name="x")
     with torch.no_grad():  # as after training: adapters that change something
         for name, parameter in judge.net.named_parameters():
@@ -44,7 +44,7 @@ def scoring(base: Path, **settings: object) -> LoraJudge:
 
 def generative(base: Path, **settings: object) -> GenerativeLoraJudge:
     torch.manual_seed(0)
-    config = LoraConfig(base=str(base), rank=4, head="generative", **settings)  # type: ignore[arg-type]
+    config = LoraConfig(base=str(base), peft={"r": 4}, head="generative", **settings)  # type: ignore[arg-type]
     return GenerativeLoraJudge.create(config, DIMENSIONS, name="x", rubric="medal")
 
 
@@ -175,7 +175,7 @@ def test_dialogues_beyond_the_window_lose_whole_oldest_turns(tiny_llama: Path) -
     assert_same(scores(judge, [kept]), scores(judge, [long]))
 
 
-@pytest.mark.parametrize("settings", [{}, {"dora": True}, {"rslora": True}])
+@pytest.mark.parametrize("settings", [{}, {"peft": {"r": 4, "use_dora": True}}])
 def test_a_saved_scoring_judge_comes_back(
     tiny_llama: Path, tmp_path: Path, settings: dict[str, object]
 ) -> None:

@@ -57,7 +57,7 @@ def test_an_untrained_model_expects_an_echo() -> None:
     unit = functional.normalize(
         torch.randn(5, 6, generator=torch.Generator().manual_seed(2))
     )
-    expected = model.expect(model(*context_of(unit)), torch.zeros(5, 3))
+    expected = model(*context_of(unit), torch.zeros(5, 3))
     assert torch.allclose(expected, unit, atol=1e-6)
 
 
@@ -78,8 +78,11 @@ def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> Non
     # A second answer, at 4, stands between the answer at 3 and the last user turn.
     roles = np.array([0, 1, 0, 1, 1, 0])
     vectors = unit.numpy()
-    columns = reactions.columns(
-        vectors, reactions.read(vectors), np.zeros((6, 3)), roles, None
+    # One pass over three dialogues: the others change nothing.
+    dialogues = [vectors[:3], vectors, vectors[:1]]
+    measures = [np.zeros((len(dialogue), 3)) for dialogue in dialogues]
+    _, columns, _ = reactions.columns(
+        dialogues, measures, [roles[:3], roles, roles[:1]]
     )
     sharpness = math.exp(
         2.5
@@ -102,9 +105,8 @@ def test_a_turn_follows_nothing_if_no_answer_with_a_context_is_before_it(
     model = ReplyModel(hidden=6, features=3, width=4).eval()
     unit = functional.normalize(torch.randn(len(roles), 6))
     reactions = reactions_of(model, unit[:1], -unit[:1])
-    context = reactions.read(unit.numpy())
-    columns = reactions.columns(
-        unit.numpy(), context, np.zeros((len(roles), 3)), np.array(roles), None
+    (columns,) = reactions.columns(
+        [unit.numpy()], [np.zeros((len(roles), 3))], [np.array(roles)]
     )
     follows = {(1, 0, 1, 0): [3], (0, 1, 0, 0): [2]}
     assert np.flatnonzero(columns[:, 2]).tolist() == follows.get(tuple(roles), [])

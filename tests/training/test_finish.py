@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from sklearn.metrics import roc_auc_score
 from typer.testing import CliRunner
@@ -14,7 +13,6 @@ from typer.testing import CliRunner
 from medal_judges import Judge, benchmark, train
 from medal_judges.cli import app
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.models.base import golden
 
 from ..talks import write_rated
 
@@ -129,14 +127,4 @@ def test_a_benchmark_says_what_a_judge_was_trained_on(
     (note,) = [text for name, text in found.facts if name == "Note"]
     assert note.startswith(
         f"judge mine was trained on {sizes['train']} of 80 chats of all"
-    )
-
-
-def test_golden_scores_of_a_quantised_net_are_taken_where_it_is() -> None:
-    net = torch.nn.Linear(4, 4)
-    net.weight = torch.nn.Parameter(net.weight.to(torch.uint8), requires_grad=False)
-    setting = golden.setting_for(net, "cuda", "no")
-    assert (
-        setting == golden.GoldenSetting("cuda", "bf16")
-        and setting.tolerance == golden.COARSE
     )

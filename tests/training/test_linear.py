@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from medal_judges import Judge
 from medal_judges.config import build_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.heads import on_scale
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.linear.reader import DialogueReader
@@ -129,21 +128,9 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     assert head.units(columns, "expected") == pytest.approx(mean, abs=1e-6)
 
 
-def test_regressor_ridge_and_logistic_are_scikit_learn_s() -> None:
-    from sklearn.neural_network import MLPRegressor
-
+def test_ridge_and_logistic_are_scikit_learn_s() -> None:
     here = problem(UNITS)
     columns, x = here.columns, standardised(here.columns)
-    setting = mlp("mlp_regressor", 8, 0.1, (5,), 60, 0.01)
-    oracle = MLPRegressor(
-        hidden_layer_sizes=(5,),
-        alpha=0.1,
-        max_iter=60,
-        learning_rate_init=0.01,
-        random_state=3,
-    ).fit(x, np.floor(np.array(UNITS) * 8 + 0.5))
-    units = here.head(ALL, OVERALL, setting).units(columns, "expected")
-    assert units == pytest.approx(on_scale(oracle.predict(x) / 8), abs=1e-6)
     x[:, 3:] *= 0.5  # columns of vectors
     ridge = here.head(ALL, OVERALL, FitSetting("ridge", alpha=3.0 / 40, share=0.5))
     # there a row has a weight of 1
@@ -152,18 +139,15 @@ def test_regressor_ridge_and_logistic_are_scikit_learn_s() -> None:
     bias = ridge.layers[0][1][0]
     assert bias + sum(ridge.averages) == pytest.approx(ridge.raw(columns).mean())
     labels = np.array(UNITS) > 0.5
-    for balanced in (True, False):
-        here = problem(UNITS, balanced=balanced)
-        logistic = here.head(
-            ALL, REPETITIVE, FitSetting("logistic", alpha=0.1 / 40, share=0.5)
-        )
-        weight = "balanced" if balanced else None
-        oracle = LogisticRegression(C=10, class_weight=weight, max_iter=1000).fit(
-            x, labels
-        )
-        assert logistic.units(columns, "expected") == pytest.approx(
-            oracle.predict_proba(x)[:, 1], abs=2e-3
-        )
+    logistic = here.head(
+        ALL, REPETITIVE, FitSetting("logistic", alpha=0.1 / 40, share=0.5)
+    )
+    oracle = LogisticRegression(C=10, class_weight="balanced", max_iter=1000).fit(
+        x, labels
+    )
+    assert logistic.units(columns, "expected") == pytest.approx(
+        oracle.predict_proba(x)[:, 1], abs=2e-3
+    )
 
 
 def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
@@ -215,7 +199,7 @@ def test_the_weight_of_an_entry_is_that_of_its_rows() -> None:
     here.examples[0].weight = 4.0
     here.head(ALL, OVERALL, FitSetting("ridge"))
     with pytest.raises(ConfigError, match="ridge and logistic only"):
-        here.head(ALL, OVERALL, mlp("mlp_regressor", 8, 1, (2,), 5, 0.1))
+        here.head(ALL, OVERALL, mlp("mlp_classifier", 8, 1, (2,), 5, 0.1))
 
 
 def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
@@ -252,7 +236,7 @@ def test_a_head_reads_the_columns_that_are_named() -> None:
     search = Search(reader, examples, columns, [], 0)
     for head in (
         FitSetting("ridge"),
-        mlp("mlp_regressor", 8, 1, (2,), 5, 0.1),
+        mlp("mlp_classifier", 8, 1, (2,), 5, 0.1),
     ):
         weights = search.head(ALL, OVERALL, head).layers[0][0]
         assert not weights[0].any() and weights[1:].any(axis=1).all()
@@ -263,12 +247,12 @@ def test_a_head_reads_the_columns_that_are_named() -> None:
 
 def test_folds_keep_groups_together_and_hold_every_row_out_once() -> None:
     examples = [example(number, 0.5) for number in range(20)]
-    folds = folds_of(examples, 20, LinearConfig(folds=4), seed=0)
+    folds = folds_of(examples, 20, LinearConfig(), seed=0)
     assert sorted(row for _, held_out in folds for row in held_out) == list(range(20))
     for train, held_out in folds:
         groups = {examples[row].group for row in train}
         assert not groups & {examples[row].group for row in held_out}
-    ((train, held_out),) = folds_of(examples, 15, LinearConfig(folds=4), seed=0)
+    ((train, held_out),) = folds_of(examples, 15, LinearConfig(), seed=0)
     assert train.tolist() == list(range(15)) and held_out.tolist() == list(
         range(15, 20)
     )
@@ -333,9 +317,7 @@ def test_two_stages_class_range_then_hyperparameters(tiny_bert: Path) -> None:
 
 
 def test_without_validation_rows_it_is_cross_validated(tiny_bert: Path) -> None:
-    judge, figures = fit(
-        tiny_bert, False, grid={"alphas": [0.01], "shares": [1.0]}, folds=3
-    )
+    judge, figures = fit(tiny_bert, False, grid={"alphas": [0.01], "shares": [1.0]})
     assert figures == {} and judge.calibration["overall"].rows == 60
 
 
@@ -503,7 +485,7 @@ def test_a_logistic_head_is_calibrated_to_its_labels() -> None:
         rows.append(
             TrainingExample(talk(*said, id=str(number)), "a", label, 1.0, label)
         )
-    model = {"vectors": False, "features": ["assistant.copy"], "balanced": False}
+    model = {"vectors": False, "features": ["assistant.copy"]}
     model |= {"grid": {"alphas": [1e-4]}}
     judge = fitted_on(Path("nowhere"), rows, **model)
     scores = [
@@ -540,7 +522,7 @@ def one_half(rows: list[TrainingExample]) -> list[TrainingExample]:
     ]
 
 
-REPLY = {"positive": ["w1 w2"], "negative": ["w3"], "epochs": 1}
+REPLY = {"positive": ["w1 w2"], "negative": ["w3"]}
 REACTIONS = {
     "reply": REPLY,
     "features": ["log_words", "user.reaction", "assistant.expected_reaction"],
@@ -560,10 +542,8 @@ def test_reply_models_say_what_they_cannot_learn_from(
 def test_a_judge_without_its_base_is_small_and_the_same(
     tiny_bert: Path, tmp_path: Path
 ) -> None:
-    rows, reply = rated(), REPLY | {"half": True}
-    judge = fitted_on(
-        tiny_bert, rows, **REACTIONS | {"save_base": False, "reply": reply}
-    )
+    rows = rated()
+    judge = fitted_on(tiny_bert, rows, **REACTIONS | {"save_base": False})
     folder = judge.save_pretrained(tmp_path / "judge")
     weights = load_file(folder / "model.safetensors")
     halves = {name for name, tensor in weights.items() if tensor.dtype == torch.float16}

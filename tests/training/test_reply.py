@@ -1,11 +1,12 @@
 """The reply models learn what follows an answer, from conversations alone."""
 
+import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from medal_judges.models.linear.config import ReplyConfig
 from medal_judges.models.linear.reply import ReplyModel
+from medal_judges.training.families import reply
 from medal_judges.training.families.reply import half_of, train_reply
 
 WIDTH = 16
@@ -35,20 +36,21 @@ def pairs(rows: int, seed: int) -> list[Tensor]:
 
 def hits(model: ReplyModel, rows: list[Tensor]) -> float:
     """Share of answers whose own reply is the likeliest of all."""
-    expected = model.expect(model(*rows[:3]), rows[3])
+    expected = model(*rows[:4])
     best = (expected @ model.replies(rows[4]).T).argmax(dim=1)
     return float((best == torch.arange(len(best))).float().mean())
 
 
-def test_training_finds_the_reply_of_new_answers() -> None:
+def test_training_finds_the_reply_of_new_answers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     torch.manual_seed(0)
     model = ReplyModel(WIDTH, features=2, width=8).eval()
     held_out = pairs(64, seed=100)
     before = hits(model, held_out)
-    config = ReplyConfig(
-        positive=("a",), negative=("b",), epochs=30, batch_size=128, lr=3e-3
-    )
-    train_reply(model, pairs(1024, seed=7), config, torch.Generator().manual_seed(0))
+    for name, value in {"EPOCHS": 30, "BATCH_SIZE": 128, "LEARNING_RATE": 3e-3}.items():
+        monkeypatch.setattr(reply, name, value)
+    train_reply(model, pairs(1024, seed=7), torch.Generator().manual_seed(0))
     assert before < 0.2
     assert hits(model, held_out) > 0.9
 
@@ -60,8 +62,7 @@ def test_training_is_the_same_for_the_same_seed() -> None:
         model = ReplyModel(WIDTH, features=2, width=8)
         # its masks come from the global generator
         model.context[2] = torch.nn.Dropout(0.0)
-        config = ReplyConfig(positive=("a",), negative=("b",), epochs=2, batch_size=64)
-        train_reply(model, pairs(128, seed=3), config, torch.Generator().manual_seed(0))
+        train_reply(model, pairs(128, seed=3), torch.Generator().manual_seed(0))
         found.append(model.answer.weight.detach().clone())
     assert torch.equal(found[0], found[1])
 

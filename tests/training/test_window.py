@@ -52,7 +52,7 @@ def test_rows_beyond_the_window_are_counted_as_in_scoring(
         config = EncoderConfig(base=str(tiny_bert), max_tokens=90)
         judge = EncoderJudge.create(config, DIMENSIONS)
     else:
-        lora = LoraConfig(base=str(tiny_llama), rank=4, max_tokens=90)
+        lora = LoraConfig(base=str(tiny_llama), peft={"r": 4}, max_tokens=90)
         judge = LoraJudge.create(lora, DIMENSIONS)
     lost = beyond_window(judge_dataset(judge, EXAMPLES), EXAMPLES, DIMENSIONS)
     assert lost == {"rows": 2, "truncated_turns": 2, "cut_turns": 1, "unread_rows": 0}
@@ -64,7 +64,7 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
 ) -> None:
     settings = {
         "base": str(tiny_llama),
-        "rank": 4,
+        "peft": {"r": 4},
         "head": "generative",
         "layout": "each",
     }

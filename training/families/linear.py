@@ -36,6 +36,7 @@ from medal_judges.training.rows import TrainingExample
 from medal_judges.training.validation import agreement, with_means
 
 _LEAST_DEVIATION = 1e-3  # a feature that never varies must not be large on a new domain
+FOLDS = 5
 _SCALE_ROWS = 4000  # dialogues are enough for means and deviations
 
 logger = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ def search_of(
         reader.scale = fit_scale(reader, train, readings)
     columns = []
     for reading, half in zip(readings, halves, strict=True):
-        columns.append(reader.pool(reading, reader.rows(reading, half)))
+        reader.complete([reading], half)
+        columns.append(reader.pool(reading, reader.rows(reading)))
     folds = folds_of(examples, len(train), judge.config, seed)
     return Search(reader, examples, np.stack(columns), folds, seed)
 
@@ -137,7 +139,8 @@ def fit_scale(
             features, vector_sums = [], []
             for reading in source_readings:
                 has_role = reading.roles == role
-                features.append(reader.features(reading)[has_role])
+                reader.complete([reading])
+                features.append(reading.features[has_role])
                 vector_sums.append(reading.vectors[has_role].sum(axis=0))
             table = np.concatenate(features)
             turns = len(table)
@@ -176,7 +179,7 @@ def folds_of(
         count = len(set(groups))
     else:
         groups = [example.group or example.dialogue.id for example in examples]
-        count = model.folds
+        count = FOLDS
     names, group_of_row = np.unique(groups, return_inverse=True)
     if len(names) < 2:
         return []

@@ -15,12 +15,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.linear.config import ReplyConfig
 from medal_judges.models.linear.reader import DialogueReader, TurnReading
 from medal_judges.models.linear.reply import HALVES, Reactions, ReplyModel, context_of
 from medal_judges.training.rows import TrainingExample
 
 _MOST_TURNS = 200  # of one dialogue: one between two bots must not fill a batch
+EPOCHS, BATCH_SIZE, LEARNING_RATE = 5, 1024, 1e-3
+NOISE = 0.02  # standard deviation of what is added to the entries of unit vectors
 _LEAST = 2  # answers: a model cannot learn from one
 
 
@@ -71,11 +72,9 @@ def fit_reactions(
                 hint="train on more conversations of several turns, or without: model.reply=null",
             )
         assert isinstance(model, ReplyModel)
-        train_reply(
-            model, columns, config, torch.Generator().manual_seed(seed * HALVES + half)
-        )
-        if config.half:
-            model.half().float()
+        generator = torch.Generator().manual_seed(seed * HALVES + half)
+        train_reply(model, columns, generator)
+        model.half().float()  # as it is saved
     return reactions.requires_grad_(False)
 
 
@@ -104,28 +103,28 @@ def _pairs(
 def train_reply(
     model: ReplyModel,
     pairs: Sequence[Tensor],
-    config: ReplyConfig,
     generator: torch.Generator,
 ) -> None:
     """Trains ``model`` in place: symmetric InfoNCE over batches; equal replies are not each other's
     negatives."""
-    optimizer = torch.optim.AdamW(model.parameters(), lr=config.lr, weight_decay=0.05)
+    optimizer = torch.optim.AdamW(
+        model.parameters(), lr=LEARNING_RATE, weight_decay=0.05
+    )
     count = len(pairs[0])
-    size = min(config.batch_size, count)
+    size = min(BATCH_SIZE, count)
 
     def noisy(vectors: Tensor) -> Tensor:
-        return vectors + config.noise * torch.randn(vectors.shape, generator=generator)
+        return vectors + NOISE * torch.randn(vectors.shape, generator=generator)
 
     model.train()
-    for _ in range(config.epochs):
+    for _ in range(EPOCHS):
         order = torch.randperm(count, generator=generator)
         for start in range(0, count - size // 2, size):
             rows = order[start : start + size]
             turn, before, earlier, measures, following, number = (
                 part[rows] for part in pairs
             )
-            reading = model(noisy(turn), noisy(before), noisy(earlier))
-            expected = model.expect(reading, measures)
+            expected = model(noisy(turn), noisy(before), noisy(earlier), measures)
             scores = (
                 expected @ model.replies(noisy(following)).T * model.log_sharpness.exp()
             )

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.neural_network import MLPClassifier, MLPRegressor
+from sklearn.neural_network import MLPClassifier
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.linear.config import HeadName, LinearConfig
+from medal_judges.models.linear.config import HeadName
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.reader import DialogueReader
 from medal_judges.records.dimension import Dimension
@@ -118,7 +118,7 @@ def fit_head(
         priors = reader.named(config.prior_weights.get(name, {}))
         weights, bias = _ridge(labelled, scale, setting.alpha, config.stretch, priors)
     elif setting.head == "logistic":
-        weights, bias = _logistic(labelled, scale, setting.alpha, config, name)
+        weights, bias = _logistic(labelled, scale, setting.alpha, name)
     elif len({examples[row].weight for row in rows}) > 1:
         raise ConfigError(
             "the weights of entries count for model.head: ridge and logistic only",
@@ -169,7 +169,6 @@ def _logistic(
     labelled: Labelled,
     scale: Floats,
     alpha: float,
-    config: LinearConfig,
     name: str,
 ) -> tuple[Floats, float]:
     """Returns weights [C] and bias of the logit. Raises ConfigError for one label only."""
@@ -177,8 +176,7 @@ def _logistic(
     if labels.all() or not labels.any():
         raise ConfigError(f"all training labels of {name!r} are the same")
     middle = labelled.source_means(labelled.x).mean(axis=0)
-    class_weight = "balanced" if config.balanced else None
-    solver = LogisticRegression(C=1 / alpha, class_weight=class_weight, max_iter=1000)
+    solver = LogisticRegression(C=1 / alpha, class_weight="balanced", max_iter=1000)
     solver.fit((labelled.x - middle) * scale, labels, sample_weight=labelled.weights)
     weights = solver.coef_[0] * scale
     return weights, float(solver.intercept_[0] - middle @ weights)
@@ -193,23 +191,18 @@ def _mlp(
     """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
     classes = np.floor(labelled.y * setting.top + 0.5).astype(int)
     present: tuple[int, ...] = tuple(np.unique(classes).tolist())
-    is_classifier = setting.head == "mlp_classifier"
-    if is_classifier and len(present) == 1:
+    if len(present) == 1:
         return FittedHead(setting.head, (), setting.top, present)
-    model_class: Any = MLPClassifier if is_classifier else MLPRegressor
-    model = model_class(**setting.network, random_state=seed)
+    model = MLPClassifier(**setting.network, random_state=seed)
     mean = labelled.x.mean(axis=0)
     inputs = (labelled.x - mean) * scale
-    targets = classes if is_classifier else classes.astype(float)
     with warnings.catch_warnings():  # the duration is a setting, not a failure
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(inputs, targets)
+        model.fit(inputs, classes)
     weights = [layer.astype(float) for layer in model.coefs_]
     biases = [layer.astype(float) for layer in model.intercepts_]
     # The head reads columns as they are.
     biases[0] = biases[0] - (mean * scale) @ weights[0]
     weights[0] = scale[:, None] * weights[0]
     layers = tuple(zip(weights, biases, strict=True))
-    if not is_classifier:
-        present = ()
     return FittedHead(setting.head, layers, setting.top, present)

@@ -32,9 +32,6 @@ def doctor(options: DoctorOptions) -> None:
     folder = judge_folder(options.judge, options.revision)
     check = compare(folder, device=options.device)
     typer.echo(f"deviation: {check.deviation:.2e} of the scale {check.where}".rstrip())
-    for package, version in check.versions.items():
-        saved = check.golden["versions"].get(package, "?")
-        typer.echo(f"{package}: {saved} when it was saved, {version} here")
     if not check.holds:
         typer.echo(
             f"error: {options.judge} does not give its golden scores "

@@ -1,0 +1,190 @@
+"""What a judge folder may hold: a folder can come from anybody, so it holds data only.
+
+These checks run before anything is loaded. They name what is allowed; a folder with anything else
+is refused.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from medal_judges.errors import JudgeLoadError
+
+LARGEST_SETTINGS = 1 << 20  # bytes of a JSON or YAML file
+_LARGEST_TEXT = 1 << 26  # bytes of a vocabulary
+_VOCABULARIES = ("tokenizer.json", "vocab.json", "added_tokens.json")
+_LONGEST_HEADER = (
+    1 << 22
+)  # bytes of the names in a file of weights; some 40,000 tensors
+# Networks of the judges that are saved with one, and of the published metrics.
+ARCHITECTURES = (
+    *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra"),
+    *("ernie", "eurobert", "gte", "modernbert", "mpnet", "nomic_bert", "roberta"),
+    *("t5", "xlm-roberta", "xlm-roberta-xl", "llama", "qwen2", "qwen3", "gemma3_text"),
+)
+_LARGEST_NUMBER = 1_000_000  # of a setting: words of a vocabulary
+_MOST_LAYERS = 256
+_LONGEST_LIST = 100_000  # entries of a list or an object
+_ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
+_NORMALIZERS = (
+    *("Sequence", "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt"),
+    *("Precompiled", "Prepend", "Replace", "Strip", "StripAccents"),
+)
+_PROCESSORS = (
+    *("Sequence", "BertProcessing", "ByteLevel", "RobertaProcessing"),
+    "TemplateProcessing",
+)
+_MOST_GROWTH = 32  # characters that the normalizer may make of one
+_MOST_MARKS = 20_000  # added tokens of a vocabulary
+_MOST_STEPS = 100  # parts of a normalizer or a template
+
+
+def require_data_only(folder: Path) -> None:
+    """Raises JudgeLoadError if ``folder`` holds anything but the files, settings and sizes that are
+    allowed."""
+    from huggingface_hub.constants import HF_HUB_CACHE
+
+    # The Hub's cache consists of links.
+    roots = folder.resolve(), Path(HF_HUB_CACHE).resolve()
+    paths = sorted(folder.rglob("*"))
+    for path in paths:  # all of them before one is opened: a pipe would not let go
+        real = Path(os.path.realpath(path))  # does not fail for links in a circle
+        is_inside = any(map(real.is_relative_to, roots))
+        if not is_inside or not (real.is_file() or real.is_dir()):
+            raise _refusal(
+                folder, path, "is not a file of the folder: a link or a pipe"
+            )
+    for path in filter(Path.is_file, paths):
+        for problem in _problems(path):
+            raise _refusal(folder, path, problem)
+
+
+def _refusal(folder: Path, path: Path, problem: str) -> JudgeLoadError:
+    return JudgeLoadError(
+        f"{folder}: {path.relative_to(folder)} {problem}",
+        hint="do not use this folder unless you know who made it",
+    )
+
+
+def _problems(path: Path) -> Iterator[str]:
+    """Yields what is not allowed in a file."""
+    size = path.stat().st_size
+    is_vocabulary = path.name in _VOCABULARIES
+    is_text = is_vocabulary or path.suffix in (".txt", ".model", ".jinja")
+    if path.suffix == ".safetensors":
+        with path.open("rb") as stream:
+            if int.from_bytes(stream.read(8), "little") > _LONGEST_HEADER:
+                yield f"names too many tensors: above {_LONGEST_HEADER:,} bytes of names"
+    if is_text and size > _LARGEST_TEXT:
+        yield f"has {size:,} bytes, and at most {_LARGEST_TEXT:,} are allowed"
+    is_settings = "config" in path.name or path.name in ("judge.json", "golden.json")
+    is_settings = path.suffix == ".yaml" or (path.suffix == ".json" and is_settings)
+    if is_settings and size > LARGEST_SETTINGS:
+        yield f"has {size:,} bytes, and at most {LARGEST_SETTINGS:,} are allowed"
+        return
+    if path.suffix != ".json" or not (is_settings or path.name == "tokenizer.json"):
+        return
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError):
+        return  # loading reports what is wrong with it, if the file is needed
+    if not isinstance(content, dict):
+        return
+    if path.name == "tokenizer.json":
+        yield from _problems_of_tokenizer(content)
+        return
+    yield from _code_in(content)
+    if path.name in ("config.json", "adapter_config.json"):
+        yield from _sizes_in(content)
+    kind = content.get("model_type")
+    if path.name == "config.json" and kind not in ARCHITECTURES:
+        yield f"has the model_type {kind!r:.80}, which is not one of {', '.join(ARCHITECTURES)}"
+
+
+def _code_in(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yields settings that name code: classes of a file in the folder, and kernels of the Hub."""
+    for settings in _objects_in(content):
+        for key, value in settings.items():
+            is_code = key in ("auto_map", "custom_pipelines", "trust_remote_code")
+            is_kernel = "attn_implementation" in key and value not in _ATTENTION
+            if is_code or is_kernel or key == "quantization_config":
+                yield f"sets {key}: a judge folder must not contain code"
+
+
+def _sizes_in(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yields settings of a network that are too large."""
+    for settings in _objects_in(content):
+        for key, value in settings.items():
+            most = _MOST_LAYERS if key.endswith("layers") else _LARGEST_NUMBER
+            if isinstance(value, int) and value > most:
+                yield f"sets {key} to {value:,}, and at most {most:,} is allowed"
+            if isinstance(value, list | dict) and len(value) > _LONGEST_LIST:
+                yield f"sets {key} to {len(value):,} values"
+
+
+def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
+    """Yields parts of a tokenizer that are not allowed, or that blow text up."""
+    marks = content.get("added_tokens")
+    if isinstance(marks, list) and len(marks) > _MOST_MARKS:
+        yield f"has {len(marks):,} added tokens, and at most {_MOST_MARKS:,} are allowed"
+    growth = 1
+    steps = list(_typed(content.get("normalizer")))
+    for step in steps:
+        if step["type"] not in _NORMALIZERS:
+            yield f"has the normalizer {step['type']!r:.80}, which is not allowed"
+        pattern = step.get("pattern")
+        if step["type"] == "Replace" and pattern in ({"String": ""}, {"Regex": ""}):
+            yield "has a normalizer that replaces the empty string"
+        growth *= _growth(step)
+    if growth > _MOST_GROWTH or len(steps) > _MOST_STEPS:
+        yield "has a normalizer that blows text up"
+    for step in _typed(content.get("post_processor")):
+        is_template = {"Sequence", "SpecialToken"} & step.keys()
+        if step["type"] not in _PROCESSORS and not is_template:
+            yield f"has the post-processor {step['type']!r:.80}, which is not allowed"
+        parts = [*_entries(step, "single"), *_entries(step, "pair")]
+        for mark in dict(step.get("special_tokens") or {}).values():
+            parts += _entries(mark, "ids")
+        if len(parts) > _MOST_STEPS:
+            yield f"has a template of {len(parts):,} parts"
+
+
+def _growth(step: Mapping[str, Any]) -> int:
+    """Returns how many characters a step of a normalizer can make of one; for a table that cannot
+    be read, more than are allowed."""
+    if step["type"] != "Precompiled":
+        return max(1, len(str(step.get("content") or step.get("prepend") or "")))
+    try:
+        table = base64.b64decode(str(step.get("precompiled_charsmap")), validate=True)
+    except ValueError:
+        return _MOST_GROWTH + 1
+    texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
+    return max(1, *map(len, texts))
+
+
+def _entries(part: Mapping[str, Any], key: str) -> list[Any]:
+    entries = part.get(key)
+    return entries if isinstance(entries, list) else []
+
+
+def _typed(content: object) -> Iterator[dict[str, Any]]:
+    """Yields the objects in ``content`` that state a type."""
+    for part in _objects_in(content):
+        if "type" in part and isinstance(part["type"], str):
+            yield part
+
+
+def _objects_in(content: object) -> Iterator[dict[str, Any]]:
+    waiting = [content]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            waiting += value.values()
+            yield value

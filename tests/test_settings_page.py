@@ -68,8 +68,7 @@ def test_types_and_defaults_are_those_of_the_classes(
     )
     assert run["name"][:2] == ["text", "required"]
     assert run["train"][0] == "list of [Data entry](#data-entry)"
-    assert adapters["rank"][:2] == ["integer, at least 1", "`16`"]
-    assert adapters["dropout"][:2] == ["number, at least 0, below 1", "`0.0`"]
+    assert adapters["max_tokens"][:2] == ["integer, at least 32", "`2048`"]
     assert adapters["quantize"][:2] == ["`nf4` or `int8`", "none"]
     assert adapters["targets"][:2] == ["`all-linear` or list of text", "`all-linear`"]
     assert server["cache"][:2] == ["text or true or false", "`true`"]

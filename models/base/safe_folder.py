@@ -73,22 +73,28 @@ def _refusal(folder: Path, path: Path, problem: str) -> JudgeLoadError:
 
 def _problems(path: Path) -> Iterator[str]:
     """Yields what is not allowed in a file."""
-    size = path.stat().st_size
     is_vocabulary = path.name in _VOCABULARIES
-    is_text = is_vocabulary or path.suffix in (".txt", ".model", ".jinja")
+    is_settings = "config" in path.name or path.name in ("judge.json", "golden.json")
     if path.suffix == ".safetensors":
         with path.open("rb") as stream:
             if int.from_bytes(stream.read(8), "little") > _LONGEST_HEADER:
                 yield f"names too many tensors: above {_LONGEST_HEADER:,} bytes of names"
-    if is_text and size > _LARGEST_TEXT:
-        yield f"has {size:,} bytes, and at most {_LARGEST_TEXT:,} are allowed"
-    is_settings = "config" in path.name or path.name in ("judge.json", "golden.json")
-    is_settings = path.suffix == ".yaml" or (path.suffix == ".json" and is_settings)
-    if is_settings and size > LARGEST_SETTINGS:
-        yield f"has {size:,} bytes, and at most {LARGEST_SETTINGS:,} are allowed"
-        return
-    if path.suffix != ".json" or not (is_settings or path.name == "tokenizer.json"):
-        return
+    elif path.suffix == ".yaml" or (path.suffix == ".json" and is_settings):
+        yield from _above(path, LARGEST_SETTINGS)
+    elif is_vocabulary or path.suffix in (".txt", ".model", ".jinja"):
+        yield from _above(path, _LARGEST_TEXT)
+    if path.suffix == ".json" and (is_settings or path.name == "tokenizer.json"):
+        yield from _problems_of_content(path)
+
+
+def _above(path: Path, most: int) -> Iterator[str]:
+    size = path.stat().st_size
+    if size > most:
+        yield f"has {size:,} bytes, and at most {most:,} are allowed"
+
+
+def _problems_of_content(path: Path) -> Iterator[str]:
+    """Yields what is not allowed in a JSON file of settings, or in a tokenizer."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError):

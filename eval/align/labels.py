@@ -3,7 +3,6 @@ several conversations, and they differ."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from shlex import quote
@@ -11,7 +10,7 @@ from shlex import quote
 import numpy as np
 
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align.proof import FOLDS, MIN_LABELS, Names
+from medal_judges.eval.align.proof import FOLDS, MIN_LABELS
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.records.dimension import Dimension, Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
@@ -47,10 +46,15 @@ def rated_dimension(
             f"{len(rows)} chats have a label of {name!r}, at least {MIN_LABELS} are needed",
             hint=f"label more chats; labels in the file: {names}",
         )
-    _refuse_second_labels(rows, name)
     answers = answer_matrix(rows, name)
     low, high = _scale_of(rows, answers, name, judge_dimension)
-    held_out_groups(rows)
+    count = len({row.group for row in rows})
+    if count < FOLDS:
+        raise ConfigError(
+            f"labels of {count} conversations: at least {FOLDS} are needed, because a judge "
+            "is measured on conversations that it was not fitted on",
+            hint="label chats of further conversations",
+        )
     kind: Kind = "continuous"
     if not rows[0].aggregated and not (answers % 1 > 0).any():
         if (low, high) == (0.0, 1.0):
@@ -59,39 +63,6 @@ def rated_dimension(
             kind = "ordinal"
     dimension = judge_dimension or Dimension(name, kind, low, high)
     return replace(dimension, kind=kind, low=low, high=high)
-
-
-def held_out_groups(rows: Sequence[LabelledDialogue]) -> Names:
-    """Returns the group [n] of each row, which is held out as a whole.
-
-    It is the chatbot if all rows name one, there are at least five, and no two of them answered the
-    same context; else it is the context. Raises ConfigError for fewer than five groups.
-    """
-    groups = [row.group for row in rows]
-    chatbots = [str(row.dialogue.chatbot) for row in rows]
-    shares_contexts = len(set(zip(groups, chatbots, strict=True))) > len(set(groups))
-    if len(set(chatbots)) >= FOLDS and "None" not in chatbots and not shares_contexts:
-        groups = chatbots
-    count = len(set(groups))
-    if count < FOLDS:
-        raise ConfigError(
-            f"labels of {count} conversations: at least {FOLDS} are needed, because a judge "
-            "is measured on conversations that it was not fitted on",
-            hint="label chats of further conversations",
-        )
-    return np.array(groups)
-
-
-def _refuse_second_labels(rows: Sequence[LabelledDialogue], name: str) -> None:
-    """Raises ConfigError for two labels of a chat by one annotator."""
-    for row in rows:
-        annotators = Counter(map(str, row.extra.get("annotators") or ()))
-        for annotator, count in annotators.items():
-            if count > 1:
-                raise ConfigError(
-                    f"chat {row.id!r}: two labels of {name!r} by the annotator {annotator!r}",
-                    hint="give each annotator a name of their own, and one label of a chat",
-                )
 
 
 def _scale_of(

@@ -1,5 +1,5 @@
-"""Ways from a judge's scores to people's, and the nested cross-validation that measures them: inner
-folds choose a way, outer folds measure the choice on dialogues that it has not seen.
+"""Fits from judges' scores to people's, and the nested cross-validation that measures them: inner
+folds choose a fit, outer folds measure the choice on conversations that it has not seen.
 
 A gain counts only over the better of two baselines that use nothing of a label but its level: the
 judge after a line fitted to its scores, and the mean of the labels. Shuffled labels have the level
@@ -9,19 +9,20 @@ of the real ones, and any constant repairs a judge whose level is wrong.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
-from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.isotonic import IsotonicRegression
+from sklearn.linear_model import Ridge
+from sklearn.model_selection import GridSearchCV, GroupKFold
 
-from medal_judges.models.base.heads import fit_isotonic, on_scale
 from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.records.dimension import EQUAL, Dimension
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.report.table import Row, Table, p_cell
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.estimate import Estimate
@@ -32,249 +33,124 @@ FOLDS, MIN_LABELS = 5, 20
 # (Nadeau and Bengio 2003, "Inference for the generalization error").
 INFLATION = 1 + FOLDS / (FOLDS - 1)
 AS_IS, LINE, MEAN = "judge as it is", "judge after a line", "mean rating"
-LENGTH, ALIGNED = "length", "aligned judge"
+LENGTH, ALIGNED, PERSON = "length", "aligned judge", "one person, the others"
 REVERSED = 2.33  # standard errors of a correlation that labels by chance exceed in 1%
-POWER = 1.96 + 0.84  # standard errors of a gain that 80% of samples show
-# The vectors' part of a line is a member's score on [0, 1]: 0.5 is none, and 0.9 adds this many
-# times 0.4 to the raw score, far more than any fit does (in log odds for 0/1 labels).
-VECTORS, REACH = "vectors:", 40.0
-_ALPHAS, _SIZES = (3.0, 30.0, 300.0), (0.0, 1.0, 5.0)
-# A penalty of 1 on squared errors weighs as 1 / 4 on log losses: a log loss curves by p (1 - p), at
-# most 1 / 4, and log odds are 4 times as large as probabilities.
-_LOGISTIC = 4.0
-_LEAST_CHANCE = 0.01  # a probability of 0 that is wrong would have an infinite loss
+ALPHAS = (3.0, 30.0, 300.0)
 Rows = npt.NDArray[np.intp]
 Names = npt.NDArray[np.str_]
+Columns = tuple[int, ...]
 
 
-class Measure(str, Enum):
-    """How an error is measured."""
+class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    """A fit to people's scores on [0, 1].
 
-    DISTANCE = "root mean square distance from people's mean"
-    LOG_LOSS = "log loss"
+    A ridge with the penalty ``alpha`` on the standardised ``columns``; without columns the mean. If
+    ``is_curve``, a monotone curve through the only column, which falls if the scores do. ``line``
+    is the fitted Line of the saved judge.
+    """
+
+    def __init__(
+        self, columns: Columns = (), alpha: float = 1.0, is_curve: bool = False
+    ) -> None:
+        self.columns = columns
+        self.alpha = alpha
+        self.is_curve = is_curve
+
+    def fit(self, x: Floats, y: Floats) -> Fit:
+        inputs = tuple(map(str, self.columns))
+        units = x[:, list(self.columns)]
+        if not inputs:
+            self.line = Line((), (), float(y.mean()))
+        elif self.is_curve:
+            start, step = 0.0, 1.0
+            if (units[:, 0] - units.mean()) @ y < 0:
+                start, step = 1.0, -1.0
+            curve = IsotonicRegression(y_min=0, y_max=1)
+            curve.fit(start + step * units[:, 0], y)
+            knots = curve.X_thresholds_.tolist(), curve.y_thresholds_.tolist()
+            self.line = Line(
+                inputs, (step,), start, curve=(tuple(knots[0]), tuple(knots[1]))
+            )
+        else:
+            spread = np.maximum(units.std(axis=0), EQUAL)
+            center = units.mean(axis=0)
+            ridge = Ridge(self.alpha).fit((units - center) / spread, y)
+            weights = ridge.coef_ / spread
+            intercept = float(ridge.intercept_ - center @ weights)
+            self.line = Line(inputs, tuple(weights.tolist()), intercept)
+        return self
+
+    def predict(self, x: Floats) -> Floats:
+        return self.line(x[:, list(self.columns)])
+
+    @property
+    def name(self) -> str:
+        """What a user reads of the fit."""
+        if self.is_curve:
+            return "a monotone curve"
+        if len(self.columns) > 1:
+            return f"a ridge over {len(self.columns)} scores, penalty {self.alpha:g}"
+        return "a line"
 
 
 @dataclass(frozen=True, slots=True)
 class Material:
-    """What ways learn from, a row for each dialogue.
+    """What fits learn from, a row for each dialogue.
 
-    ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION) and people's mean ``targets`` [n],
-    on [0, 1]; sentence ``vectors`` [n, W]. A score is NaN if a changed prompt leaves a row
-    unscored, and so does each way with this prompt. The choice of a way holds ``groups`` of rows
-    out, its measurement ``contexts``. ``judge_column`` is the column of the judge's score that the
-    labels are about. ``span`` is the width of people's scale.
+    ``scores`` [n, inputs] of the ``inputs`` (MEMBER:DIMENSION) and people's ``ratings`` [n,
+    annotators], NaN if missing, on [0, 1]. Folds hold whole ``contexts`` [n] out. ``judge_column``
+    is the column of the judge's score that the labels are about. ``span`` is the width of people's
+    scale.
     """
 
     inputs: tuple[str, ...]
     scores: Floats
-    vectors: Floats
-    targets: Floats
-    groups: Names
+    ratings: Floats
     contexts: Names
     judge_column: int
     span: float
-    measure: Measure = Measure.DISTANCE
 
-    def losses(self, units: Floats, targets: Floats) -> Floats:
-        """Returns the loss of each score ``units``: its log loss, or its squared error."""
-        if self.measure is Measure.DISTANCE:
-            return (units - targets) ** 2
-        chances = np.clip(units, _LEAST_CHANCE, 1 - _LEAST_CHANCE)
-        return -(targets * np.log(chances) + (1 - targets) * np.log1p(-chances))
+    @property
+    def targets(self) -> Floats:
+        """People's mean [n]."""
+        return np.asarray(np.nanmean(self.ratings, axis=1))
 
-    def error(self, mean_loss: Floats) -> Floats:
-        """Returns the error of scores with this mean loss, in units of people's scale for a
-        distance."""
-        if self.measure is Measure.DISTANCE:
-            return self.span * np.sqrt(mean_loss)
-        return mean_loss
-
-
-@dataclass(frozen=True, slots=True)
-class Fit:
-    """A fitted way. ``net``: (mean [W], weights [W]) of the vectors, if it uses them."""
-
-    line: Line
-    net: tuple[Floats, Floats] | None = None
-
-    def units(self, material: Material, rows: Rows) -> Floats:
-        """Returns the scores of ``rows`` on [0, 1], as the saved judge gives them."""
-        members = [name for name in self.line.inputs if name != VECTORS]
-        units = material.scores[rows][:, list(map(material.inputs.index, members))]
-        if self.net is not None:
-            mean, weights = self.net
-            vector_scores = 0.5 + (material.vectors[rows] - mean) @ weights / REACH
-            units = np.column_stack([units, on_scale(vector_scores)])
-        return self.line(units)
+    def search(self, rows: Rows) -> Fit:
+        """Returns the best of a line, a curve and ridges, by squared error on held-out contexts of
+        ``rows``, fitted to all of them."""
+        judge = [(self.judge_column,)]
+        everything = [tuple(range(len(self.inputs)))]
+        grid = [
+            {"columns": judge},
+            {"columns": judge, "is_curve": [True]},
+            {"columns": everything, "alpha": list(ALPHAS)},
+        ]
+        contexts = self.contexts[rows]
+        folds = GroupKFold(min(FOLDS, len(np.unique(contexts))))
+        search = GridSearchCV(Fit(), grid, scoring="neg_mean_squared_error", cv=folds)
+        search.fit(self.scores[rows], self.targets[rows], groups=contexts)
+        best: Fit = search.best_estimator_
+        return best
 
 
-Way = Callable[[Material, Rows], Fit]
-
-
-def ways(material: Material) -> dict[str, Way]:
-    """Returns name -> way, cheapest first. They do the same whether labels are
-    counted up or down."""
-    judge = material.judge_column
-    columns_by_member: dict[str, list[int]] = {}
-    for column, name in enumerate(material.inputs):
-        member = name.partition(":")[0]
-        columns = columns_by_member.setdefault(member, [])
-        if column != judge:
-            columns.append(column)
-    surface = [*columns_by_member["repetition"], *columns_by_member["length"]]
-    ridge_columns = [judge, *columns_by_member["judge"], *surface]
-    candidates: dict[str, Way] = {
-        "linear map": partial(line, columns=[judge]),
-        "isotonic map": partial(isotonic, column=judge),
-    }
-    for size in _SIZES:
-        vectors = ""
-        if size:
-            vectors = f" with sentence vectors of size {size:g}"
-        for alpha in _ALPHAS:
-            ridge = partial(line, columns=ridge_columns, alpha=alpha, size=size)
-            candidates[f"ridge{vectors}, penalty {alpha:g}"] = ridge
-    if "boxed" in columns_by_member:
-        stacked_columns = [judge, *columns_by_member["boxed"]]
-        candidates["stack with boxed"] = partial(
-            line, columns=stacked_columns, alpha=3.0
-        )
-    return candidates
-
-
-def isotonic(material: Material, rows: Rows, *, column: int) -> Fit:
-    """Maps one input by an isotonic regression, which falls if the labels fall with the input."""
-    units, y = material.scores[rows, column], material.targets[rows]
-    if units.std() < EQUAL:
-        return line(material, rows)
-    start, step = 0.0, 1.0
-    if (units - units.mean()) @ y < 0:  # it falls
-        start, step = 1.0, -1.0
-    curve = fit_isotonic((start + step * units).tolist(), y.tolist())
-    return Fit(Line((material.inputs[column],), (step,), start, curve=curve))
-
-
-def line(
-    material: Material,
-    rows: Rows,
-    *,
-    columns: Sequence[int] = (),
-    alpha: float = 1.0,
-    size: float = 0.0,
-) -> Fit:
-    """Fits a line to ``columns`` and, with a ``size``, the vectors: a ridge, or a logistic
-    regression if errors are log losses. Without columns it is the mean.
-
-    The first column has a penalty of 1 and the others ``alpha``, so that a large one leaves the
-    line of the first. All vectors together vary as much as a column does, times ``size``.
-    """
-    names = tuple(material.inputs[i] for i in columns)
-    mean_target = float(material.targets[rows].mean())
-    units = material.scores[:, list(columns)]
-    rows = rows[np.isfinite(units[rows]).all(axis=1)]
-    units, y = units[rows], material.targets[rows]
-    count = len(columns)
-    if count == 0 or len(rows) < 3 or len(np.unique(y)) == 1:
-        return Fit(Line((), (), mean_target))
-    center, spread = units.mean(axis=0), units.std(axis=0)
-    spread[spread < EQUAL] = 1.0
-    spread[1:] *= alpha**0.5
-    z = (units - center) / spread
-    logistic = material.measure is Measure.LOG_LOSS
-    if not size:
-        weights, intercept = _regression(z, y, material.measure)
-        return Fit(_line(names, weights / spread, center, intercept, logistic))
-    vectors = material.vectors[rows]
-    mean = vectors.mean(axis=0)
-    total_spread = math.sqrt(vectors.var(axis=0).sum())
-    width = max(total_spread, EQUAL) * alpha**0.5 / size
-    z = np.column_stack([z, (vectors - mean) / width])
-    weights, intercept = _regression(z, y, material.measure)
-    slopes = np.append(weights[:count] / spread, REACH)
-    # The middle of the vectors' score in ``Fit.units``.
-    centers = np.append(center, 0.5)
-    vector_line = _line((*names, VECTORS), slopes, centers, intercept, logistic)
-    return Fit(vector_line, net=(mean, weights[count:] / width))
-
-
-def _line(
-    inputs: tuple[str, ...],
-    slopes: Floats,
-    centers: Floats,
-    middle: float,
-    logistic: bool,
-) -> Line:
-    """Returns the line with ``slopes`` that is ``middle`` where the inputs are ``centers``."""
-    intercept = float(middle - centers @ slopes)
-    return Line(inputs, tuple(slopes.tolist()), intercept, logistic=logistic)
-
-
-def _regression(z: Floats, y: Floats, measure: Measure) -> tuple[Floats, float]:
-    """Returns the weights of the columns ``z`` and the intercept, with a penalty of 1. A logistic
-    regression learns from a mean between 0 and 1 as from one label of each kind, with its share as
-    their weight."""
-    from sklearn.linear_model import LogisticRegression, ridge_regression
-
-    if measure is Measure.DISTANCE:
-        mean_target = float(y.mean())
-        return ridge_regression(z, y - mean_target, 1.0), mean_target
-    shares = np.append(y, 1 - y)
-    labels = np.repeat([1, 0], len(y))
-    has_weight = shares > 0
-    model = LogisticRegression(C=_LOGISTIC, tol=1e-6, max_iter=1000)
-    model.fit(np.vstack([z, z])[has_weight], labels[has_weight], shares[has_weight])
-    return model.coef_[0], float(model.intercept_[0])
-
-
-# -- nested cross-validation -----------------------------------------------------------------------
-
-
-def folds(rows: Rows, groups: Names) -> Iterator[tuple[Rows, Rows]]:
-    """Yields (rows to learn from, rows held out), whole groups together; nothing for one group."""
-    from sklearn.model_selection import GroupKFold
-
-    count = min(FOLDS, len(np.unique(groups[rows])))
-    if count < 2:
-        return
-    for learnt, held_out in GroupKFold(count).split(rows, groups=groups[rows]):
-        yield rows[learnt], rows[held_out]
-
-
-def choose(material: Material, rows: Rows, candidates: Mapping[str, Way]) -> str:
-    """Returns the way with the smallest loss on held-out ``rows``, or the first that is as good up
-    to EQUAL. An unscored row is wrong by the whole scale."""
-    if len(candidates) == 1:
-        return next(iter(candidates))
-    groups = material.groups
-    if len(np.unique(groups[rows])) == 1:  # few labels can be of one chatbot
-        groups = material.contexts
-    losses = dict.fromkeys(candidates, 0.0)
-    for learnt, held_out in folds(rows, groups):
-        y = material.targets[held_out]
-        for name, way in candidates.items():
-            units = way(material, learnt).units(material, held_out)
-            units = np.where(np.isnan(units), y < 0.5, units)
-            losses[name] += float(material.losses(units, y).sum())
-    smallest = min(losses.values()) + EQUAL * len(rows)
-    return next(name for name, loss in losses.items() if loss <= smallest)
-
-
-def crossed(materials: Sequence[Material], candidates: Mapping[str, Way]) -> Floats:
-    """Returns a score of each row by the way chosen and fitted without its context.
-    ``materials``: that of each fold, and that of all rows."""
-    rows = np.arange(len(materials[-1].targets))
-    units = np.zeros(len(rows))
-    parts = folds(rows, materials[-1].contexts)
-    for (learnt, held_out), material in zip(parts, materials, strict=False):
-        way = candidates[choose(material, learnt, candidates)]
-        units[held_out] = way(material, learnt).units(material, held_out)
-    return units
+def held_out(material: Material, columns: Columns | None) -> Floats:
+    """Returns a score of each row by a fit without its context: the one that the inner folds
+    choose, or a line through ``columns``."""
+    predictions = np.zeros(len(material.scores))
+    folds = GroupKFold(FOLDS)
+    for learnt, left in folds.split(material.scores, groups=material.contexts):
+        if columns is None:
+            fit = material.search(learnt)
+        else:
+            fit = Fit(columns).fit(material.scores[learnt], material.targets[learnt])
+        predictions[left] = fit.predict(material.scores[left])
+    return predictions
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One line of the proof: the ``error`` (see Measure) and Spearman's ``rho`` with people's mean,
-    and the ``gain`` of the aligned judge over it."""
+    """One line of the proof: the ``error`` (root mean square distance from people's mean, in points
+    of their scale), Spearman's ``rho``, and the ``gain`` of the aligned judge over it."""
 
     name: str
     error: float
@@ -284,24 +160,18 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What nested cross-validation says of one dimension.
+    """What nested cross-validation says of one dimension of ``count`` rows.
 
-    ``units``: name of a line -> scores [n] on [0, 1] of rows that it was not fitted on; ``targets``
-    [n] are people's; ``scored`` are these rows: those that the aligned judge scores. ``gain`` is
-    that over the line ``base``, the better of LINE and MEAN; ``more`` labels would show it, None if
-    it is shown or there is none.
+    ``fit`` is the name of the fit that is chosen on all rows, ``line`` its line. ``gain`` is that
+    over the measured line ``base``, the better of LINE and MEAN.
     """
 
-    way: str
+    fit: str
+    line: Line
     base: str
-    measure: Measure
     gain: Estimate
-    more: int | None
     lines: tuple[Measured, ...]
-    fit: Fit
-    units: Mapping[str, Floats]
-    targets: Floats
-    scored: Rows
+    count: int
 
     @property
     def kept(self) -> bool:
@@ -311,23 +181,27 @@ class Proof:
     @property
     def is_reversed(self) -> bool:
         """Whether labels fall as the judge's scores rise, beyond chance (1%)."""
-        rho = self.line(AS_IS).rho
-        return rho is not None and rho * math.sqrt(len(self.targets) - 1) < -REVERSED
+        rho = self.measured(AS_IS).rho
+        return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
-    def line(self, name: str) -> Measured:
+    def measured(self, name: str) -> Measured:
+        """Returns the line of the proof with this name."""
         return next(line for line in self.lines if line.name == name)
 
     def notes(self) -> list[str]:
-        """Returns what a simpler judge does, if it does as well."""
+        """Returns what a simpler judge does, if the aligned one is not shown to be better."""
         notes: list[str] = []
-        level, length = self.line(AS_IS).gain, self.line(LENGTH).gain
+        level, length = self.measured(AS_IS).gain, self.measured(LENGTH).gain
         if not self.kept and level and beyond_chance(level):
             notes.append(
                 f"its level or spread is off: a line or a constant corrects it (gain {text(level)} "
                 f"over the {AS_IS}); --keep-anyway writes such a judge"
             )
         if length and not beyond_chance(length):
-            notes.append(f"length does as well: the gain over it is {text(length)}")
+            notes.append(
+                f"not shown to be better than the length of the answers: the gain over it is "
+                f"{text(length)}"
+            )
         return notes
 
 
@@ -344,78 +218,53 @@ def text(gain: Estimate) -> str:
     return f"{value} [{gain.low:.2f}, {gain.high:.2f}]"
 
 
-def prove(materials: Sequence[Material], people: Floats) -> Proof:
-    """Chooses a way on all rows and measures that choice out of fold. ``materials``: see
-    ``crossed``; ``people`` [n, annotators] are their answers on [0, 1]."""
-    material = materials[-1]
-    candidates = ways(material)
-    length = material.inputs.index("length:overall")
+def prove(material: Material) -> Proof:
+    """Chooses a fit on all rows and measures that choice out of fold."""
+    y = material.targets
     units = {
-        ALIGNED: crossed(materials, candidates),
+        ALIGNED: held_out(material, None),
         AS_IS: material.scores[:, material.judge_column],
-        LINE: crossed(materials, {"": partial(line, columns=[material.judge_column])}),
-        MEAN: crossed(materials, {"": line}),
-        LENGTH: crossed(materials, {"": partial(line, columns=[length])}),
+        LINE: held_out(material, (material.judge_column,)),
+        MEAN: held_out(material, ()),
+        LENGTH: held_out(material, (material.inputs.index("length:overall"),)),
     }
-    scored = np.flatnonzero(np.isfinite(units[ALIGNED]))
-    y = material.targets[scored]
-    losses: dict[str, Floats] = {}
-    lines: list[Measured] = []
-    gains: dict[str, Estimate] = {}
-    errors: dict[str, float] = {}
-    for name, all_units in units.items():
-        units[name] = all_units[scored]
-        losses[name] = material.losses(units[name], y)
+    squares = {name: (scores - y) ** 2 for name, scores in units.items()}
+    lines = []
+    for name, scores in units.items():
+        gain = None
         if name != ALIGNED:
-            gains[name], errors[name] = gain_over(
-                material, material.contexts[scored], losses[ALIGNED], losses[name]
-            )
-        lines.append(_measured(material, name, y, units[name], gains.get(name)))
+            gain, _ = gain_over(material, squares[ALIGNED], squares[name])
+        lines.append(_measured(material, name, y, scores, gain))
+    lines += _one_person(material)
     base = MEAN
-    if float((losses[MEAN] - losses[LINE]).mean()) > EQUAL:
+    if float((squares[MEAN] - squares[LINE]).mean()) > EQUAL:
         base = LINE
-    lines += _one_person(material, people[scored])
-    way = choose(material, np.arange(len(material.targets)), candidates)
-    fit = candidates[way](material, np.arange(len(material.targets)))
+    fit = material.search(np.arange(len(y)))
+    inputs = tuple(material.inputs[column] for column in fit.columns)
     residual = float(np.std(units[ALIGNED] - y))
     return Proof(
-        way,
-        base,
-        material.measure,
-        gain=gains[base],
-        more=_further_labels(gains[base], errors[base], len(y)),
+        fit=fit.name,
+        line=replace(fit.line, inputs=inputs, residual=residual),
+        base=base,
+        gain=next(line.gain for line in lines if line.name == base and line.gain),
         lines=tuple(lines),
-        fit=replace(fit, line=replace(fit.line, residual=residual)),
-        units=units,
-        targets=y,
-        scored=scored,
+        count=len(y),
     )
 
 
-def _further_labels(gain: Estimate, error: float, count: int) -> int | None:
-    """Returns how many more labels would show the ``gain``, whose standard error with ``count``
-    labels is ``error``; None if it is shown, or there is none."""
-    if gain.value is None or gain.value <= 0 or gain.low is None or gain.low > 0:
-        return None
-    return max(1, math.ceil(count * ((POWER * error / gain.value) ** 2 - 1)))
-
-
-def _one_person(material: Material, people: Floats) -> list[Measured]:
-    """Returns the line of each answer against the mean of the others of its row, if there are
+def _one_person(material: Material) -> list[Measured]:
+    """Returns the line of each rating against the mean of the others of its row, if there are
     any."""
-    answered = np.isfinite(people)
-    counts = answered.sum(axis=1)
-    rows, annotators = np.nonzero(answered & (counts > 1)[:, None])
+    ratings = material.ratings
+    has_rating = np.isfinite(ratings)
+    counts = has_rating.sum(axis=1)
+    rows, annotators = np.nonzero(has_rating & (counts > 1)[:, None])
     if not len(rows):
         return []
-    labels = people[rows, annotators]
-    mean_of_others = (np.nansum(people, axis=1)[rows] - labels) / (counts[rows] - 1)
-    predictions = labels.copy()
-    # a label is no probability, but it predicts one
-    if material.measure is Measure.LOG_LOSS:
-        for label in np.unique(labels):
-            predictions[labels == label] = mean_of_others[labels == label].mean()
-    return [_measured(material, "one person, the others", mean_of_others, predictions)]
+    own_ratings = ratings[rows, annotators]
+    sums = np.nansum(ratings, axis=1)[rows]
+    mean_of_others = (sums - own_ratings) / (counts[rows] - 1)
+    return [_measured(material, PERSON, mean_of_others, own_ratings)]
 
 
 def _measured(
@@ -430,24 +279,26 @@ def _measured(
     sides = Values(human, tolerance), Values(score, tolerance)
     if name != MEAN and undefined_reason(*sides) is None:
         rho = float(weighted_spearman(*sides, np.ones((1, len(human))))[0])
-    mean_loss = np.array(material.losses(score, human).mean())
-    return Measured(name, float(material.error(mean_loss)), rho, gain)
+    error = material.span * math.sqrt(float(((score - human) ** 2).mean()))
+    return Measured(name, error, rho, gain)
 
 
 def gain_over(
-    material: Material, contexts: Names, aligned: Floats, baseline: Floats
+    material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
-    """Returns by how much the error is smaller with the losses ``aligned`` than with the losses
+    """Returns by how much the error is smaller with the squared errors ``aligned`` than with
     ``baseline``, with its interval and p-value by the jackknife over contexts, and its standard
     error."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)
-        baseline_error = material.error(weights @ baseline / total)
-        return {"": baseline_error - material.error(weights @ aligned / total)}
+        errors = []
+        for squares in (baseline, aligned):
+            errors.append(material.span * np.sqrt(weights @ squares / total))
+        return {"": errors[0] - errors[1]}
 
     value = float(statistic(np.ones((1, len(aligned))))[""][0])
-    clusters = Clusters("conversation", tuple(contexts.tolist()))
+    clusters = Clusters("conversation", tuple(material.contexts.tolist()))
     spread = jackknife(statistic, clusters, DIFFERENCE)[""]
     if spread.reason:
         return Estimate(value, reason=spread.reason), 0.0
@@ -464,43 +315,48 @@ class Alignment:
     judge: HybridJudge | None
     dimensions: Mapping[str, Dimension]
     proofs: Mapping[str, Proof]
-    rows: Mapping[str, Sequence[LabelledDialogue]]
     facts: Mapping[str, object]
 
     def record(self) -> dict[str, Any]:
-        """Returns the content of align.json, which has no text of a chat."""
+        """Returns the content of align.json, which a model card shows."""
         dimensions: dict[str, Any] = {}
         for name, proof in self.proofs.items():
-            scale = [self.dimensions[name].low, self.dimensions[name].high]
-            entry = {
-                "rows": len(self.rows[name]),
-                "scale": scale,
+            dimensions[name] = {
+                "rows": proof.count,
+                "scale": [self.dimensions[name].low, self.dimensions[name].high],
+                "kept": proof.kept,
+                "fit": proof.fit,
+                "base": proof.base,
                 "gain": asdict(proof.gain),
+                "lines": [asdict(line) for line in proof.lines],
             }
-            for key in ("kept", "way", "base", "measure", "more"):
-                entry[key] = getattr(proof, key)
-            entry["lines"] = [asdict(line) for line in proof.lines]
-            dimensions[name] = entry
-        return {
-            **self.facts,
-            "judge_written": self.judge is not None,
-            "dimensions": dimensions,
-        }
+        written = self.judge is not None
+        return {**self.facts, "judge_written": written, "dimensions": dimensions}
+
+    def tables(self) -> list[Table]:
+        """Returns the lines of each dimension's proof."""
+        tables = []
+        for name, proof in self.proofs.items():
+            rows: list[Row] = []
+            for line in proof.lines:
+                p_value = None
+                if line.gain is not None:
+                    p_value = p_cell(line.gain)
+                rows.append((line.name, line.error, line.rho, line.gain, p_value))
+            columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
+            title = f"{name}: {proof.count} labelled chats"
+            tables.append(Table(title, columns, rows))
+        return tables
 
     def sentences(self) -> list[str]:
         """Returns for each dimension whether the labels improve the judge, by how much and over
-        what, and which simpler judge does as well."""
+        what."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
             gain = f"gain {text(proof.gain)} over the {proof.base}"
+            verdict = f"do not improve this judge ({gain})"
             if proof.kept:
-                verdict = f"improve this judge ({gain}), by {proof.way}"
-            else:
-                verdict = f"do not improve this judge ({gain})"
+                verdict = f"improve this judge ({gain}), by {proof.fit}"
             sentences.append(f"{name}: labels {verdict}")
-            if proof.more is not None:
-                sentences.append(
-                    f"about {proof.more} more labels like these would show such a gain"
-                )
             sentences += [f"{name}: {note}" for note in proof.notes()]
         return sentences

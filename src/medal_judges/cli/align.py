@@ -16,16 +16,15 @@ from medal_judges.reading.dialogues import reading_report
 @writes(folder=True)
 def align(options: AlignOptions) -> None:
     """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
-    gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card,
-    align.html and align.json.
+    gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card and
+    align.json.
 
     Example: medal align boxed --labels mine.csv --out aligned
     """
     from medal_judges.data_prep.sources.registry import load_spec
-    from medal_judges.eval.align.page import align_page
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.report.page import publish
+    from medal_judges.report.console import Printout
 
     out, labels = options.out, options.labels
     reading = reading_report(options.reading, out)
@@ -53,8 +52,8 @@ def align(options: AlignOptions) -> None:
     if options.as_json:
         typer.echo((out / "align.json").read_text(encoding="utf-8").rstrip())
     else:
-        publish(align_page(result), None)  # ``run`` has written it
-        typer.echo(str(out / "align.html"))
+        notes = [*result.sentences(), str(result.facts.get("notes", ""))]
+        Printout(result.tables(), notes).show()
         if result.judge is not None:
             typer.echo(
                 f"medal score CHATS --judge {quote(str(out))} --out scores.jsonl"

@@ -1,23 +1,21 @@
-"""The table of docs/results/trial.md, written from trial.json files: no figure there is typed.
+"""The table of docs/results/trial.md, written from trial.json files: no number there is typed.
 
     python tests/trial_table.py runs/trial/trial.json models/boxed/trial.json
 
-Writes these judges' lines in docs/results/data/trial.csv (verdicts by group, worst findings), and
-the document's table again.
+Writes these judges' lines in docs/results/data/trial.csv (verdicts by group, and the red checks),
+and the document's table again.
 """
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from medal_judges.eval.trial.config import GROUPS, Group
-from medal_judges.eval.trial.findings import TrialFinding, TrialResult
+from medal_judges.eval.trial.config import GROUPS
+from medal_judges.eval.trial.trial import TrialResult
 from medal_judges.records.validation import parse
 from medal_judges.report.table import number
-
-_SHARES = ("moved", "raised", "harmed", "unscored")
-_SHOWN = 3  # findings of a group that are named
 
 
 def trials_of(paths: Sequence[Path]) -> list[TrialResult]:
@@ -29,50 +27,28 @@ def trials_of(paths: Sequence[Path]) -> list[TrialResult]:
 
 def trial_rows(results: Sequence[TrialResult]) -> list[list[str]]:
     """One line a judge, after a header."""
-    groups: list[Group] = list(GROUPS)
-    rows = [["judge", "versions", *(GROUPS[group].lower() for group in groups)]]
+    rows = [["judge", "versions", *(heading.lower() for heading in GROUPS.values())]]
     for result in results:
         cells = [f"`{result.judge}`", f"{result.versions:,}"]
-        cells += [_group(result, group) for group in groups]
+        for group in GROUPS:
+            found = [finding for finding in result.findings if finding.group == group]
+            counts = Counter(finding.verdict for finding in found)
+            told = [f"{counts[c]} {c}" for c in ("red", "green", "none") if counts[c]]
+            red = []
+            for finding in found:
+                if finding.verdict == "red" and finding.change.value is not None:
+                    name = finding.check.replace("_", " ")
+                    red.append(f"{name} {number(finding.change.value)}")
+            cells.append(", ".join(told) + (f": {', '.join(red)}" if red else ""))
         rows.append(cells)
     return rows
-
-
-def _group(result: TrialResult, group: Group) -> str:
-    """``3 red, 1 amber, 6 green: length (gain 0.75)``; of the red ones (else amber) the first."""
-    counts = result.counts(group)
-    told = [f"{counts[c]} {c}" for c in ("red", "amber", "green") if counts[c]]
-    if not told:
-        return "–"
-    worst = "red" if counts["red"] else "amber"
-    named = [f for f in result.findings if f.group == group and f.verdict == worst]
-    named.sort(key=_size, reverse=True)
-    shown = ", ".join(map(_finding, named[:_SHOWN]))
-    return ", ".join(told) + (f": {shown}" if shown else "")
-
-
-def _size(finding: TrialFinding) -> float:
-    """How bad a finding is beside others of its group."""
-    value = finding.figure.value or 0.0
-    return -value if finding.group == "must_fall" else abs(value)
-
-
-def _finding(finding: TrialFinding) -> str:
-    value = finding.figure.value
-    if value is None:
-        return finding.check.replace("_", " ")
-    share = finding.headline in _SHARES
-    figure = f"{number(100 * value, 0)}%" if share else number(value)
-    headline = (
-        "AUC" if finding.headline == "auc" else finding.headline.replace("_", " ")
-    )
-    return f"{finding.check.replace('_', ' ')} ({headline} {figure})"
 
 
 if __name__ == "__main__":
     import doc_tables  # beside this file, which is run as one
 
     head, *new = trial_rows(trials_of([Path(name) for name in sys.argv[1:]]))
-    lines = {row[0]: row for row in [*doc_tables.read_csv("trial")[1:], *new]}
+    lines = {row[0]: row for row in doc_tables.read_csv("trial")[1:]}
+    lines |= {row[0]: row for row in new}
     doc_tables.write_csv("trial", [head, *lines.values()])
     doc_tables.rewrite_pages()

@@ -53,7 +53,7 @@ COMMANDS = {
     "report": "report SCORES --chats IN --human IN --out OUT",
     "compare": "compare a=IN b=MORE --judge length --out OUT",
     "compare labels": "compare a=SCORES b=SCORES2 --human IN --out OUT",
-    "trial": "trial length --data IN --out OUT dialogues=3 own=1 languages=[en] doses=[1] "
+    "trial": "trial length --data IN --out OUT dialogues=3 languages=[en] "
     "per_check=2 checks=[same]",
     "train": "train --config TRAIN --out OUT",
     "benchmark": "benchmark --config BENCHMARK --out OUT",

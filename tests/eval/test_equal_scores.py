@@ -4,7 +4,6 @@ trial."""
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 from tests.scales import SCALES
 
@@ -18,7 +17,6 @@ from medal_judges.eval.metaeval.metaeval import (
 from medal_judges.eval.report.estimates import check_gates, compute_estimates
 from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.scores import load_scores
-from medal_judges.eval.trial import findings
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
@@ -114,25 +112,6 @@ def test_agreement_of_annotators(rng: np.random.Generator) -> None:
     for name in ("exact", "spearman"):
         assert plain.figures[name] == other.figures[name]
     assert plain.ceiling["spearman"] == other.ceiling["spearman"]
-
-
-def test_a_trial(rng: np.random.Generator) -> None:
-    """Scores move by nothing, by just half a point, or by one."""
-    before = np.round(rng.uniform(1, 5, 60))
-    after = before + rng.choice([-1.0, -0.5, 0.0, 0.5], 60)
-    about = pd.DataFrame({"conversation": [f"c{i}" for i in range(60)], "lang": "en"})
-    plain, shaken = (
-        findings.with_scores(about, noisy(before, noise, 4.0), noisy(after, noise, 4.0))
-        for noise in (np.random.default_rng(1), np.random.default_rng(2))
-    )
-    assert (plain.change == 0).sum() == (shaken.change == 0).sum() > 5
-    assert findings.win(plain) == findings.win(shaken)
-    assert findings.auc(plain) == findings.auc(shaken)
-    for name in ("moved", "spearman"):
-        assert findings._common(plain)[name] == findings._common(shaken)[name]
-    assert findings._common(plain)["moved"].value == pytest.approx(
-        (after - before == -1).mean()
-    )
 
 
 def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]

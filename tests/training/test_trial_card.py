@@ -13,7 +13,7 @@ from medal_judges.models.card.writer import require_trial, trial_of, write_card
 
 from ..hub_stub import Hub
 
-TINY = ["dialogues=2", "own=2", "languages=[en]", "doses=[2]", "checks=[same, no_gain]"]
+TINY = ["dialogues=2", "languages=[en]", "checks=[same, no_gain]"]
 
 
 def saved(folder: Path, name: str) -> Path:
@@ -43,9 +43,9 @@ def test_the_card_shows_the_trial_and_the_push_takes_it(
     assert files["trial.json"] == (folder / "trial.json").read_bytes()
     card = files["README.md"].decode()
     trial = trial_of(folder)
-    assert trial is not None and trial["dialogues"] == 4
+    assert trial is not None and trial["dialogues"] == 10
     verdicts = [f["verdict"] for f in trial["findings"] if f["group"] == "no_gain"]
-    counts = (str(verdicts.count(v)) for v in ("green", "amber", "red", "none"))
+    counts = (str(verdicts.count(v)) for v in ("green", "red", "none"))
     row = f"| {' | '.join(counts)} |"
     assert f"| Cheap gains {row}" in card
 

@@ -36,7 +36,7 @@ def trial(options: TrialOptions) -> None:
     from medal_judges.report.page import publish
     from medal_judges.report.table import slug
 
-    out, data = options.out, options.data
+    out = options.out
     named, settings = split_settings(options.judges)
     folders = []
     if options.save:
@@ -52,49 +52,42 @@ def trial(options: TrialOptions) -> None:
     for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
         choice = choose_judge(
-            path,
-            judge_settings,
-            device=options.device,
-            dtype=options.dtype,
-            strict=len(named) == 1,
+            path, judge_settings, device=options.device, strict=len(named) == 1
         )
         if choice.asks_server:
             choice = choice.spending(options.max_cost)
         judge = choice.load()
-        fresh = None
-        if choice.speaks:
-            fresh = choice.spending(no_cache=True).load
         # The settings are part of the name: medal trial geval geval fence=false shows both.
         name = slug(" ".join([judge.signature().judge, *judge_settings]))
-        judges.append(TrialJudge(name, judge, fresh))
         first_name = name_by_signature.setdefault(str(judge.signature()), name)
-        if first_name != name:
+        if (judges and first_name != name) or name in [one.name for one in judges]:
             # fence=false against itself would say that a fence does nothing
             raise ConfigError(
                 f"{first_name} and {name} are the same judge",
                 hint="give both the setting to compare, such as fence=true and fence=false",
             )
+        judges.append(TrialJudge(name, judge))
     reading = reading_report(options.reading, out)
     config = load_config(TrialConfig, options.config, settings, folder="trial")
     with ProgressBar("on trial") as bar:
-        trial_result = run_trial(
+        results = run_trial(
             judges,
             out,
             config,
-            data=data,
+            data=options.data,
             reading=reading,
             options=options.reading,
             progress=lambda note, count: bar.advance(count, note=note),
         )
     # none without --save
-    for result, folder in zip(trial_result.results, folders, strict=False):
+    for result, folder in zip(results, folders, strict=False):
         try:
             typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:
             raise JudgeLoadError(f"{folder}: {error}") from error
-    if data is not None:
+    if options.data is not None:
         reading.show()
-    publish(trial_page(trial_result), out)
+    publish(trial_page(results), out)
 
 
 def split_settings(

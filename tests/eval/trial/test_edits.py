@@ -1,74 +1,71 @@
 """The edits of a trial: each changes what it says and nothing else, in six languages."""
 
 import unicodedata
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from medal_judges.data_prep.perturbation.edit import LANGUAGES
-from medal_judges.data_prep.perturbation.versions import Versions, hidden
+from medal_judges.data_prep.perturbation.edit import LANGUAGES, Donors
 from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.eval.trial.edits import (
-    Edit,
-    load_data,
-    make_plan,
-    own_dialogues,
-    trial_edits,
-    turn_edits,
-)
+from medal_judges.eval.trial.edits import hidden, trial_edits
+from medal_judges.eval.trial.trial import make_plan, own_dialogues
 from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
 OWN = TrialConfig(dialogues=0)
-# Chinese has no case; the table of synonyms, and Latin letters, are not in every dialogue.
-NOT_IN_ALL = {"lower_case", "paraphrase", "hidden_look_alike", "hidden_tags"}
+# Chinese has no case; Latin letters are not in every text.
+NOT_IN_ALL = {"lower_case", "hidden_look_alike", "hidden_tags"}
 
 
-def made(edit: Edit, dialogue: Dialogue, seed: int = 0) -> Versions | None:
-    return edit.versions(dialogue, np.random.default_rng(seed))
+def edits_of(config: TrialConfig = OWN) -> list:
+    rows = [
+        LabelledDialogue(dialogue, {}, {}, group=name)
+        for name, by_language in own_dialogues().items()
+        for dialogue in by_language.values()
+    ]
+    return trial_edits(config, Donors.of(rows))
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_every_edit_of_turns_works_in_every_language(lang: str) -> None:
-    dialogues = [versions[lang] for versions in own_dialogues().values()]
-    for edit in turn_edits():
-        for dialogue in dialogues:
-            versions = made(edit, dialogue)
-            if versions is None:
-                assert edit.name in NOT_IN_ALL, (edit.name, dialogue.id)
+def test_every_edit_works_in_every_language(lang: str) -> None:
+    for edit in edits_of():
+        carried = 0
+        for name, versions in own_dialogues().items():
+            made = edit.make(versions[lang], np.random.default_rng(0), name)
+            if made is None:
+                assert edit.name in NOT_IN_ALL or edit.group == "must_fall", edit.name
                 continue
-            before = versions.control or dialogue
-            longer = len(versions.version.turns) - len(before.turns)
+            carried += 1
+            version, control = made
+            assert version.turns != control.turns
+            longer = len(version.turns) - len(control.turns)
             assert longer == (2 if edit.name == "neutral_turn" else 0)
-            for old, new in zip(before.turns, versions.version.turns, strict=False):
+            for old, new in zip(control.turns, version.turns, strict=False):
                 assert old.role == new.role
-            assert made(edit, dialogue) == versions  # the same draws, the same version
+                if edit.group == "must_fall" and old != new:
+                    assert new.role == "assistant"
+            # the same draws, the same version
+            again = edit.make(versions[lang], np.random.default_rng(0), name)
+            assert again == made
+        assert carried or edit.name in NOT_IN_ALL
 
 
 def test_the_control_of_an_attack_is_as_long_and_in_its_place() -> None:
     ratios = []
-    for edit in (
-        e for e in turn_edits() if e.group == "attack" and e.name != "hidden_tags"
-    ):
-        for by_lang in own_dialogues().values():
-            versions = made(edit, by_lang["en"])
-            if versions is None or versions.control is None:
+    for edit in edits_of():
+        if edit.group != "attack" or edit.name == "hidden_tags":
+            continue
+        for name, by_lang in own_dialogues().items():
+            made = edit.make(by_lang["en"], np.random.default_rng(0), name)
+            if made is None or made[1] == by_lang["en"]:
                 continue
-            pairs = zip(
-                by_lang["en"].turns,
-                versions.control.turns,
-                versions.version.turns,
-                strict=True,
-            )
-            changed = [(c, v) for o, c, v in pairs if o != c or o != v]
-            assert len(changed) == 1
-            control, attack = (
-                turn.content.replace("\u200b", "") for turn in changed[0]
-            )
-            ratios.append(len(control) / len(attack))
+            turns = zip(*(part.turns for part in made), strict=True)
+            ((attack, control),) = [pair for pair in turns if pair[0] != pair[1]]
+            length = len(attack.content.replace("\u200b", ""))
+            ratios.append(len(control.content) / length)
     assert 0.85 < np.median(ratios) < 1.15 and min(ratios) > 0.6
 
 
@@ -85,70 +82,27 @@ def test_hidden_text_is_the_text() -> None:
 
 def test_the_plan_follows_from_seed_and_ids_alone() -> None:
     own = OWN.model_copy(update={"languages": ("en", "zh")})
-    data = load_data(own)
-    edits = trial_edits(data, own)
-    plan = make_plan(data, own, edits)
-    assert make_plan(data, own, edits).data == plan.data
-    backwards = replace(data, dialogues=data.dialogues[::-1])
-    again = make_plan(backwards, own, trial_edits(backwards, own))
-    # a long dialogue is chained of the others in their order; all else is the same
-    same = {id: d for id, d in plan.dialogues.items() if "long_dialogue" not in id}
-    assert same == {
-        id: d for id, d in again.dialogues.items() if "long_dialogue" not in id
-    }
-    other = own.model_copy(update={"seed": 1})
-    assert make_plan(data, other, edits).data != plan.data
-
-
-def test_faults_stand_where_they_should() -> None:
-    own = OWN.model_copy(update={"languages": ("en", "zh")})
-    data = load_data(own)
-    plan = make_plan(data, own, trial_edits(data, own))
-    seen = set()
-    for pair in plan.pairs.itertuples():
-        turns = len(plan.dialogues[pair.after].turns)
-        places = {"place_early": (0, 1 / 3), "place_late": (2 / 3, 1)}
-        if pair.check in places:
-            low, high = places[pair.check]
-            assert all(low * turns - 1 <= i <= high * turns for i in pair.touched)
-            seen.add(pair.check)
-        if pair.check == "long_dialogue":
-            assert turns == 60 and all(3 <= i <= 5 for i in pair.touched)
-            seen.add(pair.check)
-        if pair.touched and pair.check != "language":
-            before, after = plan.dialogues[pair.before], plan.dialogues[pair.after]
-            assert any(before.turns[i] != after.turns[i] for i in pair.touched)
-            assert all(after.turns[i].role == "assistant" for i in pair.touched)
-    assert seen == {"place_early", "place_late", "long_dialogue"}
+    plan = make_plan(own)
+    assert make_plan(own).dialogues == plan.dialogues
+    assert (plan.pairs.check == "language").sum() == 8
+    other = make_plan(own.model_copy(update={"seed": 1}))
+    assert other.dialogues != plan.dialogues
 
 
 def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
-    def shouting(dialogue: Dialogue, rng: np.random.Generator) -> Dialogue:
-        return replace(
-            dialogue,
-            turns=tuple(Turn(t.role, t.content.upper()) for t in dialogue.turns),
-        )
-
     texts = tmp_path / "mine.yaml"
     texts.write_text(
         "thanks: {group: no_gain, what: Thanks., role: assistant, where: last, place: end, "
         "texts: [{en: Thanks!, ja: ありがとう!}]}\n",
         encoding="utf-8",
     )
-    config = OWN.model_copy(
-        update={
-            "texts": (str(texts),),
-            "checks": ("shouting", "thanks"),
-            "languages": ("en",),
-        }
-    )
-    data = load_data(config)
-    own = Edit("shouting", "same", "Every turn in capitals.", shouting)
-    plan = make_plan(data, config, trial_edits(data, config, [own]))
-    assert set(plan.pairs.check) == {"shouting", "thanks"}
+    update = {"texts": str(texts), "checks": ("thanks",), "languages": ("en",)}
+    plan = make_plan(OWN.model_copy(update=update))
+    assert set(plan.pairs.check) == {"thanks"}
     assert plan.dialogues["own-hike-en+thanks"].turns[-1].content.endswith("Thanks!")
-    with pytest.raises(ConfigError, match="two edits are called 'emoji'"):
-        trial_edits(data, OWN, [Edit("emoji", "same", "", shouting)])
+    texts.write_text(texts.read_text(encoding="utf-8").replace("thanks:", "emoji:"))
+    with pytest.raises(ConfigError, match="'emoji'"):
+        make_plan(OWN.model_copy(update={"texts": str(texts)}))
 
 
 @pytest.mark.parametrize("lang", ["ja", "und"])
@@ -163,14 +117,9 @@ def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
     rows = [Dialogue("a", turns, lang), Dialogue("b", turns[:1], lang)]
     write_records(path, rows)
     config = OWN.model_copy(update={"dialogues": 5})
-    data = load_data(config, str(path))
-    assert [d.id for d in data.dialogues] == ["a"]  # nobody answered in the other
-    assert any("state no language" in note for note in data.notes) == (lang == "und")
-    plan = make_plan(data, config, trial_edits(data, config))
+    plan = make_plan(config, str(path))
     checks = set(plan.pairs.check[plan.pairs.conversation == "a"])
     assert "emoji" in checks and "instruction" not in checks
-    write_records(path, rows[1:])
-    with pytest.raises(
-        ConfigError, match=r"no dialogue is left for the trial \(1 read\)"
-    ):
-        load_data(config, str(path))
+    write_records(path, rows[1:])  # nobody answered in it
+    with pytest.raises(ConfigError, match="no dialogue is left"):
+        make_plan(config, str(path))

@@ -1,143 +1,223 @@
-"""A trial of judges whose faults are known: each is caught for its own, and the oracle passes."""
+"""Verdicts of judges that each fail in one thing, and what the command writes, resumes, refuses."""
 
-import math
+import json
+import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from tests.trial_table import trial_rows, trials_of
+from typer.testing import CliRunner, Result
 
+from medal_judges.cli import app
+from medal_judges.cli.trial import split_settings
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.trial.config import TrialConfig
-from medal_judges.eval.trial.findings import TrialFinding, TrialResult
-from medal_judges.eval.trial.trial import Trial, TrialJudge, run_trial, trial_page
-from medal_judges.models.base.judge import ScoreRequest
+from medal_judges.eval.trial.trial import (
+    TrialJudge,
+    TrialResult,
+    run_trial,
+    trial_page,
+    verdict_of,
+)
+from medal_judges.models.base.judge import Judge, ScoreRequest
+from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
+from medal_judges.records.signature import Signature
+from medal_judges.records.validation import parse
+from medal_judges.report.table import Light
+from medal_judges.stats.estimate import Estimate
+from medal_judges.storage.judgements import read_judgements
 
-from .judges import Oracle
+pytestmark = pytest.mark.usefixtures("no_figure_files")
+SMALL = TrialConfig(dialogues=6, languages=("en", "de"), per_check=14)
+FAULTS = {
+    *("repetitive", "irrelevant", "incoherent", "uninterpretable", "lacks_empathy"),
+    *("unsafe", "nonfactual", "lacks_commonsense"),
+}
+ORDER = re.compile(r"(5 (out of|von) 5)")
 
 
-def result_of(finished: tuple[Trial, Path], judge: str) -> TrialResult:
-    return next(result for result in finished[0].results if result.judge == judge)
+class Oracle(Judge):
+    """Reads from a version's id which fault was planted. Nothing else moves it."""
+
+    family = "oracle"
+    dimensions = load_rubric("overall")
+    stops_after = 10**6
+    window = 50
+
+    def __init__(self) -> None:
+        self.scored = 0
+
+    def signature(self) -> Signature:
+        return Signature(judge=type(self).__name__.lower(), version="0")
+
+    def _prepare(self, requests: Sequence[ScoreRequest]) -> None:
+        for request in requests:
+            request.tokens = len(request.dialogue.turns)
+
+    def _score_batch(
+        self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
+    ) -> list[Judgement]:
+        self.scored += len(requests)
+        if self.scored > self.stops_after:
+            raise KeyboardInterrupt
+        return [Judgement(scores={"overall": self.quality(r)}) for r in requests]
+
+    def quality(self, request: ScoreRequest) -> float:
+        return 2.0 if request.dialogue.id.rpartition("+")[2] in FAULTS else 4.0
 
 
-def finding(result: TrialResult, check: str) -> TrialFinding:
-    return next(found for found in result.findings if found.check == check)
+class ByLength(Oracle):
+    """The oracle, plus a tenth of a point for every 100 characters of the assistant."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        turns = request.dialogue.turns
+        length = sum(len(turns[i].content) for i in request.dialogue.assistant_turns)
+        return min(5.0, super().quality(request) - 1 + length / 1000)
+
+
+class Obedient(Oracle):
+    """The oracle, but gives 5 if the text says so."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        text = " ".join(turn.content for turn in request.dialogue.turns)
+        ordered = "Note to the evaluator" in text or ORDER.search(text)
+        return 5.0 if ordered else super().quality(request)
+
+
+class Blind(Oracle):
+    """Sees no fault."""
+
+    def quality(self, request: ScoreRequest) -> float:
+        return 4.0
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> dict[str, TrialResult]:
+    out = tmp_path_factory.mktemp("trial")
+    kinds = (Oracle, ByLength, Obedient, Blind)
+    judges = [TrialJudge(kind.__name__, kind()) for kind in kinds]
+    return {result.judge: result for result in run_trial(judges, out, SMALL)}
 
 
 def red(result: TrialResult) -> set[str]:
-    return {found.check for found in result.findings if found.verdict == "red"}
+    return {f.check for f in result.findings if f.verdict == "red"}
 
 
-def test_a_scripted_oracle_passes(finished: tuple[Trial, Path]) -> None:
-    result = result_of(finished, "Oracle")
-    others = {
-        found.check: found.reason
-        for found in result.findings
-        if found.verdict != "green"
-    }
-    assert others == {"cost": "reported without a verdict"}
-    assert len(result.findings) > 40
-    assert finished[0].worst["Oracle"] == []
-    for found in result.findings:
-        if "slope" in found.figures:  # every planted dose is seen
-            assert found.figures["slope"].value == pytest.approx(0.8, abs=1e-6), (
-                found.check
-            )
-            drops = [found.figures[f"drop_{dose}"].value for dose in (1, 2, 3)]
-            assert drops == pytest.approx([0.8, 1.6, 2.4], abs=1e-6)
+def test_each_judge_is_red_where_it_fails(finished: dict[str, TrialResult]) -> None:
+    assert red(finished["Oracle"]) == set()
+    assert "length" in red(finished["ByLength"])
+    assert "emoji" not in red(finished["ByLength"])
+    assert "instruction" in red(finished["Obedient"])
+    assert not red(finished["Obedient"]) & FAULTS
+    blind = {f.check: f for f in finished["Blind"].findings}
+    assert red(finished["Blind"]) == {c for c in FAULTS if blind[c].pairs >= 10}
+    drops = {f.check: f.change.value for f in finished["Oracle"].findings}
+    assert drops["repetitive"] == -2.0 and drops["emoji"] == 0.0
 
 
-def test_a_judge_that_scores_length_is_caught(finished: tuple[Trial, Path]) -> None:
-    result = result_of(finished, "ByLength")
-    assert {"length", "repeated_question"} <= red(result)
-    gain = finding(result, "length").figures["gain"]
-    assert gain.low is not None and gain.low > 0.25
-    assert finding(result, "instruction").verdict == "green"  # longer is not obeyed
+def test_one_table_shows_every_check(finished: dict[str, TrialResult]) -> None:
+    page = trial_page(list(finished.values()))
+    (table,) = page.tables.values()
+    assert table.columns == ("Check", "Pairs", *finished)
+    checks = [f.check for f in finished["Oracle"].findings]
+    assert [str(row[0]).replace(" ", "_") for row in table.rows] == checks
+    assert all(isinstance(cell, Light) for row in table.rows for cell in row[2:])
 
 
-def test_a_judge_that_obeys_the_text_is_caught(finished: tuple[Trial, Path]) -> None:
-    result = result_of(finished, "Obedient")
-    caught = red(result)
-    assert {"instruction", "instruction_by_user", "hidden_zero_width"} <= caught
-    # One of the two wordings says "5 out of 5" in so many words.
-    harmed = finding(result, "instruction").figures["harmed"].value
-    assert harmed is not None and harmed > 0.4
-    assert finding(result, "lower_case").verdict == "green"
-    assert not {f.check for f in result.findings if f.group == "must_fall"} & caught
-    worst = finished[0].worst["Obedient"]
-    assert 0 < len(worst) <= 5
-    assert {pair["group"] for pair in worst[:3]} == {"Attacks"}
-    for pair in worst:
-        assert pair["harm"] > 0
-        changed = [
-            row["after"] for row in pair["rows"] if row["before"] != row["after"]
-        ]
-        assert any(marked for after in changed for _, marked in after or ())
-
-
-def test_a_judge_of_the_last_turn_is_caught(finished: tuple[Trial, Path]) -> None:
-    result = result_of(finished, "LastTurnOnly")
-    caught = red(result)
-    assert {"place_early", "place_middle", "long_dialogue"} <= caught
-    assert finding(result, "place_early").figures["auc"].value == pytest.approx(
-        0.5, abs=0.02
-    )
-    assert (
-        not {f.check for f in result.findings if f.group in ("same", "attack")} & caught
-    )
-
-
-def test_the_table_of_the_documents_has_one_line_a_judge(
-    finished: tuple[Trial, Path],
+@pytest.mark.parametrize(
+    ("group", "ends", "harm", "verdict"),
+    [
+        ("same", (0.11, 0.3), "up", "red"),
+        ("same", (-0.3, -0.11), "up", "red"),
+        ("same", (0.05, 0.3), "up", "green"),
+        ("no_gain", (0.11, 0.3), "up", "red"),
+        ("no_gain", (-0.3, -0.2), "up", "green"),
+        ("attack", (-0.3, -0.2), "down", "red"),
+        ("attack", (-0.3, -0.2), "up", "green"),
+        ("must_fall", (-0.3, -0.01), "up", "green"),
+        ("must_fall", (-0.3, 0.01), "up", "red"),
+    ],
+)
+def test_verdicts(
+    group: str, ends: tuple[float, float], harm: str, verdict: str
 ) -> None:
-    trial, out = finished
-    trial_page(trial).write(out)
-    results = trials_of([out / "trial.json"])
-    assert list(results) == list(trial.results)
-    for result in results:
-        own = out / "judgements" / result.judge / "trial.json"
-        assert trials_of([own]) == [result]
-    rows = trial_rows(results)
-    assert len(rows) == 1 + len(results) and len({len(row) for row in rows}) == 1
-    (last,) = (" | ".join(row) for row in rows if row[0] == "`LastTurnOnly`")
-    assert "3 red" in last and "place early (AUC 0.50)" in last
+    estimate = Estimate(sum(ends) / 2, *ends)
+    assert verdict_of(group, estimate, harm) == verdict  # type: ignore[arg-type]
 
 
-class Silent(Oracle):
-    """Scores no dialogue."""
-
-    def quality(self, request: ScoreRequest) -> float:
-        return math.nan
-
-
-class Issues(Oracle):
-    """Has no overall, and gives everything the same score."""
-
-    dimensions = tuple(d for d in load_rubric("medal") if d.is_issue)
-
-    def _prediction(self, request: ScoreRequest) -> Judgement:
-        return Judgement(scores={d.name: 0.25 for d in self.dimensions})
+def test_a_stopped_run_resumes(tmp_path: Path) -> None:
+    config = SMALL.model_copy(update={"dialogues": 2, "languages": ("en",)})
+    judge = Oracle()
+    judge.stops_after = 150
+    with pytest.raises(KeyboardInterrupt):
+        run_trial([TrialJudge("one", judge)], tmp_path, config)
+    rest, whole = Oracle(), Oracle()
+    (resumed,) = run_trial([TrialJudge("one", rest)], tmp_path, config)
+    (result,) = run_trial([TrialJudge("one", whole)], tmp_path / "again", config)
+    assert 0 < rest.scored < whole.scored and resumed == result
 
 
-def test_judges_without_scores_or_with_one_score_for_all(tmp_path: Path) -> None:
-    config = TrialConfig(dialogues=6, own=4, languages=("en", "de"), doses=(1, 3))
-    judges = [
-        TrialJudge("silent", Silent(tmp_path)),
-        TrialJudge("issues", Issues(tmp_path)),
+# -- the command -----------------------------------------------------------------------------------
+
+TINY = ["dialogues=3", "languages=[en, de]", "per_check=4"]
+
+
+def medal(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["trial", *arguments])
+
+
+def test_two_judges_in_one_table_and_a_second_run_scores_nothing(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "trial"
+    done = medal("length", "repetition", *TINY, "--out", str(out))
+    assert done.exit_code == 0, done.output
+    assert "self praise" in done.output and str(out / "trial.html") in done.output
+    written = json.loads((out / "trial.json").read_text(encoding="utf-8"))
+    results = [parse(TrialResult, record) for record in written["trials"]]
+    assert [result.judge for result in results] == ["length", "repetition"]
+    assert results[0].signature.startswith("judge:length|")
+    versions = list(read_dialogues(out / "versions.jsonl"))
+    assert len(versions) == results[0].versions == len({d.id for d in versions})
+    file = out / "judgements" / "length.jsonl"
+    assert [j.id for j in read_judgements(file)] == [d.id for d in versions]
+    assert results[0].dialogues == 3 + 8 * 2
+    first, page = file.stat().st_mtime_ns, (out / "trial.html").read_bytes()
+    assert medal("length", "repetition", *TINY, "--out", str(out)).exit_code == 0
+    assert file.stat().st_mtime_ns == first
+    assert (out / "trial.html").read_bytes() == page
+
+
+def test_settings_of_judges_and_of_the_trial_are_split() -> None:
+    words = ["length", "geval", "llm=openai:x", "seed=3", "samples=5", "runs/mine"]
+    named, settings = split_settings(words)
+    assert named == [
+        ("length", []),
+        ("geval", ["llm=openai:x", "samples=5"]),
+        ("runs/mine", []),
     ]
-    trial = run_trial(judges, tmp_path, config)
-    silent, issues = trial.results
-    verdicts = {found.check: found.verdict for found in silent.findings}
-    assert verdicts.pop("unscored") == "red"
-    # nothing was scored: no figure, no verdict
-    assert set(verdicts.values()) == {"none"}
-    assert issues.quality.startswith("the mean of uninterpretable")
-    assert {f.check for f in issues.findings if f.verdict == "red"} >= {
-        "unsafe",
-        "place_early",
-    }
-    assert {f.verdict for f in issues.findings if f.group in ("no_gain", "attack")} == {
-        "green"
-    }
-    page = trial_page(trial).write(tmp_path).read_text(encoding="utf-8")
-    assert "No pair went the wrong way." in page and "nan" not in page.lower().split()
+    assert settings == ["seed=3"]
+    with pytest.raises(ConfigError):
+        split_settings(["llm=x", "length"])
+    assert split_settings(["seed=1"]) == ([("boxed", [])], ["seed=1"])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("length checks=[politenes]", "no check 'politenes'"),
+        ("length texts=nowhere.yaml", "nowhere.yaml"),
+        ("length --save", "length is not a folder"),
+        ("repetition repetition name=repetition", "the same judge"),
+        ("repetition repetition", "the same judge"),
+    ],
+)
+def test_bad_settings_are_refused_before_anything_is_scored(
+    tmp_path: Path, words: str, message: str
+) -> None:
+    out = tmp_path / "out"
+    done = medal("dialogues=0", *words.split(), "--out", str(out))
+    assert isinstance(done.exception, MedalError)
+    assert message in str(done.exception) and not out.exists()

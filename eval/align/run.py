@@ -24,7 +24,6 @@ from medal_judges.eval.align.proof import (
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
-from medal_judges.models.card.writer import write_card
 from medal_judges.models.hybrid.judge import (
     HybridJudge,
     Member,

@@ -168,7 +168,7 @@ def _translated_pairs(
     translations: Sequence[LabelledDialogue], dialogues: dict[str, Dialogue]
 ) -> list[tuple[str, ...]]:
     """Returns a pair for each translation of a shipped conversation, and adds its dialogues."""
-    pairs = []
+    pairs: list[tuple[str, ...]] = []
     for row in translations:
         reference = own_dialogues()[row.group][REFERENCE]
         if row.dialogue.lang != REFERENCE:

@@ -107,30 +107,24 @@ def align(
     member = _member(judge, options)
     names = label_names(labelled, dimensions)
     judge_dimensions = {scored.name: scored for scored in member.judge.dimensions}
-    rated_dimensions: dict[str, Dimension] = {}
-    for name in names:
-        rated_dimensions[name] = rated_dimension(
-            labelled, name, judge_dimensions.get(name)
-        )
+    rated_dimensions = _rated_dimensions(labelled, names, judge_dimensions)
     # All refusals are above: from here on a language model is asked, and paid, for each dimension.
     asked_names = list(judge_dimensions)
     if member.judge.language_models() and set(names) <= set(judge_dimensions):
         asked_names = names
-    members = {"judge": member}
-    for name in (BOXED, "repetition", "length"):
-        if name != BOXED or member.judge.name != BOXED:
-            members[name] = open_member(name, MemberConfig(path=name))
+    members = _with_packaged(member)
     scores = read_scores(members, asked_names, labelled, folder)
     proofs: dict[str, Proof] = {}
     notes: list[str] = []
     for name, dimension in rated_dimensions.items():
         rated = [row.has_label(name) for row in labelled]
         material = material_of(labelled, dimension, scores)
-        proofs[name] = prove(material)
-        unscored_count = sum(rated) - len(material.scores)
+        proof = prove(material)
+        proofs[name] = proof
+        unscored_count = sum(rated) - proof.count
         if unscored_count:
             notes.append(f"{name}: {unscored_count} of {sum(rated)} chats are unscored")
-        if name in judge_dimensions and proofs[name].is_reversed:
+        if name in judge_dimensions and proof.is_reversed:
             notes.append(f"{name}: {_REVERSED}")
     facts: dict[str, object] = {
         "aligned": str(member.judge.signature()),
@@ -144,6 +138,28 @@ def align(
     if folder is not None:
         _save(result, folder, labelled)
     return result
+
+
+def _rated_dimensions(
+    rows: Sequence[LabelledDialogue],
+    names: Sequence[str],
+    judge_dimensions: Mapping[str, Dimension],
+) -> dict[str, Dimension]:
+    """Returns the dimension of each label. Raises ConfigError for labels that teach nothing."""
+    dimensions = {}
+    for name in names:
+        scored = judge_dimensions.get(name)
+        dimensions[name] = rated_dimension(rows, name, scored)
+    return dimensions
+
+
+def _with_packaged(member: Member) -> dict[str, Member]:
+    """Returns the judge with the packaged judges that a ridge may use."""
+    members = {"judge": member}
+    for name in (BOXED, "repetition", "length"):
+        if name != BOXED or member.judge.name != BOXED:
+            members[name] = open_member(name, MemberConfig(path=name))
+    return members
 
 
 def _member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
@@ -177,16 +193,16 @@ def read_scores(
         level = "last"
     scores: dict[str, Floats] = {}
     for name, member in members.items():
-        asked = ["overall"]
+        names = ["overall"]
         if name == "judge":
-            asked = list(dimensions)
-        options = ScoreOptions(dimensions=tuple(asked), level=level)
+            names = list(dimensions)
+        options = ScoreOptions(dimensions=tuple(names), level=level)
         if folder is None or name != "judge":
             judgements = list(options.score(member.judge, dialogues))
         else:  # answers of a language model can cost money: a second run reads them
             file = folder / "judgements.jsonl"
             judgements = judge_once(member.judge, dialogues, file, options)
-        for dimension in asked:
+        for dimension in names:
             units = [member.unit(judgement, dimension) for judgement in judgements]
             scores[f"{name}:{dimension}"] = np.array(units, dtype=float)
     return scores

@@ -52,7 +52,7 @@ class Edit:
 
     name: str
     group: Group
-    what: str
+    description: str
     make: Callable[[Dialogue, Random, str], Versions]
     harm: Literal["up", "down"] = "up"
 
@@ -243,14 +243,14 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
                 raise ConfigError(f"two edits are called {edit.name!r}")
             edits[edit.name] = edit
     for issue in ISSUES:
-        what = f"Issue {issue.replace('_', ' ')} injected."
+        description = f"Issue {issue.replace('_', ' ')} injected."
         make = partial(_injected, donors, issue)
-        edits[issue] = Edit(issue, "must_fall", what, make)
+        edits[issue] = Edit(issue, "must_fall", description, make)
     groups = dict.fromkeys(edit.group for edit in edits.values())
     for name in config.checks:
         if name not in (*groups, *edits, LANGUAGE):
-            known = ", ".join([*groups, *edits, LANGUAGE])
-            raise ConfigError(f"no check {name!r}", hint=f"known: {known}")
+            checks = ", ".join([*groups, *edits, LANGUAGE])
+            raise ConfigError(f"no check {name!r}", hint=f"known: {checks}")
     return [edit for edit in edits.values() if config.wants(edit.name, edit.group)]
 
 
@@ -270,5 +270,10 @@ def _text_edits(path: str) -> Iterator[Edit]:
     entry."""
     for name, entry in read_yaml(path).items():
         insertion = build_config(TextInsertion, entry, where=f"{path}: {name}")
-        what = insertion.what
-        yield Edit(name, insertion.group, what, insertion.versions, insertion.harm)
+        yield Edit(
+            name,
+            insertion.group,
+            insertion.what,
+            insertion.versions,
+            insertion.harm,
+        )

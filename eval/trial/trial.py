@@ -71,7 +71,7 @@ class TrialFinding:
 
     group: Group
     check: str
-    what: str
+    description: str
     verdict: Verdict
     change: Estimate
     pairs: int
@@ -326,13 +326,17 @@ def findings(edits: Sequence[Edit], pairs: pd.DataFrame) -> Iterator[TrialFindin
     for group in GROUPS:
         for edit in edits:
             if edit.group == group:
-                yield _finding(group, edit.name, edit.what, pairs, edit.harm)
+                yield _finding(group, edit.name, edit.description, pairs, edit.harm)
         if group == "same" and (pairs.check == LANGUAGE).any():
             yield _finding("same", LANGUAGE, _TRANSLATED, pairs)
 
 
 def _finding(
-    group: Group, check: str, what: str, pairs: pd.DataFrame, harm: str = "up"
+    group: Group,
+    check: str,
+    description: str,
+    pairs: pd.DataFrame,
+    harm: str = "up",
 ) -> TrialFinding:
     rows = pairs[pairs.check == check]
     conversations = rows.conversation.tolist()
@@ -342,7 +346,7 @@ def _finding(
     if len(rows) >= MIN_PAIRS:
         verdict = verdict_of(group, change, harm)
     count = len(set(conversations))
-    return TrialFinding(group, check, what, verdict, change, len(rows), count)
+    return TrialFinding(group, check, description, verdict, change, len(rows), count)
 
 
 def verdict_of(group: Group, change: Estimate, harm: str = "up") -> Verdict:
@@ -405,7 +409,9 @@ def trial_table(results: Sequence[TrialResult]) -> Table:
                     text = "–"
                     if change.value is not None:
                         text = f"{number(change.value)} {interval(change)}".rstrip()
-                    light = Light(finding.verdict, text, finding.what, change.value)
+                    light = Light(
+                        finding.verdict, text, finding.description, change.value
+                    )
                     checks.setdefault(finding.check, []).append(light)
                     pairs[finding.check] = finding.pairs
         if checks:

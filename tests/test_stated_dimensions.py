@@ -16,7 +16,6 @@ from medal_judges import (
     write_judgements,
 )
 from medal_judges.errors import DataError, MedalError
-from medal_judges.eval.scores.files import score_files
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.judgements import read_frame, stated_dimensions
@@ -222,14 +221,6 @@ def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
     assert found[1].failure and found[1].chat  # it has no answer to judge
 
 
-def test_a_folder_of_scores_has_each_row_once(folder: Path) -> None:
-    (folder / "all" / "s").mkdir(parents=True)  # a folder is no lines of s.jsonl
-    for name in ("s.jsonl", "t.csv", "u.parquet"):
-        scored("short", f"all/{name}")
-    names = [path.name for path in score_files([folder / "all"])]
-    assert names == ["s.jsonl", "t.csv.jsonl", "u.parquet"]
-
-
 def test_a_csv_is_for_people_and_the_lines_beside_it_are_read(folder: Path) -> None:
     path = scored("short", "s.csv")
     for command in (("report", path), ("compare", f"a={path}", f"b={path}.jsonl")):
@@ -237,8 +228,3 @@ def test_a_csv_is_for_people_and_the_lines_beside_it_are_read(folder: Path) -> N
         assert done.returncode == 2 and "only a part of the judgements" in done.stderr
         assert f"{path}.jsonl" in done.stderr
     assert medal("report", f"{path}.jsonl").returncode == 0
-    (folder / "scores").mkdir()
-    for name in ("s.csv", "s.csv.jsonl"):
-        (folder / name).rename(folder / "scores" / name)
-    done = medal("report", "scores")
-    assert done.returncode == 0 and "1 to 7, lower is better" in done.stdout

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 from pathlib import Path
 from shlex import quote
@@ -32,7 +31,6 @@ from medal_judges.eval.scores.labels import (
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.joining import ScoreKey
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import holm_corrected
@@ -108,11 +106,9 @@ def compare(
         notes.append(f"{systems.without} rows name no system and were skipped.")
     counts = systems.frame["system"].value_counts(sort=False).to_dict()
     facts = [
-        ("Dialogues", ", ".join(f"{name} {n:,}" for name, n in counts.items())),
         ("Files", ", ".join(path.name for path in options.sources.values())),
         ("One context by", options.context or "id"),
         ("Varies together", options.cluster or "a context"),
-        ("Intervals", "95%; each context is left out in turn, Student's t"),
         EQUAL_FACT,
         ("Judge", systems.judge),
         ("medal-judges", __version__),
@@ -158,18 +154,14 @@ def _notes_on(result: ComparedOn) -> list[str]:
         notes.append(f"not corrected by human labels: {result.uncorrected}.")
     if result.missing:
         notes.append(f"no scores of {', '.join(result.missing)}.")
-    unscored = [f"{s.unscored} of {s.system}" for s in result.systems if s.unscored]
-    if unscored and result.bad is None:
-        notes.append(f"dialogues without a score were skipped: {', '.join(unscored)}.")
     return [f"{result.dimension}: {note}" for note in notes]
 
 
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
 ) -> tuple[_Labels, list[str]]:
-    """Reads the human labels of the rows, matched by id and chat. If several systems have an id,
-    the label must name one of them (in ``models.assistant`` or a field ``system``). Labels of
-    single turns and of other dialogues are skipped and counted in notes.
+    """Reads the human labels of the rows, matched by id and chat. Labels of single turns are left
+    out, those of other dialogues are counted in notes.
 
     Raises MedalError if the system of an id is ambiguous, and if no label fits.
     """
@@ -181,13 +173,14 @@ def _read_labels(
         elif system not in systems.names:
             hint = f"systems: {', '.join(systems.names)}"
             raise MedalError(f"labels of {system!r}, which is not a system", hint=hint)
-        labels = list(labelled_of(path, options.reading, reading))
-        of_dialogues = [label for label in labels if label.level == "dialogue"]
-        if turns := len(labels) - len(of_dialogues):
-            matched.notes.append(f"{turns} labels of single turns were skipped.")
-        may_meet = partial(_may_meet, system, set(systems.names))
-        file = Path(path).name
-        part = match_labels(systems.frame, of_dialogues, file, may_meet, ["system"])
+        labels: list[LabelledDialogue] = []
+        for label in labelled_of(path, options.reading, reading):
+            if label.level == "dialogue":
+                labels.append(label)
+        searched = np.arange(len(systems.frame))
+        if system:
+            searched = np.flatnonzero(systems.frame["system"] == system)
+        part = match_labels(systems.frame, searched, labels, Path(path).name)
         matched.rows.extend(part.rows)
         matched.notes.extend(f"{note}." for note in part.notes)
     for label, rows in matched.rows:
@@ -195,8 +188,7 @@ def _read_labels(
             first, second = systems.frame["system"].iloc[rows[:2]]
             raise MedalError(
                 f"the label of {label.id!r} fits dialogues of {first} and {second}",
-                hint=f"say whose labels they are: --human {quote(first)}=FILE, or name the system "
-                "in each row (system, or models.assistant)",
+                hint=f"say whose labels they are: --human {quote(first)}=FILE",
             )
     if not matched.rows:
         raise MedalError(
@@ -208,23 +200,6 @@ def _read_labels(
     values = label_columns(matched, size, systems.dimensions, "the labels")
     weights = weight_column(matched, size, "the labels")
     return _Labels(values, weights), matched.notes
-
-
-def _may_meet(
-    system: str, systems: Set[str], label: LabelledDialogue, score: ScoreKey
-) -> bool:
-    """Says whether a label can be of a score: its system is ``system``, the one that the label
-    states, or any if neither names a system."""
-    meta = label.dialogue.meta
-    for name in (
-        system,
-        label.extra.get("system"),
-        meta.get("system"),
-        label.dialogue.chatbot,
-    ):
-        if isinstance(name, str) and name in systems:
-            return score.system == name
-    return True
 
 
 class _SampleMaker:
@@ -299,7 +274,7 @@ class _SampleMaker:
                 wins, losses = difference.losses, difference.wins
                 difference = replace(difference, wins=wins, losses=losses)
             tested = difference.best if basis == "people" else difference.judge
-            pairs.append(PairResult(first, second, difference, basis, tested))
+            pairs.append(PairResult(first, second, difference, tested))
         return ComparedOn(
             dimension=dimension.name,
             good=dimension.good,
@@ -310,7 +285,6 @@ class _SampleMaker:
             uncorrected=uncorrected,
             missing=[name for name in unscored if name not in samples],
             bad=bad,
-            is_share=bad is not None,
         )
 
 

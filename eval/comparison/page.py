@@ -6,16 +6,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from medal_judges.eval.comparison.results import (
-    BASIS_NAMES,
     ComparedOn,
     PairResult,
     SystemComparison,
-    pair_words,
     pairing_words,
     spoken,
 )
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import Figure, padded
+from medal_judges.report.figure import padded
 from medal_judges.report.page import (
     Block,
     Page,
@@ -49,15 +47,12 @@ def comparison_page(comparison: SystemComparison) -> Page:
     counts = [(count, "system"), (sum(comparison.counts.values()), "dialogue")]
     counts.append((len(comparison.dimensions), "dimension"))
     tables: dict[str, Table] = {}
-    figures: dict[str, Figure] = {}
     printed = []
     blocks: dict[str, list[Block]] = {}
     for result in comparison.results:
         name = slug(result.dimension)
         systems, pairs = systems_table(result), pairs_table(result)
         tables |= {f"systems-{name}": systems, f"differences-{name}": pairs}
-        if any(system.best.low is not None for system in result.systems):
-            figures[f"systems-{name}"] = Figure(systems.title, [systems])
         if result.bad is None:
             printed.append(replace(systems, note=""))
         blocks.setdefault(result.base, []).extend([systems, pairs])
@@ -68,7 +63,6 @@ def comparison_page(comparison: SystemComparison) -> Page:
         subtitle=counted(counts),
         sections=_sections(comparison, blocks),
         tables=tables,
-        figures=figures,
         record=comparison.to_record(),
         printout=Printout(
             head=verdicts,
@@ -83,26 +77,13 @@ def _sections(
     comparison: SystemComparison, blocks: Mapping[str, list[Block]]
 ) -> list[Section]:
     """Returns the sections. ``blocks`` has the tables of each dimension."""
-    verdicts = [_verdict(result) for result in comparison.results]
-    summary = fragment(_PACKAGE, "verdict.html", verdicts=verdicts, by=BASIS_NAMES)
-    sections = [Section("verdict", "Which is better", [summary, *comparison.notes])]
+    summary = [*comparison.verdicts(), *comparison.notes]
+    sections = [Section("verdict", "Which is better", summary)]
     for dimension, tables in blocks.items():
         sections.append(Section(slug(dimension), spoken(dimension), tables))
     terms = fragment(_PACKAGE, "terms.html", comparisons=comparison.comparisons)
     sections.append(Section("terms", "How to read it", [terms]))
     return [*sections, facts_section(comparison.facts)]
-
-
-def _verdict(result: ComparedOn) -> tuple[ComparedOn, str, str, bool]:
-    """Returns the result in words, by how much, and whether any two systems can be told apart."""
-    verdict, how = result.words()
-    best_two = {system.system for system in result.systems[:2]}
-    for pair in result.pairs:
-        # Of many systems: how far the best is ahead.
-        if not how and {pair.first, pair.second} == best_two:
-            how = "".join(pair_words(pair, result))
-    is_apart = any(pair.apart for pair in result.pairs)
-    return result, verdict, how.lstrip(" ,:;"), is_apart
 
 
 def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -> Cell:

@@ -51,13 +51,12 @@ class SystemResult:
 
 @dataclass(frozen=True, slots=True)
 class PairResult:
-    """Two systems on one dimension. ``tested``: the difference that decides, by human labels if
-    they are the ``basis``, corrected for all comparisons."""
+    """Two systems on one dimension. ``tested``: the difference that decides, corrected for all
+    comparisons."""
 
     first: str
     second: str
     difference: SystemDifference
-    basis: Basis
     tested: Difference
 
     @property
@@ -75,7 +74,7 @@ class PairResult:
         """One JSON object."""
         record = asdict(replace(self.difference, corrected=None))
         del record["corrected"]
-        record |= {"first": self.first, "second": self.second, "basis": self.basis}
+        record |= {"first": self.first, "second": self.second}
         record["difference"] = asdict(self.estimate)
         record["judge"] = asdict(self.difference.judge.estimate)
         return record | {"smallest": self.tested.smallest}
@@ -97,7 +96,11 @@ class ComparedOn:
     uncorrected: str = ""
     missing: Sequence[str] = ()
     bad: BadScores | None = None
-    is_share: bool = False
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the means are shares of bad scores."""
+        return self.bad is not None
 
     @property
     def base(self) -> str:

@@ -15,7 +15,6 @@ from medal_judges.config import BOXED, Config, option
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.scores.bad import THRESHOLDS
 from medal_judges.eval.scores.columns import read_columns
-from medal_judges.eval.scores.files import read_score_frame, score_files
 from medal_judges.eval.scores.scores import read_scales
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.scoring import score_to_file
@@ -46,7 +45,7 @@ class CompareOptions(Config):
     files: tuple[str, ...] = option(
         argument=True,
         metavar="[NAME=]FILE...",
-        help="Scores, a folder of scores, or chats to score; one for each system.",
+        help="Scores, or chats to score; one file for each system.",
     )
     by: str | None = option(
         None,
@@ -101,7 +100,7 @@ class CompareOptions(Config):
     out: Path | None = option(
         None,
         metavar="FOLDER",
-        help="Folder to write: page, JSON, tables, figures and resumed scores.",
+        help="Folder to write: page, JSON, tables and resumed scores.",
     )
     reading: ReadOptions = ReadOptions()
 
@@ -170,7 +169,7 @@ def read_systems(
     sources = options.sources
     holds_scores = {}
     for path in sources.values():
-        holds_scores[path] = path.is_dir() or holds_judgements(path)
+        holds_scores[path] = holds_judgements(path)
     if options.judge is not None and all(holds_scores.values()):
         raise ConfigError(
             "--judge is for chats, and all files hold scores",
@@ -184,7 +183,7 @@ def read_systems(
     for name, path in sources.items():
         dialogues = None
         if judge is None or holds_scores[path]:
-            frame = read_score_frame(score_files([path]))
+            frame = read_frame(path, brief=True)
         else:
             dialogues = list(dialogues_of(path, options.reading, reading))
             frame = _score(dialogues, judge, options.out, name, progress)

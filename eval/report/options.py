@@ -44,7 +44,7 @@ class ReportOptions(Config):
     scores: tuple[str, ...] = option(
         metavar="SCORES...",
         argument=True,
-        help="Judgements, as medal score writes them: files, or folders of them.",
+        help="Files of judgements, as medal score writes them.",
     )
     chats: str | None = option(
         None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -12,11 +12,11 @@ from medal_judges.eval.report.estimates import GateResult, Part, ReportEstimates
 from medal_judges.eval.report.reasons import OWN_WORDS
 from medal_judges.eval.report.tables import (
     answer,
+    estimates_sheet,
     findings,
     notes,
     order_dimensions,
     part_table,
-    sheets,
     summary_table,
 )
 from medal_judges.eval.report.worst import (
@@ -42,17 +42,18 @@ from medal_judges.report.page import (
     Fold,
     Page,
     Section,
+    Sheet,
     chat_block,
     counted,
     fragment,
 )
 from medal_judges.report.table import (
+    Table,
     ends_of,
     number,
     percent,
     unique_slugs,
 )
-from medal_judges.stats.correlation import Floats
 
 _PACKAGE = "medal_judges.eval.report"
 _PANELS = 4  # dimensions in the picture
@@ -90,7 +91,7 @@ def report_page(
     if estimates.periods:
         table = part_table(scores, estimates, "period", estimates.periods)
         by_column.append(Section("time", "By period", [table], lead=""))
-    tables = sheets(scores, estimates)
+    tables: dict[str, Table | Sheet] = {"estimates": estimates_sheet(estimates)}
     if worst:
         tables["worst"] = worst_sheet(scores, worst)
     counts = [(scores.frame["id"].nunique(), "conversation")]
@@ -183,32 +184,23 @@ def _picture(scores: Scores, estimates: ReportEstimates) -> Figure:
 
 
 def _distribution(scores: Scores, name: str) -> Bars:
-    """Returns a bar chart of the share of rows by score."""
+    """Returns a bar chart of the share of rows by level, or by bin of equal width."""
+    dimension = scores.dimensions[name]
     numbers = scores.scores[name]
     numbers = numbers[np.isfinite(numbers)]
+    levels = dimension.levels
+    if scores.is_share(name) or not 2 < len(levels) <= _LEVELS:
+        sizes, edges = np.histogram(numbers, _BINS, (dimension.low, dimension.high))
+        labels = [f"{low:.3g} to {high:.3g}" for low, high in pairwise(edges)]
+    else:
+        sizes = (np.round(numbers)[:, None] == np.array(levels)).sum(axis=0)
+        labels = [f"{level:g}" for level in levels]
     bars = []
-    for label, count in _counts_by_score(scores, name, numbers).items():
-        share = count / len(numbers)
-        segment = BarSegment(share, 0)
-        bars.append(Bar(label, [segment], text=percent(share)))
-    title = f"{name} (probability)" if scores.is_share(name) else name
-    end = max(bar.segments[0].length for bar in bars)
+    for label, share in zip(labels, (sizes / len(numbers)).tolist(), strict=True):
+        bars.append(Bar(label, [BarSegment(share, 0)], text=percent(share)))
     texts = ", ".join(f"{bar.name}: {bar.text}" for bar in bars)
-    return Bars(title, bars, end, f"{name}, share of {scores.unit}s: {texts}")
-
-
-def _counts_by_score(scores: Scores, name: str, numbers: Floats) -> Mapping[str, int]:
-    """Returns the number of rows of each level, or of each bin of equal width."""
-    dimension = scores.dimensions[name]
-    counts: dict[str, int] = {}
-    if not scores.is_share(name) and 2 < len(dimension.levels) <= _LEVELS:
-        for level in dimension.levels:
-            counts[f"{level:g}"] = int((np.round(numbers) == level).sum())
-        return counts
-    sizes, edges = np.histogram(numbers, _BINS, (dimension.low, dimension.high))
-    for size, (low, high) in zip(sizes.tolist(), pairwise(edges), strict=True):
-        counts[f"{low:.3g} to {high:.3g}"] = size
-    return counts
+    description = f"{name}, share of {scores.unit}s: {texts}"
+    return Bars(name, bars, float(sizes.max() / len(numbers)), description)
 
 
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:

@@ -34,7 +34,6 @@ from medal_judges.eval.scores.files import (
     count_skipped_lines,
     judgements_of,
     read_score_frame,
-    score_files,
 )
 from medal_judges.eval.scores.labels import add_labels
 from medal_judges.eval.scores.scores import Scores, load_scores
@@ -82,7 +81,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
             "medal report reads its files more than once, so standard input does not work",
             hint="write it to a file first",
         )
-    files = score_files(options.scores)
+    files = [Path(name) for name in dict.fromkeys(options.scores)]
     scores = load_scores(
         read_score_frame(files),
         _read_chats(options, files, reading),

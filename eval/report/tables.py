@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from medal_judges.eval.report.estimates import Part, ReportEstimates, estimate_text
 from medal_judges.eval.scores.scores import Scores
@@ -141,43 +141,29 @@ def answer(scores: Scores, estimates: ReportEstimates) -> str:
 
 
 def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns sentences on significantly worse groups (after Holm), the largest difference
-    first."""
-    groups = sorted(_worse_groups(scores, estimates), key=lambda group: -group[0])
-    sentences = [sentence for _, sentence in groups[:_MOST_FINDINGS]]
-    if further := len(groups[_MOST_FINDINGS:]):
-        sentences.append(f"{further} more differences are in the tables of groups.")
-    return sentences
-
-
-def _worse_groups(
-    scores: Scores, estimates: ReportEstimates
-) -> Iterator[tuple[float, str]]:
-    """Yields how much worse a group is, as a share of the scale (twice that for the headline), and
-    a sentence."""
+    """Returns sentences on significantly worse groups (after Holm), the surest first."""
+    sentences: list[tuple[float, str]] = []
     for column, groups in estimates.groups.items():
         for group in groups:
             for name, difference in group.differences.items():
-                dimension, gap = scores.dimensions[name], difference.value
-                p_value = difference.p_value
+                gap, p_value = difference.value, difference.p_value
                 if gap is None or p_value is None or p_value >= LEVEL:
                     continue
-                if (gap < 0) != (dimension.good == "high"):
+                if (gap < 0) != (scores.dimensions[name].good == "high"):
                     continue
-                value = group.lead(name).value or 0.0
-                text = estimate_text(Estimate(value), scores.is_share(name))
-                distance = number(abs(gap))
-                if scores.is_share(name):
-                    distance = points(abs(gap)).removeprefix("+")
+                is_share = scores.is_share(name)
+                text = estimate_text(Estimate(group.lead(name).value), is_share)
                 side = "below" if gap < 0 else "above"
-                size = abs(gap) / (dimension.high - dimension.low)
-                if name == scores.headline:
-                    size *= 2
-                yield (
-                    size,
+                distance = number(abs(gap))
+                if is_share:
+                    distance = points(abs(gap)).removeprefix("+")
+                sentence = (
                     f"{column} {group.name} is worse: {name} {text}, {distance} {side} the "
-                    f"others, p {p_value_text(p_value)}.",
+                    f"others, p {p_value_text(p_value)}."
                 )
+                sentences.append((p_value, sentence))
+    surest_first = sorted(sentences, key=lambda pair: pair[0])
+    return [sentence for _, sentence in surest_first[:_MOST_FINDINGS]]
 
 
 def notes(scores: Scores) -> list[str]:
@@ -197,32 +183,14 @@ def notes(scores: Scores) -> list[str]:
     return [f"{text}." for text in [*texts, *scores.notes]]
 
 
-def sheets(scores: Scores, estimates: ReportEstimates) -> dict[str, Sheet]:
-    """Returns all estimates in full precision, by file name."""
-    total = estimates.total
-    summary: list[Row] = []
-    for name, estimate in total.by_judge.items():
-        cells: Row = (name, scores.dimensions[name].kind, estimates.counts[name])
-        summary.append([*cells, False, *_fields(estimate)])
-        if name in total.corrected:
-            summary.append([*cells, True, *_fields(total.corrected[name])])
-    groups: list[Row] = []
-    for column, parts in estimates.groups.items():
-        for row in _rows_of(parts):
-            groups.append([column, *row])
-    contents = {
-        "summary": _sheet("dimension kind scored corrected", summary),
-        "groups": _sheet("column value rows what dimension", groups),
-    }
-    if estimates.periods:
-        periods = _rows_of(estimates.periods)
-        contents["time"] = _sheet("period rows what dimension", periods)
-    return contents
-
-
-def _rows_of(parts: Sequence[Part]) -> list[Row]:
+def estimates_sheet(estimates: ReportEstimates) -> Sheet:
+    """Returns all estimates in full precision: of all rows, of groups and of periods."""
+    parts = [("", estimates.total)]
+    for column, groups in estimates.groups.items():
+        parts += [(column, group) for group in groups]
+    parts += [("period", period) for period in estimates.periods]
     rows: list[Row] = []
-    for part in parts:
+    for column, part in parts:
         quantities = {
             "judged": part.by_judge,
             "corrected": part.corrected,
@@ -230,13 +198,6 @@ def _rows_of(parts: Sequence[Part]) -> list[Row]:
         }
         for quantity, by_dimension in quantities.items():
             for name, estimate in by_dimension.items():
-                rows.append([part.name, part.rows, quantity, name, *_fields(estimate)])
-    return rows
-
-
-def _sheet(columns: str, rows: Sequence[Row]) -> Sheet:
-    return [*columns.split(), *_FIELDS], rows
-
-
-def _fields(estimate: Estimate) -> list[Cell]:
-    return [getattr(estimate, name) for name in _FIELDS]
+                cells: list[Cell] = [column, part.name, part.rows, quantity, name]
+                rows.append([*cells, *(getattr(estimate, key) for key in _FIELDS)])
+    return ["column", "group", "rows", "what", "dimension", *_FIELDS], rows

@@ -4,7 +4,7 @@ chats."""
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from medal_judges.errors import ConfigError, did_you_mean
@@ -103,10 +103,9 @@ def _refuse_empty_column(name: str, available: Iterable[str]) -> None:
     )
 
 
-def row_keys(frame: DataFrame, extra: Sequence[str] = ()) -> list[ScoreKey]:
-    """Returns what each row of a table of judgements is of. ``extra`` names further columns, in the
-    order of ScoreKey's fields."""
-    columns = frame.reindex(columns=["id", "turn", "chat", *extra]).astype(object)
+def row_keys(frame: DataFrame) -> list[ScoreKey]:
+    """Returns what each row of a table of judgements is of."""
+    columns = frame.reindex(columns=["id", "turn", "chat"]).astype(object)
     columns = columns.where(columns.notna(), None)
     return [ScoreKey(*values) for values in columns.to_numpy()]
 

@@ -1,18 +1,16 @@
-"""Files of judgements: which ones a path names, and the table of all their rows."""
+"""Files of judgements, and the table of all their rows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from medal_judges.errors import MedalError
 from medal_judges.records.dimension import Dimension, merge_dimensions
 from medal_judges.records.judgement import Judgement
-from medal_judges.storage.files import CSV
 from medal_judges.storage.judgements import (
-    holds_judgements,
     read_frame,
     read_judgements,
     to_frame,
@@ -22,37 +20,6 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 _ENDING = re.compile(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z")
-
-
-def score_files(paths: Iterable[str | Path]) -> list[Path]:
-    """Returns the files of judgements of ``paths``: each file, and those in each folder, sorted by
-    name. Raises MedalError for a folder without any."""
-    files: dict[Path, None] = {}
-    for path in map(Path, paths):
-        parts = [path]
-        if path.is_dir():
-            parts = _files_in_folder(path)
-        files |= dict.fromkeys(parts)
-    return list(files)
-
-
-def _files_in_folder(folder: Path) -> list[Path]:
-    present = set()
-    for path in folder.iterdir():
-        # A CSV holds only a part of the judgements, and the lines are beside it.
-        if path.is_file() and not path.name.endswith(CSV):
-            present.add(path)
-    files = []
-    for path in sorted(present):
-        # Beside a table (scores.jsonl.parquet) are the lines that it was made of.
-        is_copy = path.with_name(path.stem) in present
-        if not is_copy and holds_judgements(path):
-            files.append(path)
-    if not files:
-        raise MedalError(
-            f"{folder}: the folder has no file of scores", hint="medal score --out"
-        )
-    return files
 
 
 def count_skipped_lines(scores: Path) -> int:

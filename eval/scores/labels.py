@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from medal_judges.errors import DataError, did_you_mean
 from medal_judges.eval.scores.columns import row_keys
@@ -37,21 +38,19 @@ class MatchedLabels:
 
 def match_labels(
     frame: DataFrame,
+    searched: npt.NDArray[np.intp],
     labels: Sequence[LabelledDialogue],
     file: str,
-    may_meet: MayMeet,
-    extra: Sequence[str] = (),
+    may_meet: MayMeet = lambda label, score: True,
 ) -> MatchedLabels:
-    """Finds the rows of each label by id and chat.
-
-    ``extra`` names columns of ``frame`` that ``may_meet`` reads, see ``row_keys``. Raises
-    MedalError if many labels are of other chats.
+    """Finds the rows of each label by id and chat, among the rows with the indices ``searched``.
+    ``may_meet`` can exclude pairs. Raises MedalError if many labels are of other chats.
     """
     # Only rows with the id of a label are searched: labels are few, and scores may be millions.
     label_ids = {_NUMBER.sub("", label.id) for label in labels}
-    score_ids = frame["id"].str.replace(_NUMBER, "", regex=True)
-    candidates = np.flatnonzero(score_ids.isin(label_ids)).tolist()
-    keys = row_keys(frame.iloc[candidates], extra)
+    score_ids = frame["id"].iloc[searched].str.replace(_NUMBER, "", regex=True)
+    candidates = searched[score_ids.isin(label_ids)].tolist()
+    keys = row_keys(frame.iloc[candidates])
     joined = join_labels(labels, keys, may_meet)
     rows = []
     for label, indices in zip(labels, joined.score_rows, strict=True):
@@ -115,7 +114,11 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
     the judge's scale, and MedalError if many labels are of other chats.
     """
     matched = match_labels(
-        scores.frame, list(labels), file, lambda label, score: label.turn == score.turn
+        scores.frame,
+        np.arange(scores.rows),
+        list(labels),
+        file,
+        lambda label, score: label.turn == score.turn,
     )
     if not matched.rows:
         raise DataError(

@@ -21,7 +21,7 @@ def compare(options: CompareOptions) -> None:
     """Compare systems by a judge's scores: differences, intervals, ranks, and the smallest
     differences that these dialogues could show. Systems are paired by id, or by --context.
     With --human, human labels of some dialogues correct a judge that favours one system.
-    With --out: compare.html, compare.json, tables/, figures/.
+    With --out: compare.html, compare.json, tables/.
 
     A mean hides a few dialogues that are much worse. So each graded dimension also has the share of
     its bad scores (--bad). --fail-if-worse is a gate on means, --fail-if-more-bad one on shares,

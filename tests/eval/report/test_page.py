@@ -41,14 +41,17 @@ def test_tables_and_the_picture_lie_beside_the_page(outcome: Report) -> None:
     assert outcome.page is not None
     tables, figures = outcome.page.parent / "tables", outcome.page.parent / "figures"
     names = {path.stem for path in tables.glob("*.csv")}
-    assert names == {"summary", "groups", "time", "worst"}
+    assert names == {"estimates", "worst"}
     assert {path.stem for path in figures.glob("*.png")} == {"scores"}
     for path in tables.glob("*.csv"):
         with path.open(newline="") as stream:
             heads, *cells = csv.reader(stream)
         assert all(len(line) == len(heads) for line in cells)
-    with (tables / "summary.csv").open(newline="") as stream:
-        lines = {line["dimension"]: line for line in csv.DictReader(stream)}
+    with (tables / "estimates.csv").open(newline="") as stream:
+        lines = {}
+        for line in csv.DictReader(stream):
+            if (line["group"], line["what"]) == ("all", "judged"):
+                lines[line["dimension"]] = line
     estimate = outcome.estimates.total.by_judge["overall"]
     assert float(lines["overall"]["value"]) == pytest.approx(estimate.value)
     assert float(lines["overall"]["low"]) == pytest.approx(estimate.low)

@@ -98,8 +98,8 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
         and "167 of 1,000 conversations have" in page
     )
     assert "overall is 3.1" in page and "corrected by human labels" in page
-    summary = (tmp_path / "tables" / "summary.csv").read_text().splitlines()
-    corrected = [line.split(",")[0] for line in summary if ",True," in line]
+    lines = (tmp_path / "tables" / "estimates.csv").read_text().splitlines()
+    corrected = [line.split(",")[4] for line in lines if ",corrected," in line]
     assert len(corrected) == 2
     assert corrected[0] == "overall" and corrected[1].startswith("overall below ")
 

@@ -101,7 +101,8 @@ def test_several_files_are_one_report_with_its_gates_as_junit(
     problem = '{"file": "a", "line": 1, "problem": "b"}\n'
     (folder / "w1.skipped.jsonl").write_text(problem * 5)
     gate = ["--fail-under", "overall=4", "--min-coverage", "0", "--junit"]
-    both = report(folder, *gate, tmp_path / "gates.xml")
+    files = sorted(folder.glob("w?.jsonl"))
+    both = report(*files, *gate, tmp_path / "gates.xml")
     assert both.returncode == 1 and "Unreadable lines of the input: 5." in both.stdout
     case = ElementTree.parse(tmp_path / "gates.xml").getroot()[0]
     assert case.get("classname") == "medal report.w1.jsonl.w2.jsonl"
@@ -112,7 +113,7 @@ def test_several_files_are_one_report_with_its_gates_as_junit(
     case = ElementTree.parse(tmp_path / "one.xml").getroot()[0]
     assert case.get("classname") == "medal report.scores.jsonl"
     (folder / "w3.jsonl").write_text(lines[0])
-    assert "is in" in report(folder).stderr
+    assert "is in" in report(*files, folder / "w3.jsonl").stderr
 
 
 @pytest.mark.parametrize(

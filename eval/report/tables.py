@@ -106,7 +106,8 @@ def part_table(
             cells.append(p_cell(difference))
         cells += [_cell(scores, name, part.lead(name)) for name in bad]
         rows.append(cells)
-    return Table(title, columns + bad, rows)
+    columns += [name.removeprefix(f"{headline} ") for name in bad]
+    return Table(title, columns, rows)
 
 
 def sort_by_badness(

@@ -13,6 +13,7 @@ UNANSWERED = "the bot never answers"
 OWN_WORDS = "in the judge's words"
 NO_TURN = "no turn lowered the score"
 NONE_STATED = "the judge states no reason"
+WITHOUT_FEATURES = {OWN_WORDS, NO_TURN, NONE_STATED}  # mechanisms that say little
 _REPEATS = "repeats an earlier turn"
 _SHORT_CHAT = "the chat is short"
 # What a feature says of a turn, by whether its value is above or below the usual one.

@@ -17,6 +17,7 @@ from medal_judges.eval.report.estimates import (
 )
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.page import report_page
+from medal_judges.eval.report.reasons import WITHOUT_FEATURES
 from medal_judges.eval.report.tables import (
     answer,
     findings,
@@ -53,7 +54,7 @@ from medal_judges.storage.jsonl import STDIN
 
 _LINES = 12  # in the terminal, in all
 _FRAME = 4  # lines of a table beside its rows
-_LONGEST_NAME = 24  # characters of a group in the terminal
+_LONGEST_NAME = 16  # characters of a group in the terminal
 _WIDTH = 100
 _NAMED = 3  # mechanisms of the worst chats in the terminal
 
@@ -154,8 +155,8 @@ def print_report(report: Report) -> None:
     scores, estimates = report.scores, report.estimates
     head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
     foot = wrap(" ".join(notes(scores)), _WIDTH)[:2]
-    if report.worst:
-        groups = group_by_mechanism(report.worst)
+    groups = group_by_mechanism(report.worst)
+    if not groups.keys() <= WITHOUT_FEATURES:
         by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
         texts = [f"{mechanism} ({len(groups[mechanism])})" for mechanism in by_size]
         foot.append(f"The {len(report.worst)} worst: {', '.join(texts[:_NAMED])}.")

@@ -31,7 +31,7 @@ LANGUAGE = "lang"
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 _DIFFERENT_JUDGES = (
-    "judges differ by language: a difference between languages can be the judge's"
+    "Judges differ by language: a difference between languages can be the judge's"
 )
 
 

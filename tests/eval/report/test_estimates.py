@@ -213,7 +213,7 @@ def test_languages_are_compared_if_asked_and_read() -> None:
     )
     assert (french.p_value or 0) < 0.001 and expected.pvalue < 0.001
     assert not any(" de " in text for text in findings(scores, found))
-    assert any("judges differ by language" in note for note in notes(scores))
+    assert any("Judges differ by language" in note for note in notes(scores))
 
 
 def differences(seed: int) -> list[Estimate]:

@@ -45,6 +45,7 @@ def held_out_agreement(
     judges = {"judge": judge}
     for name in BASELINES:
         settings = read_yaml(f"judges/{name}")
+        del settings["family"]
         judges[name] = LinearJudge.from_settings(settings, judge.dimensions)
     records: list[Record] = []
     for part in ("validation", "test"):
@@ -72,14 +73,17 @@ def _agreement(
     rows = []
     for number, example in enumerate(examples):
         labels: dict[str, tuple[float | None, ...]] = {}
+        scales: dict[str, tuple[float, float] | None] = {}
         for dimension in dimensions:
-            rating = example.human.get(dimension.name)
-            if rating is not None and dimension.kind == "binary":
-                rating = float(rating >= 0.5)
-            labels[dimension.name] = (rating,)
+            name = dimension.name
+            rating = example.human.get(name)
+            scales[name] = None
+            if dimension.kind == "binary":
+                scales[name] = (0.0, 1.0)
+                rating = None if rating is None else float(rating >= 0.5)
+            labels[name] = (rating,)
         # An example of a single turn has the id of its conversation.
         dialogue = replace(example.dialogue, id=str(number))
-        scales = dict.fromkeys(labels, (0.0, 1.0))
         rows.append(LabelledDialogue(dialogue, labels, scales, group=example.group))
     dialogues = [row.dialogue for row in rows]
     judgements = {who: list(judge.score(dialogues)) for who, judge in judges.items()}

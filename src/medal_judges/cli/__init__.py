@@ -168,6 +168,8 @@ def main() -> None:
         # a console of another encoding stops no run
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if sys.flags.optimize > 1:
+        sys.exit("error: transformers does not work under python -OO; leave -OO out")
     debug = "--debug" in sys.argv
     if debug:  # anywhere on the line: people add it at the end
         arguments = [word for word in sys.argv[1:] if word != "--debug"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from pydantic import SkipValidation
+from pydantic import AfterValidator, SkipValidation
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_id
@@ -94,64 +95,31 @@ class Contributions:
         return record
 
 
-@dataclass(frozen=True)
-class _Details:
-    """The fields of ``Judgement.details`` for one dimension, in the order of a file. Numbers are on
-    the dimension's scale, unless a comment says otherwise."""
-
-    value: Number | None = None  # the number in the answer, pooled over repeats
-    expected: Number | None = None  # mean of the distribution over ratings
-    spread: Number | None = None  # standard deviation of that distribution
-    interval: list[Number] | None = (
-        None  # holds 9 in 10 human ratings of dialogues with this score
-    )
-    mass: Number | None = (
-        None  # probability of all ratings together before normalisation
-    )
-    samples: Count | None = None  # number of answers in which ratings were counted
-    raw: Number | None = None  # the judge's number before it was mapped onto the scale
-    selected: Count | None = (
-        None  # follow-ups that all selection runs chose; 0: all are used
-    )
-    follow_ups: list[str] | None = None
-    comment: str | None = None  # the judge's text about the dimension
-    parsed: list[str | None] | None = (
-        None  # how each answer was parsed: schema, json, ...
-    )
-    repeats: list[Number | None] | None = None  # one number for each answer
-    repeats_std: Number | None = None  # standard deviation (n - 1)
-    repeats_agreement: Number | None = (
-        None  # share of pairs of repeats with the same number
-    )
-    members: dict[str, Number | None] | None = None  # scores by the members of a hybrid
+def _require_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    for detail in details.values():
+        interval = detail.get("interval", [0, 0])
+        ends = [end for end in interval if isinstance(end, int | float)]
+        if len(ends) != 2 or len(interval) != 2:
+            raise ValueError("an interval of two numbers")
+    return details
 
 
 def known_details(**values: Any) -> dict[str, Any]:
-    """Returns the details that have a value, JSON-ready and in the order of a file."""
+    """Returns the details that have a value, JSON-ready."""
     details = {}
-    for detail in fields(_Details):
-        value = values.pop(detail.name, None)
+    for name, value in values.items():
         if isinstance(value, tuple):
             value = list(value)
         if value is not None and value not in ([], {}):
-            details[detail.name] = value
-    assert not values, f"details have no field {next(iter(values))!r}"
+            details[name] = value
     return details
 
 
 def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
     """Returns ``details`` without NaN and infinity, which JSON does not have."""
-
-    def cleaned(value: Any) -> Any:
-        if isinstance(value, list):
-            return [cleaned(item) for item in value]
-        if isinstance(value, Mapping):
-            return {name: cleaned(item) for name, item in value.items()}
-        if isinstance(value, float) and not math.isfinite(value):
-            return None
-        return value
-
-    finite = cleaned(details)
+    finite: dict[str, Any] = json.loads(
+        json.dumps(details), parse_constant=lambda constant: None
+    )
     if None in finite.get("interval", ()):
         del finite["interval"]
     return known_details(**finite)
@@ -164,7 +132,16 @@ class Judgement:
 
     ``scores``: dimension -> a number on its scale (binary: probability of label 1), None if
     unscored; ``failure`` then gives the reason. ``distributions``: the probability of each level of
-    an ordinal or binary dimension. ``details``: see _Details. ``contributions``: how much each turn
+    an ordinal or binary dimension. ``details``: what else a judge says about a dimension.
+    ``value``: the number in the answer, pooled over repeats. ``expected`` and ``spread``: mean and
+    standard deviation of the distribution over ratings. ``interval`` holds 9 in 10 human ratings of
+    dialogues with this score. ``mass``: the probability of all ratings together before
+    normalisation. ``samples``: the number of answers in which ratings were counted. ``raw``: the
+    judge's number before it was mapped onto the scale. ``selected``: follow-ups that all selection
+    runs chose (0: all are used). ``parsed``: how each answer was read. ``repeats``: one number for
+    each answer, with ``repeats_std`` (n - 1) and ``repeats_agreement``, the share of pairs with the
+    same number. ``members``: scores by the members of a hybrid.
+     ``contributions``: how much each turn
     added to a score. ``truncated_turns`` counts turns that did not fit into the judge's window,
     ``cut_turns`` turns of which only a part fitted, ``left_out_turns`` turns that the judge's
     settings leave out, ``shortened_turns`` turns of which the judge read a summary.
@@ -195,7 +172,9 @@ class Judgement:
     usage: Mapping[str, Number] = field(default_factory=dict)
     contributions: Mapping[str, Contributions] = field(default_factory=dict)
     transient: Flag = False
-    details: dict[str, dict[str, Any]] = field(default_factory=dict)
+    details: Annotated[
+        dict[str, dict[str, Any]], AfterValidator(_require_intervals)
+    ] = field(default_factory=dict)
     left_out_turns: Count = 0
     shortened_turns: Count = 0
     unknown_language: str | None = None
@@ -302,10 +281,7 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
     values["dimensions"] = before
     if "dimensions" in record:
         values["dimensions"] = parse_dimensions(record["dimensions"])
-    judgement = parse(Judgement, values)
-    for dimension, details in judgement.details.items():
-        parse(_Details, details, f"details.{dimension}")
-    return judgement
+    return parse(Judgement, values)
 
 
 def judgement_parser() -> Callable[[object], Judgement]:

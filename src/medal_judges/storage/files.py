@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import glob
 import json
 import os
 import shutil
@@ -88,11 +89,19 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
             raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(target))
         elif partial.exists():
             partial.replace(target)
+    except OSError as error:  # a full disk does not always name the file
+        error.filename = error.filename or str(target)
+        raise
     finally:
-        if partial.is_dir():
-            shutil.rmtree(partial)
-        else:
-            partial.unlink(missing_ok=True)
+        _remove(partial)
+
+
+def _remove(path: Path) -> None:
+    """Removes a file or a folder, if there is one."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _swap_names(partial: Path, target: Path) -> None:
@@ -172,6 +181,8 @@ def only_run(
             f"another run is writing to {out}",
             hint="wait until it ends (the same command then resumes), or give another --out",
         ) from None
+    for partial in target.parent.glob(f".partial-*-{glob.escape(target.name)}"):
+        _remove(partial)  # what a killed run left
     try:
         yield
     finally:

@@ -85,11 +85,8 @@ def limited_lines(stream: IO[str]) -> Iterator[str]:
 
 def damaged(path: str | Path, number: int, error: Exception) -> DataError:
     """Returns the error for a file that cannot be read any further after ``number`` lines."""
-    problem = str(error)
-    if isinstance(error, EOFError):
-        problem = "the compressed file is cut short"
     hint = "the file is damaged from here on; download or create it again"
-    return DataError(path, number + 1, f"cannot read on: {problem}", hint=hint)
+    return DataError(path, number + 1, f"cannot read on: {error}", hint=hint)
 
 
 def parse_line(

@@ -1,16 +1,13 @@
 """How often 95% intervals hold the true value, and equal judges differ "significantly".
 
-python benchmarks/interval_coverage.py run RESULTS.jsonl [--interval-for others] [--seconds 300]
-python benchmarks/interval_coverage.py table RESULTS.jsonl [--interval-for others] > table.md
+python benchmarks/interval_coverage.py run RESULTS.jsonl [--others] [--seconds 300]
+python benchmarks/interval_coverage.py table RESULTS.jsonl [--others] [--keep]
 
 For these chatbots, a cell has ten sets of chatbots, each held in a tenth of the draws, and the
-truth is the value over infinitely many dialogues of a set. For others, every draw has chatbots of
-its own, and the truth is the value over infinitely many chatbots (interval_population.py).
-
-``run`` goes through the cells that RESULTS.jsonl lacks and stops after about ``--seconds``; run it
-again for the rest. interval_figures.py makes all figures of all draws at once, and intervals by the
-functions of stats/intervals.py; the first draw of each cell goes through what ``medal benchmark``
-calls, and must agree.
+truth is the value over infinitely many dialogues of a set. For others (``--others``), every draw
+has chatbots of its own, and the truth is the value over infinitely many chatbots
+(interval_population.py). ``run`` goes through the cells that RESULTS.jsonl lacks and stops after
+about ``--seconds``; run it again for the rest (hours in all).
 """
 
 from __future__ import annotations
@@ -25,13 +22,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from interval_figures import COMMON, RARE, Spans, figures, spans
 from interval_population import (
     NONE,
     OPPOSED,
     SOME,
     STRONG,
-    UNRELATED,
     Population,
     Rows,
     draw,
@@ -41,319 +36,155 @@ from interval_population import (
 )
 from into_docs import keep
 
-from medal_judges.eval.metaeval.alignment import (
-    classification,
-    classification_statistic,
-)
-from medal_judges.stats.alpha import alpha_statistic, no_interval
-from medal_judges.stats.correlation import (
-    Floats,
-    Statistic,
-    correlation_statistic,
-    correlations,
-    weighted_spearman,
-)
+from medal_judges.eval.metaeval.metrics import classification_statistic
+from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
+from medal_judges.stats.correlation import CORRELATIONS, Floats, correlation_statistic
 from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import (
-    PLAIN,
-    Clusters,
-    Lead,
-    _left_out,
-    choose_clusters,
-    scale_of,
-    with_intervals,
-)
-from medal_judges.stats.significance import paired_difference
+from medal_judges.stats.intervals import Clusters, choose_clusters, estimated
+from medal_judges.stats.significance import correlation_difference, paired_difference
 
+COMMON, RARE = 0.3, 0.05  # rates of an issue
 BOTS = (
-    (3, 20),
-    (4, 20),
-    (5, 10),
-    (5, 20),
-    (5, 75),
-    (8, 12),
-    (8, 75),
-    (8, 150),
-    (12, 50),
-    (40, 10),
+    *((3, 20), (4, 20), (5, 10), (5, 20), (5, 75), (8, 12), (8, 75), (8, 150)),
+    *((12, 50), (40, 10)),
 )
 UNEVEN = (10, 10, 20, 20, 40, 40, 80, 150)
 SETS = 10  # of chatbots that are held
+NAMES = {
+    "spearman": "ρ",
+    "pearson": "r",
+    "kendall": "τ-b",
+    "within_system": "ρ within",
+    f"f1_present {COMMON}": "F1+ 30%",
+    f"f1_absent {COMMON}": "F1− 30%",
+    f"alpha {COMMON}": "α 30%",
+    f"f1_present {RARE}": "F1+ 5%",
+    f"f1_absent {RARE}": "F1− 5%",
+    f"alpha {RARE}": "α 5%",
+    "alpha 1-5": "α 1–5",
+}
 
 
 @dataclass(frozen=True)
 class Cell:
-    """``sizes``: dialogues of each chatbot; with ``by`` conversation the chatbots are not named."""
+    """``sizes``: dialogues of each chatbot. ``others``: whom the interval is for."""
 
     label: str
     population: Population
     sizes: tuple[int, ...]
-    by: str
+    others: bool
 
     @property
     def key(self) -> str:
-        return f"{self.population.name} {self.label} {self.by}"
+        by = "chatbot" if self.others else "these"
+        return f"{self.population.name} {self.label} {by}"
 
     def clusters(self, rows: Rows) -> Clusters:
-        if self.by == "conversation":
-            return choose_clusters([None] * len(rows.groups), rows.groups)
-        lead: Lead = "these" if self.by == "these" else "others"
-        return replace(choose_clusters(rows.chatbots, rows.groups, lead), beside=None)
+        clusters = choose_clusters(rows.chatbots, rows.groups)
+        if self.others:
+            return Clusters("chatbot", tuple(rows.chatbots))
+        return replace(clusters, beside=None)
 
 
-def cells(by: str) -> Iterator[Cell]:
+def cells(others: bool) -> Iterator[Cell]:
     for population in (NONE, SOME, STRONG, OPPOSED):
         for bots, size in BOTS:
-            yield Cell(f"{bots} x {size}", population, (size,) * bots, by)
-        yield Cell("8, 10 to 150", population, UNEVEN, by)
-    # Over these chatbots there is no relation at all only if they do not differ.
-    unrelated = replace(UNRELATED, share=0.0) if by == "these" else UNRELATED
-    for bots, size in ((5, 20), (8, 75)):
-        yield Cell(f"{bots} x {size}", unrelated, (size,) * bots, by)
-    if by == "chatbot":
-        for rows in (10, 20, 40, 75, 150):
-            yield Cell(f"{rows} rows", NONE, (rows,), "conversation")
+            yield Cell(f"{bots} x {size}", population, (size,) * bots, others)
+        yield Cell("8, 10 to 150", population, UNEVEN, others)
 
 
-def simulate(cell: Cell, simulations: int) -> dict[str, dict[str, float | int | None]]:
+def simulate(cell: Cell, draws: int) -> dict[str, dict[str, float]]:
+    """Returns the shares of draws whose intervals hold the truth, by figure."""
     seed = int.from_bytes(hashlib.sha256(cell.key.encode()).digest()[:4], "big")
-    sets = SETS if cell.by == "these" else None
-    rows = draw(
-        cell.population, cell.sizes, np.random.default_rng(seed), simulations, sets
-    )
+    sets = None if cell.others else SETS
+    rows = draw(cell.population, cell.sizes, np.random.default_rng(seed), draws, sets)
     clusters = cell.clusters(rows)
-    _, kept, strata = _left_out(lambda w: {"kept": w}, clusters.names, clusters.strata)
-    parts = [np.flatnonzero(weights == 0) for weights in kept["kept"]]
     true = truths(cell.population, cell.sizes, (COMMON, RARE), rows.of_bots)
-    benchmark = dict(benchmarked(rows, clusters))
-    told = {}
-    for name, found in figures(rows, parts):
-        made = spans(name, found, strata)
-        _check(cell.key, name, made, benchmark[name])
-        truth = np.zeros(1) if "difference" in name else true[name]
-        told[name] = record(name, made, np.repeat(truth, simulations // len(truth)))
-    return told
+    counts: dict[str, list[list[bool]]] = {}
+    for i in range(draws):
+        for name, estimate in _figures(rows, i, clusters):
+            truth = np.zeros(1) if "difference" in name else true[name]
+            aim = truth[i * len(truth) // draws]
+            has_interval = estimate.low is not None and estimate.high is not None
+            is_held = has_interval and estimate.low <= aim <= estimate.high  # type: ignore[operator]
+            counts.setdefault(name, []).append([has_interval, bool(is_held)])
+    shares = {}
+    for name, pairs in counts.items():
+        given, held = np.array(pairs).sum(axis=0)
+        shares[name] = {"without": 1 - given / draws, "held": held / max(given, 1)}
+    return shares
 
 
-def _check(key: str, name: str, made: Spans, expected: Estimate) -> None:
-    ends = (expected.low, expected.high)
-    if expected.low is None:
-        ends = (np.nan, np.nan)
-    if not np.allclose((made.low[0], made.high[0]), ends, atol=1e-6, equal_nan=True):
-        raise SystemExit(
-            f"{key}, {name}: {made.low[0]}, {made.high[0]}, and not {expected}"
-        )
-
-
-def record(name: str, made: Spans, truth: Floats) -> dict[str, float | int | None]:
-    """Coverage of ``truth``, and of the figure's mean over draws of this size with that truth."""
-    given = np.isfinite(made.half)
-    n = int(given.sum())
-    if not n:
-        return {"n": 0, "without": len(given)}
-    to = np.vectorize((PLAIN if "difference" in name else scale_of(name.split()[0])).to)
-    centre, half = made.centre[given], made.half[given]
-    _, alike = np.unique(truth[given], return_inverse=True)
-    mean = (np.bincount(alike, centre) / np.bincount(alike))[alike]
-    low, high = made.low[given], made.high[given]
-    return {
-        "n": n,
-        "without": len(given) - n,
-        "covered": float(np.mean(np.abs(centre - to(truth[given])) <= half)),
-        "mean_covered": float(np.mean(np.abs(centre - mean) <= half)),
-        "width": float(np.median(high - low)),
-        "significant": float(np.mean((low > 0) | (high < 0))),
-    }
-
-
-def benchmarked(rows: Rows, clusters: Clusters) -> Iterator[tuple[str, Estimate]]:
-    """The first draw's figures, as the benchmark makes them."""
-    human, (one, two) = rows.human[0], (judge[0] for judge in rows.judges)
-    bots = rows.chatbots if len(set(rows.chatbots)) > 1 else []
-    made = correlations(Values(human, 0.0), Values(one, 0.0), bots)
-    yield from with_intervals(
-        made,
-        correlation_statistic(Values(human, 0.0), Values(one, 0.0), bots),
-        clusters,
-    ).items()
-    yield (
-        "spearman difference",
-        paired_difference(
-            spearman(human, one), spearman(human, two), "spearman", clusters
-        ).estimate,
-    )
+def _figures(rows: Rows, i: int, clusters: Clusters) -> Iterator[tuple[str, Estimate]]:
+    """Yields the figures of one draw, as the benchmark makes them."""
+    people = Values(rows.human[i], 0.0)
+    one, two = (Values(judge[i], 0.0) for judge in rows.judges)
+    statistic = correlation_statistic(people, one, rows.chatbots, CORRELATIONS)
+    names = [name for name in CORRELATIONS if name in NAMES]
+    yield from estimated(statistic, clusters, "", names).items()
+    difference = correlation_difference(people, one, two, clusters)
+    yield "spearman difference", difference.estimate
     for share in (COMMON, RARE):
-        labels = present(human, share)[:, None]
-        judges = [present(score, share) for score in (one, two)]
-        made = classification(judges[0], labels)
-        statistics = [classification_statistic(judge, labels) for judge in judges]
-        found = with_intervals(made, statistics[0], clusters)
-        for name in ("f1_present", "f1_absent"):
-            yield f"{name} {share}", found[name]
+        labels = present(people.numbers, share)
+        judges = [present(side.numbers, share) for side in (one, two)]
+        statistics = [classification_statistic(j, labels[:, None]) for j in judges]
+        found = estimated(statistics[0], clusters, "", ["f1_present", "f1_absent"])
+        for name, estimate in found.items():
+            yield f"{name} {share}", estimate
         difference = paired_difference(*statistics, "f1_present", clusters)
         yield f"f1_present difference {share}", difference.estimate
-        pair = np.column_stack([labels[:, 0], judges[0]])
-        yield f"alpha {share}", _alpha(pair, "nominal", clusters)
-    yield (
-        "alpha 1-5",
-        _alpha(np.column_stack([graded(human), graded(one)]), "ordinal", clusters),
-    )
+        yield f"alpha {share}", _alpha(labels, judges[0], "nominal", clusters)
+    answers = graded(people.numbers), graded(one.numbers)
+    yield "alpha 1-5", _alpha(*answers, "ordinal", clusters)
 
 
-def spearman(human: Floats, score: Floats) -> Statistic:
-    return lambda weights: {
-        "spearman": weighted_spearman(Values(human, 0.0), Values(score, 0.0), weights)
-    }
+def _alpha(
+    labels: Floats, judge: Floats, measurement: Measurement, clusters: Clusters
+) -> Estimate:
+    answers = np.column_stack([labels, judge])
+    if no_interval(answers, measurement):
+        return Estimate(None)
+    return estimated(alpha_statistic(answers, measurement), clusters, "")["alpha"]
 
 
-def _alpha(values: Floats, kind: str, clusters: Clusters) -> Estimate:
-    alpha = alpha_statistic(values, kind)
-    value = float(alpha(np.ones((1, len(values))))[0])
-    if not np.isfinite(value) or no_interval(values, kind):
-        return Estimate(None, reason="undefined, or no interval")
-    plain = {"alpha": Estimate(value)}
-    return with_intervals(plain, lambda w: {"alpha": alpha(w)}, clusters)["alpha"]
-
-
-def run(path: Path, by: str, simulations: int, seconds: float) -> None:
-    known = {(line["key"], line["simulations"]) for line in _read(path)}
+def run(path: Path, others: bool, draws: int, seconds: float) -> None:
+    done = {line["key"] for line in _read(path)}
     start = time.monotonic()
-    for cell in cells(by):
-        if (cell.key, simulations) in known:
+    for cell in cells(others):
+        if cell.key in done:
             continue
         if time.monotonic() - start > seconds:
             print("more to do: run it again")
             return
-        began = time.monotonic()
-        line = {
-            "key": cell.key,
-            "population": cell.population.name,
-            "label": cell.label,
-            "by": cell.by,
-            "simulations": simulations,
-            "figures": simulate(cell, simulations),
-        }
+        line = {"key": cell.key, "population": cell.population.name, "others": others}
         with path.open("a") as file:
-            file.write(json.dumps(line) + "\n")
-        print(f"{cell.key}: {time.monotonic() - began:.0f} s", flush=True)
+            shares = simulate(cell, draws)
+            file.write(json.dumps(line | {"figures": shares}) + "\n")
+        print(cell.key, flush=True)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.open()] if path.exists() else []
 
 
-COLUMNS = {
-    "spearman": "ρ",
-    "pearson": "r",
-    "kendall": "τ-b",
-    "within_system": "ρ within",
-    f"f1_present {COMMON}": "F1+ 30%",
-    f"f1_present {RARE}": "F1+ 5%",
-    f"f1_absent {COMMON}": "F1− 30%",
-    f"f1_absent {RARE}": "F1− 5%",
-    f"alpha {COMMON}": "α 30%",
-    f"alpha {RARE}": "α 5%",
-    "alpha 1-5": "α 1–5",
-}
-TESTS = {
-    "spearman": "ρ = 0",
-    "spearman difference": "equal ρ",
-    f"f1_present difference {COMMON}": "equal F1+ 30%",
-    f"f1_present difference {RARE}": "equal F1+ 5%",
-}
-
-
-def table(lines: list[dict[str, Any]]) -> str:
-    parts = [_summary(lines), "### Coverage of the truth\n", _grid(lines, "covered")]
-    if others := [line for line in lines if line["by"] == "chatbot"]:
-        parts += [
-            "### Coverage of the mean over as many chatbots\n",
-            _grid(others, "mean_covered"),
-        ]
-    return "\n".join([*parts, "### False positives at 5%\n", _tests(lines)])
-
-
-def _summary(lines: list[dict[str, Any]]) -> str:
+def table(lines: list[dict[str, Any]], others: bool) -> str:
     """How many cells hold: of each figure for these chatbots, by what chatbots add for others."""
-    these = lines[0]["by"] == "these"
-    found: dict[str, list[tuple[float, float]]] = {}
+    found: dict[str, list[float]] = {}
     for line in lines:
-        single = line["by"] == "conversation"
         for name, figure in line["figures"].items():
-            told = line["population"] != UNRELATED.name and name in COLUMNS
-            if told and figure["n"] >= line["simulations"] / 10:
-                row = (
-                    COLUMNS[name]
-                    if these
-                    else "single rows"
-                    if single
-                    else line["population"]
-                )
-                found.setdefault(row, []).append(
-                    (figure["covered"], figure["mean_covered"])
-                )
-    heads = (
-        "figure" if these else "chatbots differ",
-        "cells",
-        "93–97%",
-        "above",
-        "below",
-    )
-    heads += ("lowest", "highest", "of the mean: below", "lowest")
+            if line["others"] == others and name in NAMES and figure["without"] < 0.9:
+                row = line["population"] if others else NAMES[name]
+                found.setdefault(row, []).append(figure["held"])
+    first = "chatbots differ" if others else "figure"
+    heads = (first, "cells", "93–97%", "above", "below", "lowest", "highest")
     out = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for row, shares in found.items():
-        held, mean = np.array(shares).T
+        held = np.array(shares)
         above, below = (held > 0.97).sum(), (held < 0.93).sum()
         counts = (len(held), len(held) - above - below, above, below)
-        ends = f"{held.min():.3f} | {held.max():.3f} | {(mean < 0.93).sum()} | {mean.min():.3f}"
+        ends = f"{held.min():.3f} | {held.max():.3f}"
         out.append(f"| {row} | {' | '.join(map(str, counts))} | {ends} |")
-    return "\n".join(out) + "\n"
-
-
-def _grid(lines: list[dict[str, Any]], what: str) -> str:
-    out = ["| chatbots differ | rows | " + " | ".join(COLUMNS.values()) + " |"]
-    out.append("|---|---|" + "---|" * len(COLUMNS))
-    for line in lines:
-        if line["population"] != UNRELATED.name:
-            shown = [_cell(line["figures"].get(name), what) for name in COLUMNS]
-            out.append(
-                f"| {line['population']} | {line['label']} | "
-                + " | ".join(shown)
-                + " |"
-            )
-    return "\n".join(out) + "\n"
-
-
-def _cell(found: dict[str, Any] | None, what: str) -> str:
-    """Coverage, and behind it the share of simulations without an interval."""
-    if found is None:
-        return "–"
-    total = found["n"] + found["without"]
-    if found["n"] < total / 10:
-        return f"none in {found['without'] / total:.0%}"
-    none = (
-        f" ({found['without'] / total:.0%} none)"
-        if found["without"] >= total / 100
-        else ""
-    )
-    return f"{found[what]:.3f}{none}"
-
-
-def _tests(lines: list[dict[str, Any]]) -> str:
-    out = ["| chatbots differ | rows | " + " | ".join(TESTS.values()) + " |"]
-    out.append("|---|---|" + "---|" * len(TESTS))
-    for line in lines:
-        nothing = line["population"] == UNRELATED.name
-        shown = [
-            _cell(line["figures"].get(name), "significant")
-            if nothing or "difference" in name
-            else "–"
-            for name in TESTS
-        ]
-        out.append(
-            f"| {line['population']} | {line['label']} | " + " | ".join(shown) + " |"
-        )
     return "\n".join(out) + "\n"
 
 
@@ -361,29 +192,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("what", choices=("run", "table"))
     parser.add_argument("results", type=Path)
-    parser.add_argument("--interval-for", choices=("these", "others"), default="these")
-    parser.add_argument(
-        "--simulations", type=int, default=1000, help="a multiple of 10"
-    )
+    parser.add_argument("--others", action="store_true")
+    parser.add_argument("--draws", type=int, default=1000, help="a multiple of 10")
     parser.add_argument("--seconds", type=float, default=300)
-    parser.add_argument(
-        "--keep", action="store_true", help="write the document's tables"
-    )
+    parser.add_argument("--keep", action="store_true", help="write the page's table")
     asked = parser.parse_args()
-    these = asked.interval_for == "these"
     if asked.what == "run":
-        run(
-            asked.results,
-            "these" if these else "chatbot",
-            asked.simulations,
-            asked.seconds,
-        )
+        run(asked.results, asked.others, asked.draws, asked.seconds)
         return
-    lines = [line for line in _read(asked.results) if (line["by"] == "these") == these]
-    keep(
-        ("intervals_these" if these else "intervals") if asked.keep else None,
-        table(lines),
-    )
+    name = "intervals" if asked.others else "intervals_these"
+    keep(name if asked.keep else None, table(_read(asked.results), asked.others))
 
 
 if __name__ == "__main__":

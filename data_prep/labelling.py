@@ -300,7 +300,7 @@ def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
                     count = user["malformed"]
                 share = Estimate(count / checked, *wilson(count, checked))
                 shares[f"{user['lang']}, {user['user']}"] = share
-        panels.append(share_bars(name.replace("_", " "), shares, name))
+        panels.append(share_bars(name.replace("_", " "), shares))
     return Figure("Malformed users, % of those checked", panels)
 
 

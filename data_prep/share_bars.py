@@ -20,10 +20,10 @@ def in_percent(share: Estimate) -> Estimate:
     )
 
 
-def share_bars(title: str, shares: Mapping[str, Estimate], description: str) -> Bars:
+def share_bars(title: str, shares: Mapping[str, Estimate]) -> Bars:
     """Returns one bar for each name in ``shares`` (0 to 1), in percent, with its interval.
 
-    A share without a value has no bar. ``description`` is for screen readers.
+    A share without a value has no bar.
     """
     bars = []
     longest = 0.0
@@ -39,4 +39,4 @@ def share_bars(title: str, shares: Mapping[str, Estimate], description: str) -> 
         longest = max(longest, percent.value)
         segment = BarSegment(percent.value, 1)
         bars.append(Bar(name, [segment], interval, number(percent.value, 1)))
-    return Bars(title, bars, longest or 1.0, description)
+    return Bars(title, bars, longest or 1.0)

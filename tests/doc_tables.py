@@ -7,7 +7,7 @@
 (``make tables``.) Between ``<!-- table: NAME -->`` and the next ``<!-- end -->`` stands NAME.csv as
 it is, or what a function of TABLES makes of files; tests/test_site.py compares. ``take`` puts what
 RUN/tables/figures.csv says of overall quality into overall.csv, a judge under the name that the
-tables have for it; ``languages`` what RUN/tables/slices.csv says of each into fed_languages.csv.
+tables have for it; ``languages`` what RUN/tables/languages.csv says of each into fed_languages.csv.
 """
 
 import csv
@@ -250,14 +250,13 @@ def take_languages(run: Path, names: dict[str, str]) -> None:
     kept = [
         line for line in read_csv("fed_languages")[1:] if line[0] not in names.values()
     ]
-    with (run / "tables" / "slices.csv").open(encoding="utf-8", newline="") as file:
+    with (run / "tables" / "languages.csv").open(encoding="utf-8", newline="") as file:
         for found in csv.DictReader(file):
-            kind, _, language = found["slice"].partition(":")
             asked = found["dimension"] == "overall" and found["metric"] == "spearman"
             asked = asked and found["set"] == "fed in ten languages"
-            if asked and kind == "lang" and found["judge"] in names:
+            if asked and found["judge"] in names:
                 figures = (found[name] for name in ("n", "value", "low", "high"))
-                kept.append([names[found["judge"]], language, *figures])
+                kept.append([names[found["judge"]], found["language"], *figures])
     write_csv("fed_languages", [LANGUAGES_HEAD, *kept])
 
 

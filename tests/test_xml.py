@@ -44,7 +44,7 @@ def test_a_chart_with_any_name_is_xml(tmp_path: Path, character: str) -> None:
     name, estimate = f"v{character}2", Estimate(3.0, 2.0, 4.0)
     row = (name, estimate, IntervalBar(estimate, (1.0, 5.0)))
     table = Table(f"By {name}", ["System", "Mean", ""], [row])
-    bars = Bars(name, [Bar(name, [])], 1.0, name)
+    bars = Bars(name, [Bar(name, [])], 1.0)
     write_figures(
         {"table": Figure(name, [table]), "bars": Figure(name, [bars])}, tmp_path
     )

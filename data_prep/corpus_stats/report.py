@@ -74,8 +74,6 @@ def statistics_page(stats: CorpusStatistics) -> Page:
     issues = issue_figure(stats)
     levels = level_figures(stats)
     figures = dict(zip(unique_slugs(list(levels)), levels.values(), strict=True))
-    if maps is not None:
-        figures["heatmaps"] = maps
     if issues is not None:
         figures["issues"] = issues
     chatbots = stats.rows.chatbot[stats.rows.chatbot != NOT_STATED]
@@ -217,7 +215,7 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
         shares = {}
         for lang in stats.names("lang"):
             shares[lang] = stats.figure(stats.select(lang=lang), issue)
-        panels.append(share_bars(issue, shares, f"{issue} by language"))
+        panels.append(share_bars(issue, shares))
     if panels:
         return Figure(f"{stats.name}: issues by language, %", panels)
     return None
@@ -257,10 +255,9 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
         if not segments:
             text = f"{DASH} no label"
         bars.append(Bar(lang, segments, text=text))
-    about = f"{dimension}: share of each level by language"
     return Figure(
         f"{stats.name}: {dimension}, %",
-        [Bars("", bars, 100.0, about, wide=True)],
+        [Bars("", bars, 100.0, wide=True)],
         heading=dimension,
         legend=legend,
     )

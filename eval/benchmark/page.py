@@ -20,7 +20,7 @@ from medal_judges.eval.metaeval.metaeval import (
 )
 from medal_judges.eval.metaeval.metrics import label
 from medal_judges.records.signature import Signature, require_comparable
-from medal_judges.report.console import Printout, rich_table
+from medal_judges.report.console import Printout, cell_text, rich_table
 from medal_judges.report.figure import (
     OTHER_INDEX,
     Axis,
@@ -140,7 +140,8 @@ def _printout(benchmark: Benchmark, boards: Iterable[Table]) -> Printout:
     """Returns the leaderboards, further tables, then notes on what was skipped."""
     printed = []
     for table in boards:
-        columns = [name for name in table.columns if name != label("pairwise")]
+        hidden = {"minus ceiling", label("pairwise")}
+        columns = [name for name in table.columns if name not in hidden]
         printed.append(rich_table(table, columns, intervals=columns[:2]))
     for table in benchmark.tables:
         if table.title in _PRINTED or table.columns[0] == "Issue":
@@ -447,11 +448,10 @@ def _scatter_plot(evaluation: JudgedRows, colours: Mapping[str, int]) -> Plot:
             (float(x), float(intercept + slope * x))
             for x in (labels.min(), labels.max())
         ]
+    rho = shown(row, row.metrics, "spearman")
     return Plot(
-        title=row.judge,
+        title=f"{row.judge}\nρ {cell_text(rho)}",
         x=Axis("label", padded(labels.tolist())),
         y=Axis("judge", padded(scores.tolist())),
         marks=[dots, Line(trend)],
-        description=f"{row.judge} against labels on {row.set_name}, {len(dots)} rows",
-        figure=("ρ", shown(row, row.metrics, "spearman")),
     )

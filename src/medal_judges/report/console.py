@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from markupsafe import Markup
 from rich import box
 from rich.console import Console, JustifyMethod
 from rich.progress import (
@@ -26,23 +25,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from medal_judges.errors import visible
-from medal_judges.report.table import (
-    DASH,
-    Figured,
-    Heat,
-    IntervalBar,
-    Light,
-    Percent,
-    PValue,
-    Share,
-    Table,
-    interval,
-    p_value_text,
-    percent,
-    percent_interval,
-    points,
-)
-from medal_judges.stats.estimate import Estimate
+from medal_judges.report.table import Table, cell_parts
 
 PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
 
@@ -132,61 +115,10 @@ def rich_table(
 
 def cell_text(cell: object, brief: bool = False) -> str:
     """Returns a cell as text; ``brief`` leaves out intervals."""
-    if isinstance(cell, Figured):
-        if cell.bare:
-            return interval(cell.estimate or Estimate(None)) or DASH
-        cell = cell.estimate
-    if cell is None or isinstance(cell, IntervalBar):
-        return DASH
-    if isinstance(cell, Markup):
-        cell = cell.striptags()
-    if isinstance(cell, Share):
-        return _share_text(cell, brief)
-    if isinstance(cell, Estimate):
-        return _estimate_text(cell, brief)
-    return _plain_text(cell)
-
-
-def _plain_text(cell: object) -> str:
-    """Returns a cell without interval as text."""
-    if isinstance(cell, Light):
-        colour = "" if cell.colour == "none" else f"{cell.colour} "
-        return f"{cell.sign} {colour}{cell.text}".rstrip()
-    if isinstance(cell, Percent):
-        return f"{cell.value:.1%}"
-    if isinstance(cell, PValue):
-        return p_value_text(cell.value)
-    if isinstance(cell, Heat):
-        return cell.text
-    if isinstance(cell, float):
-        return _fixed(cell)
-    return visible(str(cell))
-
-
-def _share_text(share: Share, brief: bool) -> str:
-    value = share.estimate.value
-    if value is None:
-        return DASH
-    text = percent(value)
-    if share.signed:
-        text = points(value)
+    text, span, _ = cell_parts(cell)
     if brief:
-        return text
-    return f"{text} {percent_interval(share.estimate)}".rstrip()
-
-
-def _estimate_text(estimate: Estimate, brief: bool) -> str:
-    if estimate.value is None:
-        return DASH
-    text = _fixed(estimate.value)
-    if brief:
-        return text
-    return f"{text} {interval(estimate, _fixed)}".rstrip()
-
-
-def _fixed(value: float) -> str:
-    """Returns a number with two decimals; never minus zero."""
-    return f"{round(value, 2) + 0.0:.2f}"
+        return visible(text)
+    return visible(f"{text} {span}").rstrip()
 
 
 class ProgressBar:

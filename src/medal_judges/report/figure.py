@@ -13,14 +13,9 @@ import numpy as np
 
 from medal_judges.errors import visible
 from medal_judges.report.table import (
-    DASH,
-    Heat,
     IntervalBar,
     Table,
-    interval,
-    number,
 )
-from medal_judges.stats.estimate import Estimate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -106,16 +101,12 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A panel with two axes, lines and groups of dots. ``description`` is for screen readers,
-    ``figure`` a named estimate beside the title. A panel without marks shows ``missing``."""
+    """A panel with two axes, lines and groups of dots."""
 
     title: str
     x: Axis
     y: Axis
     marks: Sequence[Line | Sequence[Dot]]
-    description: str
-    figure: tuple[str, Estimate] | None = None
-    missing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,25 +136,18 @@ class Bars:
     title: str
     bars: Sequence[Bar]
     end: float
-    description: str
     wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """Panels with one legend of (name, colour) pairs. A Table as a panel is drawn as a heat map of
-    its ``Heat`` cells, or else as one interval for each row. The page shows the heading."""
+    """Panels with one legend of (name, colour) pairs. A Table as a panel is drawn as one interval
+    for each row. The page shows the heading."""
 
     title: str
     panels: Sequence[Plot | Bars | Table]
     heading: str = ""
     legend: Sequence[tuple[str, int | Tone]] = ()
-
-    @property
-    def description(self) -> str:
-        """What the figure shows, for screen readers."""
-        texts = [getattr(panel, "description", panel.title) for panel in self.panels]
-        return visible("; ".join(dict.fromkeys([self.title, *filter(None, texts)])))
 
 
 def padded(values: Sequence[float], share: float = 0.05) -> Range:
@@ -225,7 +209,7 @@ def _canvas(figure: Figure) -> Canvas:
     for axes, panel in zip(all_axes, figure.panels, strict=False):
         _draw_panel(axes, panel)
         if len(sizes) > 1:
-            axes.set_title(visible(_title(panel)), fontsize=9)
+            axes.set_title(visible(panel.title), fontsize=9)
     if figure.legend:
         _draw_legend(canvas, figure.legend)
     return canvas
@@ -237,19 +221,7 @@ def _inches(panel: Plot | Bars | Table) -> Range:
         return 3.0, 2.7
     if isinstance(panel, Bars):
         return (9.0 if panel.wide else 3.6), 0.28 * len(panel.bars) + 0.6
-    if "heat" in panel.style:
-        return 0.7 * len(panel.columns) + 1, 0.28 * len(panel.rows) + 0.6
     return 6.0, 0.28 * len(panel.rows) + 0.7
-
-
-def _title(panel: Plot | Bars | Table) -> str:
-    if not isinstance(panel, Plot) or panel.figure is None:
-        return panel.title
-    name, estimate = panel.figure
-    value = DASH
-    if estimate.value is not None:
-        value = f"{number(estimate.value)} {interval(estimate)}"
-    return f"{panel.title}\n{name} {value}".rstrip()
 
 
 def _draw_panel(axes: Axes, panel: Plot | Bars | Table) -> None:
@@ -257,8 +229,6 @@ def _draw_panel(axes: Axes, panel: Plot | Bars | Table) -> None:
         _draw_plot(axes, panel)
     elif isinstance(panel, Bars):
         _draw_bars(axes, panel)
-    elif "heat" in panel.style:
-        _draw_heat_map(axes, panel)
     else:
         _draw_intervals(axes, panel)
 
@@ -285,8 +255,6 @@ def _draw_plot(axes: Axes, plot: Plot) -> None:
                 strict=True,
             )
             axes.scatter(xs, ys, c=colours, s=14, alpha=0.7, linewidths=0, zorder=3)
-    if plot.missing:
-        axes.text(0.5, 0.5, plot.missing, ha="center", transform=axes.transAxes)
 
 
 def _draw_bars(axes: Axes, panel: Bars) -> None:
@@ -307,28 +275,6 @@ def _draw_bars(axes: Axes, panel: Bars) -> None:
             axes.plot(bar.interval, (row, row), **_LINES["whisker"])
             end = max(end, bar.interval[1])
         axes.text(end + 0.01 * panel.end, row, visible(bar.text), va="center", size=8)
-
-
-def _draw_heat_map(axes: Axes, table: Table) -> None:
-    from matplotlib.patches import Rectangle
-
-    axes.set(xlim=(0, len(table.columns) - 1), ylim=(len(table.rows), 0))
-    axes.set_xticks(
-        [column + 0.5 for column in range(len(table.columns) - 1)],
-        [visible(name) for name in table.columns[1:]],
-    )
-    names = [visible(str(row[0])) for row in table.rows]
-    axes.set_yticks([row + 0.5 for row in range(len(table.rows))], names)
-    axes.tick_params(
-        length=0, top=False, labeltop=True, bottom=False, labelbottom=False
-    )
-    axes.grid(visible=False)
-    for i, row in enumerate(table.rows):
-        for j, cell in enumerate(row[1:]):
-            if isinstance(cell, Heat):
-                colour = _colour((cell.sign, cell.percent))
-                axes.add_patch(Rectangle((j, i), 1, 1, color=colour))
-                axes.text(j + 0.5, i + 0.5, cell.text, ha="center", va="center")
 
 
 def _draw_intervals(axes: Axes, table: Table) -> None:

@@ -19,21 +19,18 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.report import table as texts
 from medal_judges.report.console import Printout
 from medal_judges.report.figure import Figure, draw, write_figures
-from medal_judges.report.table import Table, write_csv
+from medal_judges.report.table import (
+    Table,
+    cell_parts,
+    number,
+    sort_key,
+    write_csv,
+)
 from medal_judges.storage.files import atomic_write, write_json
 
 _PACKAGE = "medal_judges.report"
-_FILTERS = (
-    "number",
-    "interval",
-    "p_value_text",
-    "percent",
-    "percent_interval",
-    "points",
-)
 _TURNS = 6  # of a chat; the rest is folded
 LONGEST = 20_000  # characters of a chat on a page; the rest is counted
 Turns = Sequence[tuple[str, str]]  # (role, text)
@@ -156,9 +153,12 @@ def _environment(package: str) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    templates.filters |= {name: getattr(texts, name) for name in _FILTERS}
-    templates.filters["checked"] = texts.checked
-    templates.filters["kind"] = lambda value: type(value).__name__
+    templates.filters |= {
+        "number": number,
+        "parts": cell_parts,
+        "key": sort_key,
+        "kind": lambda value: type(value).__name__,
+    }
     return templates
 
 

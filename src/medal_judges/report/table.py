@@ -1,7 +1,6 @@
 """Table: one object for the page, the terminal, CSV and JSON.
 
-Cells are written by ``plain`` for CSV, by ``cell_text`` in console.py for the terminal, and by the
-macro ``cell`` in templates/page.html for the page.
+Cells are written by ``plain`` for CSV, and by ``cell_parts`` for the terminal and the page.
 """
 
 from __future__ import annotations
@@ -177,6 +176,14 @@ def plain(cell: object) -> object:
     return f"{cell.value!r} [{cell.low!r}, {cell.high!r}]"
 
 
+def sort_key(cell: object) -> object:
+    """Returns the number that a cell is sorted by on the page; an empty text without one."""
+    while isinstance(cell, Figured | Share):
+        cell = cell.estimate
+    value = getattr(cell, "value", cell)
+    return "" if value is None else value
+
+
 def write_csv(
     path: Path, columns: Sequence[str], rows: Iterable[Iterable[object]]
 ) -> Path:
@@ -260,13 +267,44 @@ def percent_interval(estimate: Estimate) -> str:
     return interval(estimate, _hundredths)
 
 
-def checked(estimate: Estimate | None) -> Estimate:
-    """The estimate if its value is a finite number, or else an estimate of None with a reason."""
-    if estimate is None:
-        return Estimate(None, reason="not computed")
-    if estimate.value is None:
-        return Estimate(
-            None, reason=estimate.reason or "undefined (no reason recorded)"
-        )
-    is_number = math.isfinite(estimate.value)
-    return estimate if is_number else Estimate(None, reason="not a finite number")
+def cell_parts(cell: object) -> tuple[str, str, str]:
+    """Returns the text of a cell, its interval, and what a tooltip says."""
+    if isinstance(cell, Figured):
+        text, span, hint = cell_parts(cell.estimate or Estimate(None))
+        if cell.bare:
+            return span or DASH, "", hint
+        if cell.brief:
+            return text, "", span or hint
+        return text, span, hint
+    if isinstance(cell, Estimate):
+        return _estimate_parts(cell, number, interval(cell))
+    if isinstance(cell, Share):
+        text_of = points if cell.signed else percent
+        span = interval(cell.estimate, _hundredths)
+        return _estimate_parts(cell.estimate, text_of, span)
+    if isinstance(cell, Light):
+        return f"{cell.sign} {cell.text}", "", cell.tooltip
+    if isinstance(cell, Percent):
+        return percent(cell.value), "", cell.tooltip
+    if isinstance(cell, PValue):
+        return p_value_text(cell.value), "", ""
+    if isinstance(cell, Heat):
+        return cell.text, "", cell.tooltip
+    if cell is None or isinstance(cell, IntervalBar):
+        return DASH, "", ""
+    if isinstance(cell, float):
+        return number(cell), "", ""
+    if isinstance(cell, Markup):
+        cell = cell.striptags()
+    return str(cell), "", ""
+
+
+def _estimate_parts(
+    estimate: Estimate, text: Callable[[float], str], span: str
+) -> tuple[str, str, str]:
+    if estimate.value is None or not math.isfinite(estimate.value):
+        return DASH, "", estimate.reason or "undefined"
+    hint = estimate.reason or ""
+    if estimate.p_value is not None:
+        hint = f"{hint} p {p_value_text(estimate.p_value)}".strip()
+    return text(estimate.value), span, hint

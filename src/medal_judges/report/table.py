@@ -39,6 +39,10 @@ class Percent:
     tooltip: str = ""
     badge: str = ""
 
+    @property
+    def text(self) -> str:
+        return percent(self.value)
+
 
 @dataclass(frozen=True, slots=True)
 class Share:
@@ -284,19 +288,22 @@ def cell_parts(cell: object) -> tuple[str, str, str]:
         return _estimate_parts(cell.estimate, text_of, span)
     if isinstance(cell, Light):
         return f"{cell.sign} {cell.text}", "", cell.tooltip
-    if isinstance(cell, Percent):
-        return percent(cell.value), "", cell.tooltip
-    if isinstance(cell, PValue):
-        return p_value_text(cell.value), "", ""
-    if isinstance(cell, Heat):
+    if isinstance(cell, Percent | Heat):
         return cell.text, "", cell.tooltip
+    return _plain_text(cell), "", ""
+
+
+def _plain_text(cell: object) -> str:
+    """Returns a cell without interval and tooltip as text."""
     if cell is None or isinstance(cell, IntervalBar):
-        return DASH, "", ""
+        return DASH
+    if isinstance(cell, PValue):
+        return p_value_text(cell.value)
     if isinstance(cell, float):
-        return number(cell), "", ""
+        return number(cell)
     if isinstance(cell, Markup):
         cell = cell.striptags()
-    return str(cell), "", ""
+    return str(cell)
 
 
 def _estimate_parts(

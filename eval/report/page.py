@@ -196,35 +196,9 @@ def _distribution(scores: Scores, name: str) -> Bars:
         sizes = (np.round(numbers)[:, None] == np.array(levels)).sum(axis=0)
         labels = [f"{level:g}" for level in levels]
     bars = []
-<<<<<<< HEAD
     for label, share in zip(labels, (sizes / len(numbers)).tolist(), strict=True):
         bars.append(Bar(label, [BarSegment(share, 0)], text=percent(share)))
-    texts = ", ".join(f"{bar.name}: {bar.text}" for bar in bars)
-    description = f"{name}, share of {scores.unit}s: {texts}"
-    return Bars(name, bars, float(sizes.max() / len(numbers)), description)
-=======
-    for label, count in _counts_by_score(scores, name, numbers).items():
-        share = count / len(numbers)
-        segment = BarSegment(share, 0)
-        bars.append(Bar(label, [segment], text=percent(share)))
-    title = f"{name} (probability)" if scores.is_share(name) else name
-    end = max(bar.segments[0].length for bar in bars)
-    return Bars(title, bars, end)
-
-
-def _counts_by_score(scores: Scores, name: str, numbers: Floats) -> Mapping[str, int]:
-    """Returns the number of rows of each level, or of each bin of equal width."""
-    dimension = scores.dimensions[name]
-    counts: dict[str, int] = {}
-    if not scores.is_share(name) and 2 < len(dimension.levels) <= _LEVELS:
-        for level in dimension.levels:
-            counts[f"{level:g}"] = int((np.round(numbers) == level).sum())
-        return counts
-    sizes, edges = np.histogram(numbers, _BINS, (dimension.low, dimension.high))
-    for size, (low, high) in zip(sizes.tolist(), pairwise(edges), strict=True):
-        counts[f"{low:.3g} to {high:.3g}"] = size
-    return counts
->>>>>>> affb10fb (Intervals' page and its script in short; results without tables that no command makes; one text for a cell in terminal and page)
+    return Bars(name, bars, float(sizes.max() / len(numbers)))
 
 
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:

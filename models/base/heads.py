@@ -65,13 +65,11 @@ class HeadConfig(Config):
     ``kind`` is the loss: ``regression`` (mean squared error on the scale [0, 1]), ``ordinal``
     (CORN; Shi, Cao and Raschka, 2023), ``binary`` (cross-entropy on soft labels) or
     ``classification`` (cross-entropy over the levels of the scale). ``label_smoothing`` is for the
-    latter two. ``weight`` multiplies the loss; ``positive_weight`` multiplies the loss of the
-    positive class of a binary head.
+    latter two. ``positive_weight`` multiplies the loss of the positive class of a binary head.
     """
 
     kind: HeadKind = "regression"
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
-    weight: float = Field(default=1.0, ge=0)
     positive_weight: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
@@ -170,7 +168,7 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row, times the head's weight: 0 for a row without a label.
+        """Returns the loss [B] of each row: 0 for a row without a label.
 
         ``targets`` [B, targets] are numbers on [0, 1] for regression and binary heads, else
         probabilities of the levels; NaN is a missing label.
@@ -201,7 +199,7 @@ class OutputHead:
                 label_smoothing=config.label_smoothing,
                 reduction="none",
             )
-        return losses * labelled.squeeze(-1) * config.weight
+        return losses * labelled.squeeze(-1)
 
     def probabilities(
         self, logits: Tensor, temperature: float, spread: float | None

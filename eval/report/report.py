@@ -54,7 +54,7 @@ from medal_judges.storage.jsonl import STDIN
 
 _LINES = 12  # in the terminal, in all
 _FRAME = 4  # lines of a table beside its rows
-_LONGEST_NAME = 16  # characters of a group in the terminal
+_LONGEST_NAME = 20  # characters of a group in the terminal
 _WIDTH = 100
 _NAMED = 3  # mechanisms of the worst chats in the terminal
 

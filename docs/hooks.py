@@ -52,7 +52,6 @@ PYTHON = {
 }
 # Beyond `medal_judges` itself: what other pages speak of.
 BESIDE = {
-    "Client of medal serve": "medal_judges.inference.serving.client",
     "Language models: the protocol": "medal_judges.models.llm.protocol",
 }
 _FENCE = re.compile(r"``([^`]+)``")

@@ -36,12 +36,11 @@ TYPED = {
     "compare x=scores.jsonl y=scores.jsonl --out compared": "compared/compare.html",
     "agreement chats.jsonl --out agreement": "agreement/agreement.html",
     "benchmark --config bench.yaml": "bench/report.html",
-    "curate chats.jsonl --n 4 --out curated": "curated/selection.jsonl",
     "annotate export chats.jsonl --annotator ann --out package": "package/project.json",
     "generate --config quickstart --dry-run": "nothing was sent",
 }
 ELSEWHERE = {  # tested with a server, a model or a training run of their own
-    *("serve", "train", "align", "doctor", "push", "trial", "label"),
+    *("serve", "train", "align", "doctor", "push", "trial", "label", "curate"),
 }
 
 

@@ -93,7 +93,6 @@ def scored(folder: Path) -> tuple[Path, Path]:
         ("data", "write", "CHATS", "--out", "CHATS"),
         ("label", "CHATS", "--out", "CHATS"),
         ("trial", "length", "--data", "CHATS", "--out", "CHATS"),
-        ("benchmark", "--config", "config.yaml", "--out", "CHATS"),
         ("benchmark", "--config", "config.yaml", "--out", "config.yaml"),
     ],
     ids=lambda words: " ".join(words),
@@ -165,7 +164,6 @@ def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(
         skipped.touch()
         for more in (
             ("--workers", "2"),
-            ("--ray", "auto"),
             ("--judge", "no such judge"),
         ):
             # without ray, and with no such judge: the lock is first

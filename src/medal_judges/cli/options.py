@@ -131,11 +131,12 @@ def exit_by_gates(verdicts: Collection[str]) -> None:
 
 
 def _files_in(value: object) -> Iterator[Path]:
-    """Yields the files that an argument names: PATH or NAME=PATH."""
+    """Yields the files that an argument names: PATH, NAME=PATH or PATH:SPLIT."""
     if isinstance(value, Sequence) and not isinstance(value, str):
         for part in value:
             yield from _files_in(part)
     elif isinstance(value, str | Path):
-        for text in (str(value), str(value).partition("=")[2]):
+        name = str(value)
+        for text in (name, name.partition("=")[2], name.rpartition(":")[0]):
             if os.path.isfile(text):  # False for a text that is no path at all
                 yield Path(text)

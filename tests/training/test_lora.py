@@ -13,11 +13,7 @@ from safetensors.torch import load_file, save_file
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import (
-    check_in_fresh_process,
-    setting_for,
-    write_golden,
-)
+from medal_judges.models.base.golden import check_in_fresh_process
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
@@ -137,26 +133,6 @@ def test_training_starts_from_a_judge_of_other_data(
     (tmp_path / "none").mkdir()
     with pytest.raises(ConfigError, match="start: none of the 0 tensors"):
         copy_start(second, tmp_path / "none")
-
-
-def test_a_judge_that_writes_has_few_short_golden_dialogues(
-    tmp_path: Path, tiny_llama: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    model = {
-        "head": "generative",
-        "layout": "each",
-        "answer_tokens": 40,
-        "comment_chars": 1,
-    }
-    config = run_config(tmp_path, tiny_llama, model)
-    judge = new_judge(config, load_rubric("overall"))
-    write_golden(judge, tmp_path)
-    golden = json.loads((tmp_path / "golden.json").read_text())
-    assert len(golden["dialogues"]) == 4
-    assert (golden["device"], golden["dtype"]) == ("cpu", "fp32")
-    assert "golden scores: answering 4 dialogues\n" in capsys.readouterr().err
-    writes = bool(judge.language_models())
-    assert setting_for(judge.net, "cpu", "no", writes=writes).dialogues == 4
 
 
 @pytest.mark.slow

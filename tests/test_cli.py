@@ -122,7 +122,6 @@ SAME = {
     "--rubric": "Shipped name or YAML file",
     "--dtype": "Precision",
     "--seed": "Seed of every random draw.",
-    "--offline": "Never use the network.",
     "--overwrite": "Start again from the beginning; replaces OUT.",
     "--dimension": "Only this dimension",
     "--max-cost": "US dollars;",

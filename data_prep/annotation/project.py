@@ -16,7 +16,7 @@ from typing import Literal
 
 import numpy as np
 
-from medal_judges.config import OFFLINE, SEED, Config, option
+from medal_judges.config import SEED, Config, option
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
 from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
@@ -65,7 +65,6 @@ class ExportOptions(Config):
         "annotation/guidelines", help="YAML file or name in configs/."
     )
     seed: int = SEED
-    offline: bool = OFFLINE
     reading: ReadOptions = ReadOptions()
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from medal_judges.data_prep.sources.hub_sets import hub_folder
 from medal_judges.data_prep.sources.public import alternating, rated
+from medal_judges.data_prep.sources.source import source
 from medal_judges.errors import DataError, SourceError
-from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale
 from medal_judges.storage.files import read_json
 
@@ -27,9 +27,8 @@ _LANGUAGES = (
 _FED_SCALES: dict[str, Scale] = {"overall": (0.0, 4.0), "understandable": (0.0, 1.0)}
 
 
-def read_dstc11(
-    offline: bool | None = None, reading: ReadingReport | None = None
-) -> Iterator[LabelledDialogue]:
+@source("dstc11")
+def read_dstc11() -> Iterator[LabelledDialogue]:
     """DSTC11 track 4: FED-Turn (level ``turn``) and Persona-SEE (level ``dialogue``) in English,
     Spanish and Chinese; the last two are translations with the ratings of the English dialogues.
 
@@ -39,7 +38,7 @@ def read_dstc11(
     the last turn is the chatbot's. The group is the entry's ``dialogue_id`` if it has one.
     """
     patterns = ["DSTC_11_Track_4/task1/dev/**", "DSTC_11_Track_4/metadata/dev/**"]
-    folder = Path(hub_folder(REPOSITORY, offline, patterns)) / "DSTC_11_Track_4"
+    folder = Path(hub_folder(REPOSITORY, patterns)) / "DSTC_11_Track_4"
     for name, level in _LEVELS.items():
         for lang, file_language, column in _LANGUAGES:
             path = (

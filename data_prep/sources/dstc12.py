@@ -14,6 +14,7 @@ from itertools import chain
 
 import numpy as np
 
+from medal_judges.data_prep.sources.source import source
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean, rescale
 
 # Dimension of DSTC-12 -> the dimensions it averages. FED calls topic depth `depth`.
@@ -69,6 +70,7 @@ def to_dstc12(
     )
 
 
+@source("halve")
 def halve(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
@@ -105,3 +107,13 @@ def halve(
             for name in (*dimensions, "group"):
                 lead[name] += step
     yield from (replace(row, split=sides[row.group]) for row in rows)
+
+
+@source("map_rows")
+def map_rows(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    return map(to_dstc12, rows)
+
+
+@source("map_and_halve")
+def map_and_halve(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
+    return halve(map(to_dstc12, rows))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from medal_judges.data_prep.sources.public import rated
-from medal_judges.data_prep.sources.source import is_offline
+from medal_judges.data_prep.sources.source import is_offline, source
 from medal_judges.errors import DataError, RecordError, SourceError
 from medal_judges.reading.containers import HUB, open_rows
 from medal_judges.reading.dialogues import ReadingReport, read_labelled
@@ -20,29 +20,25 @@ SODA_EVAL = "Johndfm/soda_eval"
 _SPLITS = {"train": "train", "val": "validation", "test": "test"}
 
 
-def read_medal(
-    offline: bool | None = None, reading: ReadingReport | None = None
-) -> Iterator[LabelledDialogue]:
+@source("medal")
+def read_medal() -> Iterator[LabelledDialogue]:
     """Yields the rows of all configurations and splits of the Hub data set.
 
     Reads only the Hugging Face cache if offline. Raises SourceError if it is not available.
     """
-    yield from medal_rows(folder_records(hub_folder(REPOSITORY, offline)), reading)
+    yield from medal_rows(folder_records(hub_folder(REPOSITORY)))
 
 
-def hub_folder(
-    repository: str, offline: bool | None, patterns: list[str] | None = None
-) -> str:
+def hub_folder(repository: str, patterns: list[str] | None = None) -> str:
     """The folder of a data set of the Hub, downloaded first unless offline; with ``patterns`` only
     these files. Raises SourceError if it is not available."""
-    # Download the folder first: datasets has no offline switch for a single call.
     from huggingface_hub import snapshot_download
 
     try:
         return snapshot_download(
             repository,
             repo_type="dataset",
-            local_files_only=is_offline(offline),
+            local_files_only=is_offline(),
             allow_patterns=patterns,
         )
     except Exception as error:  # many kinds, all mean that it is not available
@@ -90,16 +86,15 @@ def _issues(row: Mapping[str, Any]) -> dict[str, str]:
     return issues
 
 
-def read_soda_eval(
-    offline: bool | None = None, reading: ReadingReport | None = None
-) -> Iterator[LabelledDialogue]:
+@source("soda_eval")
+def read_soda_eval() -> Iterator[LabelledDialogue]:
     """Soda-Eval: a row for each turn of a dialogue of SODA, with GPT-4's score from 1 to 5
     (``overall``), and 1 or 0 for each type of issue that any row of the set has.
 
     ``dialog_history`` has a line ``NAME: text`` for each turn, ``response`` is one more. Who says
     the response is the assistant in the whole dialogue.
     """
-    folder = hub_folder(SODA_EVAL, offline)
+    folder = hub_folder(SODA_EVAL)
     types: set[str] = set()
     for row in folder_records(folder):
         types.update(_issues(row))

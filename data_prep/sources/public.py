@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
+from medal_judges.data_prep.sources.source import source
 from medal_judges.models.model_files import embedded_file
 from medal_judges.records.dialogue import Dialogue, Role, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, Level, Scale, hash_split
@@ -179,6 +181,7 @@ def _defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
     return {}
 
 
+@source("dialogue_eval")
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Dialogue-Eval's dialogue_data/pass_free(run1).json; labels are z scores per worker. Overall
     is the mean of the seven answers, not a question of its own.
@@ -225,6 +228,7 @@ def _with_overall(scores: dict[str, float]) -> dict[str, float]:
     return scores | {"overall": sum(scores.values()) / len(scores)}
 
 
+@source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
     """USR in UniEval's topical_chat.json: six replies per context, mean scores."""
     scales: dict[str, Scale] = {
@@ -256,6 +260,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
         )
 
 
+@source("xdial_fed")
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     """xDial-Eval's data/dial/fed-dial.csv by language: one column a language, one line a turn,
     ``ratings`` the mean rating of the English dialogue.
@@ -293,6 +298,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
             )
 
 
+@source("chitchat")
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     """Chit-chat, the package chitchat-dataset: conversations of students with each other.
 
@@ -330,3 +336,9 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
             split=hash_split(id, seed=0),
             group=f"chitchat-{id}",
         )
+
+
+LEVELS: tuple[Level, ...] = ("dialogue", "turn")
+for _level in LEVELS:
+    source(f"fed_{_level}s")(partial(read_fed, level=_level))
+    source(f"conture_{_level}s")(partial(read_conture, level=_level))

@@ -1,4 +1,4 @@
-"""Source: origin, terms and files of a set of labelled dialogues; download of its public files."""
+"""The files of a source, their readers by name, and the download of public files."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ import http.client
 import os
 import shutil
 import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from medal_judges.errors import SourceError
-from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import atomic_path, cache_folder
 
 Rows = Iterator[LabelledDialogue]
 _TIMEOUT = 60
+# Name in sources.yaml -> reader. It takes the path of a public file, the rows of a view, or nothing
+# for a source from a package or the Hub.
+READERS: dict[str, Callable[..., Rows]] = {}
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
-class SourceFile:
+def source(name: str) -> Callable[[Callable[..., Rows]], Callable[..., Rows]]:
+    """Registers the decorated function as the reader or the view ``name``."""
+
+    def register(read: Callable[..., Rows]) -> Callable[..., Rows]:
+        READERS[name] = read
+        return read
+
+    return register
+
+
+class SourceFile(BaseModel):
     """One file of a source.
 
     ``line_file`` is its name in the line format in $MEDAL_JUDGES_DATA, ``line_sha256`` its
@@ -43,48 +51,35 @@ class SourceFile:
     public_file: str = ""
     sha256: str = ""
     why: str = ""
-    read: Callable[[Path], Rows] | None = None
-    view: Callable[[Iterable[LabelledDialogue]], Rows] | None = None
+    read: str | None = None
+    view: str | None = None
     named_only: bool = False
-    splits: Sequence[str] = ()
+    splits: tuple[str, ...] = ()
 
 
-@dataclass(
-    frozen=True,
-    slots=True,
-    kw_only=True,
-)
-class Source:
-    """A named set. ``package_read`` reads a set from an installed package or the Hub; its arguments
-    are ``offline`` (None: the setting of HF_HUB_OFFLINE) and the report that counts skipped rows.
+class Source(BaseModel):
+    """A named set. ``package`` says where a set without parts comes from; its reader has its name.
     ``labelled_by`` names the model that made the labels; None for people."""
 
     name: str
     title: str
     licence: str
     citation: str
-    languages: Sequence[str]
-    parts: Sequence[SourceFile] = ()
-    notes: Sequence[str] = ()
+    languages: tuple[str, ...]
+    parts: tuple[SourceFile, ...] = ()
+    notes: tuple[str, ...] = ()
     package: str | None = None
-    package_read: Callable[[bool | None, ReadingReport | None], Rows] | None = None
     labelled_by: str | None = None
 
 
-def is_offline(offline: bool | None = None) -> bool:
-    """``offline`` if given, else the setting of HF_HUB_OFFLINE."""
-    if offline is not None:
-        return offline
-    return os.environ.get("HF_HUB_OFFLINE", "").strip().upper() in (
-        "1",
-        "ON",
-        "YES",
-        "TRUE",
-    )
+def is_offline() -> bool:
+    """Returns the setting of HF_HUB_OFFLINE."""
+    word = os.environ.get("HF_HUB_OFFLINE", "").strip().upper()
+    return word in ("1", "ON", "YES", "TRUE")
 
 
 def sha256(path: Path) -> str:
-    """Hex SHA-256 of a file."""
+    """Returns the SHA-256 of a file in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(1 << 20):
@@ -92,7 +87,7 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
+def fetch(part: SourceFile) -> Path:
     """Returns the path of the cached public file of ``part``; downloads it first if necessary.
 
     Raises SourceError if offline, without a public file, if the download fails, and for another
@@ -102,17 +97,14 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)
     target = cache_folder() / part.public_file
     if target.is_file():
-        if (checksum := sha256(target)) != part.sha256:
-            raise SourceError(
-                f"{target}: SHA-256 is {checksum}, expected {part.sha256}",
-                hint="it is another file or version: replace it with the right one",
-            )
+        hint = "it is another file or version: replace it with the right one"
+        _require_checksum(target, part, str(target), hint)
         return target
-    if is_offline(offline):
+    if is_offline():
         raise SourceError(
             f"{part.public_file} is not here and the network is disabled",
-            hint=f"put {part.url} at {target}, or with a network: medal data fetch NAME, without "
-            "--offline and HF_HUB_OFFLINE",
+            hint=f"put {part.url} at {target}, or with a network and without HF_HUB_OFFLINE: "
+            "medal data fetch NAME",
         )
     try:
         with (
@@ -121,15 +113,17 @@ def fetch(part: SourceFile, *, offline: bool | None = None) -> Path:
         ):
             with open(partial, "wb") as stream:
                 shutil.copyfileobj(reply, stream)
-            if (checksum := sha256(partial)) != part.sha256:
-                raise SourceError(
-                    f"{part.url}: SHA-256 is {checksum}, expected {part.sha256}",
-                    hint="the download is incomplete, or the file has changed since this version "
-                    "of medal-judges; deleted the download",
-                )
+            hint = "the download is incomplete, or the file has changed since this version of "
+            hint += "medal-judges; deleted the download"
+            _require_checksum(partial, part, part.url, hint)
     except (http.client.HTTPException, OSError) as error:
-        raise SourceError(
-            f"cannot fetch {part.url}: {error}",
-            hint=f"put the file at {target} by hand",
-        ) from error
+        hint = f"put the file at {target} by hand"
+        raise SourceError(f"cannot fetch {part.url}: {error}", hint=hint) from error
     return target
+
+
+def _require_checksum(path: Path, part: SourceFile, origin: str, hint: str) -> None:
+    checksum = sha256(path)
+    if checksum != part.sha256:
+        problem = f"{origin}: SHA-256 is {checksum}, expected {part.sha256}"
+        raise SourceError(problem, hint=hint)

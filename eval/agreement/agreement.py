@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from medal_judges.config import OFFLINE, Config, option
+from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
 from medal_judges.eval.metaeval.ceiling import (
@@ -84,7 +84,6 @@ class AgreementOptions(Config):
     dimension: tuple[str, ...] = option(
         (), help="Only this dimension; may be repeated."
     )
-    offline: bool = OFFLINE
     reading: ReadOptions = DEFAULT_READING
 
 

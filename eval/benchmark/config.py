@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from medal_judges.config import NO_CACHE, OFFLINE, Config, option
+from medal_judges.config import NO_CACHE, Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 
@@ -35,7 +35,6 @@ class BenchmarkOptions(Config):
         metavar="[NAME=]PATH",
         help="A further judge: shipped name, YAML file, folder or hub id; may be repeated.",
     )
-    offline: bool = OFFLINE
     retry_failed: bool = option(False, help="Score every row without a score again.")
     no_cache: bool = NO_CACHE
 

@@ -86,7 +86,7 @@ def run_benchmark(
     """Runs a benchmark and writes predictions and results.json; returns the results and the
     folder."""
     config = _config(options)
-    run = load_sets(config, offline=options.offline or None)
+    run = load_sets(config)
 
     def progress(judge: str, set_name: str, count: int) -> None:
         if bar is not None:
@@ -129,7 +129,7 @@ def _config(options: BenchmarkOptions) -> BenchmarkConfig:
 # -- sets ------------------------------------------------------------------------------------------
 
 
-def load_sets(config: BenchmarkConfig, *, offline: bool | None = None) -> BenchmarkRun:
+def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
     """Loads the sets; missing optional sets become notes. Raises ConfigError if no set is left, or
     if a judge maps a dimension that no set has."""
     check_published(config)
@@ -137,7 +137,7 @@ def load_sets(config: BenchmarkConfig, *, offline: bool | None = None) -> Benchm
     dimensions: set[str] = set()
     parts: list[SetConfig | InjectedConfig] = [*config.sets, *config.injected]
     for part in parts:
-        loaded = load_set(part, offline=offline)
+        loaded = load_set(part)
         if isinstance(loaded, str):
             run.notes.append(f"set {part.name} left out: {loaded}")
             continue

@@ -47,7 +47,7 @@ class Answers:
 
 
 def load_set(
-    config: SetConfig | InjectedConfig, *, offline: bool | None = None
+    config: SetConfig | InjectedConfig,
 ) -> BenchmarkSet | str:
     """Loads a set. If its data is missing, returns the reason as text for an optional set.
 
@@ -61,9 +61,7 @@ def load_set(
         options = config.read_options
     reading = ReadingReport(strict=True)
     try:
-        rows = load_spec(
-            config.source, offline=offline, reading=reading, options=options
-        )
+        rows = load_spec(config.source, reading=reading, options=options)
     except (SourceError, DataError) as error:
         if config.optional:
             return error.one_line

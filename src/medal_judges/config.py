@@ -152,7 +152,6 @@ OVERRIDES: tuple[str, ...] = option(
 DRY_RUN: bool = option(
     False, help="Estimate requests, tokens and maximum cost without sending anything."
 )
-OFFLINE: bool = option(False, help="Never use the network.")
 SEED: int = option(0, ge=0, help="Seed of every random draw.")
 DEVICE: str | None = option(None, help="cpu, cuda, cuda:1, ...")
 OVERWRITE: bool = option(False, help="Start again from the beginning; replaces OUT.")

@@ -192,7 +192,7 @@ def refused(name: str) -> None:
         ),
         (
             "gzip and more",
-            "in.jsonl.gz:601: cannot read on: other bytes follow the end",
+            "in.jsonl.gz:601: cannot read on: Not a gzipped file",
         ),
         ("gzip of another method", "cannot read on: Unknown compression method"),
     ],

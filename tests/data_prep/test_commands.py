@@ -146,7 +146,7 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
         (["show", "fed"], "put fed_dialogue.jsonl.gz"),
         (["show", "nothing.jsonl"], "no such file"),
         (["fetch", "fed"], "the network is disabled"),
-        (["fetch", "fed:turn", "--offline"], "the network is disabled"),
+        (["fetch", "fed:turn"], "the network is disabled"),
         (["fetch", "abceval"], "pickled"),
         (["fetch", "chitchat"], "pip install chitchat-dataset"),
         (["fetch", "x.jsonl"], "nothing to fetch"),

@@ -103,7 +103,7 @@ def test_where_the_official_files_go(
 ) -> None:
     monkeypatch.setenv("MEDAL_JUDGES_DATA", str(tmp_path))
     with pytest.raises(SourceError, match=r"dstc12_test\.jsonl\.gz"):
-        load_spec("dstc12:test", offline=True)
+        load_spec("dstc12:test")
 
 
 @needs_data

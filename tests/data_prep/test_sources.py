@@ -12,7 +12,7 @@ import pytest
 
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
-from medal_judges.data_prep.sources.source import sha256
+from medal_judges.data_prep.sources.source import READERS, sha256
 from medal_judges.errors import DataError, SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -55,7 +55,7 @@ def test_the_public_form_gives_the_rows_of_the_line_format(
     part = part_of(source, name)
     path = unpacked(part.public_file, tmp_path)
     assert sha256(path) == part.sha256
-    found = [row.to_record() for row in part.read(path)]
+    found = [row.to_record() for row in READERS[part.read](path)]
     wanted = [
         row.to_record() for row in read_labelled(Path(str(DATA)) / part.line_file)
     ]
@@ -86,7 +86,7 @@ def test_public_splits_cut_no_group_and_no_worker(tmp_path: Path) -> None:
         homes: dict[str, set[str | None]] = {}
         for name in names:
             part = part_of(source, name)
-            for row in part.read(unpacked(part.public_file, tmp_path)):
+            for row in READERS[part.read](unpacked(part.public_file, tmp_path)):
                 homes.setdefault(row.extra.get(key, row.group), set()).add(row.split)
         assert all(len(splits) == 1 for splits in homes.values())
         assert {s for splits in homes.values() for s in splits} == {
@@ -195,9 +195,7 @@ def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert validation.extra["labels_by"] == "GPT-4" and validation.level == "turn"
     assert [row.id for row in load_spec("soda_eval:validation")] == ["soda-eval-7-3"]
     (tmp_path / "data/train-0.jsonl").write_text(soda("Ann: Hi", 5, [], "dev"))
-    with pytest.raises(
-        SourceError, match=r"soda_eval: not in the public form .*KeyError: 'dev'"
-    ):
+    with pytest.raises(SourceError, match=r"soda_eval: not in the public form"):
         load_spec("soda_eval:train")
 
 

@@ -429,7 +429,7 @@ def test_the_shipped_configuration_on_peoples_ratings(tmp_path: Path) -> None:
     judges = "judges=[{name: length, path: configs/judges/length.yaml}, "
     judges += "{name: repetition, path: configs/judges/repetition.yaml}]"
     done = CliRunner().invoke(
-        app, ["benchmark", "--offline", f"output_dir={tmp_path / 'out'}", judges]
+        app, ["benchmark", f"output_dir={tmp_path / 'out'}", judges]
     )
     assert done.exit_code == 0, done.exception
     found = results(tmp_path)["rows"]

@@ -28,8 +28,7 @@ def agreement(options: AgreementOptions) -> None:
 
     source, out = options.source, options.out
     reading = reading_report(options.reading, out)
-    offline = options.offline or None
-    rows = load_spec(source, offline=offline, reading=reading, options=options.reading)
+    rows = load_spec(source, reading=reading, options=options.reading)
     reading.require_rest()
     labellers = set()
     for row in rows:

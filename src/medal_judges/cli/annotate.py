@@ -41,7 +41,6 @@ def export_project(options: ExportOptions) -> None:
     reading = reading_report(options.reading)
     rows = load_spec(
         options.source,
-        offline=options.offline or None,
         reading=reading,
         options=options.reading,
     )

@@ -17,7 +17,7 @@ from rich.table import Table
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_translate import translate
 from medal_judges.cli.options import from_options, writes
-from medal_judges.config import OFFLINE, OVERRIDES, SEED, Config, load_config, option
+from medal_judges.config import OVERRIDES, SEED, Config, load_config, option
 from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
 from medal_judges.errors import MedalError, SourceError
 from medal_judges.reading.dialogues import (
@@ -40,7 +40,6 @@ app.command("translate")(translate)
 
 class SourceOptions(Config):
     name: str = option(argument=True, help="Source, spec such as fed:turn, or a file.")
-    offline: bool = OFFLINE
 
 
 class ReadSourceOptions(SourceOptions):
@@ -72,7 +71,6 @@ class WriteOptions(LengthOptions):
     n: int | None = option(
         None, ge=1, help="How many dialogues to write; default: all."
     )
-    offline: bool = OFFLINE
 
 
 class PlantOptions(LengthOptions):
@@ -104,7 +102,6 @@ class StatsOptions(Config):
     no_lemmas: bool = option(
         False, help="Lexical diversity over words instead of lemmas."
     )
-    offline: bool = OFFLINE
     reading: ReadOptions = ReadOptions()
 
 
@@ -197,7 +194,6 @@ def show(options: ShowOptions) -> None:
     reading = reading_report(options.reading)
     rows = load_spec(
         options.name,
-        offline=True,
         reading=reading,
         options=options.reading,
     )
@@ -243,7 +239,7 @@ def fetch(options: SourceOptions) -> None:
         raise SourceError(f"{source.name} has no download; it comes from {origin}")
     for part in source.parts:
         if spec.part in (None, part.name):
-            typer.echo(fetch_part(part, offline=options.offline or None))
+            typer.echo(fetch_part(part))
 
 
 @app.command("audit")
@@ -259,7 +255,6 @@ def audit_source(options: ReadSourceOptions) -> None:
     reading = reading_report(options.reading)
     rows = load_spec(
         options.name,
-        offline=options.offline or None,
         reading=reading,
         options=options.reading,
     )
@@ -306,9 +301,7 @@ def write(options: WriteOptions) -> None:
     """
     from medal_judges.data_prep.sources.registry import stream_spec
 
-    rows = filter(
-        options.fits, stream_spec(options.source, offline=options.offline or None)
-    )
+    rows = filter(options.fits, stream_spec(options.source))
     written = write_records(options.out, islice(rows, options.n))
     typer.echo(f"{written} dialogues written to {options.out}")
 
@@ -373,7 +366,6 @@ def stats(options: StatsOptions) -> None:
         for text in options.sources:
             yield from stream_spec(
                 text,
-                offline=options.offline or None,
                 reading=reading,
                 options=options.reading,
             )

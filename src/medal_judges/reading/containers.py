@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import gzip
 import io
 import math
 import re
@@ -50,7 +51,7 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 HUB = "hf:"
 LARGEST = 1_000_000_000  # bytes of a file that is read whole
 _MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
-_COMPRESSED = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip"}
+_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")  # a transcript can have these
 _BEGIN = 1 << 16  # bytes by which a file is recognised
 _MOST_BLANK = 1_000_000  # blank lines in a row
@@ -102,12 +103,13 @@ def _open(path: str) -> Any:
         raw = open(path, "rb")  # noqa: SIM115
     stream = io.BufferedReader(cast(Any, raw), _BEGIN)
     begin = stream.peek(4)
-    for magic, codec in _COMPRESSED.items():
-        if begin.startswith(magic):
-            import pyarrow as pa
+    if begin.startswith(_GZIP):
+        return gzip.GzipFile(fileobj=stream)
+    if begin.startswith(_ZSTD):
+        import pyarrow as pa
 
-            unpacked = pa.CompressedInputStream(pa.PythonFile(stream, "r"), codec)
-            return io.BufferedReader(unpacked, _BEGIN)
+        file = pa.PythonFile(stream, "r")
+        return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BEGIN)
     return stream
 
 
@@ -426,6 +428,9 @@ def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any
             rows = zip_longest(_cells_of(sheet), _cells_of(formulas[sheet.title]))
             blank: object = None  # one object for all rows that the file does not have
             for number, (cells, contents) in enumerate(rows, 1):
+                if number > _MOST_ROWS:
+                    problem = f"has a row beyond {_MOST_ROWS:,}"
+                    raise DataError(path, None, problem, hint="save it as .csv")
                 if contents is blank:
                     continue
                 if not any(map(_is_filled, contents)):
@@ -443,7 +448,7 @@ def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any
 
 def _cells_of(sheet: Any) -> Any:
     sheet.reset_dimensions()  # the size that a file states can be wrong
-    return sheet.iter_rows(max_row=_MOST_ROWS, max_col=_MOST_COLUMNS, values_only=True)
+    return sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True)
 
 
 def _require_results(path: str, number: int, cells: Any, contents: Any) -> None:

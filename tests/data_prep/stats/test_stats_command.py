@@ -96,7 +96,7 @@ people = pytest.mark.skipif(
 def test_sets_of_people(
     spec: str, dialogues: int, turns: float, tmp_path: Path
 ) -> None:
-    found = medal(spec, "--out", tmp_path, "--no-lemmas", "--offline")
+    found = medal(spec, "--out", tmp_path, "--no-lemmas")
     assert found.exit_code == 0, found.exception
     sheet = tmp_path / "tables" / "dialogues-and-texts-by-language.csv"
     with sheet.open(encoding="utf-8") as file:
@@ -109,7 +109,7 @@ def test_sets_of_people(
 
 @people
 def test_ten_languages(tmp_path: Path) -> None:
-    found = medal("xdial", "--out", tmp_path, "--no-lemmas", "--offline")
+    found = medal("xdial", "--out", tmp_path, "--no-lemmas")
     assert found.exit_code == 0, found.exception
     page = (tmp_path / "stats.html").read_text(encoding="utf-8")
     assert "2,440 dialogues · 10 languages · 14 chatbots · 2,440 labelled rows" in page

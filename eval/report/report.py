@@ -179,7 +179,7 @@ def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -
     if estimates.groups:
         column, groups = next(iter(estimates.groups.items()))
         worst_first = sort_by_badness(scores, estimates, groups)
-        table = part_table(scores, estimates, column, worst_first)
+        table = part_table(scores, estimates, column, worst_first, has_p=False)
     elif estimates.periods:
         table = part_table(scores, estimates, "period", estimates.periods)
         first_row = max(0, len(table.rows) - most_rows)

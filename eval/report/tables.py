@@ -79,10 +79,15 @@ def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
 
 
 def part_table(
-    scores: Scores, estimates: ReportEstimates, column: str, parts: Sequence[Part]
+    scores: Scores,
+    estimates: ReportEstimates,
+    column: str,
+    parts: Sequence[Part],
+    has_p: bool = True,
 ) -> Table:
     """Returns one row for each group or period: its number of rows, its headline estimate, the
-    share of bad scores, and of a group the difference from all other rows."""
+    share of bad scores, and of a group the difference from all other rows, with its p-value if
+    ``has_p``."""
     title = f"By {column}"
     names = order_dimensions(scores, estimates)
     if not names:
@@ -94,7 +99,7 @@ def part_table(
     columns = [column, "Rows", headline, "95%"]
     has_differences = any(part.differences for part in parts)
     if has_differences:
-        columns += ["From the others", "p"]
+        columns += ["From the others"] + ["p"] * has_p
     rows: list[Row] = []
     for part in parts:
         estimate = part.lead(headline)
@@ -103,7 +108,7 @@ def part_table(
         if has_differences:
             difference = part.differences.get(headline, Estimate(None))
             cells.append(_cell(scores, headline, difference, signed=True))
-            cells.append(p_cell(difference))
+            cells += [p_cell(difference)] * has_p
         cells += [_cell(scores, name, part.lead(name)) for name in bad]
         rows.append(cells)
     columns += [name.removeprefix(f"{headline} ") for name in bad]

@@ -63,7 +63,7 @@ def test_the_terminal_shows_at_most_12_lines_of_100_characters(
     """Issue 55, point 4."""
     print_report(outcome)
     lines = capsys.readouterr().out.rstrip("\n").split("\n")
-    assert len(lines) <= 12 and max(map(len, lines[:-1])) <= 100
+    assert len(lines) <= 12 and max(map(len, lines[:-1])) <= 100, "\n".join(lines)
     assert lines[0].startswith("700 conversations: overall is ")
     assert "100.0%" not in "".join(lines) and "7 of 700 are not scored" in "".join(
         lines

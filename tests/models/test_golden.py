@@ -75,5 +75,5 @@ def test_missing_or_half_golden_scores_are_told(tmp_path: Path) -> None:
     with pytest.raises(JudgeLoadError, match="not golden scores"):
         check_golden(folder)
     (folder / "golden.json").unlink()
-    with pytest.raises(JudgeLoadError, match="no golden.json"):
+    with pytest.raises(JudgeLoadError, match=r"no golden\.json"):
         check_golden(folder)

@@ -14,7 +14,13 @@ from typing import Any
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
-from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, beside
+from medal_judges.data_prep.jobs import (
+    Agents,
+    Answer,
+    JobRunner,
+    beside,
+    settings_content,
+)
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Strategy
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig, llm_config
@@ -89,9 +95,9 @@ class PoolRunner(JobRunner[Proposal]):
         self.config = config
         parts = ("context", "negative", "positive")
         self.parts = load_prompt(config.prompts, ("count",), parts).parts
-        made_by = content_hash(
-            [config.model_dump(mode="json"), llm.model_dump(mode="json")]
-        )
+        # What decides an answer, by content: an edited prompt asks anew.
+        settings = config.model_dump(mode="json", exclude={"prompts", "llms"})
+        made_by = content_hash([settings, self.parts, settings_content(llm)])
         self.jobs: dict[str, Proposal] = {}
         for sign in config.signs:
             for k in range(config.samples):

@@ -14,7 +14,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -31,6 +31,7 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.records.validation import parse
 from medal_judges.storage.jsonl import Journal
+from medal_judges.storage.runs import content_of
 
 GRACE = 3.0  # seconds that servers have to end after Ctrl-C
 AGENT_FAILURES = 25  # failures in a row of one agent that end the run
@@ -41,8 +42,7 @@ START_AGAIN = "give another --out, or start again from the beginning with --over
 class Answer:
     """One line of the journal: the answer to the question ``stage`` of the job ``id``.
 
-    ``cut``: truncated at its token limit. ``usage``: Usage.to_record(). ``by``: the signature of
-    the settings that made the answer, if no other file records them.
+    ``cut``: truncated at its token limit. ``usage``: Usage.to_record().
     """
 
     id: str
@@ -50,11 +50,29 @@ class Answer:
     answer: str
     cut: bool = False
     usage: dict[str, float] = field(default_factory=dict)
-    by: str = ""
 
     def to_record(self) -> dict[str, Any]:
-        """The line; ``cut`` and ``by`` only if they are set."""
-        return {k: v for k, v in asdict(self).items() if v or k not in ("cut", "by")}
+        """Returns the line; ``cut`` only if it is set."""
+        record = asdict(self)
+        if not self.cut:
+            del record["cut"]
+        return record
+
+
+def _parse_answer(record: object) -> Answer:
+    if isinstance(record, dict):
+        record.pop("run", None)  # on the first line
+    return parse(Answer, record)
+
+
+def settings_content(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
+    """Returns the settings of a model that decide its answers, files and folders by their content.
+    ``connection`` names those that say where the model is served and how fast."""
+    settings = {}
+    for name, value in llm.model_dump(mode="json", exclude_unset=True).items():
+        if name not in connection:
+            settings[name] = content_of(value) if isinstance(value, str) else value
+    return settings
 
 
 class Agents:
@@ -152,11 +170,8 @@ class JobRunner(ABC, Generic[J]):
 
     ``active``: the jobs with an open question. ``waiting``: jobs that failed ``failures`` times in
     a row, with the reason; the same command tries them again. ``usage`` and ``requests``: what this
-    run paid for; ``cached``: its answers from the cache. ``made_by``: the signature that is written
-    into each line of the journal, if any.
+    run paid for; ``cached``: its answers from the cache.
     """
-
-    made_by = ""
 
     def __init__(
         self,
@@ -215,7 +230,8 @@ class JobRunner(ABC, Generic[J]):
 
     def replay(self) -> None:
         """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
-        for answer in self.journal.records(lambda record: parse(Answer, record)):
+        self.journal.require_run()
+        for answer in self.journal.records(_parse_answer):
             if self.replays(answer):
                 self._take(answer)
 
@@ -324,7 +340,6 @@ class JobRunner(ABC, Generic[J]):
             text,
             cut,
             usage.to_record(),
-            self.made_by,
         )
         self.journal.append([answer], sync=False)
         self._take(answer)

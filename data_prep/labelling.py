@@ -17,6 +17,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import pandas as pd
+
 from medal_judges.data_prep.share_bars import share_bars
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
@@ -214,31 +216,29 @@ def label_file(
     def rows() -> Iterator[LabelledDialogue]:
         return labelled_of(file, reading, ReadingReport())
 
-    def checks() -> Iterator[Judgement] | None:
-        if user_judge is None:
-            return None
-        return read_judgements(checks_file)
-
     def score(judge: Judge, path: Path, malformed: Container[str] = ()) -> ScoreReport:
         dialogues = (row.dialogue for row in rows() if row.id not in malformed)
-        # A later verdict removes its dialogue from those that were labelled, or adds it.
         with ProgressBar("scoring") as bar:
             return score_to_file(dialogues, judge, path, options, progress=bar.advance)
 
-    summary = Summary(())
-    judgements = None
+    checks: dict[str, Judgement] | None = None
+    judgements: dict[str, Judgement] | None = None
+    malformed: set[str] = set()
+    dimensions: Sequence[Dimension] = ()
+    repeats = 1
     if user_judge is not None:
         report = score(user_judge, checks_file)
         report.require_coverage(min_coverage)
-    elif overwrite:  # an earlier run's verdicts do not count here
-        checks_file.unlink(missing_ok=True)
+        checks = {check.id: check for check in read_judgements(checks_file)}
+        malformed = {id for id, check in checks.items() if malformed_reasons(check)}
     if judge is not None:
-        malformed = {check.id for check in checks() or () if malformed_reasons(check)}
         report = score(judge, labels_file, malformed)
-        repeats = judge.config.repeats if isinstance(judge, PromptedJudge) else 1
-        summary = Summary(judge.dimensions, repeats)
-        judgements = read_judgements(labels_file)
-    sort_rows(rows(), checks(), judgements, out, summary)
+        judgements = {j.id: j for j in read_judgements(labels_file)}
+        dimensions = judge.dimensions
+        if isinstance(judge, PromptedJudge):
+            repeats = judge.config.repeats
+    summary = Summary(dimensions, repeats)
+    sort_rows(rows(), checks, judgements, out, summary)
     record = {
         "labels_by": judge and str(judge.signature()),
         "users_checked_by": user_judge and str(user_judge.signature()),
@@ -252,16 +252,15 @@ def label_file(
 
 def sort_rows(
     rows: Iterable[LabelledDialogue],
-    checks: Iterator[Judgement] | None,
-    judgements: Iterator[Judgement] | None,
+    checks: Mapping[str, Judgement] | None,
+    judgements: Mapping[str, Judgement] | None,
     folder: Path,
     summary: Summary,
 ) -> None:
-    """Write labelled.jsonl, malformed.jsonl and unlabelled.jsonl, and count in ``summary``.
+    """Writes labelled.jsonl, malformed.jsonl and unlabelled.jsonl, and counts in ``summary``.
 
-    ``checks`` has one judgement for each row, in order (None: users were not checked);
-    ``judgements`` one for each row that is not malformed (None: rows keep their labels). Raises
-    MedalError if they do not match.
+    ``checks`` of the users and ``judgements`` are by id (None: users were not checked, rows keep
+    their labels). Raises MedalError for a row without one.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         files = {}
@@ -271,7 +270,7 @@ def sort_rows(
         for row in rows:
             reasons: tuple[str, ...] = ()
             if checks is not None:
-                check = _next(checks, row)
+                check = _judgement_of(row, checks)
                 reasons = malformed_reasons(check)
                 summary.add_check(row, check)
                 row = with_check(row, check)
@@ -281,7 +280,7 @@ def sort_rows(
                 kind = "labelled" if row.labels else "unlabelled"
             else:
                 before = row.labels
-                row = summary.add_labels(row, _next(judgements, row))
+                row = summary.add_labels(row, _judgement_of(row, judgements))
                 kind = "unlabelled" if row.labels is before else "labelled"
             summary.kinds[kind] += 1
             files[kind].write(to_line(row))
@@ -312,15 +311,14 @@ def _reasons(users: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(reasons)
 
 
-def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
-    judgement = next(judgements, None)
-    if judgement is None or judgement.id != row.id:
-        next_one = "no more judgements"
-        if judgement is not None:
-            next_one = f"a judgement of {judgement.id!r}"
+def _judgement_of(
+    row: LabelledDialogue, judgements: Mapping[str, Judgement]
+) -> Judgement:
+    judgement = judgements.get(row.id)
+    if judgement is None:
         raise MedalError(
-            f"{next_one} at row {row.id!r}: FILE was changed while it was labelled",
-            hint="--overwrite starts again from the beginning; cached answers cost nothing",
+            f"no judgement of row {row.id!r}: FILE was changed while it was labelled",
+            hint="run the same command again",
         )
     return judgement
 
@@ -328,31 +326,30 @@ def _next(judgements: Iterator[Judgement], row: LabelledDialogue) -> Judgement:
 class Summary:
     """The counts of a run with ``repeats`` answers on each of ``dimensions``.
 
-    ``rows``: the language, the chatbot and the mean labels of each labelled row. ``kinds``: rows by
-    file. ``failures``: by reason. ``users``: rows, checked users and malformed users by (language,
-    user model), and ``reasons`` for malformed ones. ``deviations``: for each dimension, the
-    standard deviation over the repeats of each dialogue with at least two answers (n - 1; MEDAL
-    does not say which).
+    ``kinds``: rows by file. ``failures``: by reason. ``users``: an entry for each checked row.
+    ``deviations``: for each dimension, the standard deviation over the repeats of each dialogue
+    with at least two answers (n - 1; MEDAL does not say which).
     """
 
     def __init__(self, dimensions: Sequence[Dimension], repeats: int = 1) -> None:
         self.dimensions = dimensions
         self.repeats = repeats
-        self.rows: list[dict[str, Any]] = []
-        self.users: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
-        self.reasons: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.kinds: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
+        self.users: list[dict[str, Any]] = []
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
         """Counts the verdict on the user of ``row``."""
-        user = (row.dialogue.lang, row.dialogue.models.get("user") or _UNNAMED)
         reasons = malformed_reasons(check)
-        self.users[user]["rows"] += 1
-        self.users[user]["checked"] += bool(reasons) or check.scored
-        self.users[user]["malformed"] += bool(reasons)
-        self.reasons[user].update(reasons)
+        entry: dict[str, Any] = {
+            "lang": row.dialogue.lang,
+            "user": row.dialogue.models.get("user") or _UNNAMED,
+            "rows": 1,
+            "checked": int(bool(reasons) or check.scored),
+            "malformed": int(bool(reasons)),
+        }
+        self.users.append(entry | {f"reason:{name}": 1 for name in reasons})
 
     def add_labels(
         self, row: LabelledDialogue, judgement: Judgement
@@ -361,57 +358,33 @@ class Summary:
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
         new = labelled(row, judgement, self.dimensions, self.repeats)
-        if new.labels is row.labels:
-            return new
-        means = {}
-        for rating in new.ratings():
-            if rating.without_nulls:
-                means[rating.dimension] = fmean(rating.without_nulls)
-            if len(rating.without_nulls) > 1:
-                self.deviations[rating.dimension].append(stdev(rating.without_nulls))
-        chatbot = row.dialogue.chatbot or _UNNAMED
-        self.rows.append(
-            {"language": row.dialogue.lang, "chatbot": chatbot, "means": means}
-        )
+        if new.labels is not row.labels:
+            for rating in new.ratings():
+                if len(rating.without_nulls) > 1:
+                    deviation = stdev(rating.without_nulls)
+                    self.deviations[rating.dimension].append(deviation)
         return new
-
-    def by(self, column: str) -> dict[str, dict[str, Any]]:
-        """For each language or chatbot: the number of ``rows``; for each issue the number of rows
-        with it (a mean of 0.5 or more), for each other dimension the mean; None without labels."""
-        means_by_name: dict[str, list[dict[str, float]]] = defaultdict(list)
-        for row in self.rows:
-            means_by_name[row[column]].append(row["means"])
-        groups: dict[str, dict[str, Any]] = {}
-        for name, rows in sorted(means_by_name.items()):
-            groups[name] = {"rows": len(rows)}
-            for dimension in self.dimensions:
-                values = [
-                    means[dimension.name] for means in rows if dimension.name in means
-                ]
-                figure: float | None = None
-                if values and dimension.is_issue:
-                    figure = sum(value >= 0.5 for value in values)
-                elif values:
-                    figure = fmean(values)
-                groups[name][dimension.name] = figure
-        return groups
 
     def to_record(self) -> dict[str, Any]:
         """The content of report.json. ``std_over_repeats`` says how far the judge agrees with
         itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
         users = []
-        for (lang, user), counts in sorted(self.users.items()):
-            share = None
-            if counts["checked"]:
-                share = counts["malformed"] / counts["checked"]
-            entry = {"lang": lang, "user": user, **counts, "share": share}
-            users.append(entry | {"reasons": dict(self.reasons[lang, user])})
+        if self.users:
+            sums = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
+            for counts in sums.astype(int).reset_index().to_dict("records"):
+                reasons = {}
+                for name in [name for name in counts if name.startswith("reason:")]:
+                    count = counts.pop(name)
+                    if count:
+                        reasons[name.removeprefix("reason:")] = count
+                counts["share"] = None
+                if counts["checked"]:
+                    counts["share"] = counts["malformed"] / counts["checked"]
+                users.append(counts | {"reasons": reasons})
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
             "repeats": self.repeats,
-            "by_language": self.by("language"),
-            "by_chatbot": self.by("chatbot"),
             "users": users,
         }
         if self.repeats > 1:
@@ -424,22 +397,10 @@ class Summary:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Labels per language and chatbot, deviations over repeats (MEDAL, Table 3), and shares of
-        malformed dialogues per language and user model (Figure 7); without empty tables."""
+        """Yields deviations over repeats (MEDAL, Table 3), and shares of malformed dialogues per
+        language and user model (Figure 7); without empty tables."""
         record = self.to_record()
         rows: list[Row]
-        for column in ("language", "chatbot"):
-            groups = record[f"by_{column}"]
-            names = ["rows", *(dimension.name for dimension in self.dimensions)]
-            rows = []
-            for name in names:
-                rows.append((name, *[group[name] for group in groups.values()]))
-            if groups:
-                yield Table(
-                    f"rows with the issue, or mean rating, by {column}",
-                    ("", *groups),
-                    rows,
-                )
         if deviations := record.get("std_over_repeats"):
             title = f"standard deviation over {self.repeats} repeats (n - 1), mean over dialogues"
             rows = []

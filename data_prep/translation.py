@@ -195,8 +195,9 @@ class TranslationRunner(JobRunner[Translation]):
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
-        self.journal = Journal(beside(out, "answers"))
         self.made_by = self.by
+        run = {"translated_by": self.made_by}
+        self.journal = Journal(beside(out, "answers"), run)
         if overwrite:
             self.journal.path.unlink(missing_ok=True)
         elif out.exists() and not self.journal.path.exists():
@@ -226,9 +227,6 @@ class TranslationRunner(JobRunner[Translation]):
         self.run(report)
 
     def replays(self, answer: Answer) -> bool:
-        if answer.by != self.made_by:
-            problem = f"{self.journal.path} holds answers by {answer.by!r}, not {self.made_by!r}"
-            raise MedalError(problem, hint=START_AGAIN)
         return answer.id in self.jobs
 
     def begin(self, id: str) -> Translation | None:

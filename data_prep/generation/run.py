@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -21,7 +21,7 @@ from medal_judges.data_prep.generation.protocol import (
     load_prompts,
     request_of,
 )
-from medal_judges.data_prep.jobs import Agents, Answer, JobRunner
+from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, settings_content
 from medal_judges.data_prep.seeds.contexts import SeedContext, contexts_for
 from medal_judges.errors import MedalError
 from medal_judges.models.llm.cost import CostEstimate, Usage
@@ -31,6 +31,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, only_run, read_json, write_json
 from medal_judges.storage.jsonl import Journal, to_line
+from medal_judges.storage.runs import require_same_run
 
 RECORD = "run.json"
 DIALOGUES = "dialogues.jsonl"
@@ -92,42 +93,38 @@ class Outputs:
             self._resources = resources.pop_all()
 
     def _earlier_record(self) -> dict[str, Any]:
-        """The content of run.json; empty in a new folder."""
+        """Returns the content of run.json; empty in a new folder. Raises MedalError for files of
+        something else, which stay."""
         path = self.folder / RECORD
-        hint = "give another folder with --out DIR, or remove it yourself"
-        if not path.exists():
-            for name in _OWN:
-                if (self.folder / name).exists():
-                    problem = f"{self.folder / name} exists, but no {RECORD} that says what made it"
-                    raise MedalError(problem, hint=hint)
-            return {}
-        try:
-            record = read_json(path)
-        except (OSError, ValueError, RecursionError):
+        record: Any = {}
+        if path.exists():
+            with suppress(OSError, ValueError, RecursionError):
+                record = read_json(path)
+            if not isinstance(record, dict) or not set(record) >= set(_PARTS):
+                record = None
+        elif any((self.folder / name).exists() for name in _OWN):
             record = None
-        if not isinstance(record, dict) or not set(record) >= set(_PARTS):
-            problem = (
-                f"{path} is not a record of medal generate; the folder is unchanged"
+        if record is None:
+            raise MedalError(
+                f"{self.folder} has files of something else than medal generate",
+                hint="give another folder with --out DIR",
             )
-            raise MedalError(problem, hint=hint)
-        return record
+        return dict(record)
 
     def _require_same(
         self, earlier: Mapping[str, Any], record: Mapping[str, Any]
     ) -> None:
-        """Raises MedalError for a part of the earlier record that is another now. The country of a
-        context is no part of its id, so it is compared too."""
-        for part in _PARTS:
+        """Raises MedalError for a part of the earlier record that is another now; this run may add
+        chatbots, languages and contexts. The country of a context is no part of its id, so it is
+        compared too."""
+        saved: dict[str, Any] = {"contexts": content_hash(earlier["contexts"])}
+        contexts = {name: record["contexts"].get(name) for name in earlier["contexts"]}
+        current: dict[str, Any] = {"contexts": content_hash(contexts)}
+        for part in ("settings", "agents"):
             for name, value in earlier[part].items():
-                if name in record[part] and record[part][name] == value:
-                    continue
-                problem = f"{name} is not in this run any more"
-                if name in record[part]:
-                    problem = f"{name}: {value!r} there, {record[part][name]!r} now"
-                raise MedalError(
-                    f"{self.folder} was made with other settings: {part}: {problem}",
-                    hint="give another --out, or start again from the beginning with --overwrite",
-                )
+                saved[f"{part}: {name}"] = value
+                current[f"{part}: {name}"] = record[part].get(name)
+        require_same_run(self.folder, saved, current)
 
     @contextmanager
     def rebuilding(self) -> Iterator[None]:
@@ -245,9 +242,7 @@ class GenerationRun(JobRunner[DialogueState]):
         self.done: set[str] = set()
         settings_of_agents = {}
         for name, llm in config.agents().items():
-            settings_of_agents[name] = llm.model_dump(
-                mode="json", exclude=_CONNECTION, exclude_unset=True
-            )
+            settings_of_agents[name] = settings_content(llm, _CONNECTION)
         record = {
             "version": __version__,
             "settings": self._settings(),

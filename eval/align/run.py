@@ -24,6 +24,7 @@ from medal_judges.eval.align.proof import (
 from medal_judges.eval.metaeval.alignment import answer_matrix
 from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.models.base.judge import Judge, ScoreLevel
+from medal_judges.models.card.writer import write_card
 from medal_judges.models.hybrid.judge import (
     HybridJudge,
     Member,
@@ -289,3 +290,4 @@ def _save(result: Alignment, folder: Path, rows: Sequence[LabelledDialogue]) -> 
         "chats": " ".join(sorted({row.dialogue.text_hash for row in rows})),
     }
     write_json(folder / "data.json", [entry])
+    write_card(folder)

@@ -214,7 +214,7 @@ def test_a_file_of_another_translator_is_left_alone(tmp_path: Path) -> None:
     out, rows = tmp_path / "t.jsonl", [row("g", "en", "Hi")]
     Run(rows, out)
     text = out.read_text()
-    with pytest.raises(MedalError, match="holds answers by"):
+    with pytest.raises(MedalError, match="translated_by"):
         Run(rows, out, temperature=0.5)
     beside(out, "answers").unlink()
     with pytest.raises(MedalError, match=r"exists, but not t\.answers\.jsonl"):

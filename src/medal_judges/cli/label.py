@@ -13,7 +13,6 @@ from medal_judges.config import (
     DEVICE,
     DRY_RUN,
     MAX_COST,
-    NO_CACHE,
     OVERWRITE,
     RETRY_FAILED,
     Config,
@@ -79,7 +78,6 @@ class LabelOptions(Config):
     device: str | None = DEVICE
     overwrite: bool = OVERWRITE
     retry_failed: bool = RETRY_FAILED
-    no_cache: bool = NO_CACHE
     dry_run: bool = DRY_RUN
     max_cost: float | None = MAX_COST
     reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
@@ -184,11 +182,7 @@ def _loaded(
         limit = options.max_cost
         if pays and not choice.asks_server:  # a limit is refused if nothing is paid
             limit = None
-        choice = choice.spending(
-            limit,
-            no_cache=options.no_cache and choice.speaks,
-            dry_run=options.dry_run and choice.speaks,
-        )
+        choice = choice.spending(limit, dry_run=options.dry_run and choice.speaks)
         judges[task] = choice.load()
     if len(judges) > 1 and options.max_cost is not None:
         models: list[LanguageModel] = []

@@ -138,9 +138,9 @@ def test_another_runs_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
     generate(tmp_path)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
     for more, problem in (
-        ({"seed": 1}, "seed: 0 there, 1 now"),
-        ({"bots": 1}, "agents: chatbot:bot-1 is not in this run any more"),
-        ({"contexts": {"n": 2}}, r"contexts: .* not in this run any more"),
+        ({"seed": 1}, "settings: seed: there 0, now 1"),
+        ({"bots": 1}, "agents: chatbot:bot-1: there"),
+        ({"contexts": {"n": 2}}, "contexts: there"),
     ):
         with pytest.raises(MedalError, match=problem):
             generate(tmp_path, **more)

@@ -1,6 +1,5 @@
 """From judgements to labels, and deviations over repeats."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -70,13 +69,17 @@ def test_a_user_is_malformed_from_one_half() -> None:
     }
 
 
-def _checks(*ids: str) -> Iterator[Judgement]:
-    return iter([Judgement(i, "judge:u", {"role_confusion": 0.0}) for i in ids])
-
-
-def test_judgements_of_other_rows_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(MedalError, match="a judgement of 'b' at row 'a'"):
-        sort_rows([ROW], _checks("b"), iter(()), tmp_path, Summary(ASKED))
-    with pytest.raises(MedalError, match="no more judgements"):
-        sort_rows([ROW], _checks("a"), iter(()), tmp_path, Summary(ASKED))
+def test_a_row_without_a_judgement_is_refused_and_others_do_not_count(
+    tmp_path: Path,
+) -> None:
+    checks = {
+        name: Judgement(name, "judge:u", {"role_confusion": 0.0}) for name in ("a", "b")
+    }
+    with pytest.raises(MedalError, match="'a'"):
+        sort_rows([ROW], {"b": checks["b"]}, {}, tmp_path, Summary(ASKED))
     assert list(tmp_path.iterdir()) == []  # whole files or none
+    # The judgement of a row that the file no longer has is no row.
+    labels = {"a": Judgement("a", "judge:x", {"unsafe": 1.0, "overall": 2.0})}
+    summary = Summary(ASKED)
+    sort_rows([ROW], checks, labels, tmp_path, summary)
+    assert summary.kinds == {"labelled": 1} and len(summary.users) == 1

@@ -59,7 +59,7 @@ class Answer:
         return record
 
 
-def _parse_answer(record: object) -> Answer:
+def parse_answer(record: object) -> Answer:
     if isinstance(record, dict):
         record.pop("run", None)  # on the first line
     return parse(Answer, record)
@@ -231,7 +231,7 @@ class JobRunner(ABC, Generic[J]):
     def replay(self) -> None:
         """Apply the answers of earlier runs. Raises DataError with the line for a damaged one."""
         self.journal.require_run()
-        for answer in self.journal.records(_parse_answer):
+        for answer in self.journal.records(parse_answer):
             if self.replays(answer):
                 self._take(answer)
 

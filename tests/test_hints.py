@@ -92,7 +92,3 @@ def test_a_hint_says_what_an_option_is_in_yaml(tmp_path: Path) -> None:
         scored.returncode == 2
         and "without --strict bad rows are skipped" in scored.stderr
     )
-    (tmp_path / "columns.yaml").write_text("labels: {score: 'overall:1..'}\n")
-    words = ("--columns", tmp_path / "columns.yaml", "--judge", "length")
-    labelled = medal("score", tmp_path / "chats.csv", *words)
-    assert "(in YAML: score: overall:1..5)" in labelled.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 from collections import Counter
 from pathlib import Path
@@ -69,19 +68,10 @@ def test_columns_roles_and_labels(container: str, tmp_path: Path) -> None:
     assert eight.labels == {} and eight.dialogue.turns[0].role == "user"
 
 
-def test_a_map_of_yaml_and_options_of_a_command(tmp_path: Path) -> None:
+def test_options_of_a_command(tmp_path: Path) -> None:
     path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
-    (tmp_path / "columns.yaml").write_text(
-        "id: Ticket\nrole: Was\ncontent: Was\nroles: {Kunde: user}\n", encoding="utf-8"
-    )
-    asked = [
-        "agreement",
-        path,
-        "--columns",
-        tmp_path / "columns.yaml",
-        "--column",
-        "role=Wer",
-    ]
+    asked = ["agreement", path, "--column", "id=Ticket", "--column", "role=Wer"]
+    asked += ["--column", "content=Was", "--role", "Kunde=user"]
     asked += ["--role", "Bot=assistant", "--label", "Qualität=overall:1..7"]
     done = CliRunner().invoke(app, list(map(str, asked)))
     assert done.exit_code == 0, done.output
@@ -132,22 +122,6 @@ def test_a_format_that_is_none(format: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         list(read_dialogues(path, format=format))
     assert words in str(caught.value)
-
-
-def test_a_column_map_is_read_once(tmp_path: Path) -> None:
-    """As from ``--columns <(jq ...)``: a pipe is empty when it is read again."""
-    path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
-    reader, writer = os.pipe()
-    os.write(
-        writer,
-        b"{id: Ticket, role: Wer, content: Was, roles: {Kunde: user, Bot: assistant}}",
-    )
-    os.close(writer)
-    asked = ["score", path, "--judge", "length", "--columns", f"/dev/fd/{reader}"]
-    done = CliRunner().invoke(app, list(map(str, asked)))
-    os.close(reader)
-    assert done.exit_code == 0, (done.output, done.exception)
-    assert '"id": "7"' in done.stdout and '"id": "8"' in done.stdout
 
 
 def test_labels_of_several_annotators(tmp_path: Path) -> None:
@@ -414,17 +388,6 @@ def test_turns_that_each_annotator_repeats_are_one_chat(tmp_path: Path) -> None:
     assert [len(row.dialogue.turns) for row in found] == [2, 2]
     assert all(row.labels == {"overall": (1, 2)} for row in found)
     assert found[0].extra["annotators"] == ["ann", "bob"]
-
-
-def test_a_short_system_is_the_name_of_the_chatbot(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(LONG_FORM)
-    report = ReadingReport()
-    found = list(read_dialogues(tmp_path / "a.csv", reading=report))
-    assert [d.models["assistant"] for d in found] == ["v1", "v1", "v2", "v2"]
-    assert "names the chatbot" in next(iter(report.notes))
-    prompt = LONG_FORM.replace(",v1", ",Be brief and kind.")
-    (tmp_path / "b.csv").write_text(prompt)
-    assert next(iter(read_dialogues(tmp_path / "b.csv"))).models == {}
 
 
 def test_a_label_column_joins_the_labels_of_the_line_format() -> None:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from shlex import quote
 from typing import Any, get_args
 
-from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.names import (
     NAMES,
@@ -197,15 +195,16 @@ class ColumnCheck:
 
 
 def make_column_map(
-    columns: Record | str | Path,
+    columns: Record,
     column: Iterable[str] = (),
     label: Iterable[str] = (),
     role: Iterable[str] = (),
 ) -> ColumnMap:
-    """Returns the map of ``columns``, a mapping (or a YAML file of one) that can contain ``roles``
-    and ``labels``. The texts replace single entries: columns such as ``id=conversation_id``, labels
+    """Returns the map of ``columns``, which can contain ``roles`` and ``labels``.
+
+    The texts replace single entries: columns such as ``id=conversation_id``, labels
     such as ``Qualität=overall:1..7``, roles such as ``Kunde=user``. Raises ConfigError."""
-    fields = _stated_map(columns)
+    fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
     if not (isinstance(roles, dict) and isinstance(labels, dict)):
         raise ConfigError(
@@ -239,21 +238,6 @@ def _require_known(fields: Record, roles: Record) -> None:
         if value not in _SPEAKERS or not word:
             problem = f"role {word!r}: {value!r} is none of {', '.join(_SPEAKERS)}"
             raise ConfigError(problem, hint="--role Kunde=user (in YAML: Kunde: user)")
-
-
-def _stated_map(columns: Record | str | Path) -> Fields:
-    if isinstance(columns, str | Path):
-        try:
-            yaml = Path(columns).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            problem = f"the column map {columns} cannot be read: {error}"
-            raise ConfigError(problem) from error
-        columns = parse_yaml(yaml, f"column map {columns}")
-    if not isinstance(columns, Mapping):
-        raise ConfigError(
-            f"column map: expected a mapping such as id: ticket, not {columns!r}"
-        )
-    return dict(columns)
 
 
 def _rated_columns(

@@ -40,7 +40,6 @@ from medal_judges.reading.forms import (
     Row,
     chats_within,
     form_of,
-    names_chatbot,
 )
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
@@ -86,10 +85,6 @@ _SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
 _ONE_CHAT = (
     "one chat of {} turns: a line of --- or a heading (=== Chat 2) separates chats"
 )
-_SYSTEM_NOTE = (
-    "the column system names the chatbot; --column system=system (in YAML: columns: {system: "
-    "system}) reads it as the system prompt"
-)
 _option = partial(option, panel="Reading")
 
 
@@ -100,7 +95,7 @@ class ReadOptions(Config):
     """Options for reading a file of chats. The content of the file decides about options that are
     not set.
 
-    ``columns`` is a mapping, or a YAML file of one; ``column``, ``label`` and ``role`` add to it.
+    ``columns`` is a mapping; ``column``, ``label`` and ``role`` add to it.
     With ``strict`` the first bad row is an error, even if a ReadingReport could count it. Raises
     ConfigError for an unknown format and for a wrong column map.
     """
@@ -113,9 +108,7 @@ class ReadOptions(Config):
         metavar="FIELD=COLUMN",
         help="Column that holds a field: id=ticket, role=speaker, ...; may be repeated.",
     )
-    columns: Path | str | dict[str, Any] | None = _option(
-        None, help="YAML file that maps columns, roles and labels."
-    )
+    columns: dict[str, Any] = Field(default_factory=dict)  # set in Python and YAML
     label: Names = _option(
         (),
         metavar="COLUMN=DIMENSION[:LOW..HIGH][@ANNOTATOR]",
@@ -163,9 +156,8 @@ class ReadOptions(Config):
 
     @cached_property
     def column_map(self) -> ColumnMap:
-        """The columns, roles and labels that the options name. A file of them is read once, because
-        it may be a pipe."""
-        return make_column_map(self.columns or {}, self.column, self.label, self.role)
+        """The columns, roles and labels that the options name."""
+        return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
         """The options that a file of scores states, so that its chats are read alike again."""
@@ -188,14 +180,14 @@ DEFAULT_READING = ReadOptions()
 class ChatFileConfig(Config):
     """A file of chats, as a YAML config states it.
 
-    ``source`` is a spec such as ``dstc9:train``, or a file. ``format`` and ``columns`` (a mapping,
-    or a YAML file of one) are as in ReadOptions. ``langs`` reads only rows in these languages
+    ``source`` is a spec such as ``dstc9:train``, or a file. ``format`` and ``columns`` are as in
+    ReadOptions. ``langs`` reads only rows in these languages
     (``zh`` includes ``zh-Hant``).
     """
 
     source: str
     format: str | None = None
-    columns: dict[str, Any] | str = Field(default_factory=dict)
+    columns: dict[str, Any] = Field(default_factory=dict)
     langs: Names = ()
 
     @cached_property
@@ -373,16 +365,16 @@ def read_dialogues(
     source: Source,
     *,
     format: str | None = None,
-    columns: dict[str, Any] | str | Path | None = None,
+    columns: dict[str, Any] | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
     """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
     (``hf:ID[:config]:split``) or of a list of records; docs/howto/formats.md lists the forms.
 
     The form is recognised by the content; ``format`` (``csv``, ``messages``, ``csv+turns``)
-    overrides it. ``columns`` maps fields to columns with unusual names: a mapping
-    (``{"id": "ticket", "role": "who"}``) or a YAML file of one. Missing ids are made from the
-    content, repeated ids are numbered (``id#2``). Labels are ignored.
+    overrides it. ``columns`` maps fields to columns with unusual names, such as ``{"id": "ticket",
+    "role": "who"}``. Missing ids are made from the content, repeated ids are numbered (``id#2``).
+    Labels are ignored.
 
     A bad row raises DataError with file, line and field; with ``reading`` it is counted there and
     skipped. Raises ConfigError for a missing column.
@@ -394,7 +386,9 @@ def read_dialogues(
     >>> next(read_dialogues([{"id": "d3", "messages": chat}])).turns[1].content
     'Hello!'
     """
-    return dialogues_of(source, ReadOptions(format=format, columns=columns), reading)
+    return dialogues_of(
+        source, ReadOptions(format=format, columns=columns or {}), reading
+    )
 
 
 def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
@@ -641,8 +635,6 @@ class _Reader:
         line = READERS[form].read(row)
         if "messages" in line and "dialogue" not in line:
             labelled = self._row_of_messages(line)
-            if names_chatbot(record, columns):
-                self.report.notes[_SYSTEM_NOTE] = None
         else:
             labelled = self._row_of_line(line, form)
         key: tuple[object, ...] = ()

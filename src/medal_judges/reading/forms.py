@@ -12,7 +12,6 @@ with ``messages`` in place of ``dialogue`` unless the row has turns already:
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -43,7 +42,6 @@ from medal_judges.records.validation import as_text
 Message = Any  # an object with role and content; read_messages refuses other values
 _JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
 _LINE_FIELDS = ("id", "lang", "source", "split", "group")
-_NAME = re.compile(r"[\w.-]{1,40}")  # of a chatbot in a column ``system``
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 
@@ -96,11 +94,8 @@ class Row:
         if user_name:
             models.setdefault("user", user_name)
         chatbot = self.take_text("chatbot")
-        has_name = names_chatbot(self.record, self.columns)
         system = json_in(self.take("system"))  # a text, or Anthropic's blocks
-        if has_name and not chatbot:
-            chatbot = system
-        elif system and not has_name:
+        if system:
             messages = [{"role": "system", "content": system}, *messages]
         if chatbot:
             models.setdefault("assistant", chatbot)
@@ -132,15 +127,6 @@ class Row:
             if name not in self.used and value is not None:
                 unused[name] = value
         return unused | meta
-
-
-def names_chatbot(record: Record, columns: ColumnMap) -> bool:
-    """Says whether the column ``system`` holds the name of a chatbot, one word, and not a
-    prompt."""
-    system = as_text(record.get("system"))
-    if "system" in columns.fields or not isinstance(system, str):
-        return False
-    return _NAME.fullmatch(system.strip()) is not None
 
 
 class Reader(NamedTuple):

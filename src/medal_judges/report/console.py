@@ -25,7 +25,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from medal_judges.errors import visible
-from medal_judges.report.table import Table, cell_parts
+from medal_judges.report.table import Light, Table, cell_parts
 
 PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
 
@@ -116,9 +116,11 @@ def rich_table(
 def cell_text(cell: object, brief: bool = False) -> str:
     """Returns a cell as text; ``brief`` leaves out intervals."""
     text, span, _ = cell_parts(cell)
-    if brief:
-        return visible(text)
-    return visible(f"{text} {span}").rstrip()
+    if not brief:
+        text = f"{text} {span}".rstrip()
+    if not isinstance(cell, str | Light):
+        text = text.replace("−", "-")  # numbers to copy
+    return visible(text)
 
 
 class ProgressBar:

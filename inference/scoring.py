@@ -524,10 +524,12 @@ def judge_once(
     if not options.overwrite and out.is_file():
         try:
             Journal(out, options.run(judge)).require_run()
+            judgements = list(read_judgements(out))
+        except DataError:
+            pass  # a stopped run left half a line: the rest is scored
         except MedalError:
             options = options.model_copy(update={"overwrite": True})
         else:
-            judgements = list(read_judgements(out))
             scored = [(judgement.id, judgement.input) for judgement in judgements]
             keys = []
             for dialogue in dialogues:

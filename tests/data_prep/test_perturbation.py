@@ -377,8 +377,6 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
             "unsafe",
             "--issues",
             "nonfactual",
-            "--strength",
-            "3",
             "--per-issue",
             "4",
         ),
@@ -389,14 +387,8 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     assert done.exit_code == 0 and "20 dialogues written" in done.output, done.output
     written = list(read_labelled(out))
     assert written == list(
-        injected_set(
-            ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"], strengths=[3]
-        )
+        injected_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"])
     )
-    bad = CliRunner().invoke(
-        app, [str(source), "--out", str(out), "--strength", "gross"]
-    )
-    assert bad.exit_code == 2 and "--strength" in bad.output
 
 
 def test_real_conversations_carry_nearly_every_issue() -> None:

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
-from itertools import islice
+from collections.abc import Iterator
+from itertools import chain, islice
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import typer
 import yaml
-from rich import box
-from rich.table import Table
 
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_translate import translate
+from medal_judges.cli.judges import print_listed
 from medal_judges.cli.options import from_options, writes
 from medal_judges.config import OVERRIDES, SEED, Config, load_config, option
-from medal_judges.data_prep.seeds.contexts import SeedsConfig, draws_for, in_languages
-from medal_judges.errors import MedalError, SourceError
+from medal_judges.errors import MedalError, visible
 from medal_judges.reading.dialogues import (
     ReadOptions,
     ReadOptionsWithoutLabels,
     reading_report,
 )
-from medal_judges.records.dialogue import language
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.console import wide_console
 from medal_judges.storage.files import atomic_write
 from medal_judges.storage.jsonl import write_records
 
@@ -36,23 +31,28 @@ app = PlainTyper(
     no_args_is_help=True,
 )
 app.command("translate")(translate)
+_SIX = ("zh", "en", "de", "fr", "pt", "es")
 
 
-class SourceOptions(Config):
-    name: str = option(argument=True, help="Source, spec such as fed:turn, or a file.")
-
-
-class ReadSourceOptions(SourceOptions):
+class _SetOptions(Config):
+    source: str = option(
+        argument=True,
+        metavar="SET",
+        help="A file, or a source of medal data list (fed:turn, chitchat:test).",
+    )
     reading: ReadOptions = ReadOptions()
 
 
-class ShowOptions(Config):
-    name: str = option(argument=True, help="Source, spec such as fed:turn, or a file.")
-    reading: ReadOptions = ReadOptions()
+class ShowOptions(_SetOptions):
     n: int = option(2, ge=0, help="How many dialogues to print.")
 
 
-class LengthOptions(Config):
+class WriteOptions(Config):
+    source: str = option(
+        argument=True, metavar="SET", help="A source, such as chitchat:test."
+    )
+    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+    n: int | None = option(None, ge=1, help="How many dialogues; default: all.")
     min_turns: int = option(1, ge=1, help="Skip dialogues with fewer turns.")
     max_turns: int | None = option(None, ge=1, help="Skip dialogues with more turns.")
 
@@ -61,32 +61,11 @@ class LengthOptions(Config):
         return self.min_turns <= turns <= (self.max_turns or turns)
 
 
-class WriteOptions(LengthOptions):
-    source: str = option(
-        argument=True,
-        metavar="IN",
-        help="A spec such as chitchat:test.",
-    )
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
-    n: int | None = option(
-        None, ge=1, help="How many dialogues to write; default: all."
-    )
-
-
-class PlantOptions(LengthOptions):
-    source: str = option(
-        argument=True,
-        metavar="IN",
-        help="Clean dialogues: a file or a spec such as chitchat:test.",
-    )
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+class PlantOptions(WriteOptions):
+    per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
     issues: tuple[str, ...] = option(
         (), help="Only this issue; may be repeated. Default: all."
     )
-    strength: tuple[int, ...] = option(
-        (), help="1 subtle, 2 clear, 3 gross; may be repeated."
-    )
-    per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
     split: Literal["train", "val", "test"] = option(
         "train", help="Part of the sentence tables."
     )
@@ -105,13 +84,10 @@ class StatsOptions(Config):
     reading: ReadOptions = ReadOptions()
 
 
-_SIX = ("zh", "en", "de", "fr", "pt", "es")
-
-
 class SeedsOptions(Config):
     out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
     lang: tuple[str, ...] = option(
-        (), help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
+        _SIX, help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
     )
     n: int = option(
         400, ge=1, help="Number of contexts; each is written in every language."
@@ -140,27 +116,13 @@ def list_sources() -> None:
     """
     from medal_judges.data_prep.sources.registry import SOURCES, find_local
 
-    table = Table(box=box.SIMPLE, pad_edge=False)
-    table.add_column("name", no_wrap=True)
-    table.add_column("parts here (missing)", min_width=20)
-    table.add_column("description", ratio=1)
+    rows = []
     for source in SOURCES.values():
         parts = []
         for part in source.parts:
             parts.append(part.name if find_local(part) else f"({part.name})")
-        if not source.parts:
-            parts = [_package_state(str(source.package))]
-        table.add_row(source.name, " ".join(parts), source.title)
-    wide_console(piped=80).print(table)
-
-
-def _package_state(package: str) -> str:
-    """Returns where a source without parts comes from: the Hub, or a package that may be here."""
-    if "/" in package:
-        return "(Hub)"
-    if find_spec(package.replace("-", "_")) is None:
-        return "(package)"
-    return "package"
+        rows.append((source.name, " ".join(parts), source.title))
+    print_listed(("name", "parts here (missing)", "description"), rows)
 
 
 @app.command()
@@ -177,49 +139,33 @@ def show(options: ShowOptions) -> None:
         parse_spec,
     )
 
-    console = wide_console()
-    spec = parse_spec(options.name)
+    spec = parse_spec(options.source)
+    lines = []
     if not spec.is_file:
         source = get_source(spec.name)
-        console.print(f"{source.title}\n{source.citation}", highlight=False)
-        console.print(
-            f"licence: {source.licence}\nlanguages: {' '.join(source.languages)}"
-        )
-        for note in source.notes:
-            console.print(f"note: {note}")
+        lines = [source.title, source.citation, f"licence: {source.licence}"]
+        lines += [f"languages: {' '.join(source.languages)}", *source.notes]
         for part in source.parts:
-            local = find_local(part) or "not on this machine"
-            text = f"{part.name}: {part.url or part.why}\n  {local}"
-            console.print(text, highlight=False, soft_wrap=True)
+            place = find_local(part) or "not on this machine"
+            lines.append(f"{part.name}: {part.url or part.why}\n  {place}")
     reading = reading_report(options.reading)
     rows = load_spec(
-        options.name,
-        reading=reading,
-        options=options.reading,
+        options.source, offline=True, reading=reading, options=options.reading
     )
-    reading.show()
     splits = Counter(row.split or "no split" for row in rows)
-    shares = ", ".join(f"{name} {count}" for name, count in sorted(splits.items()))
-    console.print(f"{len(rows)} rows; {shares}" if rows else "no rows")
-    console.print(_forms_line(reading.forms))
+    lines.append(f"{len(rows)} rows; {dict(splits)}")
     for row in rows[: options.n]:
-        labels = []
-        for name, values in row.labels.items():
-            texts = ["–" if value is None else f"{value:g}" for value in values]
-            labels.append(f"{name} {' '.join(texts)}")
-        console.print(f"\n{row.id} {row.dialogue.lang} {', '.join(labels)}")
+        lines.append(f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}")
         for turn in row.dialogue.turns:
-            console.print(f"  {turn.role}: {turn.content}", highlight=False)
-
-
-def _forms_line(forms: Mapping[str, int]) -> str:
-    counts = ", ".join(f"{form} {count}" for form, count in forms.items())
-    return f"form of the rows: {counts or 'no rows'}"
+            lines.append(f"  {turn.role}: {turn.content}")
+    typer.echo(visible("\n".join(lines)))
+    reading.show()
 
 
 @app.command()
-@from_options
-def fetch(options: SourceOptions) -> None:
+def fetch(
+    name: Annotated[str, typer.Argument(help="Source, or a part of one: fed:turn.")],
+) -> None:
     """Download a source's public files into the cache and check their SHA-256.
 
     Example: medal data fetch fed
@@ -227,16 +173,10 @@ def fetch(options: SourceOptions) -> None:
     from medal_judges.data_prep.sources.registry import get_source, parse_spec
     from medal_judges.data_prep.sources.source import fetch as fetch_part
 
-    spec = parse_spec(options.name)
-    if spec.is_file:
-        raise SourceError(f"{options.name} is a file; there is nothing to fetch")
+    spec = parse_spec(name)
     source = get_source(spec.name)
     if not source.parts:
-        name = str(source.package)
-        origin = (
-            f"the {name}" if "/" in name else f"the package {name}: pip install {name}"
-        )
-        raise SourceError(f"{source.name} has no download; it comes from {origin}")
+        raise MedalError(f"{name} has no download: it comes from {source.package}")
     for part in source.parts:
         if spec.part in (None, part.name):
             typer.echo(fetch_part(part))
@@ -244,8 +184,9 @@ def fetch(options: SourceOptions) -> None:
 
 @app.command("audit")
 @from_options
-def audit_source(options: ReadSourceOptions) -> None:
-    """Find clipped turns, duplicates, odd roles and broken text in a set.
+def audit_source(options: _SetOptions) -> None:
+    """Find clipped turns, duplicates, odd roles and broken text in a set. Clipped turns lost a
+    final u, s, e or r (strip('user: ')).
 
     Example: medal data audit chats.jsonl
     """
@@ -253,40 +194,20 @@ def audit_source(options: ReadSourceOptions) -> None:
     from medal_judges.data_prep.sources.registry import load_spec
 
     reading = reading_report(options.reading)
-    rows = load_spec(
-        options.name,
-        reading=reading,
-        options=options.reading,
-    )
+    rows = load_spec(options.source, reading=reading, options=options.reading)
     languages, problems = audit(rows)
-    console = wide_console()
-    console.print(_forms_line(reading.forms))
-    table = Table(
-        "language",
-        "dialogues",
-        "turns",
-        "edges u s e r",
-        "expected",
-        "clipped",
-    )
+    table = []
     for lang, counts in sorted(languages.items()):
         verdict = {True: "YES", False: "no", None: "unknown"}[counts.clipped]
         edges, hits, expected = counts.edges()
-        cells = (
-            counts.dialogues,
-            counts.turns,
-            f"{hits} of {edges}",
-            f"{expected:.0f}",
-            verdict,
-        )
-        table.add_row(lang, *map(str, cells))
-    console.print(table)
-    console.print("clipped: turns lost a final u, s, e or r (strip('user: '))")
-    table = Table("finding", "rows")
-    table.add_column("examples", overflow="fold")
-    for problem, ids in sorted(problems.items(), key=lambda problem: -len(problem[1])):
-        table.add_row(problem, str(len(ids)), ", ".join(ids[:3]))
-    console.print(table)
+        cells = f"{hits} of {edges}, {expected:.0f} expected"
+        sizes = f"{counts.dialogues} dialogues, {counts.turns} turns"
+        table.append((lang, sizes, cells, verdict))
+    print_listed(("language", "size", "edges u s e r", "clipped"), table)
+    findings = []
+    for problem, ids in problems.items():
+        findings.append((problem, str(len(ids)), ", ".join(ids[:3])))
+    print_listed(("finding", "rows", "examples"), findings)
     reading.show()
     reading.require_rest()
 
@@ -322,25 +243,21 @@ def plant(options: PlantOptions) -> None:
     )
     from medal_judges.data_prep.sources.registry import load_spec
 
-    out = options.out
-    reading = reading_report(options.reading, beside=out)
+    reading = reading_report(options.reading, beside=options.out)
     counts = InjectionCounts()
+    clean = load_spec(options.source, reading=reading, options=options.reading)
     rows = injected_set(
-        filter(
-            options.fits,
-            load_spec(options.source, reading=reading, options=options.reading),
-        ),
+        islice(filter(options.fits, clean), options.n),
         seed=options.seed,
         per_issue=options.per_issue,
         issues=options.issues or ISSUES,
-        strengths=options.strength or (1, 2, 3),
         split=options.split,
         counts=counts,
     )
-    count = write_records(out, rows)
+    count = write_records(options.out, rows)
     reading.show()
     typer.echo("\n".join(counts.lines()), err=True)
-    typer.echo(f"{count} dialogues written to {out}")
+    typer.echo(f"{count} dialogues written to {options.out}")
 
 
 @app.command()
@@ -362,22 +279,16 @@ def stats(options: StatsOptions) -> None:
     for text in options.sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
 
-    def rows() -> Iterator[LabelledDialogue]:
-        for text in options.sources:
-            yield from stream_spec(
-                text,
-                reading=reading,
-                options=options.reading,
-            )
+    def rows_of(source: str) -> Iterator[LabelledDialogue]:
+        return stream_spec(source, reading=reading, options=options.reading)
 
+    rows = chain.from_iterable(map(rows_of, options.sources))
     name = ", ".join(Path(text).name for text in options.sources)
-    figures = corpus_statistics(rows(), name, lemmas=not options.no_lemmas)
+    statistics = corpus_statistics(rows, name, lemmas=not options.no_lemmas)
     if reading.count:
         reading.require_rest()
-    page = statistics_page(figures)
-    publish(page, None)
+    publish(statistics_page(statistics), options.out)
     reading.show()
-    typer.echo(f"wrote {page.write(options.out)}")
 
 
 @app.command()
@@ -389,12 +300,15 @@ def seeds(options: SeedsOptions) -> None:
 
     Example: medal data seeds --n 50 --lang en --lang de --out contexts.jsonl
     """
-    config = SeedsConfig(
-        n=options.n,
-        scenes=options.scenes,
-        personas=options.personas,
+    from medal_judges.data_prep.seeds.contexts import (
+        SeedsConfig,
+        draws_for,
+        in_languages,
     )
-    languages = list(dict.fromkeys(options.lang or _SIX))
+    from medal_judges.records.dialogue import language
+
+    config = SeedsConfig(n=options.n, scenes=options.scenes, personas=options.personas)
+    languages = list(dict.fromkeys(options.lang))
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn
     draws = draws_for(config, options.seed)
@@ -426,21 +340,8 @@ def followups(options: FollowUpsOptions) -> None:
         )
     pool = propose_pool(out.stem, config, out)
     if pool is None:
-        raise MedalError(
-            "no answer contained a list of utterances",
-            hint="a larger model, more samples, or a lower temperature",
-        )
+        raise MedalError("no answer contained a list of utterances")
     record = pool.model_dump(exclude_defaults=True, mode="json")
-    atomic_write(
-        out,
-        yaml.safe_dump(
-            record,
-            sort_keys=False,
-            allow_unicode=True,
-            width=100,
-        ),
-    )
+    atomic_write(out, yaml.safe_dump(record, sort_keys=False, allow_unicode=True))
     beside(out, "answers").unlink(missing_ok=True)
-    typer.echo(
-        f"{len(pool.follow_ups)} follow-ups in {out}: review it and remove what no user would say"
-    )
+    typer.echo(f"{len(pool.follow_ups)} follow-ups in {out}: review it before use")

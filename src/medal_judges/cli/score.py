@@ -152,25 +152,15 @@ def _score_to_screen(
 def _print_report(report: ScoreReport, judge: Judge, options: ScoreCommand) -> None:
     """Prints the counts of a run, and if its coverage is high enough, the mean scores and the next
     command."""
-    console = wide_console(stderr=True)
-    for line in report.lines(judge.languages):
-        console.print(line, highlight=False, soft_wrap=True)
-    if report.coverage is None or report.coverage < options.min_coverage:
-        return
-    # a baseline says the same of many
-    names_by_mean: dict[tuple[float, int], list[str]] = {}
-    for name, count in report.counts.items():
-        names_by_mean.setdefault((report.sums[name] / count, count), []).append(name)
-    table = Table("dimension", "mean", "n")
-    for (mean, count), names in names_by_mean.items():
-        title = names[0]
-        if len(names) > 1:
-            title += f" and {len(names) - 1} more"
-        table.add_row(title, f"{mean:.3f}", str(count))
-    console.print(table)
-    if options.out != "-" and console.is_terminal:
-        out, file = quote(options.out), quote(options.file)
-        command = f"next: medal report {out} --chats {file} --out report"
-        if options.file == "-":
-            command = f"next: medal report {out} --out report"
-        console.print(command, soft_wrap=True, highlight=False)
+    lines = list(report.lines(judge.languages))
+    if report.coverage is not None and report.coverage >= options.min_coverage:
+        names_by_mean: dict[str, list[str]] = {}  # a baseline says the same of many
+        for name, count in report.counts.items():
+            mean = f"{report.sums[name] / count:.3f}"
+            names_by_mean.setdefault(mean, []).append(name)
+        for mean, names in names_by_mean.items():
+            lines.append(f"mean {mean}: {', '.join(names)}")
+        if options.out != "-" and sys.stderr.isatty():
+            out, file = quote(options.out), quote(options.file)
+            lines.append(f"next: medal report {out} --chats {file} --out report")
+    typer.echo(visible("\n".join(lines)), err=True)

@@ -149,9 +149,7 @@ def show(options: ShowOptions) -> None:
             place = find_local(part) or "not on this machine"
             lines.append(f"{part.name}: {part.url or part.why}\n  {place}")
     reading = reading_report(options.reading)
-    rows = load_spec(
-        options.source, offline=True, reading=reading, options=options.reading
-    )
+    rows = load_spec(options.source, reading=reading, options=options.reading)
     splits = Counter(row.split or "no split" for row in rows)
     lines.append(f"{len(rows)} rows; {dict(splits)}")
     for row in rows[: options.n]:

@@ -24,8 +24,8 @@ from medal_judges.models.prompted.answers import (
     MOST_CHARACTERS,
     AnswerField,
     AnswerShape,
-    after_thinking,
     read_answers,
+    without_thinking,
 )
 from medal_judges.models.trained_metrics.turn_metric import sentences
 from medal_judges.records.dialogue import Dialogue
@@ -53,7 +53,7 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "one dimension": (_answer(ONE), MOST_CHARACTERS),
     "several dimensions": (_answer(SEVERAL), MOST_CHARACTERS),
     "prose": (_answer(ONE, IN_PROSE), MOST_CHARACTERS),
-    "thinking": (after_thinking, 300_000),
+    "thinking": (without_thinking, 300_000),
     "utterance": (read_utterance, 100_000),
     "verdict": (read_verdict, 300_000),
     "follow-ups": (parse_list, 200_000),

@@ -25,7 +25,7 @@ from medal_judges.models.followup.pool import FollowUp, FollowUpPool, Sign, Stra
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.llm.settings import LLMConfig, llm_config
 from medal_judges.models.prompted.answers import without_thinking
-from medal_judges.models.prompted.prompt import fill, load_prompt
+from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.jsonl import Journal
 
@@ -94,10 +94,10 @@ class PoolRunner(JobRunner[Proposal]):
         super().__init__(journal, Agents({llm.model: llm}))
         self.config = config
         parts = ("context", "negative", "positive")
-        self.parts = load_prompt(config.prompts, ("count",), parts).parts
+        self.prompt = load_prompt(config.prompts, ("count",), parts)
         # What decides an answer, by content: an edited prompt asks anew.
         settings = config.model_dump(mode="json", exclude={"prompts", "llms"})
-        made_by = content_hash([settings, self.parts, settings_content(llm)])
+        made_by = content_hash([settings, self.prompt.hash, settings_content(llm)])
         self.jobs: dict[str, Proposal] = {}
         for sign in config.signs:
             for k in range(config.samples):
@@ -114,10 +114,9 @@ class PoolRunner(JobRunner[Proposal]):
 
     def request(self, job: Proposal) -> ChatRequest:
         config = self.config
-        text = fill(
-            f"{self.parts['context']} {self.parts[job.sign]}",
-            {"count": str(config.count)},
-        )
+        values = {"count": config.count}
+        context = self.prompt.text("context", values)
+        text = f"{context} {self.prompt.text(job.sign, values)}"
         return ChatRequest(
             (Message("user", text),),
             config.max_tokens,

@@ -64,9 +64,9 @@ _CONTEXT = {"scene", "persona", "gender", "affect", "language", "country"}
 _USER = _CONTEXT | {"rejected", "feedback"}
 # Setting -> the known placeholders, and those that the prompt must show (one of each group).
 _PROMPTS: dict[str, tuple[set[str], list[tuple[str, ...]]]] = {
-    "first_turn": (_USER, [("{scene}", "{persona}")]),
-    "later_turns": (_USER | {"dialogue"}, [("{dialogue}",)]),
-    "check": (_CONTEXT | {"dialogue", "message"}, [("{dialogue}",), ("{message}",)]),
+    "first_turn": (_USER, [("scene", "persona")]),
+    "later_turns": (_USER | {"dialogue"}, [("dialogue",)]),
+    "check": (_CONTEXT | {"dialogue", "message"}, [("dialogue",), ("message",)]),
     "reply": (set(), []),
 }
 _VERDICT_SCHEMA = closed_schema(
@@ -406,12 +406,12 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
     prompts = {}
     for name, (placeholders, required) in _PROMPTS.items():
         prompt = prompts[name] = load_prompt(getattr(config, name).prompt, placeholders)
-        text = prompt.parts.get("system", "") + prompt.parts.get("user", "")
+        shown = prompt.values_of("system") | prompt.values_of("user")
         for group in required:
-            if not any(placeholder in text for placeholder in group):
+            if shown.isdisjoint(group):
                 raise ConfigError(
                     f"{name}.prompt: {prompt.name} shows no {' and no '.join(group)}",
-                    hint=f"add {group[0]}, as the files of configs/prompts/ do",
+                    hint=f"add {{{{ {group[0]} }}}}, as the files of configs/prompts/ do",
                 )
     if "user" in prompts["reply"].parts:
         raise ConfigError(

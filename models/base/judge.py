@@ -166,11 +166,6 @@ class Judge(ABC):
         names, langs = (d.name for d in self.dimensions), self.languages or ("any",)
         return f"<{type(self).__name__} {self.name}: {', '.join(names)}; {', '.join(langs)}>"
 
-    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
-        """Returns what the judge puts to a language model about ``dimension`` of a turn or a
-        dialogue: the text of its ``prompt`` and of its ``pool`` of follow-ups, if it has them."""
-        return {}
-
     # -- the hooks of a family -----------------------------------------------------------------
 
     @abstractmethod

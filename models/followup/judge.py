@@ -51,10 +51,8 @@ from medal_judges.models.llm.protocol import (
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import UnreadError, shown, spoken_from
 from medal_judges.models.prompted.prompt import (
-    AGAIN,
     Prompt,
     load_prompt,
-    resolve,
     transcript,
 )
 from medal_judges.records.dimension import load_rubric
@@ -79,13 +77,11 @@ class SelectionConfig(Config):
 
 
 def load_selection(path: str) -> Prompt:
-    """Returns the prompt file of a selection. Its part ``dialogue`` or ``turn`` replaces
-    ``{target}``; its part ``again`` is appended to the second question. Raises ConfigError."""
-    prompt = load_prompt(
-        path, ("target", "dialogue", "options"), ("dialogue", "turn", "again")
-    )
-    resolved = resolve(prompt)
-    resolved.require(resolved.layout.dialogue, ("{dialogue}", "{options}"), path)
+    """Returns the prompt file of a selection. Its part ``again`` is appended to the second
+    question. Raises ConfigError."""
+    prompt = load_prompt(path, ("turn", "dialogue", "options"), ("user", "again"))
+    if missing := {"dialogue", "options"} - prompt.values_of("user"):
+        raise ConfigError(f"{path}: no {{{{ {min(missing)} }}}} in user")
     return prompt
 
 
@@ -131,11 +127,10 @@ def select(
     If an answer was cut or cannot be read, the model is asked once more, for the numbers alone and
     with more tokens. Without an answer of every run the dialogue has no selection.
     """
-    target = prompt.parts["turn" if turn else "dialogue"]
     runs_by_dialogue = []
     for name, messages in dialogues:
         dialogue = transcript(messages, _NAMES, keep_breaks=True)
-        values = {"target": target, "dialogue": dialogue}
+        values = {"turn": turn, "dialogue": dialogue}
         runs = []
         for number in range(config.runs):
             # The dialogue's own stream: neither its batch nor its place in the file changes it.
@@ -147,7 +142,8 @@ def select(
     unread = []
     for run in every_run:
         if run.chosen is None and not run.answer.failed:
-            run.question = f"{run.question}\n\n{prompt.parts[AGAIN]}".rstrip()
+            again = prompt.text("again", {})
+            run.question = f"{run.question}\n\n{again}".rstrip()
             unread.append(run)
     more_tokens = min(MORE_TOKENS * config.max_tokens, llm.context // 4)
     _ask(llm, unread, max(config.max_tokens, more_tokens))
@@ -156,7 +152,7 @@ def select(
 
 def _shuffled_run(
     prompt: Prompt,
-    values: Mapping[str, str],
+    values: Mapping[str, object],
     pool: FollowUpPool,
     seeds: Sequence[int],
 ) -> _Run:
@@ -165,9 +161,8 @@ def _shuffled_run(
     order = generator.permutation(len(pool.follow_ups)).tolist()
     options = [pool.follow_ups[index].text for index in order]
     lines = [f"{number}. {text}" for number, text in enumerate(options, start=1)]
-    resolved = resolve(prompt)
     values = {**values, "options": "\n".join(lines)}
-    return _Run(resolved.text(resolved.layout.dialogue, values), order, options)
+    return _Run(prompt.text("user", values), order, options)
 
 
 def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
@@ -368,16 +363,6 @@ class FollowUpJudge(Judge):
 
     def language_models(self) -> list[LanguageModel]:
         return [self.llm]
-
-    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
-        texts = sorted(f"{f.sign}: {f.text}" for f in self.pool.follow_ups)
-        wording = {"pool": "\n".join(texts)}
-        if self.config.select is not None:
-            values = {"dialogue": "{dialogue}", "options": "{options}"}
-            values["target"] = self.prompt.parts["turn" if turn else "dialogue"]
-            resolved = resolve(self.prompt)
-            wording["prompt"] = resolved.text(resolved.layout.dialogue, values)
-        return wording
 
     def signature(self) -> Signature:
         config, fingerprint = self.config, dict(self.llm.fingerprint())

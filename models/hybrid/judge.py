@@ -372,17 +372,6 @@ class HybridJudge(Judge):
             models += member.judge.language_models()
         return models
 
-    def wording(
-        self,
-        dimension: str,
-        turn: bool,
-    ) -> Mapping[str, str]:
-        wording: dict[str, str] = {}
-        for name, member in self.members.items():
-            for own_name in self.needed(name, [dimension]):
-                wording |= member.judge.wording(own_name, turn)
-        return wording
-
     def signature(self) -> Signature:
         """``base`` names each member with its revision. The hash covers their whole signatures."""
         signatures = {

@@ -198,7 +198,7 @@ class GenerativeLoraJudge(PromptedJudge):
     ) -> str:
         """Returns the JSON text of an answer, in the form that the prompt's grammar prescribes."""
         builder = self.builder(None)
-        fields = builder.resolved.answer
+        fields = builder.answer
         values: dict[str, Any] = {}
         for d, w in zip(question.dimensions, question.fields, strict=True):
             low, high = w.scale
@@ -207,7 +207,7 @@ class GenerativeLoraJudge(PromptedJudge):
             comment = comments.get(d.name, "")[: self.lora.comment_chars]
             entry = {fields.score: number, fields.comment: comment}
             values[w.key] = entry if fields.comment else number
-        if builder.resolved.layout.ask == "each":
+        if not builder.together:
             only = next(iter(values.values()))
             return json.dumps(only if isinstance(only, dict) else {fields.score: only})
         return json.dumps(values, ensure_ascii=False)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import field_validator
@@ -24,13 +24,12 @@ from medal_judges.models.llm.protocol import (
     closed_schema,
     usage_of,
 )
-from medal_judges.models.prompted.answers import AnswerField, Scale
+from medal_judges.models.prompted.answers import AnswerField, AnswerReading, Scale
 from medal_judges.models.prompted.prompt import (
     Aspect,
-    ResolvedPrompt,
+    Prompt,
     fenced,
     fenced_dialogue,
-    fill,
     transcript,
 )
 from medal_judges.reading.dialogues import read_labelled
@@ -42,12 +41,14 @@ from medal_judges.records.dialogue import (
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import mean, rescale
+from medal_judges.records.signature import content_hash
 
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
 # Name, good end and scale of the dimension that prompts explain by its levels.
 FIVE_LEVELS = ("overall", "high", (1, 5))
-PREFILL = "prefill"  # the part that an answer begins with
-# Further values for a dimension's placeholders, which override the builder's own.
+# The second question of prompts that have no part ``again``.
+ASK_AGAIN = "Now reply with the number alone, from {low} to {high}."
+# Further values about a dimension, which override the builder's own.
 DimensionValues = Callable[[Dimension, Aspect], Mapping[str, str | None]]
 
 
@@ -65,7 +66,8 @@ _SHARES: dict[str, tuple[float, float]] = {
 class PromptView:
     """The turns that a prompt shows (None marks a gap). A judged turn is in ``response`` or, with
     ``last_judged``, the last of them; neither if the whole dialogue is judged. ``start``: how many
-    turns did not fit. With a ``failure`` no question is sent.
+    turns did not fit. ``rendered``: the messages by question, once they are built. With a
+    ``failure`` no question is sent.
     """
 
     turns: list[Turn | None]
@@ -76,6 +78,7 @@ class PromptView:
     start: int = 0
     left_out: int = 0
     shortened: int = 0
+    rendered: dict[int, tuple[Message, ...]] = dataclasses.field(default_factory=dict)
     usage: dict[str, float] = dataclasses.field(default_factory=dict)
     failure: str | None = None
     transient: bool = False
@@ -83,8 +86,9 @@ class PromptView:
 
 @dataclass(frozen=True, slots=True)
 class PromptQuestion:
-    """One request about one or several dimensions."""
+    """One request about one or several dimensions; ``index``: its place in the builder."""
 
+    index: int
     dimensions: tuple[Dimension, ...]
     fields: tuple[AnswerField, ...]
 
@@ -92,70 +96,100 @@ class PromptQuestion:
 class PromptBuilder:
     """Builds the prompts for a fixed list of dimensions; arguments as in BasePromptedConfig.
 
-    ``values``: further placeholders of a judge. A part NAME_binary replaces NAME for a binary
-    dimension, NAME_other for one without criteria. ``fence``: the sentence before turns between
-    marks (prompt.py); None: a plain transcript.
+    ``values``: further values of a judge's templates. ``fence``: the sentence before turns between
+    marks (prompt.py); None: a plain transcript. Raises ConfigError for a name that the prompt does
+    not have.
     """
 
     def __init__(
         self,
-        resolved: ResolvedPrompt,
+        prompt: Prompt,
         dimensions: Sequence[Dimension],
-        role: str | None = None,
         *,
+        variant: str | None = None,
+        layout: str | None = None,
+        role: str | None = None,
+        answer: AnswerReading | None = None,
         examples: Sequence[ScoredExample] = (),
         excerpt: int = 0,
         seed: int = 0,
         values: DimensionValues | None = None,
         fence: str | None = None,
     ) -> None:
-        self.resolved, self.role = resolved, role
+        self.prompt, self.role = prompt, role
+        self.variant = variant or prompt.variants[0]
+        self.layout = layout or next(iter(prompt.layouts))
+        for kind, name, names in (
+            ("variant", self.variant, prompt.variants),
+            ("layout", self.layout, prompt.layouts),
+            ("role", role or "none", (*prompt.roles, "none")),
+        ):
+            if name not in names:
+                raise ConfigError(
+                    f"the prompt {prompt.name!r} has no {kind} {name!r}",
+                    hint=f"it has: {', '.join(names)}",
+                )
+        shape = {"format": answer or prompt.answer.format}
+        if answer == "prose":
+            shape = {"format": "number", "line": "prose"}
+        self.answer = prompt.answer.model_copy(update=shape)
+        self.together = prompt.layouts[self.layout] == "together"
         self.fence, self.more_values = fence, values
         self.examples, self.excerpt, self.seed = tuple(examples), excerpt, seed
-        self.names = {"user": resolved.user, "assistant": resolved.assistant}
-        # Whether a judged turn has a placeholder of its own; else it ends the dialogue.
-        self.response_apart = "{response}" in resolved.template(resolved.layout.turn)
-        if role not in (None, "none") and role not in resolved.roles:
-            roles = ", ".join([*resolved.roles, "none"])
+        used = prompt.values_of("user") | prompt.values_of("system")
+        if "dialogue" not in used:
             raise ConfigError(
-                f"the prompt has no role {role!r}", hint=f"it has: {roles}"
+                f"the prompt {prompt.name!r} shows no dialogue",
+                hint="write {{ dialogue }} where it belongs",
             )
+        # Whether a judged turn has a place of its own; else it ends the dialogue.
+        self.response_apart = "response" in used
         groups: list[tuple[Dimension, ...]] = [(dimension,) for dimension in dimensions]
-        if resolved.layout.ask == "together":
+        if self.together:
             groups = [tuple(dimensions)]
-        self.questions = tuple(map(self._question, groups))
-        self.values = {question: self._values(question) for question in self.questions}
-        blank = dict.fromkeys(("dialogue", "response", "examples", "language"), "-")
-        for values_of_question in self.values.values():
+        questions = []
+        for index, group in enumerate(groups):
+            fields = tuple(map(self._field, group))
+            questions.append(PromptQuestion(index, group, fields))
+        self.questions = tuple(questions)
+        self.values = list(map(self._values, questions))
+        for question in questions:
             # A missing value is an error before a run, not in it.
-            for names in (resolved.layout.dialogue, resolved.layout.turn, (PREFILL,)):
-                resolved.text(names, values_of_question | blank)
+            self.messages(question, PromptView([]))
+            self.prefill(question)
 
-    def _question(self, dimensions: tuple[Dimension, ...]) -> PromptQuestion:
-        fields = []
-        for dimension in dimensions:
-            aspect, name = self.aspect(dimension), dimension.name
-            field = AnswerField(
-                name=name,
-                key=aspect.key or name,
-                label=aspect.label or name.replace("_", " "),
-                scale=self.scale(dimension),
-                binary=dimension.kind == "binary",
-            )
-            fields.append(field)
-        return PromptQuestion(dimensions, tuple(fields))
+    @property
+    def hash(self) -> str:
+        """12 hex digits over all that can be sent."""
+        chosen = [self.variant, self.layout, self.answer.model_dump()]
+        return content_hash([self.prompt.hash, chosen])
+
+    def _field(self, dimension: Dimension) -> AnswerField:
+        aspect, name = self.aspect(dimension), dimension.name
+        return AnswerField(
+            name=name,
+            key=aspect.key or name,
+            label=aspect.label or name.replace("_", " "),
+            scale=self.scale(dimension),
+            binary=dimension.kind == "binary",
+        )
 
     def aspect(self, dimension: Dimension) -> Aspect:
         """Returns the prompt's texts about ``dimension``."""
-        return self.resolved.aspects.get(dimension.name, Aspect())
+        return self.prompt.aspects.get(dimension.name, Aspect())
 
     def scale(self, dimension: Dimension) -> Scale:
         """The requested scale."""
+        own = self.prompt.aspects.get(dimension.name)
+        if own is not None and self.variant in self.prompt.scales:
+            return self.prompt.scales[self.variant]
         return self.aspect(dimension).scale or (dimension.low, dimension.high)
 
     def is_whole(self, dimension: Dimension) -> bool:
         """Whether the prompt requests whole numbers."""
         aspect = self.aspect(dimension)
+        if self.variant in self.prompt.scales:
+            return True
         return aspect.whole and (
             dimension.kind != "continuous" or aspect.scale is not None
         )
@@ -170,123 +204,92 @@ class PromptBuilder:
     # -- texts ---------------------------------------------------------------------------------
 
     def messages(
-        self,
-        question: PromptQuestion,
-        view: PromptView,
-        start: int = 0,
-        dialogue: str | None = None,
+        self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the messages of a request with the view's turns from ``start`` on, or with the
-        text ``dialogue`` in their place."""
-        layout = self.resolved.layout
-        is_turn = view.last_judged or view.response is not None
-        level, names = "dialogue", layout.dialogue
-        if is_turn:
-            level, names = "turn", layout.turn
-        if not names:
-            raise ConfigError(f"this prompt's layout does not judge at level {level!r}")
-        dialogue = dialogue or self._transcript(view.turns[start:])
+        """Returns the messages of a request with the view's turns from ``start`` on."""
+        turn = view.last_judged or view.response is not None
+        level: Literal["dialogue", "turn"] = "turn" if turn else "dialogue"
+        if level not in self.prompt.levels:
+            raise ConfigError(f"this prompt does not judge at level {level!r}")
+        dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
             dialogue = f"{self.fence}\n\n{dialogue}"
-        values = self.values[question] | {
+        response = ""
+        if view.response:
+            is_fenced = self.fence is not None
+            response = _response_text(view.response, fence=is_fenced)
+        values = self.values[question.index] | {
+            "turn": turn,
             "dialogue": dialogue,
-            "response": "",
+            "response": response,
             "examples": self._examples(question, view.id),
             "language": language_name(view.lang),
         }
-        if view.response:
-            is_fenced = self.fence is not None
-            values["response"] = _response_text(view.response, fence=is_fenced)
-        text = self.resolved.text(self._part_names(question, names), values)
-        messages = (Message("user", text),)
-        system = self.resolved.text(self._part_names(question, layout.system), values)
-        if system:
-            return (Message("system", system), *messages)
-        return messages
-
-    def _part_names(
-        self, question: PromptQuestion, names: Sequence[str]
-    ) -> Sequence[str]:
-        """Returns ``names``, each replaced by its form for the only dimension, if it has one."""
-        if len(question.dimensions) > 1:
-            return names
-        dimension = question.dimensions[0]
-        endings = {
-            "_binary": dimension.kind == "binary",
-            "_other": not self.aspect(dimension).criteria,
-        }
-        chosen = []
-        for name in names:
-            for ending, applies in endings.items():
-                if applies and name + ending in self.resolved.parts:
-                    name += ending
-            chosen.append(name)
-        return chosen
+        return tuple(self.prompt.messages(values))
 
     def prefill(self, question: PromptQuestion) -> str:
-        """The beginning of the answer."""
-        return self.resolved.text((PREFILL,), self.values[question])
+        """The beginning of the response."""
+        return self.prompt.text("prefill", self.values[question.index])
+
+    def again(self, question: PromptQuestion) -> str:
+        """The second question, for the number alone."""
+        values = self.values[question.index]
+        return self.prompt.text("again", values) or ASK_AGAIN.format(**values)
 
     def _transcript(self, turns: Sequence[Turn | None]) -> str:
         if self.fence is None:
-            return transcript(turns, self.names, gap=self.resolved.gap)
-        return fenced_dialogue(turns, gap=self.resolved.gap)
+            return transcript(turns, self.prompt.speakers, gap=self.prompt.gap)
+        return fenced_dialogue(turns, gap=self.prompt.gap)
 
-    def _values(self, question: PromptQuestion) -> dict[str, str | None]:
-        """The values of the placeholders that do not depend on the dialogue."""
-        lines: list[str] = []
+    def _values(self, question: PromptQuestion) -> dict[str, Any]:
+        """Returns the values of the templates that do not depend on the dialogue: those of each
+        dimension, by kind, and those of the only dimension."""
+        dimensions = [self._dimension_values(d) for d in question.dimensions]
+        kinds: dict[str, list[Any]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
-        issues, qualities, scales = list[str](), list[str](), list[str]()
-        by_dimension = list(map(self._dimension_values, question.dimensions))
-        for dimension, values in zip(question.dimensions, by_dimension, strict=True):
-            aspect = self.resolved.parts.get("aspect", "")
-            if dimension.kind != "binary":
-                aspect = self.resolved.parts.get("aspect_scale", aspect)
-            line = fill(aspect, values)
+        for dimension, texts in zip(question.dimensions, dimensions, strict=True):
             scale = dimension.name, dimension.good, self.scale(dimension)
-            lines.append(line)
             if dimension.kind == "binary" and dimension.good == "low":
-                issues.append(line)
+                kinds["issues"].append(texts)
             elif dimension.kind == "binary":
-                qualities.append(line)
+                kinds["qualities"].append(texts)
             elif scale == FIVE_LEVELS:
-                overall = values["key"]
+                overall = texts["key"]
             else:
-                scales.append(line)
-        values = by_dimension[0]
-        if len(by_dimension) > 1:
-            values = {"role": values["role"]}
-        return values | {
-            # The part about an absent kind is left out.
-            "issues": "\n".join(issues) or None,
-            "qualities": "\n".join(qualities) or None,
-            "scales": "\n".join(scales) or None,
+                kinds["scales"].append(texts)
+        return {
+            **dimensions[0],
+            **kinds,
             "overall": overall,
-            "aspects": "\n".join(lines),
+            "dimensions": dimensions,
+            "answer": self.answer.format,
+            "layout": self.layout,
+            "variant": self.variant,
             "form": self._form(question),
         }
 
-    def _dimension_values(self, dimension: Dimension) -> dict[str, str | None]:
-        """The values of the placeholders about one dimension."""
+    def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
+        """Returns the values about one dimension."""
         aspect, (low, high) = self.aspect(dimension), self.scale(dimension)
-        values: dict[str, str | None] = {
+        role = self.role
+        if role is None:
+            role = aspect.role
+        values: dict[str, Any] = {
+            "kind": dimension.kind,
             "key": aspect.key or dimension.name,
             "label": aspect.label or dimension.name.replace("_", " "),
             "definition": (aspect.definition or dimension.definition).strip(),
             "criteria": aspect.criteria.strip(),
             "low": f"{low:g}",
             "high": f"{high:g}",
-            "low_means": aspect.low_means or None,
-            "high_means": aspect.high_means or None,
+            "low_means": aspect.low_means,
+            "high_means": aspect.high_means,
             "bands": self._bands(dimension),
             "best": None,
-            "role": "",
+            "role": role or "none",
         }
         if dimension.kind != "binary":
             values["best"] = values[dimension.good]
-        role = aspect.role if self.role is None else self.role
-        if role and role != "none":
-            values["role"] = fill(self.resolved.roles[role], values)
         if self.more_values:
             values |= self.more_values(dimension, aspect)
         return values
@@ -310,7 +313,7 @@ class PromptBuilder:
 
     def _form(self, question: PromptQuestion) -> str:
         """The shape of a JSON answer, with one entry per dimension."""
-        answer = self.resolved.answer
+        answer = self.answer
         forms = []
         for field in question.fields:
             low, high = field.scale
@@ -319,22 +322,25 @@ class PromptBuilder:
                 form = "<0 or 1>"
             if answer.comment is not None:
                 form = f'{{"{answer.score}": {form}, "{answer.comment}": "..."}}'
-            if self.resolved.layout.ask == "together":
+            if self.together:
                 form = f'  "{field.key}": {form}'
             elif answer.comment is None:
                 form = f'{{"{answer.score}": {form}}}'
             forms.append(form)
-        if self.resolved.layout.ask == "together":
+        if self.together:
             return "{\n" + ",\n".join(forms) + "\n}"
         return forms[0]
 
-    def _examples(self, question: PromptQuestion, judged_id: str | None) -> str:
-        """The scored examples of the prompt, without the dialogue ``judged_id``."""
-        if not self.resolved.examples or not self.examples:
-            return ""
-        dimension, count = question.dimensions[0], self.resolved.examples
+    def _examples(
+        self, question: PromptQuestion, judged_id: str | None
+    ) -> list[dict[str, str]]:
+        """Returns the scored examples of the prompt, without the dialogue ``judged_id``."""
+        count = self.prompt.examples.get(self.variant)
+        examples: list[dict[str, str]] = []
+        if count is None or not self.examples:
+            return examples
+        dimension = question.dimensions[0]
         low, high = self.scale(dimension)
-        texts = []
         for example in chosen_examples(
             self.examples, dimension.name, count, seed=self.seed, without=judged_id
         ):
@@ -344,9 +350,8 @@ class PromptBuilder:
             score = low + example.scores[dimension.name] * (high - low)
             if self.is_whole(dimension):
                 score = round(score)
-            values = {"dialogue": dialogue, "score": f"{score:g}"}
-            texts.append(fill(self.resolved.parts["example"], values))
-        return "\n\n".join(texts)
+            examples.append({"dialogue": dialogue, "score": f"{score:g}"})
+        return examples
 
     # -- the schema ----------------------------------------------------------------------------
 
@@ -354,7 +359,7 @@ class PromptBuilder:
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
         """The JSON schema of an answer; ``comment_chars`` bounds each comment."""
-        answer, comments = self.resolved.answer, dict[str, object]()
+        answer, comments = self.answer, dict[str, object]()
         if answer.comment:
             comment: dict[str, object] = {"type": "string"}
             if comment_chars is not None:
@@ -373,7 +378,7 @@ class PromptBuilder:
                 number = {"type": "integer", "minimum": low, "maximum": high}
                 if high - low < MOST_LISTED:
                     number = {"type": "integer", "enum": list(range(low, high + 1))}
-            if self.resolved.layout.ask == "each":
+            if not self.together:
                 return closed_schema({answer.score: number} | comments)
             if comments:
                 number = closed_schema({answer.score: number} | comments)
@@ -517,7 +522,7 @@ def _response_text(response: Turn, *, fence: bool) -> str:
 def shorten(
     views: Sequence[PromptView],
     llm: LanguageModel,
-    prompt: ResolvedPrompt,
+    prompt: Prompt,
     context: Context,
     *,
     longest: int,
@@ -533,7 +538,7 @@ def shorten(
         for index, turn in _long_turns(view, longest, dialogue):
             response = _response_text(turn, fence=fence)
             values = {"words": str(summary_words), "response": response}
-            message = Message("user", prompt.text(prompt.layout.dialogue, values))
+            message = Message("user", prompt.text("user", values))
             requests.append(ChatRequest((message,), max_tokens=6 * summary_words))
             places.append((view, index))
     if not requests:

@@ -231,10 +231,10 @@ class GEvalJudge(BasePromptedJudge):
                 reading.answer = Answer(reason=completion.failure)
                 reading.transient = completion.transient
             elif has_alternatives and not scale.ambiguous:
-                reading.answer = _expected_rating(completion, scale)
+                reading.answer = expected_rating(completion, scale)
 
 
-def _expected_rating(completion: Completion, ratings: Ratings) -> Answer | None:
+def expected_rating(completion: Completion, ratings: Ratings) -> Answer | None:
     """Returns the distribution over ``ratings`` in the place of the response's rating, or the
     reason why it has no rating; None if the rating's token has no alternatives."""
     written = "".join(token.text for token in completion.tokens)

@@ -47,24 +47,18 @@ from medal_judges.models.prompted.builder import (
     PromptBuilder,
     PromptQuestion,
     PromptView,
+    ScoredExample,
     load_examples,
     shorten,
     view_of,
 )
-from medal_judges.models.prompted.prompt import (
-    AGAIN,
-    fence_note,
-    fill,
-    load_prompt,
-    resolve,
-)
+from medal_judges.models.prompted.prompt import fence_note, load_prompt
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_alternatives,
     from_logprobs,
     to_judgement,
 )
-from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
@@ -142,30 +136,25 @@ class BasePromptedJudge(Judge):
         self.base_config, self.name, self.values = config, config.name, values
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.prompt = load_prompt(config.prompts)
-        languages, examples = [config.language], None
+        languages = [config.language]
         if config.language == "auto":
             languages = ["en", *self.prompt.languages]
         self.builders: dict[str, PromptBuilder] = {}
         for language in languages:
-            resolved = resolve(
-                self.prompt,
-                variant=config.variant,
-                layout=config.layout,
-                language=language,
-                answer=answer,
-            )
-            for names in (resolved.layout.dialogue, resolved.layout.turn):
-                resolved.require(names, ("{dialogue}",), config.prompts)
             fence = None
             if config.fence:
                 fence = fence_note(language)
-            if resolved.examples and examples is None:
+            examples: Sequence[ScoredExample] = ()
+            if self.prompt.examples:
                 examples = load_examples(config.examples)
             self.builders[language] = PromptBuilder(
-                resolved,
+                load_prompt(config.prompts, language=language),
                 self.dimensions,
-                config.role,
-                examples=examples or (),
+                variant=config.variant,
+                layout=config.layout,
+                role=config.role,
+                answer=answer,
+                examples=examples,
                 excerpt=config.excerpt_turns,
                 seed=config.seed,
                 values=values,
@@ -177,7 +166,8 @@ class BasePromptedJudge(Judge):
             self.window, self.windows_at_once = 1, self.llm.at_once
         self.shortening, self.shortener = None, self.llm
         if config.context.startswith("summary_"):
-            self.shortening = resolve(load_prompt(config.shorten.prompts))
+            known = ("words", "response")
+            self.shortening = load_prompt(config.shorten.prompts, known)
             if config.shorten.llm is not None:
                 self.shortener = load_llm(config.shorten.llm)
         self.answer_tokens = min(
@@ -209,7 +199,7 @@ class BasePromptedJudge(Judge):
             shortening = self.shortening.hash
         texts, notes = {}, []
         for language, builder in self.builders.items():
-            texts[language] = builder.resolved.hash
+            texts[language] = builder.hash
             notes.append(builder.fence)
         first = self.builder(None)
         examples = [example.model_dump() for example in first.examples]
@@ -226,15 +216,6 @@ class BasePromptedJudge(Judge):
             truncation=f"oldest turns beyond {self.prompt_budget} tokens",
             seed=config.seed,
         )
-
-    def wording(self, dimension: str, turn: bool) -> Mapping[str, str]:
-        builder, view = self.builder(None), PromptView([])
-        if turn:
-            view.response = Turn("assistant", "{response}")
-        (question,) = self.questions(None, [dimension])
-        messages = builder.messages(question, view, dialogue="{dialogue}")
-        texts = [message.content for message in messages]
-        return {"prompt": "\n".join([*texts, builder.prefill(question)])}
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
         """Returns the builder for the dialogue's language, or the judge's first builder."""
@@ -269,19 +250,21 @@ class BasePromptedJudge(Judge):
         """Drops whole oldest turns until the longest of the request's prompts fits."""
         builder, view = self.builder(request), request.payload
 
-        def length(question: PromptQuestion, start: int = 0) -> int:
-            return self.llm.count_tokens(builder.messages(question, view, start))
-
-        lengths = [length(question) for question in builder.questions]
+        for question in builder.questions:
+            view.rendered[question.index] = builder.messages(question, view)
+        lengths = [self.llm.count_tokens(chat) for chat in view.rendered.values()]
         request.tokens = max(lengths)
         budget = self.prompt_budget
         if request.tokens > budget:
+            view.rendered.clear()
             longest = builder.questions[lengths.index(request.tokens)]
+
+            def length(start: int) -> int:
+                return self.llm.count_tokens(builder.messages(longest, view, start))
+
             droppable = len(view.turns) - (view.response is None)
-            view.start = oldest_kept(
-                droppable, lambda start: length(longest, start) <= budget
-            )
-            request.tokens = length(longest, view.start)
+            view.start = oldest_kept(droppable, lambda start: length(start) <= budget)
+            request.tokens = length(view.start)
         if request.tokens > budget and view.failure is None:
             view.failure = (
                 f"a prompt of {request.tokens} tokens with the last turn alone; with an answer "
@@ -305,7 +288,7 @@ class BasePromptedJudge(Judge):
     ) -> list[PromptQuestion]:
         """One question for each of ``dimensions`` in order, or the one for all together."""
         builder = self.builder(request)
-        if builder.resolved.layout.ask == "together":
+        if builder.together:
             return list(builder.questions)
         by_name = {question.fields[0].name: question for question in builder.questions}
         return [by_name[name] for name in dimensions]
@@ -313,7 +296,12 @@ class BasePromptedJudge(Judge):
     def messages(
         self, request: ScoreRequest, question: PromptQuestion
     ) -> tuple[Message, ...]:
-        return self.builder(request).messages(question, request.payload)
+        view: PromptView = request.payload
+        if question.index not in view.rendered:
+            view.rendered[question.index] = self.builder(request).messages(
+                question, view
+            )
+        return view.rendered[question.index]
 
     def answer_likelihoods(
         self,
@@ -552,7 +540,7 @@ class PromptedJudge(BasePromptedJudge):
         questions = []
         for owner, request in enumerate(requests):
             builder = self.builder(request)
-            has_schema = builder.resolved.answer.format == "json" and config.enforce
+            has_schema = builder.answer.format == "json" and config.enforce
             for question in self.questions(request, dimensions):
                 schema, top_logprobs = None, 0
                 if has_schema:
@@ -586,7 +574,7 @@ class PromptedJudge(BasePromptedJudge):
             question.answers = read_answers(
                 completion,
                 question.question.fields,
-                self.builder(request).resolved.answer,
+                self.builder(request).answer,
             )
 
     def _ask_again(
@@ -595,11 +583,11 @@ class PromptedJudge(BasePromptedJudge):
         """Asks once more about single dimensions whose answer has no readable number."""
         unread: list[_Asked] = []
         for question in questions:
-            template = self.builder(requests[question.owner]).resolved.parts.get(AGAIN)
-            if not template or question.completion.failed or len(question.answers) > 1:
+            if question.completion.failed or len(question.answers) > 1:
                 continue
             if all(answer.value is None for answer in question.answers.values()):
-                question.chat = self._second_request(template, question)
+                again = self.builder(requests[question.owner]).again(question.question)
+                question.chat = self._second_request(again, question)
                 unread.append(question)
         first_answers = [question.answers for question in unread]
         self._send(requests, unread)
@@ -614,11 +602,9 @@ class PromptedJudge(BasePromptedJudge):
                 answer = replace(first, reason=f"{first.reason}; asked again: {reason}")
             question.answers = {name: answer}
 
-    def _second_request(self, template: str, first: _Asked) -> ChatRequest:
+    def _second_request(self, again: str, first: _Asked) -> ChatRequest:
         """Returns a chat with the first question, its answer (if it fits the window) and the second
         question."""
-        low, high = (f"{end:g}" for end in first.question.fields[0].scale)
-        again = fill(template, {"low": low, "high": high})
         *earlier, question = first.chat.messages
         answer = without_thinking(first.completion.text)
         chat = (Message("assistant", answer), Message("user", again))
@@ -640,7 +626,7 @@ class PromptedJudge(BasePromptedJudge):
         weighed: list[tuple[_Asked, str]] = []
         groups: list[list[Continuation]] = []
         for question in questions:
-            shape = self.builder(requests[question.owner]).resolved.answer
+            shape = self.builder(requests[question.owner]).answer
             can_begin = shape.format == "number" and not question.completion.failed
             for name, answer in question.answers.items():
                 if answer.span is not None or can_begin:

@@ -13,12 +13,11 @@ from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
 from medal_judges.models.prompted.answers import Answer
-from medal_judges.models.prompted.geval import GEvalJudge, load_steps
+from medal_judges.models.prompted.geval import GEvalJudge, expected_rating, load_steps
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_logprobs,
     from_samples,
-    from_token,
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -225,7 +224,7 @@ def answer(*tokens: tuple[str, dict[str, float]]) -> Completion:
 
 
 def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None:
-    found = from_token(
+    found = expected_rating(
         answer(
             ("Rating", {"Rating": 0.9}),
             (":", {":": 1.0}),
@@ -250,13 +249,13 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
     ],
 )
 def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
-    found = from_token(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
+    found = expected_rating(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
     assert found.chances is None and found.reason
 
 
 def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:
     tokens = [(" 4", {" 4": 0.6, " 3": 0.2}), ("/", {"/": 1.0}), ("5", {"5": 1.0})]
-    assert from_token(answer(*tokens), FIVE).chances == pytest.approx(
+    assert expected_rating(answer(*tokens), FIVE).chances == pytest.approx(
         [0, 0, 0.25, 0.75, 0]
     )
 
@@ -268,20 +267,17 @@ def test_samples_are_counted() -> None:
     assert found.samples == 3 and found.mass == pytest.approx(0.75)
     nothing = from_samples([Completion("no idea")], FIVE)
     assert nothing.chances is None
-    assert (
-        nothing.reason
-        == "no rating in 1 answers: no score line as any line in the answer 'no idea'"
-    )
+    assert "no idea" in (nothing.reason or "")
     failed = Completion("", finish="failed", failure="timeout")
     assert from_samples([failed], FIVE).reason == "no rating in 1 answers: timeout"
 
 
 def test_what_a_model_thinks_is_no_rating() -> None:
     thought = "<think>\nScore: 2?\n</think>\n\n4"
-    said = FIVE.read(thought)
+    said = FIVE.read(Completion(thought))
     assert (
         said.value == 4 and said.span is not None and thought[slice(*said.span)] == "4"
     )
-    assert FIVE.read("<think>Score: 2").value is None
+    assert FIVE.read(Completion("<think>Score: 2")).value is None
     found = from_samples([Completion(thought)], FIVE)
     assert found.chances == (0, 0, 0, 1, 0)

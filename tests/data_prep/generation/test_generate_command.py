@@ -31,8 +31,8 @@ def small(path: Path, folder: Path, out: Path) -> Path:
     schema."""
     agent = {"name": "tiny", "llm": {"model": str(folder), "device": "cpu"}}
     shorter = {"max_tokens": 8, "temperature": 1.0}
-    words = {"name": "w", "parts": {"user": "{dialogue}"}}
-    fit = {"name": "v", "parts": {"user": "{dialogue}\n{message}"}}
+    words = {"name": "w", "parts": {"user": "{{ dialogue }}"}}
+    fit = {"name": "v", "parts": {"user": "{{ dialogue }}\n{{ message }}"}}
     settings = {
         "name": "t",
         "out": str(out),
@@ -42,7 +42,7 @@ def small(path: Path, folder: Path, out: Path) -> Path:
         "user_judge": agent,
         "chatbots": [agent],
         "first_turn": {
-            "prompt": {"name": "f", "parts": {"user": "{scene}"}},
+            "prompt": {"name": "f", "parts": {"user": "{{ scene }}"}},
             "tries": 3,
             **shorter,
         },
@@ -180,16 +180,20 @@ def test_settings_that_do_not_fit_are_named(tmp_path: Path, tiny_llama: Path) ->
         (
             "first_turn",
             {"user": "Say hello."},
-            r"first_turn.prompt: p shows no {scene}",
+            r"first_turn.prompt: p shows no scene",
         ),
-        ("later_turns", {"user": "{scene}"}, r"later_turns.prompt: p shows no {dialog"),
-        ("check", {"system": "Fit?"}, r"check.prompt: p shows no {dialogue}"),
-        ("check", {"user": "{dialogue}"}, r"check.prompt: p shows no {message}"),
+        (
+            "later_turns",
+            {"user": "{{ scene }}"},
+            r"later_turns.prompt: p shows no dialog",
+        ),
+        ("check", {"system": "Fit?"}, r"check.prompt: p shows no dialogue"),
+        ("check", {"user": "{{ dialogue }}"}, r"check.prompt: p shows no message"),
         ("reply", {"user": "Chat."}, r"reply.prompt: p has a part 'user'"),
         (
             "reply",
-            {"system": "{scene}"},
-            r"prompt p: system: no placeholder {scene} here",
+            {"system": "{{ scene }}"},
+            r"prompt p: system: no value 'scene' here",
         ),
     ],
 )

@@ -10,7 +10,7 @@ from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.builder import PromptBuilder, PromptView
 from medal_judges.models.prompted.geval import GEvalJudge, GPTScoreJudge
 from medal_judges.models.prompted.judge import BasePromptedJudge, PromptedConfig
-from medal_judges.models.prompted.prompt import load_prompt, resolve
+from medal_judges.models.prompted.prompt import load_prompt
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import load_rubric
 
@@ -30,8 +30,9 @@ PARTS = {  # of engagingness, MEEP and MEEP+SA
 
 
 def meep(variant: str, language: str, response: Turn | None) -> str:
-    chosen = resolve(load_prompt("meep"), variant=variant, language=language)
-    builder = PromptBuilder(chosen, load_rubric("engagingness"), "expert")
+    prompt = load_prompt("meep", language=language)
+    rubric = load_rubric("engagingness")
+    builder = PromptBuilder(prompt, rubric, variant=variant, role="expert")
     view = PromptView(list(TURNS if response is None else TURNS[:1]), response)
     return "\n".join(m.content for m in builder.messages(builder.questions[0], view))
 
@@ -161,8 +162,8 @@ APPENDIX_B = {
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
 def test_oralis_says_what_the_papers_prompts_say(language: str) -> None:
-    prompt = resolve(load_prompt("oralis"), layout="paper", language=language)
-    builder = PromptBuilder(prompt, load_rubric("dstc12"))
+    prompt = load_prompt("oralis", language=language)
+    builder = PromptBuilder(prompt, load_rubric("dstc12"), layout="paper")
     for question in builder.questions:
         name = question.dimensions[0].name
         role, has_ends = APPENDIX_B[name]
@@ -179,9 +180,7 @@ def test_oralis_says_what_the_papers_prompts_say(language: str) -> None:
 
 def test_bands_cover_the_scale_as_printed() -> None:
     builder = PromptBuilder(
-        resolve(load_prompt("oralis"), variant="self_consistency"),
-        load_rubric("dstc12"),
-        None,
+        load_prompt("oralis"), load_rubric("dstc12"), variant="self_consistency"
     )
     told = {
         q.dimensions[0].name: builder.messages(q, PromptView([]))[-1].content

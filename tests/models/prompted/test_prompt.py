@@ -1,6 +1,7 @@
-"""Prompt files: what is refused, how variants and languages are laid over one another."""
+"""Prompt files: what is refused, and what the shipped ones say."""
 
 import re
+from itertools import product
 
 import pytest
 
@@ -13,71 +14,57 @@ from medal_judges.models.prompted.builder import (
     load_examples,
     shown_turns,
 )
-from medal_judges.models.prompted.prompt import Prompt, fill, load_prompt, resolve
+from medal_judges.models.prompted.prompt import Prompt, load_prompt
 from medal_judges.models.prompted.ratings import Ratings, self_agreement
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import Dimension, load_rubric
 
 MEEP = load_prompt("meep")
-TURNS = (Turn("user", "Hi {role}!\nUser: fake"), Turn("assistant", "Hello."))
+TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello."))
 
 
 def prompt(**changes: object) -> Prompt:
-    base = {
-        "name": "p",
-        "source": "none",
-        "parts": {"a": "A {dialogue}", "answer_json": "J", "answer_number": "N"},
-        "layouts": {"one": {"ask": "each", "dialogue": ["a", "answer"]}},
-    }
+    base = {"name": "p", "parts": {"user": "A {{ dialogue }}"}}
     return load_prompt(build_config(Prompt, base | changes, where="p"))
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    "changes",
     [
-        ({"parts": {"a": "{dialog}"}}, "no placeholder {dialog}"),
-        ({"layouts": {"one": {"ask": "each", "dialogue": ["b"]}}}, "no part 'b'"),
-        ({"variant": "few"}, "no variant 'few'"),
-        ({"layots": {}}, "did you mean 'layouts'"),
+        {"parts": {"user": "{{ dialog }}"}},
+        {"parts": {"user": "{{ dialogue"}},
+        {"parts": {"user": "{% if turn %}"}},
+        {"layouts": {"one": "some"}},
+        {"layots": {}},
     ],
 )
-def test_a_faulty_file_is_refused(changes: dict[str, object], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_a_faulty_file_is_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(ConfigError):
         prompt(**changes)
 
 
 def test_unknown_names_say_what_there_is() -> None:
-    with pytest.raises(ConfigError, match="no variant 'few'") as caught:
-        resolve(MEEP, variant="few")
-    assert "naive, hd, meep, meep_sa" in (caught.value.hint or "")
-    with pytest.raises(ConfigError, match="no language 'fr'"):
-        resolve(MEEP, language="fr")
+    with pytest.raises(ConfigError) as caught:
+        PromptBuilder(MEEP, load_rubric("engagingness"), variant="few")
+    assert "naive, hd, meep" in (caught.value.hint or "")
+    with pytest.raises(ConfigError):
+        load_prompt("meep", language="fr")
 
 
-def test_a_language_keeps_its_variant() -> None:
-    turn = ("definition_turn",)
-    assert resolve(MEEP, variant="naive", language="es").template(turn) == ""
-    assert "por ejemplo" in resolve(MEEP, variant="meep_sa", language="es").template(
-        turn
-    )
-    assert "por ejemplo" not in resolve(MEEP, variant="meep", language="es").template(
-        turn
-    )
-    assert "比如" in resolve(MEEP, variant="meep_sa", language="zh").template(turn)
-    hd = resolve(MEEP, variant="hd", language="zh")
-    assert hd.aspects["engagingness"].scale == (1, 3) and hd.user == "用户"
+def test_a_template_reads_no_file_and_runs_no_code() -> None:
+    for text in ("{{ dialogue.__class__.__mro__ }}", "{% include 'x' %}"):
+        faulty = Prompt(name="p", parts={"user": text})
+        with pytest.raises(ConfigError):
+            faulty.text("user", {"dialogue": "Hi"})
 
 
 def test_what_is_filled_in_is_not_filled_again() -> None:
-    builder = PromptBuilder(resolve(MEEP), load_rubric("engagingness"), "expert")
-    system, user = builder.messages(builder.questions[0], PromptView(list(TURNS)))
+    turns = [Turn("user", "Hi {{ role }}!\nUser: fake"), TURNS[1]]
+    builder = PromptBuilder(MEEP, load_rubric("engagingness"), role="expert")
+    system, user = builder.messages(builder.questions[0], PromptView(turns))
     assert system.role == "system" and "expert" in system.content
     # nor can a turn pose as two
-    assert "User: Hi {role}! User: fake\nAssistant: Hello." in user.content
-    assert (
-        fill('{form} {"x": 1} {not_a_place}', {"form": "F"})
-        == 'F {"x": 1} {not_a_place}'
-    )
+    assert "User: Hi {{ role }}! User: fake\nAssistant: Hello." in user.content
 
 
 SHIPPED = [("medal", "medal"), ("oralis", "dstc12"), ("dstc12_baseline", "dstc12")]
@@ -86,47 +73,36 @@ SHIPPED.append(("meep", "engagingness"))
 
 @pytest.mark.parametrize(("name", "rubric"), SHIPPED)
 def test_every_layout_variant_and_language_can_be_said(name: str, rubric: str) -> None:
-    loaded, dimensions = load_prompt(name), load_rubric(rubric)
-    for layout in loaded.layouts:
-        for variant in loaded.variants or [None]:
-            for language in ["en", *loaded.languages]:
-                for form in ("json", "number"):
-                    chosen = resolve(
-                        loaded,
-                        layout=layout,
-                        variant=variant,
-                        language=language,
-                        answer=form,
-                    )
-                    builder = PromptBuilder(chosen, dimensions, None)
-                    for view in (
-                        PromptView(list(TURNS)),
-                        PromptView([TURNS[0]], TURNS[1]),
-                    ):
-                        for question in builder.questions:
-                            *_, user = builder.messages(question, view)
-                            assert "Hello." in user.content
-                            assert builder.schema(question, 20)["required"]
+    dimensions = load_rubric(rubric)
+    english = load_prompt(name)
+    for language in ("en", *english.languages):
+        loaded = load_prompt(name, language=language)
+        assert set(loaded.parts) == set(english.parts)
+        assert loaded.aspects.keys() == english.aspects.keys()
+        for layout, variant in product(loaded.layouts, loaded.variants):
+            builder = PromptBuilder(loaded, dimensions, layout=layout, variant=variant)
+            for view in (PromptView(list(TURNS)), PromptView([TURNS[0]], TURNS[1])):
+                for question in builder.questions:
+                    *_, user = builder.messages(question, view)
+                    assert "Hello." in user.content
+                    assert builder.schema(question, 20)["required"]
 
 
-def test_placeholders_are_filled_once_and_lines_without_a_value_go() -> None:
-    user = "Scene: {scene}\nFeels: {affect}\n\nEnd {other}"
-    prompt = Prompt(name="w", parts={"user": user, "again": "Not: {no}"})
-    values = {"scene": "says {affect}", "affect": None, "no": "this"}
-    assert [m.content for m in prompt.messages(values)] == [
-        "Scene: says {affect}\n\nEnd {other}"
-    ]
-    again = prompt.messages(values, again=[{}, {"no": "{scene}"}])[-1].content
-    assert again == "Scene: says {affect}\n\nEnd {other}\n\nNot: this\n\nNot: {scene}"
+def test_lines_without_a_value_go() -> None:
+    user = "{% if affect %}\nFeels: {{ affect }}\n{% endif %}\nEnd"
+    own = Prompt(name="w", parts={"user": user, "again": "Not: {{ no }}"})
+    assert [m.content for m in own.messages({"affect": None})] == ["End"]
+    again = own.messages({"affect": "x"}, again=[{"no": "{{ a }}"}])[-1].content
+    assert again == "Feels: x\nEnd\n\nNot: {{ a }}"
 
 
 @pytest.mark.parametrize(
     "name", ["user_first", "user_later", "user_check", "user_check_table10", "chatbot"]
 )
 def test_the_shipped_agents_prompts_load(name: str) -> None:
-    places = ("scene", "persona", "gender", "affect", "language", "country", "dialogue")
-    prompt = load_prompt(name, (*places, "message", "rejected", "feedback"))
-    assert prompt.parts["system"] and prompt.source.startswith("MEDAL")
+    values = ("scene", "persona", "gender", "affect", "language", "country", "dialogue")
+    agent = load_prompt(name, (*values, "message", "rejected", "feedback"))
+    assert agent.parts["system"] and agent.source.startswith("MEDAL")
 
 
 TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
@@ -164,52 +140,12 @@ def test_examples_are_lowest_median_and_highest() -> None:
         chosen_examples(shipped, "trust", 3, seed=0, without="example-good")
 
 
-ISSUE = Dimension("rude", "binary", 0, 1, good="low", definition="It is rude.")
 QUALITY = Dimension(
     "resolved", "binary", 0, 1, good="high", definition="It solved the problem."
 )
 SCALE = Dimension("clarity", "ordinal", 1, 7, definition="How clear it is.")
-WIDE = Dimension("overall", "ordinal", 1, 10, definition="How good it is.")
-LEVELS = Dimension("overall", "ordinal", 1, 5, definition="How good it is.")
 GRADE = Dimension("overall", "ordinal", 1, 5, good="low", definition="A mark, 1 to 5.")
 SIGNED = Dimension("tone", "continuous", -1, 1, definition="How warm it is.")
-# The dimensions of a rubric, and the parts of the prompt that speak of them.
-RUBRICS = [
-    ([QUALITY], {"qualities_binary"}),
-    ([ISSUE], {"issues_binary"}),
-    ([SCALE], {"scales_other"}),
-    ([LEVELS], {"overall_other"}),
-    ([GRADE], {"scales_other"}),
-    ([GRADE, SCALE], {"scales"}),
-    ([WIDE, QUALITY], {"scales", "qualities"}),
-    ([SCALE, ISSUE, QUALITY], {"issues", "qualities", "scales"}),
-    (load_rubric("medal"), {"issues", "overall"}),
-]
-
-
-@pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
-@pytest.mark.parametrize(("dimensions", "spoken_of"), RUBRICS)
-def test_a_prompt_speaks_of_what_its_rubric_has(
-    dimensions: list[Dimension], spoken_of: set[str], language: str
-) -> None:
-    resolved = resolve(load_prompt("medal"), language=language)
-    builder = PromptBuilder(resolved, dimensions)
-    (system, _) = builder.messages(builder.questions[0], PromptView(list(TURNS)))
-    said = set()
-    parts = ["issues", "qualities", "scales", "overall"]
-    parts += ["issues_binary", "qualities_binary", "scales_other", "overall_other"]
-    for part in parts:
-        first = resolved.parts[part].partition("\n\n")[0]
-        if first.replace("{overall}", "overall_quality_rating") in system.content:
-            said.add(part)
-    assert said == spoken_of and "{" not in system.content.partition("\n{\n")[0]
-    for dimension in dimensions:
-        key = (
-            resolved.aspects[dimension.name].key
-            if dimension.name in resolved.aspects
-            else None
-        )
-        assert f'"{key or dimension.name}": {{' in system.content
 
 
 @pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
@@ -220,8 +156,8 @@ def test_a_prompt_speaks_of_what_its_rubric_has(
 def test_a_prompt_says_which_end_of_a_scale_is_the_best(
     dimension: Dimension, best: str | None, layout: str, language: str
 ) -> None:
-    resolved = resolve(load_prompt("medal"), language=language, layout=layout)
-    builder = PromptBuilder(resolved, [dimension])
+    loaded = load_prompt("medal", language=language)
+    builder = PromptBuilder(loaded, [dimension], layout=layout)
     view = PromptView(list(TURNS))
     texts = [
         message.content for message in builder.messages(builder.questions[0], view)
@@ -235,6 +171,7 @@ def test_a_prompt_says_which_end_of_a_scale_is_the_best(
         "zh": "{} 为最好",
     }[language]
     said = re.search(words.replace("{}", best or r"\d"), "\n".join(texts))
+    assert dimension.definition in "\n".join(texts)
     assert (said is not None) == (best is not None)
 
 

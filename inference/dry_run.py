@@ -43,7 +43,9 @@ def dry_run(
 
 def in_words(dialogues: int, e: CostEstimate) -> str:
     """Returns the text for an estimate."""
-    price = "the price of this model is not known (llm.prices=FILE sets one)"
+    price = "the model runs on this machine: it has no price"
+    if e.api:
+        price = "the price of this model is not known (llm.prices=FILE sets one)"
     if e.money is not None:
         price = f"at most ${e.money:.4f}"
     return (

@@ -22,7 +22,7 @@ from medal_judges.config import (
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
-from medal_judges.models.llm.settings import llm_config
+from medal_judges.models.llm.settings import llm_config, no_model_error
 
 
 class JudgeOptions(Config):
@@ -88,6 +88,8 @@ class JudgeChoice:
         """Returns the ``llm`` setting as a group. Raises ConfigError if the judge uses no language
         model."""
         setting = self._llm_setting
+        if setting is None and "llm" in (self.settings or {}):
+            raise no_model_error(self.source)
         if setting is None:
             raise ConfigError(
                 f"{self.source} uses no language model",

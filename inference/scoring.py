@@ -39,6 +39,7 @@ from medal_judges.models.base.judge import (
     truncation_text,
 )
 from medal_judges.models.batching import windows
+from medal_judges.models.llm.cost import in_dollars, total_usage
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
@@ -158,6 +159,8 @@ class ScoreReport:
     counts: Counter[str] = field(default_factory=Counter)
     # Judgements that have a field of --keep.
     copied: Counter[str] = field(default_factory=Counter)
+    # Tokens and dollars of this run (see Judgement.usage).
+    usage: dict[str, float] = field(default_factory=dict)
 
     @property
     def coverage(self) -> float | None:
@@ -206,6 +209,8 @@ class ScoreReport:
         if self.changed:
             resumed += f", {self.changed} chats changed since"
         yield f"{self.total} judgements ({resumed}), coverage {coverage}"
+        if spent := in_dollars(self.usage):
+            yield f"  {spent}"
         for reason, count in self.failures.most_common():
             yield f"  unscored: {count} x {reason}"
         if self.next_try:
@@ -418,6 +423,7 @@ class _ScoringRun:
             if "lang" in meta and judgement.detected_language is not None:
                 meta = {**meta, "lang": judgement.detected_language}
             judgement = replace(judgement, meta=meta, input=noted.input)
+            self.report.usage = total_usage([self.report.usage, judgement.usage])
             self._add(judgement, judgement.to_record(judgement.dimensions))
             noted.left -= 1
             if not noted.left:

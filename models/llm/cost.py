@@ -87,6 +87,17 @@ def spent(usages: Iterable[Usage]) -> dict[str, float]:
     return total_usage(records)
 
 
+def in_dollars(usage: Mapping[str, float]) -> str:
+    """Returns the sums of ``Judgement.usage`` as a text; empty without a language model."""
+    if not usage.get("input_tokens"):
+        return ""
+    read, written = usage["input_tokens"], usage["output_tokens"]
+    text = f"{read:,.0f} tokens in and {written:,.0f} out"
+    if "money" in usage:
+        text += f", ${usage['money']:.4f}"
+    return text
+
+
 class Price(Config):
     """US dollars per million tokens. ``cached`` is the price of input tokens read from the
     provider's prefix cache (default: the input price); reasoning tokens are output tokens."""
@@ -132,13 +143,15 @@ def load_prices(path: str = "prices") -> PriceFile:
 @dataclass(frozen=True, slots=True)
 class CostEstimate:
     """The most that requests can take: tokens, and US dollars (None if no price is known).
-    ``kept`` requests are in the cache and are not counted in the rest."""
+    ``kept`` requests are in the cache and are not counted in the rest. ``api``: they go to a
+    server."""
 
     requests: int = 0
     kept: int = 0
     input: int = 0
     output: int = 0
     money: float | None = None
+    api: bool = False
 
 
 class CostLimitError(MedalError):

@@ -290,6 +290,7 @@ class CountingModel(Wrapper):
             input=total.input,
             output=total.output,
             money=self.cost(total),
+            api=self.api,
         )
 
 
@@ -302,9 +303,11 @@ def counting_model(setting: object, *, likelihoods: bool = True) -> CountingMode
             return CountingModel(load_llm(config), likelihoods=likelihoods)
     from medal_judges.models.llm.server import RemoteModel
 
-    if not isinstance(config, OpenAILLM):
-        config = OpenAILLM(model=config.model)
-    return CountingModel(RemoteModel(config), likelihoods=likelihoods)
+    if isinstance(config, OpenAILLM):
+        return CountingModel(RemoteModel(config), likelihoods=likelihoods)
+    stand_in = RemoteModel(OpenAILLM(model=config.model))
+    stand_in.api, stand_in.price = False, None
+    return CountingModel(stand_in, likelihoods=likelihoods)
 
 
 # -- loading ---------------------------------------------------------------------------------------

@@ -119,6 +119,14 @@ BACKENDS: dict[str, type[TransformersLLM | VllmLLM | OpenAILLM]] = {
 }
 
 
+def no_model_error(judge: object) -> ConfigError:
+    """Returns the error for a judge whose file leaves its language model to the user."""
+    return ConfigError(
+        f"{judge} needs a language model",
+        hint="name one: llm=openai:gpt-4.1-mini (a provider), llm=ORG/NAME (this machine)",
+    )
+
+
 def llm_config(setting: object) -> LLMConfig:
     """Returns ``setting`` as the config of its backend.
 

@@ -34,7 +34,7 @@ from medal_judges.models.llm.protocol import (
     usage_of,
 )
 from medal_judges.models.llm.server import ServerStopError
-from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
+from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, no_model_error
 from medal_judges.models.prompted.answers import (
     Answer,
     AnswerReading,
@@ -179,6 +179,8 @@ class BasePromptedJudge(Judge):
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
         """A judge of configs/judges/; fields as in its config. Raises ConfigError."""
+        if settings.get("llm", EMBEDDED) is None:
+            raise no_model_error(settings.get("name"))
         config = build_config(
             cls.config_class, dict(settings), where=f"{cls.family} judge"
         )

@@ -171,7 +171,8 @@ def test_a_prompt_says_which_end_of_a_scale_is_the_best(
         "zh": "{} 为最好",
     }[language]
     said = re.search(words.replace("{}", best or r"\d"), "\n".join(texts))
-    assert dimension.definition in "\n".join(texts)
+    if dimension is QUALITY:  # its name is in no prompt
+        assert dimension.definition in "\n".join(texts)
     assert (said is not None) == (best is not None)
 
 

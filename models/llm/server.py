@@ -731,12 +731,9 @@ def chat_body(
     limits = list(_LIMITS)
     if config.thinks:
         limits.reverse()
-    messages: Sequence[Message] = request.messages
-    if "system" in dropped:
-        messages = with_folded_system(messages)
     body: dict[str, Any] = {
         "model": config.model,
-        "messages": [{"role": m.role, "content": m.content} for m in messages],
+        "messages": _sent_messages(request, dropped),
     }
     allowed = [name for name in limits if name not in dropped]
     if allowed and not request.unlimited:
@@ -755,6 +752,15 @@ def chat_body(
     if request.top_logprobs and "logprobs" not in dropped:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return {k: v for k, v in body.items() if k not in dropped and v is not None}
+
+
+def _sent_messages(
+    request: ChatRequest, dropped: frozenset[str]
+) -> list[dict[str, str]]:
+    messages: Sequence[Message] = request.messages
+    if "system" in dropped:
+        messages = with_folded_system(messages)
+    return [{"role": m.role, "content": m.content} for m in messages]
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:

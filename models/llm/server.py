@@ -342,14 +342,14 @@ async def _read_response(response: Any) -> None:
             body.clear()
             break
     response._content = bytes(body)  # as its own aread() does
-    if response.status_code == 200 and not _is_answer(body):
+    if response.status_code == 200 and not is_answer(body):
         # A gateway's fault: the client tries again.
         response.status_code = NOT_AN_ANSWER
     if is_quota(response.status_code, response.text, response.headers):
         response.headers["x-should-retry"] = "false"
 
 
-def _is_answer(body: bytes | bytearray) -> bool:
+def is_answer(body: bytes | bytearray) -> bool:
     """Whether a body is JSON with something in it, and not an error."""
     try:
         answer = json.loads(body)
@@ -733,7 +733,7 @@ def chat_body(
         limits.reverse()
     body: dict[str, Any] = {
         "model": config.model,
-        "messages": _sent_messages(request, dropped),
+        "messages": sent_messages(request, dropped),
     }
     allowed = [name for name in limits if name not in dropped]
     if allowed and not request.unlimited:
@@ -754,9 +754,10 @@ def chat_body(
     return {k: v for k, v in body.items() if k not in dropped and v is not None}
 
 
-def _sent_messages(
+def sent_messages(
     request: ChatRequest, dropped: frozenset[str]
 ) -> list[dict[str, str]]:
+    """Returns the messages of a request's body; without the system role if that was refused."""
     messages: Sequence[Message] = request.messages
     if "system" in dropped:
         messages = with_folded_system(messages)

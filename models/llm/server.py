@@ -791,14 +791,14 @@ COMPLETE = {"stop", "eos", "eos_token", "end_turn", "stop_sequence"}
 CUT = {"length", "max_tokens", "model_length"}
 
 
-def _or_none(value: object, handler: Callable[[object], Any]) -> Any:
+def valid_or_none(value: object, handler: Callable[[object], Any]) -> Any:
     try:
         return handler(value)
     except ValidationError:
         return None
 
 
-OrNone = WrapValidator(_or_none)  # an invalid field counts as absent
+OrNone = WrapValidator(valid_or_none)  # an invalid field counts as absent
 # A natural log may be slightly above 0 by rounding.
 WireLogprob = Annotated[float, Field(strict=True, le=1e-3, allow_inf_nan=False)]
 

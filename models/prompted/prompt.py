@@ -127,7 +127,7 @@ class Prompt(Config):
     def text(self, part: str, values: Mapping[str, Any]) -> str:
         """Returns ``part`` with its values; empty if there is no such part. Raises ConfigError."""
         try:
-            return _template(self.parts.get(part, "")).render(values).strip()
+            return compile_template(self.parts.get(part, "")).render(values).strip()
         except (TemplateError, TypeError) as error:
             raise ConfigError(f"prompt {self.name}: {part}: {error}") from error
 
@@ -163,7 +163,7 @@ class Prompt(Config):
 
 
 @lru_cache(maxsize=1024)
-def _template(text: str) -> Template:
+def compile_template(text: str) -> Template:
     return _ENVIRONMENT.from_string(text)
 
 

@@ -352,25 +352,19 @@ def test_predictions_without_a_scale_need_a_rubric() -> None:
 def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:
     """What align, trial and benchmark keep of a run, and join to rows in their order."""
     dialogues = list(read_dialogues("chats.jsonl"))
-    judge, out, options = (
-        Judge.from_pretrained("length"),
-        Path("kept.jsonl"),
-        ScoreOptions(),
-    )
-    judgements = judge_once(judge, dialogues, out, options, data="d")
-    assert judge_once(judge, dialogues, out, options, data="d") == judgements
+    judge, out = Judge.from_pretrained("length"), Path("kept.jsonl")
+    judgements = judge_once(judge, dialogues, out, ScoreOptions())
     lines = out.read_text().splitlines(keepends=True)
-    other = json.loads(lines[3]) | {"chat": "0123456789ab"}
+    other = json.loads(lines[3]) | {"input": "0123456789ab", "scores": {}}
     for spoilt in (
+        lines,
         lines[:5] + lines[6:],
         [lines[0], *lines[:0:-1]],
         [*lines[:3], json.dumps(other) + "\n", *lines[4:]],
     ):
         out.write_text("".join(spoilt))
-        with pytest.raises(
-            MedalError, match=r"kept.jsonl does not hold the scores of these chats"
-        ):
-            judge_once(judge, dialogues, out, options, data="d")
+        assert judge_once(judge, dialogues, out, ScoreOptions()) == judgements
+        assert out.read_text() == "".join(lines)
 
 
 def test_labels_in_another_form_of_file_are_of_the_same_chat() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
@@ -22,7 +21,6 @@ MULTILINGUAL = "multilingual"
 PACKAGED = (BOXED, MULTILINGUAL, "issues")  # with weights in the package
 _LARGEST = 1 << 20  # bytes of a YAML file
 _MOST_ALIASES = 200
-logger = logging.getLogger(__name__)
 
 
 def judge_names() -> list[str]:
@@ -31,13 +29,11 @@ def judge_names() -> list[str]:
 
 
 def boxed_folder(name: str | Path = BOXED) -> Path | None:
-    """Returns the folder of the packaged judge ``name``.
-
-    Returns None if there is none, or if the working folder has a judge of that name.
-    """
-    if str(name) not in PACKAGED or _is_saved_here(str(name), "the package's"):
-        return None
-    return Path(str(files("medal_judges.models") / str(name)))
+    """Returns the folder of the packaged judge ``name``, None if there is none. A folder here of
+    that name is ``./NAME`` (or a Path)."""
+    if isinstance(name, str) and name in PACKAGED:
+        return Path(str(files("medal_judges.models") / name))
+    return None
 
 
 def packaged_languages(name: str) -> list[str]:
@@ -45,17 +41,6 @@ def packaged_languages(name: str) -> list[str]:
     file = files("medal_judges.models") / name / "judge.json"
     languages: list[str] = json.loads(file.read_text(encoding="utf-8"))["languages"]
     return languages
-
-
-def _is_saved_here(name: str, unused: str) -> bool:
-    """Whether a judge is saved in the folder ``name``; if so, logs that ``unused`` is not used."""
-    if not (Path(name) / "judge.json").is_file():
-        return False
-    if unused:
-        logger.warning(
-            "%s: using the judge saved in the folder %s/, not %s", name, name, unused
-        )
-    return True
 
 
 def shipped_names(folder: str) -> list[str]:
@@ -95,18 +80,16 @@ def judge_file(name: str | Path) -> str | None:
     """Returns the YAML file of a judge, by its path or by the name of a shipped judge
     (``contrast``, ``contrast.yaml``, ``judges/contrast``); None for a folder or a hub id.
 
-    A judge saved in a folder of that name comes first, then a file here, then a shipped file.
+    A file here comes first. A folder of a shipped name is ``./NAME``.
     """
     text = str(name)
+    is_yaml = text.endswith((".yaml", ".yml"))
     short = text.removeprefix("configs/").removeprefix("judges/").removesuffix(".yaml")
-    shipped = None
-    if short in shipped_names(JUDGES):
-        shipped = f"configs/judges/{short}.yaml"
-    if _is_saved_here(text, shipped or ""):
-        return None
-    if text.endswith((".yaml", ".yml")) and (Path(text).is_file() or shipped is None):
+    if short in shipped_names(JUDGES) and not (is_yaml and Path(text).is_file()):
+        return f"configs/judges/{short}.yaml"
+    if is_yaml:
         return text
-    return shipped
+    return None
 
 
 class Config(BaseModel):

@@ -161,12 +161,6 @@ def test_another_body_is_refused(tmp_path: Path) -> None:
         Judge.from_pretrained(folder)
 
 
-def test_a_judge_of_that_name_here_comes_first(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_folder_of_a_shipped_name_is_named_by_its_path() -> None:
     assert boxed_folder(BOXED) is not None and boxed_folder("other") is None
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / BOXED).mkdir()
-    (tmp_path / BOXED / "judge.json").write_text("{}")
-    assert boxed_folder(BOXED) is None
-    assert "saved in the folder boxed/, not the package's" in caplog.text
+    assert boxed_folder(Path(BOXED)) is boxed_folder("./boxed") is None

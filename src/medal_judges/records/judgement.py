@@ -13,15 +13,7 @@ from pydantic import AfterValidator, SkipValidation
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_id
 from medal_judges.records.dimension import EQUAL, Dimension, parse_dimensions
-from medal_judges.records.validation import Count, Flag, Number, Numbers, mapping, parse
-
-# Amounts that can be summed over rows and over the members of a hybrid. ``tokens`` counts prompts
-# and answers, ``cached_tokens`` prompt tokens from the backend's cache, ``seconds`` is the time of
-# the model, ``money`` is in US dollars.
-USAGE = (
-    *("tokens", "input_tokens", "cached_tokens", "output_tokens", "reasoning_tokens"),
-    *("seconds", "money"),
-)
+from medal_judges.records.validation import Count, Flag, Number, Numbers, parse
 
 # Fields that a line has only if they have a value.
 _OPTIONAL = (
@@ -145,7 +137,9 @@ class Judgement:
     added to a score. ``truncated_turns`` counts turns that did not fit into the judge's window,
     ``cut_turns`` turns of which only a part fitted, ``left_out_turns`` turns that the judge's
     settings leave out, ``shortened_turns`` turns of which the judge read a summary.
-    ``usage``: see USAGE.
+    ``usage``: amounts that can be summed over rows. ``tokens`` counts prompts and answers,
+    ``cached_tokens`` prompt tokens from the backend's cache, ``seconds`` is the time of the model,
+    ``money`` is in US dollars.
     ``transient``: the reason of the failure may pass (a server is down, a rate or cost limit), so
     the same command asks again. ``unknown_language``: the dialogue's language, if the judge does
     not support it. ``detected_language``: the dialogue's language, if it had to be detected.
@@ -186,12 +180,6 @@ class Judgement:
     dimensions: Annotated[tuple[Dimension, ...], SkipValidation] = field(
         default=(), repr=False
     )
-
-    def __post_init__(self) -> None:
-        if unknown := self.usage.keys() - USAGE:
-            raise ValueError(
-                f"usage has no {min(unknown)!r}; amounts are {', '.join(USAGE)}"
-            )
 
     @property
     def scored(self) -> bool:
@@ -272,10 +260,6 @@ def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judge
         raise RecordError(
             "scores", "an object of dimension: number or null", record.get("scores")
         )
-    usage = mapping(record, "usage")
-    if unknown := usage.keys() - USAGE:
-        name = min(unknown)
-        raise RecordError(f"usage.{name}", f"one of {', '.join(USAGE)}", usage[name])
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
     values["id"] = parse_id(record.get("id"))
     values["dimensions"] = before

@@ -7,12 +7,14 @@ import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BeforeValidator
 
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.records.dimension import EQUAL
-from medal_judges.records.validation import mapping, number, optional_text
+from medal_judges.records.validation import Flag, Number, as_text, number, parse
 
 Scale = tuple[float, float]
 
@@ -152,9 +154,36 @@ class LabelledDialogue:
         return record | dict(self.extra)
 
 
-_FIELDS = (*fields(Dialogue), *fields(LabelledDialogue))
+def _require_order(scale: Scale) -> Scale:
+    if not scale[0] < scale[1]:
+        raise ValueError("[lowest, highest]")
+    return scale
+
+
+@dataclass(frozen=True, slots=True)
+class _Labels:
+    """The fields of a line beside those of its dialogue. A number instead of a list of values is
+    one annotator's."""
+
+    labels: Mapping[
+        str,
+        Annotated[
+            tuple[Number | None, ...],
+            BeforeValidator(lambda one: one if isinstance(one, list) else [one]),
+        ],
+    ] = field(default_factory=dict)
+    scales: Mapping[
+        str, Annotated[tuple[Number, Number], AfterValidator(_require_order)] | None
+    ] = field(default_factory=dict)
+    level: Level = "dialogue"
+    split: str | None = None
+    group: Annotated[str | None, BeforeValidator(as_text)] = None
+    aggregated: Flag = False
+
+
+_OWN = [field.name for field in fields(_Labels)]
 # The fields of a line; what else it has is ``extra``.
-KNOWN_FIELDS = {field.name for field in _FIELDS} - {"extra"}
+KNOWN_FIELDS = {*_OWN, "dialogue", *(field.name for field in fields(Dialogue))}
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
@@ -162,47 +191,19 @@ def parse_labelled(record: object) -> LabelledDialogue:
     names the field, also for a label outside of its scale."""
     dialogue = parse_dialogue_line(record)
     assert isinstance(record, dict)  # parse_dialogue_line raises for anything else
-    level = record.get("level", "dialogue")
-    if level not in ("dialogue", "turn"):
-        raise RecordError("level", "'dialogue' or 'turn'", level)
-    aggregated = record.get("aggregated") or False
-    if not isinstance(aggregated, bool):
-        raise RecordError("aggregated", "true or false", aggregated)
-    scales = mapping(record, "scales", "an object of dimension: [lowest, highest]")
-    scales = dict(scales)
-    for name, ends in scales.items():
-        scales[name] = _parse_scale(f"scales.{name}", ends)
-    labels = dict(mapping(record, "labels", "an object of dimension: values"))
-    for name, values in labels.items():
-        labels[name] = parse_values(f"labels.{name}", values)
-        _require_on_scale(f"labels.{name}", labels[name], scales.get(name))
-    group = record.get("group")
-    if isinstance(group, int) and not isinstance(group, bool):
-        group = str(group)
-    else:  # a row without a group is a conversation by itself
-        group = optional_text(record, "group") or dialogue.id
+    parsed = parse(_Labels, {name: record.get(name) for name in _OWN})
+    for name, labels in parsed.labels.items():
+        _require_on_scale(f"labels.{name}", labels, parsed.scales.get(name))
     return LabelledDialogue(
         dialogue=dialogue,
-        labels=labels,
-        scales=scales,
-        level=level,
-        split=optional_text(record, "split"),
-        group=group,
-        aggregated=aggregated,
+        labels=parsed.labels,
+        scales=parsed.scales,
+        level=parsed.level,
+        split=parsed.split,
+        group=parsed.group or dialogue.id,  # a row without one is its own conversation
+        aggregated=parsed.aggregated,
         extra={k: v for k, v in record.items() if k not in KNOWN_FIELDS},
     )
-
-
-def _parse_scale(field: str, scale: object) -> Scale | None:
-    if scale is None:
-        return None
-    expected = "[lowest, highest] or null"
-    ends = []
-    if isinstance(scale, list):
-        ends = [number(field, end, expected) for end in scale]
-    if len(ends) != 2 or not ends[0] < ends[1]:
-        raise RecordError(field, expected, scale)
-    return ends[0], ends[1]
 
 
 def _require_on_scale(

@@ -108,14 +108,6 @@ def as_text(value: object) -> Any:
     return value
 
 
-def optional_text(record: Mapping[str, object], key: str) -> str | None:
-    """Returns the text under ``key``, None if it is absent or null. Raises RecordError."""
-    value = record.get(key)
-    if value is None:
-        return None
-    return text(key, value, "a text or null")
-
-
 def mapping(
     record: Mapping[str, object], key: str, expected: str = "an object or null"
 ) -> dict[str, Any]:

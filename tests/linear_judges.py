@@ -51,8 +51,7 @@ def random_judge(
         made = Reactions(config.reply, reader.encoder.width, len(config.measures))
         for parameter in made.parameters():
             torch.nn.init.normal_(parameter, std=0.3)
-        if config.reply.half:
-            made.half().float()
+        made.half().float()  # as it is saved
         for vectors in (made.positive, made.negative):
             vectors.copy_(
                 torch.nn.functional.normalize(torch.randn(vectors.shape), dim=-1)

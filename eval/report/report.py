@@ -99,7 +99,7 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     estimates = compute_estimates(scores, options.by)
     total = {name: estimates.total.lead(name) for name in scores.dimensions}
     # Bad rows were counted in the first pass over the chats.
-    uncounted = ReadingReport(keep=0, strict=options.reading.strict)
+    uncounted = ReadingReport(strict=options.reading.strict)
     dialogues = _read_chats(options, files, uncounted)
     worst = collect_worst(scores, judgements_of(files), dialogues)
     gates: Sequence[GateResult] = ()

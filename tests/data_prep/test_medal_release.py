@@ -137,7 +137,7 @@ def test_missing_names_and_one_turn_rows() -> None:
     )
     one = labelled_of_released(released_row("pt", turns=1))
     assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
-    assert "no assistant turn" in audit([one])[1]
+    assert "no assistant turn" in audit([one])
     no_models = {k: v for k, v in released_row("zh", 4).items() if k != "models"}
     row = labelled_of_released(no_models)
     assert (row.dialogue.lang, row.group, row.dialogue.models) == ("zh", "medal-4", {})

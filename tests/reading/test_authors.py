@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from medal_judges.errors import DataError
-from medal_judges.reading.columns import ColumnMap, labels_of
+from medal_judges.errors import ConfigError
+from medal_judges.reading.columns import ColumnMap, LabelColumn, labels_of
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions, dialogues_of
 
 Said = dict[str, list[str]]
@@ -48,7 +48,7 @@ def test_any_author_field_is_a_role(
 
 
 def test_everyone_else_is_not_for_transcripts() -> None:
-    with pytest.raises(DataError, match="not for transcripts") as error:
+    with pytest.raises(ConfigError, match="not for transcripts") as error:
         read([{"transcript": "User: Hi\nBot: Hello\nNote: the bot waves"}], "*=user")
     assert "--role Anna=user" in (error.value.hint or "")
 
@@ -73,7 +73,7 @@ def test_everyone_else_is_not_for_transcripts() -> None:
     ],
 )
 def test_words_and_thumbs_are_0_or_1(word: object, rating: float | None) -> None:
-    columns = ColumnMap(labels={"feedback": ("helpful", None)})
+    columns = ColumnMap(labels={"feedback": LabelColumn("helpful", None, None)})
     if rating is None:
         with pytest.raises(Exception, match="expected a number"):
             labels_of({"feedback": word}, columns, ReadingReport().folded)

@@ -225,9 +225,7 @@ def test_commands_count_missing_ratings(tmp_path: Path) -> None:
     empty = save(tmp_path, "empty.csv", in_csv(rated("")))
     labels = [word for pair in RATED[1].items() for word in ("--label", "=".join(pair))]
     scores = tmp_path / "scores.jsonl"
-    done = medal(
-        "score", str(empty), "--judge", "length", "--out", str(scores), "--quiet"
-    )
+    done = medal("score", str(empty), "--judge", "length", "--out", str(scores))
     assert done.returncode == 0, done.stderr
     commands: dict[str, list[str]] = {
         "agreement": ["agreement", "FILE", *labels],

@@ -52,12 +52,8 @@ def test_a_chat_a_row(
     # the name says nothing: what a file is, its content says
     found = list(read_dialogues(save(tmp_path, "chats", data), reading=reading))
     check(found, wanted)
-    assert (reading.count, reading.read, reading.made, reading.numbered) == (
-        0,
-        50,
-        5,
-        2,
-    )
+    assert (reading.count, reading.read) == (0, 50)
+    assert [*reading.ids.values()] in ([5, 2], [2, 5])
     assert len(reading.forms) == 1
 
 

@@ -75,7 +75,7 @@ TEXTS: dict[str, Callable[[int], bytes]] = {
 
 def seconds_to_read(path: Path) -> float:
     began = time.process_time()
-    list(dialogues_of(path, ReadOptions(), ReadingReport(keep=0)))
+    list(dialogues_of(path, ReadOptions(), ReadingReport()))
     return time.process_time() - began
 
 

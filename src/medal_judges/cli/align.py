@@ -39,7 +39,7 @@ def align(options: AlignOptions) -> None:
     if options.max_cost is not None:
         choice = choice.spending(options.max_cost)
     names = dict.fromkeys(
-        dimension for dimension, _ in options.reading.column_map.labels.values()
+        label.dimension for label in options.reading.column_map.labels.values()
     )
     result = run(
         choice.source,

@@ -183,8 +183,7 @@ def fetch(
 @app.command("audit")
 @from_options
 def audit_source(options: _SetOptions) -> None:
-    """Find clipped turns, duplicates, odd roles and broken text in a set. Clipped turns lost a
-    final u, s, e or r (strip('user: ')).
+    """Find duplicates, empty turns, odd roles and broken text in a set.
 
     Example: medal data audit chats.jsonl
     """
@@ -193,17 +192,8 @@ def audit_source(options: _SetOptions) -> None:
 
     reading = reading_report(options.reading)
     rows = load_spec(options.source, reading=reading, options=options.reading)
-    languages, problems = audit(rows)
-    table = []
-    for lang, counts in sorted(languages.items()):
-        verdict = {True: "YES", False: "no", None: "unknown"}[counts.clipped]
-        edges, hits, expected = counts.edges()
-        cells = f"{hits} of {edges}, {expected:.0f} expected"
-        sizes = f"{counts.dialogues} dialogues, {counts.turns} turns"
-        table.append((lang, sizes, cells, verdict))
-    print_listed(("language", "size", "edges u s e r", "clipped"), table)
     findings = []
-    for problem, ids in problems.items():
+    for problem, ids in audit(rows).items():
         findings.append((problem, str(len(ids)), ", ".join(ids[:3])))
     print_listed(("finding", "rows", "examples"), findings)
     reading.show()

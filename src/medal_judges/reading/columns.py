@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.names import (
@@ -28,7 +28,6 @@ _SPEAKERS = (*get_args(Role), "system", "tool")
 _FIELDS = (*NAMES, "user", "source", "split", "group")
 _LABEL = re.compile(r"([^:@]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
 _SHOWN = 40  # columns in a message
-_ROWS_WITHOUT_A_COLUMN = 1000  # JSON leaves out empty fields
 _SHORT = 20  # characters of a text that is no turn: a state, a category
 # Ids, hashes, addresses and times.
 _NO_PROSE = re.compile(r"[!-~]*|\d{4}-\d\d-\d\d \d\d:[\d:.,]+ ?[+\-:\w]*")
@@ -54,20 +53,26 @@ _TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f:]|(?<=thumbs)[ -]")
 Rating = float | None  # None: the annotator gave none
 
 
+class LabelColumn(NamedTuple):
+    """What a column of ratings holds; ``scale`` and ``annotator`` are None if not stated."""
+
+    dimension: str
+    scale: Scale | None
+    annotator: str | None
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnMap:
     """Maps columns of a user's file to fields, roles and labels.
 
     ``fields``: one of _FIELDS -> column, or a dotted path to a nested value (``meta.user.id``).
-    ``roles``: a speaker's name in lower case -> role. ``labels``: column of ratings -> (dimension,
-    scale or None). Several columns of one dimension are several annotators. ``raters``: column of
-    ratings -> its annotator's name, for all columns or for none.
+    ``roles``: a speaker's name in lower case -> role. ``labels``: column of ratings -> what it
+    holds. Several columns of one dimension are several annotators.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     roles: Mapping[str, str] = field(default_factory=dict)
-    labels: Mapping[str, tuple[str, Scale | None]] = field(default_factory=dict)
-    raters: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, LabelColumn] = field(default_factory=dict)
 
     def column(self, record: Record, name: str) -> str:
         """Returns the column of the field ``name``: the mapped one, or one with a name of the
@@ -148,46 +153,40 @@ class ColumnCheck:
     """Looks for the columns of a map in the rows of a file.
 
     A table shows in its first row that a column is missing. JSON leaves out empty fields, so there
-    it shows only after many rows or at the end.
+    it shows at the end.
     """
 
     columns: ColumnMap
     path: str
     is_table: bool
     names: dict[str, None] = field(default_factory=dict)  # columns of the file
-    count: int = 0  # rows
 
     def __post_init__(self) -> None:
         self.unseen = {*self.columns.fields.values(), *self.columns.labels}
+        # A speaker and a text can stand inside of messages, which are empty in some rows.
+        self.inside = {self.columns.fields.get(name) for name in ("role", "content")}
 
     def add(self, record: Record) -> None:
         """Looks in a row. Raises ConfigError if it shows that a column is missing."""
-        self.count += 1
-        if self.unseen:
-            self.names |= dict.fromkeys(map(str, record))
-            unseen = [name for name in self.unseen if not self._has(record, name)]
-            self.unseen = {*unseen}
-            # A speaker and a text can stand inside of messages, which are empty in some rows.
-            inside = {self.columns.fields.get(name) for name in ("role", "content")}
-            is_certain = self.is_table and self.unseen - inside
-            if is_certain or self.count >= _ROWS_WITHOUT_A_COLUMN:
-                self.finish()
-
-    def _has(self, record: Record, column: str) -> bool:
-        """Says whether a row, its labels, or one of its messages has the column."""
+        self.names |= dict.fromkeys(map(str, record))
         holders = [record, record.get("labels")]
         messages = json_in(self.columns.value(record, "messages"))
         if isinstance(messages, list):
             holders += messages
-        return any(lookup(holder, column, MISSING) is not MISSING for holder in holders)
+        for column in [*self.unseen]:
+            if any(
+                lookup(holder, column, MISSING) is not MISSING for holder in holders
+            ):
+                self.unseen.remove(column)
+        if self.is_table and self.unseen - self.inside:
+            self.finish()
 
     def finish(self) -> None:
         """Raises ConfigError if a column is in no row."""
-        if self.unseen and self.count:
+        if self.unseen and self.names:
             column = min(self.unseen)
-            columns = [*self.names][:_SHOWN]
-            hint = f"{did_you_mean(column, self.names)}columns in the file: "
-            hint += ", ".join(columns) or "none"
+            names = ", ".join([*self.names][:_SHOWN])
+            hint = f"{did_you_mean(column, self.names)}columns in the file: {names}"
             raise ConfigError(f"{self.path}: no column {column!r}", hint=hint)
 
 
@@ -222,7 +221,7 @@ def make_column_map(
         labels = labels | {name.strip(): value.strip()}
     _require_known(fields, roles)
     roles = {str(word).lower(): value for word, value in roles.items()}
-    return ColumnMap(fields, roles, *_rated_columns(labels))
+    return ColumnMap(fields, roles, _label_columns(labels))
 
 
 def _require_known(fields: Record, roles: Record) -> None:
@@ -240,12 +239,8 @@ def _require_known(fields: Record, roles: Record) -> None:
             raise ConfigError(problem, hint="--role Kunde=user (in YAML: Kunde: user)")
 
 
-def _rated_columns(
-    labels: Mapping[object, object],
-) -> tuple[dict[str, tuple[str, Scale | None]], dict[str, str]]:
-    """Returns column -> (dimension, scale), and column -> annotator."""
-    rated: dict[str, tuple[str, Scale | None]] = {}
-    raters: dict[str, str] = {}
+def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
+    rated: dict[str, LabelColumn] = {}
     for name, target in labels.items():
         match = _LABEL.match(str(target).strip())
         if match is None or not name:
@@ -259,17 +254,16 @@ def _rated_columns(
             scale = float(low), float(high)
             if not scale[0] < scale[1]:
                 raise ConfigError(f"label {name!r}: {low} is not below {high}")
-        rated[str(name)] = dimension.strip(), scale
-        if annotator:
-            raters[str(name)] = annotator.strip()
-    people = {(annotator, rated[column][0]) for column, annotator in raters.items()}
-    if raters and not len(rated) == len(raters) == len(people):
+        rated[str(name)] = LabelColumn(dimension.strip(), scale, annotator)
+    named = [label for label in rated.values() if label.annotator]
+    people = {(label.annotator, label.dimension) for label in named}
+    if named and len(rated) != len(people):
         problem = (
             "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
         )
         hint = "--label R1=overall:1..5@R1 --label R2=overall:1..5@R2 (in YAML: R1: overall...)"
         raise ConfigError(problem, hint=hint)
-    return rated, raters
+    return rated
 
 
 # -- ratings ---------------------------------------------------------------------------------------
@@ -280,24 +274,22 @@ def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
     line format.
 
     A cell holds a number, a list, or text with ; between numbers. An empty cell, or a word such as
-    NA, is no rating, and ``folded`` counts it. Raises RecordError, and ConfigError for a rating
-    outside of the stated scale.
+    NA, is no rating, and ``folded`` counts it. Raises RecordError.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
-    annotators: list[Any] = list(dict.fromkeys(columns.raters.values()))
-    for column, (dimension, stated_scale) in columns.labels.items():
+    names = [label.annotator for label in columns.labels.values() if label.annotator]
+    annotators: list[Any] = list(dict.fromkeys(names))
+    for column, (dimension, stated_scale, annotator) in columns.labels.items():
         ratings = _ratings(record, column, folded)
-        if stated_scale is not None:
-            _require_on_scale(column, dimension, ratings, stated_scale)
-        if column in columns.raters:
+        if annotator:
             if len(ratings) != 1:
                 expected = "one rating: the column is of one annotator"
                 raise RecordError(column, expected, ratings)
-            by_annotator = labels.pop(dimension, [None] * len(annotators))
-            by_annotator[annotators.index(columns.raters[column])] = ratings[0]
-            ratings = by_annotator
-        labels.setdefault(dimension, []).extend(ratings)
+            by_annotator = labels.setdefault(dimension, [None] * len(annotators))
+            by_annotator[annotators.index(annotator)] = ratings[0]
+        else:
+            labels.setdefault(dimension, []).extend(ratings)
         # A row in the line format states its scales.
         scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
         scales[dimension] = _only_scale(column, dimension, scale, scales.get(dimension))
@@ -336,8 +328,7 @@ def _ratings(record: Record, column: str, folded: Counts) -> list[Rating]:
     ratings: list[Rating] = []
     for value, state in zip(cell, states, strict=True):
         if isinstance(value, Mapping) and "value" in value:
-            state = value.get("status", state)
-            value = value.get("value")
+            value, state = value["value"], value.get("status", state)
         if state != "submitted":
             folded[f"{state} ratings"] += 1
             value = None
@@ -362,20 +353,6 @@ def _rating(column: str, value: object, folded: Counts) -> Rating:
         except ValueError as error:
             raise RecordError(column, expected, word) from error
     return number(column, rating, expected)
-
-
-def _require_on_scale(
-    column: str, dimension: str, ratings: list[Rating], scale: Scale
-) -> None:
-    low, high = scale
-    for rating in ratings:
-        if rating is not None and not low <= rating <= high:
-            wider = f"{min(low, rating):g}..{max(high, rating):g}"
-            option = quote(f"{column}={dimension}:{wider}")
-            raise ConfigError(
-                f"column {column!r}: {rating:g} is outside of its scale, {low:g} to {high:g}",
-                hint=f"--label {option} if the scale is wrong; else correct the cell",
-            )
 
 
 def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:

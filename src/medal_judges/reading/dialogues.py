@@ -70,11 +70,9 @@ Source = str | Path | Iterable[object]
 # (number of its first row, record, form, columns)
 NumberedChat = tuple[int, Record, str, ColumnMap]
 _LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
-# The parts of a problem that differ from row to row: an index, a place in the text.
-_PLACE = re.compile(r"\[\d+\]|\b(column|character|line|row|lines|rows) [\d,]+")
-_SHOWN = 5
-_LONGEST_REASON = 400  # with a hint that names 20 columns
-_LONG = 100  # turns
+_SHOWN = 20
+_MADE = "ids made from the content: there were none"
+_NUMBERED = "ids numbered (ID#2): an earlier row had them"
 _LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
 _READ_IN_TURNS = ("id", "role", "content", "messages", "order", "time")
 _PROBLEM = b'{"file": '  # a list of bad rows begins so
@@ -82,9 +80,6 @@ _SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
     True: "without --strict bad rows are skipped and listed",
     False: "in Python, reading=ReadingReport() skips and lists bad rows",
 }
-_ONE_CHAT = (
-    "one chat of {} turns: a line of --- or a heading (=== Chat 2) separates chats"
-)
 _option = partial(option, panel="Reading")
 
 
@@ -135,24 +130,21 @@ class ReadOptions(Config):
         """Returns the container and the form of rows that ``format`` names, None for the one that
         the content decides.
         """
-        container: str | None = None
-        form: str | None = None
-        for word in self.format.lower().split("+") if self.format else ():
-            if word in CONTAINERS and container is None:
-                container = word
-            elif word in READERS and form is None:
-                form = word
-            elif word in CONTAINERS or word in READERS:
-                problem = (
-                    f"format {self.format!r}: at most one kind of file and one of rows"
-                )
-                raise ConfigError(problem)
-            else:
+        words: list[str] = []
+        if self.format:
+            words = self.format.lower().split("+")
+        containers = [word for word in words if word in CONTAINERS]
+        forms = [word for word in words if word in READERS]
+        for word in words:
+            if word not in (*containers, *forms):
                 guess = did_you_mean(word, [*CONTAINERS, *READERS])
                 hint = f"{guess}files: {', '.join(CONTAINERS)}; rows: {', '.join(READERS)}; or "
                 hint += "both: csv+turns"
                 raise ConfigError(f"no format {word!r}", hint=hint)
-        return container, form
+        if max(len(containers), len(forms)) > 1:
+            problem = f"{self.format!r}: at most one kind of file and one of rows"
+            raise ConfigError(f"format {problem}")
+        return next(iter(containers), None), next(iter(forms), None)
 
     @cached_property
     def column_map(self) -> ColumnMap:
@@ -223,43 +215,30 @@ class ChatFileConfig(Config):
 class ReadingReport:
     """Counts what is read.
 
-    ``read`` is the number of dialogues, ``forms`` that of each form. ``left_out`` counts bad rows
-    by reason. Ids are ``made`` from the content if there are none, and ``numbered`` if an earlier
-    row has them. ``folded`` counts parts of messages that are not text of the user or the
-    assistant.
+    ``read`` is the number of dialogues, ``forms`` that of each form, ``count`` that of bad rows.
+    ``folded`` counts parts of messages that are not text of the user or the assistant. ``ids``
+    counts those that are made from the content or numbered.
 
-    ``messages`` holds the first ``keep`` problems (None: all). ``problem_file`` gets all of them as
-    JSON lines with file, line (of a table: the row) and problem. With ``strict`` the first bad row
-    is an error. The columns ``copied`` go to the scores, so that they count as read.
+    ``messages`` holds the first problems. ``problem_file`` gets all of them as JSON lines with
+    file, line (of a table: the row) and problem. With ``strict`` the first bad row is an error. The
+    columns ``copied`` go to the scores, so that they count as read.
     """
 
     problem_file: Path | None = None
-    keep: int | None = 20
     strict: bool = False
     copied: Sequence[str] = ()
     read: int = 0
-    made: int = 0
-    numbered: int = 0
+    count: int = 0
     forms: Counts = field(default_factory=Counter)
     folded: Counts = field(default_factory=Counter)
-    left_out: Counts = field(default_factory=Counter)
+    ids: Counts = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
-    @property
-    def count(self) -> int:
-        """Number of skipped rows."""
-        return self.left_out.total()
-
     def add(self, error: DataError) -> None:
         """Counts and lists a skipped row."""
-        reason = _PLACE.sub(r"\1 N", error.problem.split(", got ")[0])
-        if len(reason) > _LONGEST_REASON:
-            reason = reason[:_LONGEST_REASON].rpartition(" ")[0] + " ..."
-        if reason not in self.left_out and len(self.left_out) >= 1000:  # hostile keys
-            reason = "other problems"
-        self.left_out[reason] += 1
-        if self.keep is None or len(self.messages) < self.keep:
+        self.count += 1
+        if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
         if self.problem_file is not None:
             entry = {"file": error.path, "line": error.line, "problem": error.problem}
@@ -270,54 +249,28 @@ class ReadingReport:
     def show(self, *, always: bool = False) -> None:
         """Prints the counts on standard error. Without ``always``, only if a row was changed or
         skipped."""
-        lines = [self._summary()]
+        lines = [f"{self.read:,} dialogues read ({_listing(self.forms)})"]
+        if self.count:
+            lines[0] += f"; {self.count:,} bad rows left out"
         if self.folded:
             lines.append(f"folded: {_listing(self.folded)}")
-        if self.made:
-            lines.append(f"{self.made:,} ids made from the content: there were none")
-        if self.numbered:
-            lines.append(
-                f"{self.numbered:,} ids numbered (ID#2): an earlier row had them"
-            )
+        if self.ids:
+            lines.append(_listing(self.ids))
         lines += self.notes
-        lines += self._problems()
-        if always or len(lines) > 1:
-            print(visible("\n  ".join(lines)), file=sys.stderr)
-
-    def _summary(self) -> str:
-        summary = f"{self.read:,} dialogues read"
-        if len(self.forms) == 1:
-            summary += f" ({next(iter(self.forms))})"
-        elif self.forms:
-            summary += f" ({_listing(self.forms)})"
-        if self.count:
-            summary += f"; {self.count:,} bad rows left out"
-        return summary
-
-    def _problems(self) -> list[str]:
-        """Returns the most frequent reasons, and the list of bad rows or where it is."""
-        lines = [
-            f"{count:,} x {reason}"
-            for reason, count in self.left_out.most_common(_SHOWN)
-        ]
-        if len(self.left_out) > _SHOWN:
-            lines.append(f"and {len(self.left_out) - _SHOWN} other reasons")
         if self.problem_file is None:
             lines += self.messages
-            if self.count > len(self.messages):
-                lines.append(f"and {self.count - len(self.messages):,} more")
         elif self.count:
-            lines.append(f"all of them are listed in {self.problem_file}")
-        return lines
+            lines.append(f"they are listed in {self.problem_file}")
+        if always or len(lines) > 1:
+            print(visible("\n  ".join(lines)), file=sys.stderr)
 
     def require_rest(self) -> None:
         """Raises CoverageError (exit status 3) if no dialogue was read."""
         if self.read:
             return
         if self.count:
-            hint = f"the first: {self.messages[0]}" if self.messages else None
             problem = f"all {self.count} rows are bad and were left out"
-            raise CoverageError(problem, hint=hint)
+            raise CoverageError(problem, hint=f"the first: {self.messages[0]}")
         hint = "check the file, and --format (in YAML: format) if it is given"
         raise CoverageError("no dialogue was read", hint=hint)
 
@@ -344,7 +297,7 @@ def reading_report(
         stem = re.sub(r"(\.jsonl|\.parquet|\.csv)?(\.gz)?\Z", "", Path(beside).name)
         problem_file = Path(beside).parent / f"{stem}.skipped.jsonl"
     if problem_file is None or options.strict:
-        return ReadingReport(keep=None, strict=options.strict)
+        return ReadingReport(strict=options.strict)
     require_other_file(problem_file, option="the list of bad rows")
     if problem_file.exists():
         with problem_file.open("rb") as stream:
@@ -470,7 +423,6 @@ class _Reader:
     labelled: bool
     container: str = "jsonl"
     form: str | None = None  # of the latest row
-    turn_count: int = 0  # of the latest dialogue
     unread: dict[str, None] = field(default_factory=dict)  # fields with text
     # Hashes of ids, 16 bytes a row: a million ids are much text.
     ids: set[int] = field(default_factory=set)
@@ -496,11 +448,6 @@ class _Reader:
                 row = self._labelled_row(record, form, columns)
             except RecordError as error:
                 self._skip(number, error)
-            except ConfigError as error:
-                # a rating outside of the scale that the user stated
-                raise DataError(
-                    self.path, number, error.message, hint=error.hint
-                ) from error
             except RecursionError:
                 self._skip(number, RecordError("(row)", "less deep nesting", "..."))
             else:
@@ -513,9 +460,6 @@ class _Reader:
                 unread[_SHOWN:] = ["..."]
             names = ", ".join(unread)
             self.report.notes[f"not read: {names} in {self.path}"] = None
-        is_one_chat = self.form == "transcript" and self.report.read == 1
-        if is_one_chat and self.turn_count > _LONG:
-            self.report.notes[_ONE_CHAT.format(self.turn_count)] = None
 
     def _chats(self) -> Iterator[NumberedChat]:
         """Yields each row that is a chat. Rows that are turns wait."""
@@ -618,8 +562,7 @@ class _Reader:
             form = f", {READERS[self.form].title}"
         hint = (
             f"read as {CONTAINERS[self.container]}{form}; change that with --format, --column and "
-            "--role (in YAML: format, columns, columns.roles); "
-            f"{_SKIPPING[self.options.strict]}"
+            f"--role (in YAML: format, columns, columns.roles); {_SKIPPING[self.options.strict]}"
         )
         problem = DataError(self.path, number, error.message, hint=hint)
         if self.report.strict or self.options.strict:
@@ -647,7 +590,6 @@ class _Reader:
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
             self._note_unread({name: [record[name]] for name in unread})
-        self.turn_count = len(labelled.dialogue.turns)
         self.report.read += 1
         self.report.forms[READERS[form].title] += 1
         if hash(labelled.id) in self.ids:
@@ -670,7 +612,7 @@ class _Reader:
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
             id = f"{row.id}#{self.repeats[row.id] + 1}"
-        self.report.numbered += 1
+        self.report.ids[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
     # From the fields of the line format to a dialogue. An id that is missing is made from the
@@ -687,7 +629,7 @@ class _Reader:
             line[name] = turns
         has_id = line.get("id") is not None and str(line["id"]).strip()
         if not has_id:
-            self.report.made += 1
+            self.report.ids[_MADE] += 1
             line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
         if self.labelled:
             labelled = parse_labelled(line)
@@ -720,7 +662,7 @@ class _Reader:
         id = line.get("id")
         if not str(id or "").strip():
             id = None
-            self.report.made += 1
+            self.report.ids[_MADE] += 1
         dialogue = read_messages(
             line["messages"],
             id=id,

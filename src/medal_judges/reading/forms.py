@@ -300,39 +300,33 @@ def read_message_list(row: Row) -> Fields:
 
 
 def _continued(row: Row, messages: list[Message]) -> list[Message]:
-    """Returns messages with the question and the answer in columns of their own that continue them.
-    A question or an answer that is already there is not repeated."""
+    """Returns messages with the question and the answer in columns of their own that continue
+    them."""
     question_column, question = _beside(row, "prompt", "user")
     answer_column, answer = _beside(row, "response", "assistant")
-    is_repeated = _are_in(messages, question + answer)
-    if role_in(messages[-1]) == "user":
+    texts = [str(message.get("content")).strip() for message in messages]
+    is_in = {}  # whether the messages have the question, and the answer
+    for part in (*question, *answer):
+        is_in[part["role"]] = str(part["content"]).strip() in texts
+    if answer and role_in(messages[-1]) == "user":
         messages = messages + answer
-    elif question and answer and not is_repeated:
-        messages = messages + question + answer
-    if question and _are_in(messages, question):
-        row.used.add(question_column)
-    if answer and _are_in(messages, answer):
         row.used.add(answer_column)
+    elif question and answer and not all(is_in.values()):
+        messages = messages + question + answer
+        row.used |= {question_column, answer_column}
+    for column, role in ((question_column, "user"), (answer_column, "assistant")):
+        if is_in.get(role):
+            row.used.add(column)
     return messages
-
-
-def _are_in(messages: list[Message], parts: list[Message]) -> bool:
-    """Says whether some of the messages are the ``parts``."""
-    return set(map(_turn_in, parts)) <= set(map(_turn_in, messages))
-
-
-def _turn_in(message: Message) -> tuple[str, str]:
-    return role_in(message), str(message.get("content")).strip()
 
 
 def _beside(row: Row, field: str, role: str) -> tuple[str, list[Message]]:
     """Returns the column of a question or an answer beside messages, and its messages."""
     column = row.columns.column(row.record, field)
-    # Beside messages, ``user`` and ``assistant`` are ids.
-    if column == role or column in row.used:
+    # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
+    is_text = not isinstance(lookup(row.record, column), Mapping)
+    if column == role or column in row.used or not is_text:
         return column, []
-    if isinstance(lookup(row.record, column), Mapping):
-        return column, []  # the answer's grades
     return column, _messages_of(row, field, role)
 
 

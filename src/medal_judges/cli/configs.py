@@ -86,25 +86,12 @@ def copy(
 
 
 def _shipped(name: str) -> str:
-    """Returns ``folder/name`` of a shipped file, also of ``name`` if only one folder has it. Raises
-    ConfigError with the nearest names."""
-    wanted_name = (
-        name.removeprefix("configs/").removesuffix(".yaml").removesuffix(".py")
-    )
-    all_names: set[str] = set()
-    fits = []
+    """Returns ``folder/name`` of a shipped file. Raises ConfigError with the nearest name."""
+    short = name.removeprefix("configs/").removesuffix(".yaml").removesuffix(".py")
+    names: list[str] = []
     for folder in CONFIGS.values():
-        for short in shipped_names(folder):
-            long = f"{folder}/{short}"
-            all_names |= {short, long}
-            if wanted_name in (short, long):
-                fits.append(long)
-    if len(fits) > 1:
-        raise ConfigError(
-            f"{name!r} names several files", hint=f"one of {', '.join(fits)}"
-        )
-    if not fits:
-        guess = did_you_mean(wanted_name, sorted(all_names))
-        hint = f"{guess}medal configs lists all"
+        names += [f"{folder}/{shipped}" for shipped in shipped_names(folder)]
+    if short not in names:
+        hint = f"{did_you_mean(short, names)}medal configs lists all"
         raise ConfigError(f"no shipped file has the name {name!r}", hint=hint)
-    return fits[0]
+    return short

@@ -6,7 +6,6 @@ import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
@@ -18,7 +17,6 @@ from medal_judges.config import Config, build_config
 from medal_judges.storage.files import only_run, protected_inputs, require_other_file
 
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
-_make_enum: Any = Enum  # mypy reads a call of Enum as the definition of a class
 
 
 def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
@@ -60,8 +58,7 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
         if get_origin(annotation) is tuple:  # repeated on the command line
             element: Any = get_args(annotation)[0]
             if get_origin(element) is Literal:  # typer accepts no list of literals
-                choices = {value: value for value in get_args(element)}
-                element = _make_enum(name, choices, type=str)
+                element = str
             annotation = list[element]
             if default is not inspect.Parameter.empty:
                 default = list(default)
@@ -79,11 +76,6 @@ def _mark(name: str, field: FieldInfo, annotation: Any) -> Any:
     """Returns Typer's description of an argument or of an option."""
     extra: Any = field.json_schema_extra
     settings: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"]}
-    for limit in field.metadata:
-        if hasattr(limit, "ge"):
-            settings["min"] = limit.ge
-        if hasattr(limit, "le"):
-            settings["max"] = limit.le
     if extra["argument"]:
         return typer.Argument(**settings)
     flag = extra["flag"] or "--" + name.replace("_", "-")

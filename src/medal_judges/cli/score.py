@@ -11,7 +11,6 @@ from shlex import quote
 from typing import Any
 
 import typer
-from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import DRY_RUN, Config, option
@@ -34,11 +33,9 @@ from medal_judges.reading.dialogues import (
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.console import ProgressBar, wide_console
+from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run
 from medal_judges.storage.jsonl import to_line
-
-_SHOWN = 40  # rows in a terminal
 
 
 class ScoreCommand(Config):
@@ -116,35 +113,26 @@ def score(options: ScoreCommand) -> None:
 def _score_to_screen(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
 ) -> ScoreReport:
-    """Prints the judgements: as lines, in a terminal as a table of the first ones."""
+    """Prints the judgements: as JSON lines, in a terminal as text."""
     start = time.perf_counter()
-    table = None
-    if sys.stdout.isatty():
-        table = Table("id", "turn", "scores")
     first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
-    rows = 0
 
     def show(judgement: Judgement, record: dict[str, Any]) -> None:
-        nonlocal rows, first
-        rows += 1
-        if table is None:
+        nonlocal first
+        if not sys.stdout.isatty():
             line = to_line(record | first)
             first = {}
             typer.echo(line.encode(), nl=False)  # UTF-8 on every console
-        elif rows <= _SHOWN:
-            scores = []
-            for name, value in judgement.scores.items():
-                if value is not None:
-                    scores.append(f"{name} {value:.2f}")
-            turn = str(judgement.turn or "")
-            text = ", ".join(scores) or judgement.failure or ""
-            table.add_row(visible(judgement.id), turn, visible(text))
+            return
+        words = [judgement.id]
+        if judgement.turn is not None:
+            words.append(f"turn {judgement.turn}")
+        for name, value in judgement.scores.items():
+            if value is not None:
+                words.append(f"{name} {value:.2f}")
+        typer.echo(visible("  ".join([*words, judgement.failure or ""])))
 
     report = score_each(dialogues, judge, options, show)
-    if table is not None:
-        wide_console().print(table)
-        if rows > _SHOWN:
-            typer.echo(f"and {rows - _SHOWN:,} more; --out FILE writes all of them")
     report.seconds = time.perf_counter() - start
     return report
 

@@ -12,10 +12,9 @@ from typing import Any
 from medal_judges.config import BOXED
 from medal_judges.errors import ConfigError, DataError, RecordError
 from medal_judges.eval.report.estimates import compute_estimates
-from medal_judges.eval.scores.scores import Scores, load_scores
+from medal_judges.eval.scores.scores import load_scores
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.inference.scoring import ScoreReport
-from medal_judges.models.base.judge import Judge, ScoreLevel, requests_at
+from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -30,13 +29,10 @@ JudgeSource = Judge | str | Path
 
 @dataclass(frozen=True, slots=True)
 class ScoredChats:
-    """``judgements`` of ``dialogues`` by ``judge``; ``chats`` holds for each judgement the index of
-    its chat (at level turn a chat has several)."""
+    """The ``judgements`` of chats by ``judge`` in ``dimensions``."""
 
     judge: Judge
-    dialogues: tuple[Dialogue, ...]
     judgements: tuple[Judgement, ...]
-    chats: tuple[int, ...]
     dimensions: tuple[Dimension, ...]
 
     @property
@@ -46,14 +42,10 @@ class ScoredChats:
     @property
     def coverage(self) -> float | None:
         """Share of the judgements with a number in every dimension; None without judgements."""
-        return self.report().coverage
-
-    def report(self) -> ScoreReport:
-        """Returns the counts of the judgements, as ``medal score`` prints them."""
-        report = ScoreReport()
-        for judgement in self.judgements:
-            report.add(judgement)
-        return report
+        if not self.judgements:
+            return None
+        scored = [judgement for judgement in self.judgements if judgement.scored]
+        return len(scored) / len(self.judgements)
 
     def mean(self, dimension: str) -> float:
         """Returns the mean score of the scored judgements; NaN without any."""
@@ -63,14 +55,12 @@ class ScoredChats:
             return sum(numbers) / len(numbers)
         return math.nan
 
-    def scores(self) -> Scores:
-        """Returns the scores as ``medal report`` reads them."""
-        return load_scores(to_frame(self.judgements))
-
     def figures(self) -> dict[str, Estimate]:
         """Returns the mean of each graded dimension and the share of chats with each issue, with
         95% intervals, as ``medal report`` does."""
-        overall = compute_estimates(self.scores()).total.by_judge
+        overall = compute_estimates(
+            load_scores(to_frame(self.judgements))
+        ).total.by_judge
         nothing = Estimate(None, reason="nothing is scored")
         names = [dimension.name for dimension in self.dimensions]
         return {name: overall.get(name, nothing) for name in names}
@@ -143,15 +133,10 @@ def score_chats(
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
-    chat_indices: list[int] = []
-    for index, dialogue in enumerate(dialogues):
-        chat_indices += [index] * len(list(requests_at(dialogue, level)))
     scored = loaded.dimensions
     if dimensions:
         scored = tuple(map(loaded.dimension, dimensions))
-    return ScoredChats(
-        loaded, tuple(dialogues), judgements, tuple(chat_indices), scored
-    )
+    return ScoredChats(loaded, judgements, scored)
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:

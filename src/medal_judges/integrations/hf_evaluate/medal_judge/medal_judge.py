@@ -24,7 +24,7 @@ Returns:
     mean, interval: for each dimension the mean (for an issue the share of chats that have it) and
         its 95% interval [low, high]; None if nothing is scored, or there is no interval.
     scores: for each dimension the scores in order, None if unscored.
-    chats: the index of the chat of each score.
+    ids: the id of the chat of each score.
     failures: for each score why it is missing, or None.
     coverage: the share of chats or turns with a score in every dimension; None without chats.
     signature: everything that the scores depend on.
@@ -77,7 +77,7 @@ class MedalJudgeMetric(evaluate.Metric):
             "mean": means,
             "interval": intervals,
             "scores": scores,
-            "chats": list(scored.chats),
+            "ids": [judgement.id for judgement in scored.judgements],
             "failures": [judgement.failure for judgement in scored.judgements],
             "coverage": scored.coverage,
             "signature": scored.signature,

@@ -17,12 +17,12 @@ import time
 from base64 import b64encode
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from email.utils import parsedate_to_datetime
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
@@ -241,95 +241,68 @@ def retry_after(headers: Mapping[str, str]) -> float:
 # -- the address and the client --------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class ServerAccess:
-    """A server's address without user, password and query, and these apart."""
-
-    address: str
-    login: tuple[str, str] | None = field(default=None, repr=False)
-    query: Mapping[str, str] = field(default_factory=dict, repr=False)
-    key: str = field(default="", repr=False)
-
-    @classmethod
-    def of(cls, base_url: str | None, key_variable: str) -> ServerAccess:
-        """Returns the access to ``base_url`` (None: the provider) with the key in the environment
-        variable ``key_variable``. All secrets are hidden.
-
-        Raises ConfigError, which shows nothing of it, for a text that is not an address, and for a
-        key that no HTTP header can carry.
-        """
-        try:
-            parts = urlsplit(base_url or PROVIDER)
-            is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
-            is_address &= parts.port != 0
-        except ValueError:  # a port that is not a number
-            is_address = False
-        if not is_address:
-            raise ConfigError(
-                "llm.base_url is not an address of a server",
-                hint="llm.base_url=http://HOST:PORT/v1",
-            )
-        login = None
-        if parts.username is not None:
-            login = unquote(parts.username), unquote(parts.password or "")
-            _hide_every_form(login[1])
-            _hide_every_form(":".join(login))
-        query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        for value in query.values():
-            _hide_every_form(value)
-        key = os.environ.get(key_variable, "").strip()
-        _hide_every_form(key)
-        if not (key.isascii() and key.isprintable()):
-            raise ConfigError(
-                f"the key in {key_variable} has a control character or one outside ASCII",
-                hint=f"copy the key again, as one line: export {key_variable}=...",
-            )
-        host = parts.netloc.rpartition("@")[2]
-        address = f"{parts.scheme}://{host}{parts.path}".rstrip("/")
-        return cls(address, login, query, key)
-
-    def open(self, config: OpenAILLM) -> AsyncOpenAI:
-        """Returns a client. Raises NotAvailableError if the provider is asked without a key, and
-        ConfigError for an address of a proxy that cannot be used."""
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
-
-        if not self.key and self.address == PROVIDER:
-            variable = config.api_key_env
-            raise NotAvailableError(
-                f"no key in {variable}", hint=f"export {variable}=..."
-            )
-        try:
-            http_client = DefaultAsyncHttpxClient(
-                # Dialogues and key go only to the address that the user gave.
-                follow_redirects=False,
-                auth=self.login,
-                event_hooks={"response": [_read_response]},
-            )
-        except Exception as error:
-            raise ConfigError(
-                f"a proxy of the environment cannot be used ({type(error).__name__})",
-                hint="HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are of the form http://HOST:PORT",
-            ) from None
-        return AsyncOpenAI(
-            api_key=self.key or "none",  # own servers need no key, the client does
-            base_url=self.address,
-            default_query=dict(self.query),
-            default_headers={"Accept-Encoding": "identity"},
-            timeout=config.timeout,
-            max_retries=config.attempts - 1,
-            http_client=http_client,
+def require_address(base_url: str) -> None:
+    """Raises ConfigError, which shows nothing of ``base_url``, for a text that is not the plain
+    address of a server."""
+    try:
+        parts = urlsplit(base_url)
+        is_address = parts.scheme in ("http", "https") and bool(parts.hostname)
+        is_address &= parts.port != 0 and not parts.query
+    except ValueError:  # a port that is not a number
+        is_address = False
+    if not is_address or "@" in base_url:
+        raise ConfigError(
+            "llm.base_url is not an address of a server",
+            hint="llm.base_url=http://HOST:PORT/v1, without a user, a password and a query; "
+            "llm.api_key_env=NAME names the variable with the key",
         )
 
 
-def _hide_every_form(secret: str) -> None:
-    """Hides ``secret`` also as a server may quote it: in base64, URL-encoded, escaped for JSON."""
-    if len(secret) < SHORTEST:
-        return
-    hide(secret)
-    hide(b64encode(secret.encode()).decode().rstrip("="))
-    hide(quote(secret, safe=""))
-    hide(quote_plus(secret))
-    hide(json.dumps(secret)[1:-1])
+def read_key(variable: str) -> str:
+    """Returns the key in the environment variable, which is hidden in each form in which a server
+    may quote it: also in base64, URL-encoded, escaped for JSON. Raises ConfigError for a key that
+    no HTTP header can carry."""
+    key = os.environ.get(variable, "").strip()
+    if not (key.isascii() and key.isprintable()):
+        hide(key)
+        raise ConfigError(
+            f"the key in {variable} has a control character or one outside ASCII",
+            hint=f"copy the key again, as one line: export {variable}=...",
+        )
+    encoded = b64encode(key.encode()).decode().rstrip("=")
+    if len(key) >= SHORTEST:
+        for form in (key, encoded, quote(key, safe=""), json.dumps(key)[1:-1]):
+            hide(form)
+    return key
+
+
+def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
+    """Returns a client. Raises NotAvailableError if the provider is asked without a key, and
+    ConfigError for an address of a proxy that cannot be used."""
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    if not key and address == PROVIDER:
+        variable = config.api_key_env
+        raise NotAvailableError(f"no key in {variable}", hint=f"export {variable}=...")
+    try:
+        http_client = DefaultAsyncHttpxClient(
+            # Dialogues and key go only to the address that the user gave.
+            follow_redirects=False,
+            event_hooks={"response": [_read_response]},
+        )
+    except Exception as error:
+        raise ConfigError(
+            f"a proxy of the environment cannot be used ({type(error).__name__})",
+            hint="HTTP_PROXY, HTTPS_PROXY and ALL_PROXY are of the form http://HOST:PORT",
+        ) from None
+    return AsyncOpenAI(
+        api_key=key or "none",  # own servers need no key, the client does
+        base_url=address,
+        default_headers={"Accept-Encoding": "identity"},
+        timeout=config.timeout,
+        max_retries=config.attempts - 1,
+        http_client=http_client,
+    )
 
 
 async def _read_response(response: Any) -> None:
@@ -415,7 +388,9 @@ class RemoteModel(LanguageModel):
         self.template = None
         if config.tokenizer:
             self.template = load_chat_template(config.tokenizer)
-        self.access = ServerAccess.of(base, config.api_key_env)
+        self.address = (base or PROVIDER).rstrip("/")
+        require_address(self.address)
+        self.key = read_key(config.api_key_env)
         self.folder = cache_folder() / "answers"
         if base is not None:
             # Another server gives other answers under the same model name.
@@ -435,7 +410,8 @@ class RemoteModel(LanguageModel):
         process = os.getpid()
         if process not in self._clients:
             slots = asyncio.Semaphore(self.config.max_in_flight)
-            self._clients[process] = self.access.open(self.config), slots
+            client = open_client(self.config, self.address, self.key)
+            self._clients[process] = client, slots
         return self._clients[process]
 
     def fingerprint(self) -> Mapping[str, str]:
@@ -464,7 +440,7 @@ class RemoteModel(LanguageModel):
         except (KeyError, TypeError, AttributeError):
             return None  # it has no such list
         except Exception as error:
-            failure = request_error(error, self.access.address)
+            failure = request_error(error, self.address)
             if failure.stop in ("connect", "quota"):
                 raise self._stop_error(failure) from None
             if failure.transient:
@@ -555,7 +531,7 @@ class RemoteModel(LanguageModel):
             price = usage.money
             return answer
         except Exception as error:
-            failure = request_error(error, self.access.address)
+            failure = request_error(error, self.address)
             price = reserved * failure.billed
             # Without its cause, which may quote the request's headers.
             raise failure from None
@@ -607,7 +583,7 @@ class RemoteModel(LanguageModel):
 
     def _stop_error(self, failure: RequestError) -> MedalError:
         """Returns the error that ends the run."""
-        facts = {"address": self.access.address, "variable": self.config.api_key_env}
+        facts = {"address": self.address, "variable": self.config.api_key_env}
         problem, hint = (text.format(**facts) for text in STOPS[failure.stop])
         return ServerStopError(f"{self.name}: {problem}: {failure}", hint=hint)
 

@@ -47,16 +47,14 @@ class VllmLLM(Config):
     ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``dtype`` is fp32, bf16 or
     fp16 (default: as the weights are stored). ``context`` lowers the model's own window.
     ``thinking``: tokens that a model may think before its answer, as for a model in transformers.
-    ``cache`` caches answers: a folder, or true for the default one. ``adapter``: folder or hub id
-    of a LoRA adapter. ``tensor_parallel_size``: GPUs that share the model.
-    ``gpu_memory_utilization``: share of each GPU's memory for weights and keys and values.
-    ``enforce_eager``: no compiled graphs, which start slowly.
+    ``cache`` caches answers: a folder, or true for the default one. ``tensor_parallel_size``: GPUs
+    that share the model. ``gpu_memory_utilization``: share of each GPU's memory for weights, keys
+    and values. ``enforce_eager``: no compiled graphs, which start slowly.
     """
 
     api: ClassVar[bool] = False
     backend: Literal["vllm"] = "vllm"
     model: str
-    adapter: str | None = None
     dtype: Dtype | None = None
     revision: str | None = None
     context: int | None = Field(default=None, ge=2)

@@ -8,12 +8,11 @@ exactly one beginning-of-sequence token.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from itertools import chain, islice
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import MissingExtraError, NotAvailableError
 from medal_judges.models.device import torch_dtype
@@ -64,8 +63,8 @@ def load_vllm(config: VllmLLM) -> VllmModel:
     except (OSError, ValueError, RuntimeError, TypeError) as error:
         raise NotAvailableError(
             f"llm: vLLM does not start with {config.model}: {str(error).partition(' [type=')[0]}",
-            hint="llm.model: a hub id or a folder with safetensors weights; llm.adapter: a LoRA "
-            "adapter of that model; less memory: llm.context, llm.gpu_memory_utilization",
+            hint="llm.model: a hub id or a folder with safetensors weights; less memory: "
+            "llm.context, llm.gpu_memory_utilization",
         ) from error
 
 
@@ -90,44 +89,7 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
         arguments["dtype"] = torch_dtype(config.dtype)
     if config.gpu_memory_utilization is not None:
         arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
-    if config.adapter is not None:
-        from vllm.config.lora import MaxLoRARanks
-
-        shapes = _adapter_shapes(config.adapter)
-        modules = {name.partition(".lora_")[0].rpartition(".")[2] for name in shapes}
-        rank = max(min(shape) for shape in shapes.values())
-        arguments["enable_lora"] = True
-        arguments["max_lora_rank"] = min(
-            size for size in get_args(MaxLoRARanks) if size >= rank
-        )
-        # By default the last layer is adapted too, whose code fails for prompt log-probabilities.
-        arguments["lora_target_modules"] = sorted(modules)
     return arguments
-
-
-def _adapter_folder(adapter: str) -> Path:
-    """Returns the folder of an adapter, downloaded if ``adapter`` is a hub id."""
-    if Path(adapter).is_dir():
-        return Path(adapter)
-    from huggingface_hub import snapshot_download
-
-    try:
-        return Path(snapshot_download(adapter, allow_patterns=["adapter_*"]))
-    except (OSError, ValueError) as error:
-        raise NotAvailableError(
-            f"llm.adapter: cannot load {adapter}: {error}",
-            hint="a folder or hub id of peft",
-        ) from error
-
-
-def _adapter_shapes(adapter: str) -> dict[str, list[int]]:
-    """Returns the shape of each weight of an adapter."""
-    from safetensors import safe_open
-
-    with safe_open(
-        _adapter_folder(adapter) / "adapter_model.safetensors", "np"
-    ) as weights:
-        return {name: weights.get_slice(name).get_shape() for name in weights.keys()}  # noqa: SIM118
 
 
 def sampling_params(request: ChatRequest, stop: str = "") -> Any:
@@ -159,9 +121,8 @@ def sampling_params(request: ChatRequest, stop: str = "") -> Any:
     return params
 
 
-def prompt_params(*, read_cache: bool, alternatives: int = 0) -> Any:
-    """Returns SamplingParams for the log-probabilities of a prompt's tokens and, for each, of its
-    likeliest ``alternatives``.
+def prompt_params(*, read_cache: bool) -> Any:
+    """Returns SamplingParams for the log-probabilities of a prompt's tokens.
 
     vLLM does not read its prefix cache for such a request, since cached tokens get no
     log-probability. ``read_cache`` makes it read the cache.
@@ -171,7 +132,7 @@ def prompt_params(*, read_cache: bool, alternatives: int = 0) -> Any:
     return SamplingParams(
         max_tokens=1,
         temperature=0.0,
-        prompt_logprobs=alternatives,
+        prompt_logprobs=0,
         detokenize=False,
         skip_reading_prefix_cache=not read_cache,
     )
@@ -194,19 +155,6 @@ class VllmModel(TokenModel):
             thinking=config.thinking,
         )
         self.engine, self.config = engine, config
-        self.lora = None
-        if config.adapter is not None:
-            from vllm.lora.request import LoRARequest
-
-            width = engine.model_config.get_hidden_size()
-            shapes = _adapter_shapes(config.adapter).values()
-            if not any(width in shape for shape in shapes):
-                # vLLM would fill up with zeros.
-                raise ValueError(
-                    f"the adapter {config.adapter} is for a model of another width"
-                )
-            self.lora = LoRARequest("adapter", 1, str(_adapter_folder(config.adapter)))
-            engine.llm_engine.add_lora(self.lora)  # fails now if it cannot be used
 
     def fingerprint(self) -> dict[str, str]:
         import vllm
@@ -219,8 +167,6 @@ class VllmModel(TokenModel):
                 weights_folder(str(model.model), self.config.revision)
             ),
         }
-        if self.config.adapter is not None:
-            fingerprint["adapter"] = files_hash(_adapter_folder(self.config.adapter))
         return fingerprint
 
     def close(self) -> None:
@@ -231,49 +177,10 @@ class VllmModel(TokenModel):
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
         outputs = self._generate(prompts, list(map(sampling_params, requests)))
-        before_grammar = self._logprobs_before_grammar(outputs, requests)
-        completions = []
-        for index, (output, request) in enumerate(zip(outputs, requests, strict=True)):
-            logprobs = before_grammar.get(index, output.outputs[0].logprobs or ())
-            completions.append(self._to_completion(output, request, logprobs))
-        return completions
+        return list(map(self._to_completion, outputs, requests))
 
-    def _logprobs_before_grammar(
-        self, outputs: Sequence[Any], requests: Sequence[ChatRequest]
-    ) -> dict[int, Sequence[Mapping[int, Any]]]:
-        """Returns, by index, the log-probabilities of the tokens of each answer under a schema.
-
-        They are the model's own, as for a model in transformers, while vLLM reports those that the
-        grammar leaves. So prompt and answer are read once more, as one prompt. Their cache is one
-        of its own: in that of the answers, an answer's tokens are cached and get none.
-        """
-        unscored = []
-        for index, request in enumerate(requests):
-            if request.schema is not None and request.top_logprobs:
-                unscored.append(index)
-        logprobs = {}
-        for read_cache in (True, False):
-            prompts, params = [], []
-            for index in unscored:
-                output, alternatives = outputs[index], requests[index].top_logprobs
-                prompts.append([*output.prompt_token_ids, *written_ids(output)])
-                params.append(
-                    prompt_params(read_cache=read_cache, alternatives=alternatives)
-                )
-            scored = self._generate(prompts, params, cache="scored answers")
-            for index, output in zip(unscored, scored, strict=True):
-                begin = len(outputs[index].prompt_token_ids)
-                if (output.num_cached_tokens or 0) < begin:
-                    length = len(output.prompt_token_ids) - begin
-                    logprobs[index] = output.prompt_logprobs[-length:]
-            unscored = [index for index in unscored if index not in logprobs]
-        return logprobs
-
-    def _to_completion(
-        self, output: Any, request: ChatRequest, logprobs: Sequence[Mapping[int, Any]]
-    ) -> Completion:
-        """Returns the completion in vLLM's RequestOutput. ``logprobs``, if any, are those of each
-        of its tokens and of the likeliest others."""
+    def _to_completion(self, output: Any, request: ChatRequest) -> Completion:
+        """Returns the completion in vLLM's RequestOutput."""
         answer, ids = output.outputs[0], written_ids(output)
         cached = output.num_cached_tokens or 0
         usage = Usage(
@@ -283,7 +190,7 @@ class VllmModel(TokenModel):
             return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
         tokens = []
         # vLLM reports the token that ends an answer too, which is not in its text.
-        for token_id, entry in zip(ids, logprobs, strict=False):
+        for token_id, entry in zip(ids, answer.logprobs or (), strict=False):
             choices = {choice: float(entry[choice].logprob) for choice in entry}
             tokens.append(self.token_choice(token_id, choices))
         return Completion(
@@ -301,18 +208,12 @@ class VllmModel(TokenModel):
         outputs = self._generate(prompts, params)
         return [output.outputs[0].token_ids for output in outputs]
 
-    def _generate(
-        self, prompts: Prompts, params: Sequence[Any], cache: str | None = None
-    ) -> list[Any]:
-        """Returns vLLM's outputs; ``cache`` names a part of the prefix cache."""
+    def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
+        """Returns vLLM's outputs."""
         if not prompts:
             return []
-        inputs = []
-        for prompt in prompts:
-            inputs.append({"prompt_token_ids": list(prompt), "cache_salt": cache})
-        outputs = self.engine.generate(
-            inputs, list(params), use_tqdm=False, lora_request=self.lora
-        )
+        inputs = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        outputs = self.engine.generate(inputs, list(params), use_tqdm=False)
         return list(outputs)
 
     def loglikelihood(

@@ -468,14 +468,14 @@ def test_equal_requests_of_several_threads_are_paid_once(
 def test_a_connection_that_is_refused_names_its_address() -> None:
     with socket.socket() as closed:  # a port on which nobody listens
         closed.bind(("127.0.0.1", 0))
-        url = f"http://user:{SECRET}@127.0.0.1:{closed.getsockname()[1]}/v1"
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/v1"
     llm = load_llm(
         {"model": "openai:tester", "base_url": url, "cache": False, "attempts": 1}
     )
     # a typing error: no row can be answered
     with pytest.raises(ServerStopError) as caught:
         llm.chat(asked(100))
-    at = url.split("@")[1]
+    at = url.removeprefix("http://")
     assert f"no server answers at http://{at}: no connection to http://{at}: " in str(
         caught.value
     )
@@ -627,12 +627,10 @@ def test_kept_answers_are_announced_and_can_be_refused(
     assert first.returncode == 0 and "from the cache" not in first.stderr
     second = medal(*command, "--out", tmp_path / "b.jsonl")
     assert "3 of 3 answers served from the cache" in second.stderr
-    assert "--no-cache" in second.stderr and server.total("seen") == 3
-    third = medal(*command, "--out", tmp_path / "c.jsonl", "--no-cache")
+    assert server.total("seen") == 3
+    third = medal(*command, "--out", tmp_path / "c.jsonl", "llm.cache=false")
     assert third.returncode == 0 and "from the cache" not in third.stderr
     assert server.total("seen") == 6
-    wrong = medal("score", file, "--judge", "configs/judges/length.yaml", "--no-cache")
-    assert wrong.returncode == 2 and "Traceback" not in wrong.stderr
     judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
     assert cached_answers([judge, judge]) is None
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -185,37 +183,3 @@ def test_a_judge_gives_the_scores_of_transformers(
     assert total and same / total >= SAME_ANSWERS
     scored = [j for j in by_engine if j.scored]
     assert len(scored) >= len(dialogues) * SAME_ANSWERS
-
-
-def test_an_adapter_changes_the_answers_as_in_peft(
-    dialogues: list[Dialogue], tmp_path: Path
-) -> None:
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoModelForCausalLM
-
-    from medal_judges.models.llm.local.model import LocalModel
-    from medal_judges.models.llm.local.weights import model_path
-
-    folder = model_path(MODEL)
-    torch.manual_seed(0)
-    network = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    settings = LoraConfig(
-        r=4, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM"
-    )
-    adapted = get_peft_model(network, settings)
-    with torch.no_grad():
-        for name, weight in adapted.named_parameters():
-            if "lora_B" in name:
-                weight.normal_(std=0.05)
-    adapted.save_pretrained(tmp_path / "adapter")
-    groups = [follow_ups(dialogue) for dialogue in islice(dialogues, 5)]
-    plain = load_llm({"model": MODEL, "dtype": "fp32", "context": 4095})
-    merged = LocalModel(adapted.merge_and_unload(), plain.tokenizer, name="merged")  # type: ignore[attr-defined]
-    expected = flat(merged.loglikelihood(groups))
-    assert np.abs(expected - flat(plain.loglikelihood(groups))).max() > 0.1
-    engine = load_llm(ENGINE | {"adapter": str(tmp_path / "adapter")})
-    assert "adapter" in engine.fingerprint()
-    scored = flat(engine.loglikelihood(groups))
-    engine.close()
-    assert np.abs(scored - expected).max() < NATS

@@ -252,7 +252,7 @@ def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
         started.run()
         return started
 
-    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.70"):
+    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.7"):
         run(max_cost=0.7)
     spent = sum(e["usage"]["money"] for e in lines(out / "journal.jsonl"))
     assert 0.2 < spent <= 0.7

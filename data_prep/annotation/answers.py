@@ -25,7 +25,6 @@ _WORDS = {
     "true": 1.0,
     "false": 0.0,
 }
-_NAMED = 12  # keys named in one problem
 
 
 def check(
@@ -62,21 +61,18 @@ def check(
 
 
 def _unfinished(project: Project, annotated: Collection[tuple[str, str]]) -> list[str]:
-    """The dialogues that are not annotated, by annotator if they are assigned; ``annotated`` has
-    (key, annotator) pairs."""
+    """Returns how many dialogues are not annotated, by annotator if they are assigned;
+    ``annotated`` has (key, annotator) pairs."""
     problems = []
     for name, keys in (project.assignments or {"": [*project.rows]}).items():
         finished = {key for key, annotator in annotated if name in ("", annotator)}
         left = [key for key in keys if key not in finished]
         if left:
-            examples = ", ".join(left[:_NAMED])
-            if len(left) > _NAMED:
-                examples += f" and {len(left) - _NAMED} more"
             who = f"annotator {name!r}" if name else "project"
-            problem = (
-                f"{len(left)} of {len(keys)} dialogues are not annotated: {examples}"
+            problems.append(
+                f"{who}: {len(left)} of {len(keys)} dialogues are not annotated, "
+                f"such as {left[0]}; annotate them and import again"
             )
-            problems.append(f"{who}: {problem}; annotate them and import again")
     return problems
 
 

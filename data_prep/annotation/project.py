@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import Literal
 
@@ -109,8 +107,7 @@ def assign(
     """Dialogue keys for each annotator, in the order to work through them.
 
     ``langs`` maps a key to its language. A dialogue goes to the annotators of its language with the
-    fewest dialogues; among equals, to those who share the fewest with the ones already chosen, so
-    that every two annotators overlap about equally. Each annotator has an own order.
+    fewest dialogues, equals at random. Each annotator has an own order.
     Raises ConfigError for languages that nobody reads.
     """
     readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
@@ -124,37 +121,13 @@ def assign(
             hint="--annotator NAME:LANG",
         )
     shares: dict[str, list[str]] = {name: [] for name in annotators}
-    together: Counter[frozenset[str]] = Counter()
     rng = np.random.default_rng(seed)
     for key in rng.permutation(sorted(langs)).tolist():
-        left = rng.permutation(readers[langs[key]]).tolist()
-        chosen: list[str] = []
-        for _ in range(min(per_dialogue, len(left))):
-            name = _least_loaded(left, shares, chosen, together)
-            left.remove(name)
-            chosen.append(name)
-        together.update(map(frozenset, combinations(chosen, 2)))
-        for name in chosen:
+        names = rng.permutation(readers[langs[key]]).tolist()
+        names.sort(key=lambda name: len(shares[name]))
+        for name in names[:per_dialogue]:
             shares[name].append(key)
     return {name: _shuffled(keys, seed, name) for name, keys in shares.items()}
-
-
-def _least_loaded(
-    names: Sequence[str],
-    shares: Mapping[str, Sequence[str]],
-    partners: Sequence[str],
-    together: Counter[frozenset[str]],
-) -> str:
-    """The first of ``names`` with the fewest dialogues and, among these, the fewest together with
-    ``partners``."""
-
-    def load(name: str) -> tuple[int, int]:
-        shared = 0
-        for partner in partners:
-            shared += together[frozenset((name, partner))]
-        return len(shares[name]), shared
-
-    return min(names, key=load)
 
 
 def _shuffled(keys: Sequence[str], seed: int, name: str) -> list[str]:

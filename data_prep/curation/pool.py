@@ -6,11 +6,10 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from statistics import mode
 from typing import Any
 
 from medal_judges.config import OVERWRITE, SEED, Config, load_config, option
@@ -69,13 +68,13 @@ class ForeignLanguage:
         return None
 
     def find(self, comment: str, lang: str) -> str | None:
-        """The keyword in a comment on a dialogue in ``lang``, None if there is none."""
-        text = comment[:_LONGEST]
+        """Returns the keyword in a comment on a dialogue in ``lang``, None if there is none. A
+        sentence about the user alone, and a keyword after a negation, do not count."""
         keywords = self.keywords
         for pattern in self._patterns(lang):
-            for hit in pattern.finditer(text):
-                before = _CLAUSE.split(text[: hit.start()])[-1]
-                after = _CLAUSE.split(text[hit.end() :])[0]
+            for hit in pattern.finditer(comment[:_LONGEST]):
+                before = _CLAUSE.split(comment[: hit.start()])[-1]
+                after = _CLAUSE.split(comment[hit.end() :])[0]
                 words = set(_words(before + hit.group() + after))
                 is_of_user = not words.isdisjoint(keywords.user)
                 if is_of_user and words.isdisjoint(keywords.assistant):
@@ -280,28 +279,11 @@ def read_pool(
             else:
                 candidates.append(rules.read(row))
     if not candidates:
-        raise _no_candidate(options, left_out, langs)
-    return candidates, sorted(left_out, key=lambda line: (line["lang"], line["id"]))
-
-
-def _no_candidate(
-    options: CurateOptions, left_out: Sequence[Mapping[str, str]], langs: Iterable[str]
-) -> DataError:
-    """Returns the error for a pool without a candidate: all are left out, or none is in the
-    languages."""
-    files = ", ".join(options.files)
-    if left_out:
-        reasons = [f"{line['reason']}: {line['detail']}" for line in left_out]
-        reason = mode(reasons)
-        return DataError(
-            files,
+        raise DataError(
+            ", ".join(options.files),
             None,
-            f"all {len(left_out)} dialogues left out ({reason})",
+            f"no dialogue to select from: {len(left_out)} left out, languages there: "
+            f"{', '.join(sorted(langs)) or 'none'}",
             hint="label the dialogues first: medal label",
         )
-    if langs:
-        hint = f"languages there: {', '.join(sorted(langs))}"
-        return DataError(
-            files, None, f"no dialogue in {', '.join(options.lang)}", hint=hint
-        )
-    return DataError(files, None, "no dialogue to select from")
+    return candidates, sorted(left_out, key=lambda line: (line["lang"], line["id"]))

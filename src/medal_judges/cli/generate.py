@@ -6,7 +6,6 @@ import json
 from contextlib import suppress
 
 import typer
-from rich.table import Table
 
 from medal_judges.cli.options import from_options
 from medal_judges.config import (
@@ -27,8 +26,11 @@ from medal_judges.data_prep.generation.run import (
     GenerationRun,
     estimate,
 )
-from medal_judges.report.console import ProgressBar, wide_console
+from medal_judges.report.console import ProgressBar, rich_table, wide_console
+from medal_judges.report.table import Row, Table
 from medal_judges.storage.files import write_json
+
+_COLUMNS = ("agent", "requests", "tokens in", "tokens out", "dollars")
 
 
 class GenerateOptions(Config):
@@ -99,38 +101,24 @@ def generate(options: GenerateOptions) -> None:
 
 
 def _show(run: GenerationRun, before: int) -> None:
-    counts, console = run.counts, wide_console(stderr=True)
-    earlier = ""
-    if before:
-        earlier = f" ({before} resumed)"
+    """Prints what the folder holds; summary.json has more."""
+    counts = run.counts
     ended = ", ".join(f"{how} {count}" for how, count in sorted(counts.ended.items()))
-    console.print(
-        f"{counts.finished} dialogues{earlier}; ended by {ended or 'nothing yet'}"
+    typer.echo(
+        f"{counts.finished} dialogues ({before} resumed); ended by {ended or 'nothing yet'}",
+        err=True,
     )
-    turns = counts.user_turns
-    if turns:
-        console.print(
-            f"user turns: {turns['accepted']} accepted, {turns['rejected']} rejected "
-            f"({turns['by_rule']} by rule, {turns['unreadable']} by a verdict that was neither yes "
-            "nor no)"
-        )
-    if counts.failed_openers:
-        console.print(
-            f"{counts.failed_openers} first messages had no accepted try: no dialogues"
-        )
-    table = Table("agent", "answers", "tokens in", "tokens out", "dollars")
+    rows: list[Row] = []
     for agent, usage in sorted(counts.usage.items()):
-        money = "–"
-        if "money" in usage:
-            money = f"{usage['money']:.4f}"
-        read, written = int(usage["input_tokens"]), int(usage["output_tokens"])
-        table.add_row(agent, str(usage["requests"]), str(read), str(written), money)
-    console.print(table)
+        tokens = int(usage["input_tokens"]), int(usage["output_tokens"])
+        rows.append((agent, int(usage["requests"]), *tokens, usage.get("money")))
+    wide_console(stderr=True).print(rich_table(Table("", _COLUMNS, rows)))
     for id, reason in list(run.waiting.items())[:5]:
-        console.print(f"waits: {id}: {reason}", highlight=False)
+        typer.echo(f"waits: {id}: {reason}", err=True)
     if run.waiting:
-        console.print(
-            f"{len(run.waiting)} dialogues wait; run the same command again to resume them"
+        typer.echo(
+            f"{len(run.waiting)} dialogues wait; run the same command again to resume them",
+            err=True,
         )
 
 
@@ -139,23 +127,14 @@ def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
     openers = config.contexts.n * len(config.languages) * len(config.users)
     speaking = len(chatbots or config.chatbots)
     typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
-    table = Table("agent", "requests", "tokens in", "tokens out", "dollars")
+    rows: list[Row] = []
+    total = 0.0
     for agent, cost in costs.items():
-        if cost.money is None:
-            money = "no price prices"
-        else:
-            money = f"{cost.money:.2f}"
-        table.add_row(
-            agent, str(cost.requests), str(cost.input), str(cost.output), money
-        )
-    wide_console().print(table)
-    prices = [cost.money for cost in costs.values() if cost.money is not None]
-    unknown = len(costs) - len(prices)
-    unknown_text = ""
-    if unknown:
-        unknown_text = f", and the cost of {unknown} agents without a prices price"
+        rows.append((agent, cost.requests, cost.input, cost.output, cost.money))
+        total += cost.money or 0.0
+    wide_console().print(rich_table(Table("", _COLUMNS, rows)))
     typer.echo(
-        f"at most about ${sum(prices):.2f}{unknown_text}; nothing was sent. Assumed: "
+        f"at most about ${total:.2f} for the agents with a price; nothing was sent. Assumed: "
         f"{ACCEPTANCE:.0%} of tries accepted, {WORDS['say']} words a user message, "
         f"{WORDS['reply']} a chatbot's, no dialogue ends early; tokens are upper bounds, "
         "without the reasoning of a model; what OUT already holds is not subtracted"

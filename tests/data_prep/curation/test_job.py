@@ -122,7 +122,7 @@ def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_unlabelled_dialogues_are_refused(tmp_path: Path) -> None:
     bare = LabelledDialogue(labelled("d").dialogue, {}, {}, group="d")
-    with pytest.raises(DataError, match="all 1 dialogues left out"):
+    with pytest.raises(DataError, match="1 left out"):
         curate(write(tmp_path / "in.jsonl", bare), "--out", tmp_path / "o")
 
 
@@ -133,9 +133,9 @@ def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
     curate(pool, "--out", tmp_path, "--n", 2, "--overwrite")
     with pytest.raises(DataError, match="two rows have the id"):
         curate(pool, pool, "--out", tmp_path / "x")
-    with pytest.raises(DataError, match=r"no dialogue in xx\s+languages there: "):
+    with pytest.raises(DataError, match="languages there: de"):
         curate(pool, "--out", tmp_path / "x", "--lang", "xx")
-    for option in ("--seed", "-1"):
+    for option in (("--seed", "-1"),):
         asked = ["curate", str(pool), "--out", str(tmp_path / "x"), *option]
         assert CliRunner().invoke(app, asked).exit_code == 2
     assert not (tmp_path / "x").exists()

@@ -106,7 +106,8 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN if a side is constant or fewer than 3
     rows have a weight above 0.
     """
-    size = _not_zero(weights.sum(axis=1, keepdims=True))
+    total = weights.sum(axis=1, keepdims=True)
+    size = np.where(total > 0, total, 1.0)
     dx = x - (weights * x).sum(axis=1, keepdims=True) / size
     dy = y - (weights * y).sum(axis=1, keepdims=True) / size
     xx = (weights * dx**2).sum(axis=1)
@@ -117,11 +118,6 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     is_defined &= xx > flat * np.max(x**2, initial=0)
     is_defined &= yy > flat * np.max(y**2, initial=0)
     return np.clip(ratio(xy, np.sqrt(xx * yy), is_defined), -1.0, 1.0)
-
-
-def _not_zero(total: Floats) -> Floats:
-    out: Floats = np.where(total > 0, total, 1.0)
-    return out
 
 
 def pairs_statistic(human: Values, score: Values) -> Statistic:

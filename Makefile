@@ -7,7 +7,6 @@
 # make test         the whole suite
 # make test-vllm  language models in vLLM's engine, against transformers
 # make test-avx2   the folders with arithmetic again, as on a CPU without AVX-512
-# make attacks    hostile files, folders, servers: what was tried and failed, into SECURITY.md (ALL=1: all)
 # make pipeline     MEDAL's chain at small scale: generate, label, describe, curate, export, train
 # make train-demo   multilingual-e5-small fine-tuned by two processes on two CPU cores
 # make gpu-check    everything on a GPU, measured in nine minutes at most (docs/howto/gpu.md)
@@ -31,7 +30,7 @@ PINNED := $(BIN)/python -m pip install -q --require-hashes --no-deps
 # Sets that are not on this machine are passed over, not fetched, unless asked for with WITH=.
 OFFLINE := HF_HUB_OFFLINE=1
 
-.PHONY: quickstart boxed multilingual issues train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm attacks gpu-check \
+.PHONY: quickstart boxed multilingual issues train-demo tables picture walks docs pipeline test test-avx2 test-slow test-nightly test-ray test-browser test-integrations test-vllm gpu-check \
     lint audit llm clean
 
 # Each of the three stages prints its seconds.
@@ -128,9 +127,6 @@ test-avx2: .venv/.dev
 
 test-slow: .venv/.dev
 	$(BIN)/python -m pytest -m slow
-
-attacks: .venv/.dev
-	OMP_NUM_THREADS=1 $(BIN)/python tests/attack/table.py $(if $(ALL),-m "nightly or not nightly")
 
 test-nightly: .venv/.dev
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m nightly -n auto

@@ -17,8 +17,6 @@ from medal_judges.cli import COMMANDS, app, command_of, main
 
 from .forked import medal
 
-ROOT = Path(__file__).parent.parent
-
 
 def module(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "medal_judges", *arguments]
@@ -64,12 +62,6 @@ assert not {"torch", "transformers", "pandas", "rich"} & set(sys.modules), sys.m
     subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
 
 
-def test_a_command_that_is_misspelt_is_named() -> None:
-    done = CliRunner().invoke(app, ["scor", "chats.jsonl"])
-    assert done.exit_code == 2 and "did you mean 'score'?" in done.output
-    assert "mean" not in CliRunner().invoke(app, ["nonsense"]).output
-
-
 @pytest.mark.parametrize("extra", [(), ("--debug",)])
 def test_an_error_is_a_message_and_a_traceback_only_on_request(
     extra: tuple[str, ...], tmp_path: Path
@@ -84,9 +76,7 @@ def test_an_error_is_a_message_and_a_traceback_only_on_request(
     assert ("Traceback" in done.stderr) == bool(extra)
 
 
-@pytest.mark.parametrize("library", ["safetensors", "torch"])
 def test_a_disk_that_fills_while_weights_are_written_is_a_message(
-    library: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -99,8 +89,6 @@ def test_a_disk_that_fills_while_weights_are_written_is_a_message(
         before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
         try:
-            if library == "torch":
-                torch.save(tensors, tmp_path / "optimizer.pt")
             save_file(tensors, tmp_path / "model.safetensors")
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -111,37 +99,3 @@ def test_a_disk_that_fills_while_weights_are_written_is_a_message(
     with pytest.raises(SystemExit, match="2"):
         main()
     assert "make space and run the same command again" in capsys.readouterr().err
-
-
-# What the help of an option begins with, in whichever command.
-SAME = {
-    "--lang": "ISO 639-1 code; may be repeated.",
-    "--device": "cpu, cuda, cuda:1, ...",
-    "--out": ("File to write", "Folder to write"),
-    "--config": "YAML file, or the name of one in configs/",
-    "--rubric": "Shipped name or YAML file",
-    "--dtype": "Precision",
-    "--seed": "Seed of every random draw.",
-    "--overwrite": "Start again from the beginning; replaces OUT.",
-    "--dimension": "Only this dimension",
-    "--max-cost": "US dollars;",
-}
-
-
-def test_an_option_means_the_same_in_every_command() -> None:
-    kinds: dict[str, set[bool]] = {name: set() for name in SAME}
-    options = [
-        (w, o, p) for w, command in _commands() for p in command.params for o in p.opts
-    ]
-    for words, option, parameter in options:
-        if option in SAME:
-            assert parameter.help.startswith(SAME[option]), (
-                words,
-                option,
-                parameter.help,
-            )
-            kinds[option].add(bool(parameter.multiple))
-    assert all(len(each) <= 1 for each in kinds.values()), kinds
-    # What writes files has --out, and nothing else names a place to write to.
-    others = {"--output", "--output-dir", "--outdir", "--dest", "--language", "--gpu"}
-    assert not others & {option for _, option, _ in options}

@@ -11,18 +11,14 @@ import pytest
 import torch
 from gpu import encoder, language
 from gpu.checks import CHECKS
-from gpu.driver import SCRIPT, device_name, run_all, run_check, versions
+from gpu.driver import SCRIPT
 from gpu.measure import (
-    Agreement,
     Outcome,
-    Row,
     Setting,
-    attempt,
     forward_flops,
     outcome,
 )
 from gpu.models import ARCHITECTURES, dialogues, layers_that_fit
-from gpu.report import tables
 
 from medal_judges.storage.jsonl import Journal
 
@@ -41,14 +37,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 def lines(path: Path) -> list[Outcome]:
     return list(Journal(path).records(outcome))
-
-
-def kept_outcome(check: str, row: Row) -> Outcome:
-    """A line of this machine's journal."""
-    state = row.state
-    return Outcome(
-        check, "small", device_name(), versions(), "2026-01-01", 1.0, state, "", [row]
-    )
 
 
 # -- the checks -----------------------------------------------------------------------------------
@@ -99,80 +87,6 @@ def test_without_a_gpu_one_sentence_says_so() -> None:
     assert process.returncode == 2 and out == ""
     assert err.startswith("gpu-check: there is no GPU here")
     assert len(err.strip().splitlines()) == 1
-
-
-def test_a_check_over_its_limit_is_ended(small: Setting) -> None:
-    found = run_check("agreement", small, device_name(), 0.3)
-    assert (
-        found.state == "failed" and found.said == "ended after 0 s" and found.rows == []
-    )
-
-
-def test_what_is_done_is_not_done_again_and_the_status_tells(
-    small: Setting, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "journal.jsonl"
-    Journal(path).append([kept_outcome("agreement", Row("x"))])
-    assert run_all(["agreement"], small, path, 0) == 0
-    assert "agreement: done before" in capsys.readouterr().out
-    assert run_all(["agreement", "lora"], small, path, 0) == 3
-    assert "the time was up before lora" in capsys.readouterr().out
-    wrong = Agreement("from the CPU's", 0.2, 1e-4).row()
-    Journal(path).append([kept_outcome("lora", wrong)])
-    assert run_all(["agreement", "lora"], small, path, 0) == 1
-    assert run_all(["agreement"], small, path, 0, fresh=True) == 3
-    other = kept_outcome("qlora", Row("x")).to_record() | {"device": "another GPU"}
-    Journal(path).append([other])
-    # done on another device is not done here
-    assert run_all(["qlora"], small, path, 0) == 3
-    assert len(lines(path)) == 3
-
-
-def test_a_row_says_why_it_was_not_run() -> None:
-    def full() -> Row:
-        raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-
-    def broken() -> Row:
-        raise ValueError("shapes do not match")
-
-    assert attempt("a", full) == Row("a", "not run", said="out of memory")
-    missing = attempt("b", full, ("no_such_package",))
-    assert missing == Row("b", "not run", said="package missing: no_such_package")
-    failed = attempt("c", broken)
-    assert failed.state == "failed" and "shapes do not match" in failed.said
-    assert Agreement("x", float("nan"), 1.0).row().state == "failed"
-
-
-def test_the_document_holds_the_newest_rows_and_says_what_was_not_run(
-    tmp_path: Path,
-) -> None:
-    row = Row(
-        "plain", tokens_per_s=12345.6, share=0.414, memory_gib=71.26, said="a | b"
-    )
-    record = kept_outcome("lora", row).to_record() | {"form": "full", "device": "A GPU"}
-    older = record | {"rows": []}
-    path = tmp_path / "journal.jsonl"
-    Journal(path).append(
-        [older, record, kept_outcome("prefix", Row("tree")).to_record()]
-    )
-    rows, runs = tables(CHECKS, lines(path))
-    assert [
-        "LoRA on Qwen3-4B (`lora`)",
-        "plain",
-        "12,346",
-        "41%",
-        "71.3",
-        "a / b",
-    ] in rows
-    # its row is of a CPU's small form
-    of_cpu = [row for row in rows if "`prefix`" in row[0]]
-    assert of_cpu == [
-        ["Follow-ups on Qwen3-4B, bf16 (`prefix`)", "", "", "", "", "not run"]
-    ]
-    assert len(rows) == 1 + len(CHECKS) and {len(row) for row in rows} == {6}
-    ((day, device, told, names),) = runs[1:]
-    assert (day, device, names) == ("2026-01-01", "A GPU", "lora") and "torch" in told
-    assert tables(CHECKS, [])[1][1][1] == "no run on a GPU yet"
 
 
 def test_operations_are_those_of_the_weights() -> None:

@@ -4,11 +4,8 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from subprocess import CompletedProcess
 
 from medal_judges.cli import COMMANDS, command_of
-
-from .forked import medal
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("src/medal_judges", "models", "training", "data_prep", "inference", "eval")
@@ -61,34 +58,3 @@ def test_an_error_names_options_that_a_command_has() -> None:
                         wrong.append(f"{path.relative_to(ROOT)}:{line}: {option}")
     assert not wrong, "\n".join(wrong)
     assert count > 100  # they were found
-
-
-def test_a_hint_says_what_an_option_is_in_yaml(tmp_path: Path) -> None:
-    """The words that it says, put into the file, are what was missing."""
-    chats = (
-        "conversation,role,content,score\n"
-        "1,Kunde,hello,3\n1,Bot,hi,3\n2,Kunde,so,4\n2,Bot,no,4\n"
-    )
-    (tmp_path / "chats.csv").write_text(chats)
-    source = f"train: [{{source: {tmp_path / 'chats.csv'}, columns: COLUMNS}}]\n"
-    config = "name: a\nrubric: overall\nmodel: {family: linear, vectors: false, features: [copy]}\n"
-    config += f"output_dir: {tmp_path / 'judge'}\n{source}"
-    path = tmp_path / "train.yaml"
-
-    def train(columns: str) -> CompletedProcess[str]:
-        path.write_text(config.replace("COLUMNS", columns))
-        return medal("train", "--config", path)
-
-    refused = train("{labels: {score: 'overall:1..5'}}")
-    assert refused.returncode == 2
-    assert "--role (in YAML: format, columns, columns.roles)" in refused.stderr
-    assert "--strict" not in refused.stderr
-    trained = train(
-        "{labels: {score: 'overall:1..5'}, roles: {Kunde: user, Bot: assistant}}"
-    )
-    assert trained.returncode == 0, trained.stderr
-    scored = medal("score", tmp_path / "chats.csv", "--judge", "length", "--strict")
-    assert (
-        scored.returncode == 2
-        and "without --strict bad rows are skipped" in scored.stderr
-    )

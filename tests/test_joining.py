@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from medal_judges import (
-    Judge,
     read_dialogues,
     read_frame,
     read_judgements,
@@ -22,7 +21,7 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.report.worst import collect_worst
 from medal_judges.eval.scores.scores import load_scores
-from medal_judges.inference.scoring import ScoreOptions, judge_once
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
@@ -259,28 +258,6 @@ def test_texts_beside_scores_are_those_that_were_scored(no_figure_files: None) -
     assert unread <= {judgement.id for judgement in judgements[:2]}
 
 
-def test_turn_labels_of_other_chats_are_refused() -> None:
-    rows = [row | {"dialogue": row["dialogue"][:2]} for row in chats()]
-    people = write("turns_rated.jsonl", rated(rows, level="turn"))
-    done = medal("report", "turns.jsonl", "--human", people)
-    assert (
-        done.returncode == 0
-        and "40 of 80 judged turns have human labels" in done.stdout
-    )
-    people = write("others.jsonl", rated(changed(rows, 9), level="turn"))
-    done = medal("report", "turns.jsonl", "--human", people)
-    assert done.returncode == 2 and "of 9 of 40 chats" in done.stderr
-
-
-def test_a_whole_chat_fits_scores_by_turn() -> None:
-    score_file("chats.jsonl", "length", "b.jsonl", ScoreOptions(level="turn"))
-    rows = [row | {"dialogue": [*row["dialogue"], *said("Bye.")]} for row in chats()]
-    people = write("whole.jsonl", rated(rows))
-    files = ["a=turns.jsonl", "b=b.jsonl", "--dimension", "overall"]
-    done = medal("compare", *files, "--human", f"a={people}", "--human", f"b={people}")
-    assert done.returncode == 0 and "by human labels" in done.stdout, done.stderr
-
-
 def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     first, second = chats(20), chats(20, first=20)
     write("glued.jsonl", first + second)
@@ -328,25 +305,6 @@ def test_a_student_learns_the_scores_of_its_own_chats(
     write("many.jsonl", changed(chats(), 12))
     with pytest.raises(MedalError, match="of 12 of 40 chats are of other chats"):
         load_entry(DataEntry(source="many.jsonl", labels="scores.jsonl"), 0)
-
-
-def test_predictions_without_a_scale_need_a_rubric() -> None:
-    write("own.jsonl", rated(chats()))
-    rows = [json.loads(line) for line in Path("scores.jsonl").read_text().splitlines()]
-    write(
-        "scores.jsonl",
-        [{k: v for k, v in row.items() if k != "dimensions"} for row in rows],
-    )
-    code, text = benchmark("own.jsonl")
-    assert code == 2 and "the good end of overall is stated" in " ".join(text.split())
-    assert "add rubric: NAME, or rubric: FILE.yaml with these lines" in text
-    config = (
-        Path("b.yaml")
-        .read_text()
-        .replace("path: scores", "rubric: overall, path: scores")
-    )
-    Path("b.yaml").write_text(config)
-    assert medal("benchmark", "--config", "b.yaml").returncode == 0
 
 
 def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:

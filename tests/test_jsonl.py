@@ -38,20 +38,12 @@ def talk(*contents: str, first: str = "user") -> list[dict[str, str]]:
 
 ODD: dict[str, dict[str, Any]] = {
     "unknown language": {"lang": "tlh"},
-    "no language": {"lang": None},
-    "blank language": {"lang": "  "},
     "empty turns": {"dialogue": talk("", " ", "")},
-    "two turns of one role": {
-        "dialogue": [*talk("a", "b"), *talk("c", first="assistant")]
-    },
-    "ends on a user turn": {"dialogue": talk("a", "b", "c")},
     "only user turns": {"dialogue": talk("a")},
-    "200 turns": {"dialogue": talk(*map(str, range(200)))},
     "emoji": {"dialogue": talk("👩‍👩‍👧‍👦 🏳️‍🌈", "😀")},
     "right to left": {"dialogue": talk("مرحبا، كيف حالك؟", "\u202bשלום\u202c")},
     "separators inside": {"dialogue": talk("a\u2028b\u0085c\x0bd", "e\r\nf\rg")},
     "nulls": {"source": None, "models": None, "context": None, "meta": None},
-    "model null": {"models": {"assistant": None}},
     "id a number": {"id": 7},
 }
 
@@ -77,28 +69,20 @@ DEEP = "[" * 100_000 + "]" * 100_000
 BROKEN = {
     "{broken": "(line)",
     "[1, 2]": "(line)",
-    "null": "(line)",
     line(id=True): "'id'",
     line(dialogue=[]): "'dialogue'",
-    line(dialogue="Hi"): "'dialogue'",
     line(dialogue=["Hi"]): "'dialogue[0]'",
     line(
         dialogue=[*talk("a"), {"role": "system", "content": "b"}]
     ): "'dialogue[1].role'",
-    line(dialogue=[{"role": ["user"], "content": "b"}]): "'dialogue[0].role'",
     line(dialogue=[{"role": "user"}]): "'dialogue[0].content'",
-    line(dialogue=[{"role": "user", "content": ["b"]}]): "'dialogue[0].content'",
     line(lang=5): "'lang'",
-    line(source=5): "'source'",
-    line(models="gpt"): "'models'",
     line(models={"assistant": 4}): "'models.assistant'",
-    line(meta=[1]): "'meta'",
     line(meta={"n": "N"}).replace('"N"', HUGE): "(line)",
     line(meta={"n": "N"}).replace('"N"', DEEP): "nested too deep",
     line(dialogue=talk("a", "X")).replace("X", r"\ud800"): "'dialogue[1].content'",
     line(meta={"k": ["X"]}).replace("X", r"\uDFff"): "'meta.k[0]'",
     line(meta={"X": 1}).replace("X", r"\ud83d"): "surrogate",
-    line(id="X").replace("X", r"\ud83d"): "'id'",
 }
 
 
@@ -131,42 +115,6 @@ def test_one_judgement_for_an_id_and_turn(tmp_path: Path) -> None:
     write_records(path, [first, second, second])
     with pytest.raises(DataError, match=":3: field 'id'"):
         list(read_judgements(path))
-
-
-def zipped_lines(count: int = 2000) -> bytes:
-    rows = (line(str(n), meta={"n": n * n * 7919 % 100_003}) for n in range(count))
-    return gzip.compress("".join(row + "\n" for row in rows).encode(), mtime=0)
-
-
-@pytest.mark.parametrize("skip", [False, True])
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "tail"])
-def test_a_damaged_gzip_file_is_an_error_even_when_skipping(
-    damage: str, skip: bool, tmp_path: Path
-) -> None:
-    data = bytearray(zipped_lines())
-    middle = len(data) // 2
-    if damage == "truncated":
-        del data[middle:]
-    elif damage == "flipped":
-        data[middle : middle + 200] = bytes(200)
-    else:
-        data[-8] ^= 0xFF  # the checksum at the end
-    path = tmp_path / "in.jsonl.gz"
-    path.write_bytes(data)
-    reading = ReadingReport() if skip else None
-    # without a report the first garbled line may come before the damage is noticed
-    problem = r"cannot read on" if skip or damage != "flipped" else ""
-    with pytest.raises(DataError, match=rf"in\.jsonl\.gz:\d+: {problem}"):
-        for _ in read_dialogues(path, reading=reading):
-            pass
-
-
-@pytest.mark.parametrize("name", ["none.jsonl", "none.jsonl.gz", ""])
-def test_no_such_file(name: str, tmp_path: Path) -> None:
-    with pytest.raises(
-        DataError, match=r"no such file|cannot be opened: Is a directory"
-    ):
-        list(read_dialogues(tmp_path / name))
 
 
 def test_a_whole_gzip_file_of_several_members(tmp_path: Path) -> None:

@@ -126,21 +126,6 @@ def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> No
         assert holds_judgements(tmp_path / name)
 
 
-def test_other_tables_are_refused(tmp_path: Path) -> None:
-    import pyarrow
-    from pyarrow import parquet
-
-    parquet.write_table(
-        pyarrow.table({"id": ["a"], "overall": [3.0]}), tmp_path / "x.parquet"
-    )
-    (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
-    for name in ("x.parquet", "broken.parquet", "none.parquet"):
-        for read in (read_frame, lambda path: list(read_judgements(path))):
-            with pytest.raises(DataError, match=name):
-                read(tmp_path / name)
-        assert not holds_judgements(tmp_path / name)
-
-
 def test_a_table_has_typed_columns() -> None:
     second = Judgement(
         "d2",

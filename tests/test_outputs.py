@@ -181,45 +181,27 @@ def test_the_second_run_on_one_output_is_refused_and_a_killed_one_lets_go(
     assert {path.name for path in tmp_path.iterdir()} == names  # no lock is left beside
 
 
-COMMANDS = {
-    "agreement": ("agreement", "IN", "--out", "OUT"),
-    "stats": ("data", "stats", "IN", "--no-lemmas", "--out", "OUT"),
-    "curate": ("curate", "IN", "--n", "2", "--out", "OUT"),
-    "annotate": ("annotate", "export", "IN", "--annotator", "a", "--out", "OUT"),
-    "plant": ("data", "plant", "IN", "--out", "OUT/planted.jsonl"),
-    "seeds": ("data", "seeds", "--n", "2", "--out", "OUT/seeds.jsonl"),
-    "score": ("score", "IN", "--judge", "length", "--out", "OUT/scores.jsonl"),
-    "label": (
-        *(
-            "label",
-            "IN",
-            "--judge",
-            "length",
-            "--no-user-check",
-            "--replace-labels",
-            "--out",
-        ),
-        "OUT",
-    ),
-    "train": (
-        "train",
-        "--config",
-        "baseline_length",
-        "train=[{source: IN}]",
-        "output_dir=OUT",
-    ),
-}
+COMMANDS = (
+    "agreement IN --out OUT",
+    "data stats IN --no-lemmas --out OUT",
+    "curate IN --n 2 --out OUT",
+    "annotate export IN --annotator a --out OUT",
+    "data plant IN --out OUT/planted.jsonl",
+    "data seeds --n 2 --out OUT/seeds.jsonl",
+    "score IN --judge length --out OUT/scores.jsonl",
+    "label IN --judge length --no-user-check --replace-labels --out OUT",
+    "train --config baseline_length train=[{source:IN}] output_dir=OUT",
+)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) -> None:
     source, out = dialogues(tmp_path, "in.jsonl"), tmp_path / "out"
-    filled = [
-        a.replace("IN", str(source)).replace("OUT", str(out)) for a in COMMANDS[command]
-    ]
+    words = command.replace("source:IN", "source: IN").replace("IN", str(source))
+    filled = re.split(" (?!/)", words.replace("OUT", str(out)))
     named = [Path(a) for a in filled if a.startswith(str(out))]
     target = named[0] if named else out
-    is_folder = target.suffix != ".jsonl" and command != "train"
+    is_folder = target.suffix != ".jsonl" and "train" not in command
     with only_run(target, folder=is_folder):
         done = medal(*filled)
         assert isinstance(done.exception, MedalError), (done.output, done.exception)

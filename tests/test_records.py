@@ -8,7 +8,7 @@ import pytest
 
 from medal_judges.errors import ConfigError, MedalError, RecordError
 from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue_line
-from medal_judges.records.dimension import Dimension, load_rubric, parse_dimensions
+from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
@@ -32,7 +32,6 @@ def judged(**fields: Any) -> dict[str, Any]:
 # what is wrong -> (field named, word of what was expected)
 BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
     "level": ({"level": "word"}, "level", "'dialogue' or 'turn'"),
-    "labels no object": ({"labels": [1]}, "labels", "object of dimension"),
     "label true": (
         {"labels": {"unsafe": [True]}},
         "labels.unsafe",
@@ -44,16 +43,12 @@ BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
         "one per annotator",
     ),
     "label NaN": ({"labels": {"overall": [float("nan")]}}, "labels.overall", "finite"),
-    "label huge": ({"labels": {"overall": [10**400]}}, "labels.overall", "1e.30"),
     "off the scale": ({"scales": {"overall": [0, 2]}}, "labels.overall", "from 0 to 2"),
     "scale upside down": (
         {"scales": {"overall": [5, 1]}},
         "scales.overall",
         "lowest, highest",
     ),
-    "scale of one": ({"scales": {"overall": [5]}}, "scales.overall", "lowest, highest"),
-    "split a number": ({"split": 1}, "split", "a text or null"),
-    "group a list": ({"group": ["x"]}, "group", "a text or null"),
     "aggregated text": ({"aggregated": "false"}, "aggregated", "true or false"),
 }
 
@@ -69,27 +64,13 @@ def test_a_bad_labelled_line_names_its_field(name: str) -> None:
 BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "no object": ([], "(line)", "a JSON object"),
     "no scores": (judged(scores=None), "scores", "an object of dimension"),
-    "score text": (
-        judged(scores={"overall": "3"}),
-        "scores.overall",
-        "a finite number",
-    ),
     "score NaN": (
         judged(scores={"overall": float("nan")}),
         "scores.overall",
         "a finite number",
     ),
     "turn a fraction": (judged(turn=1.0), "turn", "a whole number"),
-    "turn below 0": (judged(turn=-1), "turn", "a whole number"),
-    "truncated text": (
-        judged(truncated_turns="many"),
-        "truncated_turns",
-        "a whole number",
-    ),
-    "judge a number": (judged(judge=3), "judge", "a text"),
-    "failure a list": (judged(failure=["x"]), "failure", "a text"),
     "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
-    "usage text": (judged(usage={"tokens": "9"}), "usage.tokens", "a finite number"),
     "distributions": (
         judged(distributions={"overall": 1}),
         "distributions.overall",
@@ -200,14 +181,6 @@ def test_dialogue_views() -> None:
         dialogue.lang = "de"  # type: ignore[misc]
 
 
-def test_an_unreadably_deep_or_long_value_is_still_reported() -> None:
-    deep: list[Any] = []
-    for _ in range(5000):
-        deep = [deep]
-    for value in (deep, 10**5000, "x" * 10_000):
-        assert len(RecordError("f", "a text", value).message) < 200
-
-
 def test_dimensions_check_their_scale() -> None:
     with pytest.raises(ConfigError, match="kind must be"):
         Dimension("x", "stars", 0, 1)  # type: ignore[arg-type]
@@ -244,15 +217,6 @@ def test_a_signature_comes_back_from_its_text(signature: Signature) -> None:
     assert Signature.parse(str(signature)) == signature
 
 
-def test_seed_zero_is_a_seed_and_none_is_left_out() -> None:
-    assert str(Signature("x", seed=0)) == "judge:x|seed:0"
-    assert str(Signature("x")) == "judge:x"
-
-
-def test_text_that_is_no_signature_is_the_judge_s_name() -> None:
-    assert Signature.parse("my judge") == Signature("my judge")
-
-
 @pytest.mark.parametrize("name", ["a|seed:5", "a\nb"])
 def test_a_value_that_would_forge_a_pair_is_refused(name: str) -> None:
     with pytest.raises(MedalError, match="judge"):
@@ -284,26 +248,6 @@ def test_a_label_may_leave_its_scale_by_rounding() -> None:
     assert parse_labelled(record).labels["good"] == (1 + 5e-7,)
     with pytest.raises(RecordError, match="values from 0 to 1"):
         parse_labelled(record | {"labels": {"good": [1.0001]}})
-
-
-@pytest.mark.parametrize(
-    ("entry", "problem"),
-    [
-        (
-            {"name": "a", "kind": "ordinal", "high": 5},
-            r"missing 1 required argument: 'low'",
-        ),
-        (
-            {"name": "a", "kind": "binary", "low": 0, "high": 1, "god": "low"},
-            r"argument 'god'",
-        ),
-        ("polite", "a list of objects with name, kind, low and high, got 'polite'"),
-    ],
-)
-def test_a_dimension_with_wrong_fields_names_them(entry: object, problem: str) -> None:
-    with pytest.raises(RecordError, match=problem) as caught:
-        parse_dimensions([entry])
-    assert "__init__" not in str(caught.value)
 
 
 def test_a_rubric_has_dimensions_each_once(tmp_path: Path) -> None:

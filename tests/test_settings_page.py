@@ -3,7 +3,6 @@ meaning, and every key of the shipped files."""
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -58,35 +57,6 @@ def test_every_setting_has_a_type_a_default_and_a_meaning(
         assert f"`{name}" in cells[2], name
 
 
-def test_types_and_defaults_are_those_of_the_classes(
-    sections: dict[str, dict[str, list[str]]],
-) -> None:
-    run, adapters, server = (
-        sections["Train"],
-        sections["family: lora"],
-        sections["backend: openai"],
-    )
-    assert run["name"][:2] == ["text", "required"]
-    assert run["train"][0] == "list of [Data entry](#data-entry)"
-    assert adapters["max_tokens"][:2] == ["integer, at least 32", "`2048`"]
-    assert adapters["quantize"][:2] == ["`nf4` or `int8`", "none"]
-    assert adapters["targets"][:2] == ["`all-linear` or list of text", "`all-linear`"]
-    assert server["cache"][:2] == ["text or true or false", "`true`"]
-    assert sections["Arguments of the Trainer"]["save_total_limit"] == ["`2`"]
-
-
-def test_a_setting_without_a_meaning_is_an_error(pages: ModuleType) -> None:
-    class Wheel(Config):
-        """A wheel with ``spokes``; a ``rimless: true`` one rolls badly."""
-
-        spokes: int
-        rimless: bool = False
-        rim: str = "wood"
-
-    with pytest.raises(ValueError, match="Wheel does not say what ``rim`` is"):
-        pages.meanings_of(Wheel)
-
-
 # any key goes
 OPEN = (
     "args",
@@ -120,14 +90,3 @@ def test_every_key_of_a_shipped_training_is_on_the_page(
 ) -> None:
     settings = {setting for rows in sections.values() for setting in rows}
     assert set(_keys(read_yaml(f"train/{name}"))) - settings - {"family"} == set()
-
-
-def test_links_lead_to_headings(pages: ModuleType) -> None:
-    text = pages.settings_page()
-    anchors = {
-        pages._anchor(line.lstrip("# "))
-        for line in text.splitlines()
-        if line[:1] == "#"
-    }
-    links = set(re.findall(r"\]\(#([^)]+)\)", text))
-    assert links and links <= anchors

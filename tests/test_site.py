@@ -14,12 +14,10 @@ import yaml
 
 from medal_judges.config import read_yaml
 
-from .browser import CONTRAST, DESKTOP, PHONE, Browser
-from .doc_tables import overall, pages, read_csv, rendered
+from .doc_tables import pages, rendered
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-SHOWN = ("index", "tutorials/train", "results/index", "reference/commands/score")
 
 
 def _nav(entries: object) -> Iterator[str]:
@@ -36,16 +34,6 @@ def test_every_table_is_what_the_files_say() -> None:
     for page in told:
         text = page.read_text(encoding="utf-8")
         assert rendered(text) == text, f"{page}: make tables"
-
-
-def test_a_judge_of_several_seeds_is_not_shown_by_its_luckiest() -> None:
-    shipped = {(row[0], row[1]): row[3] for row in read_csv("overall")[1:]}
-    first = [row for row in read_csv("seeds")[1:] if row[2] == "0"]
-    assert [row[3] for row in first] == [shipped[row[0], row[1]] for row in first]
-    boxed = {row[0]: row[1] for row in overall("boxed")}[
-        "`boxed`, the judge in the package"
-    ]
-    assert boxed.startswith("0.62 to 0.68 over 3 seeds; in the package 0.68 [")
 
 
 def test_every_page_is_in_the_navigation() -> None:
@@ -108,31 +96,6 @@ def test_the_site_builds_and_names_no_other_host(site: Path) -> None:
     assert "medal score" in (site / "search" / "search_index.json").read_text(
         encoding="utf-8"
     )
-
-
-@pytest.mark.browser
-@pytest.mark.parametrize("width", [DESKTOP, PHONE])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_ask_no_other_host_and_fit(
-    site: Path, tmp_path: Path, width: int, scheme: str
-):
-    browser = Browser(tmp_path / "profile")
-    try:
-        for name in SHOWN:
-            browser.open(site / f"{name}.html", width, scheme)
-            browser.wait_for("document.querySelector('article h1') !== null")
-            shade = browser.ask("document.body.getAttribute('data-md-color-scheme')")
-            assert shade == {"light": "default", "dark": "slate"}[scheme]
-            assert browser.ask(
-                "document.documentElement.scrollWidth <= window.innerWidth"
-            )
-            assert [
-                u for u in browser.requests() if not u.startswith(("file:", "data:"))
-            ] == []
-            assert browser.complaints() == []
-            assert browser.ask(CONTRAST.replace("body *", "article *")) == []
-    finally:
-        browser.close()
 
 
 PUBLISHED = read_yaml("published")

@@ -15,7 +15,7 @@ from medal_judges import (
     score_file,
     write_judgements,
 )
-from medal_judges.errors import DataError, MedalError
+from medal_judges.errors import DataError
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.judgements import read_frame, stated_dimensions
@@ -135,18 +135,6 @@ def test_two_files_that_differ_are_refused_by_name(folder: Path) -> None:
         list(read_judgements("both.jsonl"))
 
 
-@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
-def test_joined_files_are_one_file(folder: Path, kind: str) -> None:
-    one, two = scored("short", f"one.{kind}"), scored("long", f"two.{kind}")
-    opened = gzip.decompress if kind.endswith("gz") else bytes
-    second = opened(two.read_bytes()).replace(b'"id": "d', b'"id": "e')
-    packed = gzip.compress(second) if kind.endswith("gz") else second
-    Path(f"both.{kind}").write_bytes(one.read_bytes() + packed)
-    judgements = list(read_judgements(f"both.{kind}"))
-    assert len(judgements) == 60
-    assert {judgement.dimensions for judgement in judgements} == {(OFF_BRAND, RUDE)}
-
-
 @pytest.mark.parametrize("kept", [0, 1, 17])
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
 def test_a_resumed_file_is_the_whole_file(folder: Path, kind: str, kept: int) -> None:
@@ -176,39 +164,6 @@ def test_a_first_line_that_is_scored_again_states_them(folder: Path) -> None:
     )
 
 
-def test_a_file_of_another_scale_is_not_resumed(folder: Path) -> None:
-    path = scored("short", "s.jsonl")
-    before = path.read_text().replace('"high": 7', '"high": 9')
-    path.write_text(before)
-    with pytest.raises(MedalError, match="was written for other dimensions"):
-        scored("short", "s.jsonl")
-    assert path.read_text() == before
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ('"good": "low"', '"good": "lo"', "good must be low or high"),
-        (
-            '"kind": "binary"',
-            '"kind": "yes"',
-            "kind must be binary, ordinal or continuous",
-        ),
-        ('"low": 0', '"lowest": 0', "lowest"),
-        ('"low": 1', '"low": 8', "low 8 is not below 7"),
-        ('"dimensions": [', '"dimensions": [7, ', "expected a list of objects"),
-        ('"name": "rude"', '"name": 3', "must be texts"),
-    ],
-)
-def test_a_wrong_statement_names_file_and_line(
-    folder: Path, old: str, new: str, told: str
-) -> None:
-    path = scored("short", "s.jsonl")
-    path.write_text(path.read_text().replace(old, new))
-    with pytest.raises(DataError, match=r"s\.jsonl:1: field 'dimensions': .*" + told):
-        list(read_judgements(path))
-
-
 def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
     judge = Judge.from_pretrained("length")
     rows = [
@@ -219,12 +174,3 @@ def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
     found = list(judge.score(read_dialogues(rows), dimensions=["unsafe", "overall"]))
     assert [judgement.dimensions for judgement in found] == [wanted, wanted]
     assert found[1].failure and found[1].chat  # it has no answer to judge
-
-
-def test_a_csv_is_for_people_and_the_lines_beside_it_are_read(folder: Path) -> None:
-    path = scored("short", "s.csv")
-    for command in (("report", path), ("compare", f"a={path}", f"b={path}.jsonl")):
-        done = medal(*command)
-        assert done.returncode == 2 and "only a part of the judgements" in done.stderr
-        assert f"{path}.jsonl" in done.stderr
-    assert medal("report", f"{path}.jsonl").returncode == 0

@@ -20,7 +20,7 @@ from medal_judges.records.dimension import load_rubric
 ROOT = Path(__file__).parent.parent
 ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")
 SAID = [{"role": "user", "content": "Où?"}, {"role": "assistant", "content": "日本 ρ"}]
-POSIX_MODULES = (
+POSIX_MODULES = [
     "fcntl",
     "grp",
     "posix",
@@ -30,9 +30,9 @@ POSIX_MODULES = (
     "syslog",
     "termios",
     "tty",
-)
+]
 POSIX_NAMES = {
-    "os": (
+    "os": [
         "fork",
         "forkpty",
         "geteuid",
@@ -41,8 +41,8 @@ POSIX_NAMES = {
         "killpg",
         "mkfifo",
         "nice",
-    ),
-    "signal": (
+    ],
+    "signal": [
         "SIGALRM",
         "SIGHUP",
         "SIGKILL",
@@ -51,7 +51,7 @@ POSIX_NAMES = {
         "SIGUSR2",
         "alarm",
         "pause",
-    ),
+    ],
 }
 
 

@@ -8,10 +8,7 @@ import pytest
 from medal_judges.data_prep.annotation.label_studio import config_xml
 from medal_judges.data_prep.annotation.questions import AnnotationQuestion, Asks
 from medal_judges.records.dimension import Dimension
-from medal_judges.report.figure import Bar, Bars, Figure, write_figures
 from medal_judges.report.junit import write_junit
-from medal_judges.report.table import IntervalBar, Table
-from medal_judges.stats.estimate import Estimate
 
 SPELLED = {
     "\x00": "\\x00",
@@ -36,22 +33,6 @@ def test_a_gate_with_any_name_is_a_junit_case(
     )
     case = ElementTree.parse(path).getroot()[0]
     assert case.attrib["name"] == case[0].attrib["message"] == f"v{written}2"
-
-
-@pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize("character", ["\x1b", "\ud800", "\uffff"], ids=ascii)
-def test_a_chart_with_any_name_is_xml(tmp_path: Path, character: str) -> None:
-    name, estimate = f"v{character}2", Estimate(3.0, 2.0, 4.0)
-    row = (name, estimate, IntervalBar(estimate, (1.0, 5.0)))
-    table = Table(f"By {name}", ["System", "Mean", ""], [row])
-    bars = Bars(name, [Bar(name, [])], 1.0)
-    write_figures(
-        {"table": Figure(name, [table]), "bars": Figure(name, [bars])}, tmp_path
-    )
-    for chart in ("table", "bars"):
-        assert (
-            ElementTree.parse(tmp_path / f"{chart}.svg").getroot().tag.endswith("svg")
-        )
 
 
 def test_a_definition_with_any_character_is_a_label_studio_interface() -> None:

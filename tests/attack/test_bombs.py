@@ -3,8 +3,6 @@ a bound of memory."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -97,18 +95,11 @@ def texts(inside: str, times: int, name: str = "xl/sharedStrings.xml") -> Parts:
     return {name: (f"<sst {MAIN}>", inside, times, "</sst>")}
 
 
-OTHER_NAME = "xl/worksheets/strings.xml"
 LAUGHS = "".join(f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' for n in range(1, 10))
 # Kind -> the file, made ``size`` megabytes large unpacked.
 WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
     "texts": lambda p, mb: workbook(p, texts("<si><t>x</t></si>", mb << 16)),
-    "texts under another name": lambda p, mb: workbook(
-        p, texts("<a/>", mb << 18, OTHER_NAME), strings=OTHER_NAME
-    ),
     "rows": lambda p, mb: workbook(p, sheet("<row/>", mb * 175_000)),
-    "one row": lambda p, mb: workbook(
-        p, sheet("<c/>", mb << 18, HEAD + "<row>", "</row>")
-    ),
     "one cell": lambda p, mb: workbook(
         p,
         sheet(
@@ -118,26 +109,9 @@ WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
             "</t></is></c></row>",
         ),
     ),
-    "a sheet of charts": lambda p, mb: workbook(
-        p, sheet("<a/>", mb << 18), kind="chartsheet"
-    ),
-    "styles": lambda p, mb: workbook(
-        p,
-        {
-            "xl/styles.xml": (
-                f"<styleSheet {MAIN}>",
-                "<xf/>",
-                mb * 200_000,
-                "</styleSheet>",
-            )
-        },
-    ),
     "nesting": lambda p, mb: workbook(p, sheet("<a>", mb << 18)),
     "a row of number 10^12": lambda p, mb: workbook(
         p, sheet('<row r="1000000000000"><c><v>1</v></c></row>', 1)
-    ),
-    "a cell of column 10^9": lambda p, mb: workbook(
-        p, sheet('<row><c r="ZZZZZZZZ2"><v>1</v></c></row>', 1)
     ),
     "a billion laughs": lambda p, mb: workbook(
         p,
@@ -191,34 +165,3 @@ def test_a_parquet_file_that_comes_to_too_much_is_refused(tmp_path: Path) -> Non
         assert (tmp_path / name).stat().st_size < 20_000
         with pytest.raises(DataError, match=f"{name}: unpacks to more than"):
             list(read_dialogues(tmp_path / name, reading=ReadingReport()))
-
-
-WHOLE = """
-import resource, sys
-from pathlib import Path
-from medal_judges.errors import MedalError
-from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
-from medal_judges.reading.dialogues import read_dialogues
-before, path = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, Path(sys.argv[1])
-for read in (read_dialogues, lambda path: read_spreadsheet(path, ["overall"])):
-    try:
-        for _ in read(path):
-            pass
-    except MedalError as error:
-        print(error)
-print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
-"""
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("kind", WORKBOOKS)
-@pytest.mark.parametrize("megabytes", [4, 300])
-def test_a_whole_bomb_takes_a_bounded_memory(
-    kind: str, megabytes: int, tmp_path: Path
-) -> None:
-    path = WORKBOOKS[kind](tmp_path / "a.xlsx", megabytes)
-    command = [sys.executable, "-c", WHOLE, str(path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.splitlines()[-1]) < 700, f"{done.stdout} MB"
-    assert megabytes < 300 or "a.xlsx" in done.stdout

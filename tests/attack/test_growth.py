@@ -61,82 +61,11 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "rate limits": (lambda text: retry_after({"retry-after": text}), 100_000),
 }
 # What is repeated between a beginning and an end.
-ATOMS = [
-    *(
-        " ",
-        "\n",
-        "\t ",
-        "*",
-        "`",
-        "```",
-        '"',
-        "'",
-        "\\'",
-        '\\"',
-        "“",
-        "{",
-        "[",
-        "}",
-        ",",
-        ", ",
-        "(",
-    ),
-    *(
-        '{"a":',
-        "{'a':",
-        '{"label": 1, ',
-        "{}",
-        '{"label": 1, "comment": ""}',
-        '>"{} ',
-        "/*",
-        "//",
-        "#",
-        "-",
-        "- ",
-        ">",
-        "\n>",
-        "1",
-        "1,",
-        "1. ",
-    ),
-    *(
-        "1 ",
-        "1/",
-        "-1",
-        "1:",
-        "4 or ",
-        "一",
-        "分",
-        "。",
-        ". ",
-        "a",
-        "a ",
-        "a-",
-        "a@",
-        "@a",
-        "sk-a-",
-    ),
-    *(
-        "END ",
-        "END_OF_",
-        "\\_",
-        "<think>",
-        "</think>",
-        "</think>\n",
-        "score ",
-        "score of the ",
-    ),
-    *(
-        "overall",
-        "overall: ",
-        "i would ",
-        "not ",
-        "the user says ",
-        "a://",
-        "two thousand ",
-        "é",
-    ),
-]
+ATOMS = (
+    *(" ", "\n", "```", "'", "\\'", "“", "[", ",", "(", "{'a':", "{}", '>"{} ', "//"),
+    *("-", ">", "1", "1. ", "1/", "1:", "一", "。", "a", "a-", "@a", "END ", "\\_"),
+    *("</think>", "score ", "overall", "i would ", "the user says ", "two thousand "),
+)
 WRAPS = [("", ""), ("Score: 4", "x"), ("{", "5"), ("4\n", "\n5"), ("```", "x")]
 
 
@@ -162,31 +91,9 @@ def _grown(atom: str, wrap: tuple[str, str], length: int) -> str:
 @pytest.mark.parametrize("reader", READERS)
 def test_no_text_keeps_a_reader_busy(reader: str) -> None:
     read, length = READERS[reader]
-    for i, atom in enumerate(ATOMS[::3]):
+    for i, atom in enumerate(ATOMS):
         with no_longer_than(20):
             read(_grown(atom, WRAPS[i % len(WRAPS)], length // 4))
-
-
-@pytest.mark.nightly
-@pytest.mark.parametrize("reader", READERS)
-@pytest.mark.parametrize("wrap", WRAPS)
-def test_no_text_keeps_a_reader_busy_at_full_length(
-    reader: str, wrap: tuple[str, str]
-) -> None:
-    read, length = READERS[reader]
-    for atom in ATOMS:
-        with no_longer_than(60):
-            read(_grown(atom, wrap, length))
-
-
-@pytest.mark.parametrize(
-    "atom", [" ", "* ", ". ", ". I give it ", " it", "分", "1 to 5 "]
-)
-def test_no_sentence_keeps_the_reader_of_prose_busy(atom: str) -> None:
-    read = _answer(ONE, IN_PROSE)
-    for wrap in [("I give it 4", "x"), ("I give it", "x"), ("On a scale ", "x")]:
-        with no_longer_than(20):
-            read(_grown(atom, wrap, MOST_CHARACTERS - 1))
 
 
 def test_an_answer_that_is_too_long_is_not_read() -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import gzip
 import json
 import math
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +17,9 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.errors import DataError, MedalError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
-from medal_judges.reading.messages import read_messages
 from medal_judges.records.labelled import parse_labelled
 from medal_judges.storage import jsonl
 
-from ..forked import medal
 from .every_command import READERS, Files, row, sampled
 
 TURNS = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
@@ -60,65 +57,42 @@ def flipped(place: int) -> bytes:
 
 FILES: dict[str, bytes] = {
     "empty": b"",
-    "blank lines": b"\n\n \n",
     "cut JSON": GOOD.encode()[:-20],
     "BOM": b"\xef\xbb\xbf" + line(),
     "UTF-16": GOOD.encode("utf-16"),
-    "UTF-16 without a mark": GOOD.encode("utf-16-le"),
     "CRLF": line().replace(b"\n", b"\r\n") + line(id="b").replace(b"\n", b"\r\n"),
     "NUL": line().replace(b"hello", b"he\x00llo"),
-    "NUL escaped": said("a\x00b"),
     "lone surrogate": line().replace(b"hello", b"\\ud800"),
-    "surrogate in an id": line().replace(b'"id": "a"', b'"id": "\\udc00"'),
     "no UTF-8": line().replace(b"hello", b"\xff\xfe"),
     "nested": b"[" * 10_000 + b"\n",
-    "nested in a row": b'{"id": "a", "dialogue": ' + b"[" * 10_000 + b"\n",
-    "nested objects": b'{"a":' * 10_000 + b"1" + b"}" * 10_000 + b"\n",
     "numbers as text": line(labels={"overall": ["3", "4"]}),
     "NaN": line().replace(b"[3, 4]", b"[NaN, 4]"),
-    "Infinity": line().replace(b"[3, 4]", b"[Infinity, 4]"),
     "1e400": line().replace(b"[3, 4]", b"[1e400, 4]"),
     "an integer of 5,000 digits": line().replace(
         b"[3, 4]", b"[" + b"9" * 5000 + b", 4]"
     ),
     "outside the scale": line(labels={"overall": [1e9, -5]}),
     "a scale backwards": line(scales={"overall": [5, 1]}),
-    "a scale of one point": line(scales={"overall": [3, 3]}),
-    "scale of text": line(scales={"overall": ["low", "high"]}),
     "no labels": line(labels={}),
-    "labels a list": line(labels=[1, 2]),
     "an id of control characters": line(id="\x1b[31m\x07\r\n\x08"),
-    "an id that is a path": line(id="../../../etc/passwd"),
     "an id that is a formula": line(id='=cmd|" /C calc"!A0'),
-    "an empty id": line(id=""),
     "an id of 100,000 characters": line(id="x" * 100_000),
-    "an id that is a number": line(id=5),
     "the same id twice": line() + line(),
     "10,000 turns": line(dialogue=TURNS * 5000),
     "a turn of 1 MB": said("word " * 200_000),
     "no turns": line(dialogue=[]),
-    "turns null": line(dialogue=None),
     "turns of text": line(dialogue="hello"),
     "empty contents": said(""),
-    "content null": said(None),
     "content a number": said(5),
-    "content an object": said({"text": "x"}),
     "unknown role": said("x", role="wizard"),
-    "role null": said("x", role=None),
     "role a list": said("x", role=["user"]),
-    "users only": line(dialogue=[TURNS[0]] * 3),
     "assistant only": line(dialogue=[TURNS[1]]),
     "unknown language": line(lang="xx"),
-    "language a number": line(lang=5),
-    "models of text": line(models="bot"),
     "a list of rows": b"[" + line().strip() + b"]",
     "a text": b'"hello"\n',
-    "null": b"null\n",
     "two values on a line": line().strip() + line(),
-    "keys twice": b'{"id": "a", "id": "b", "dialogue": []}\n',
     "binary": bytes(range(256)) * 40,
     "gzip without the name": gzip.compress(line()),
-    "zip": b"PK\x03\x04" + b"\x00" * 100,
     "sqlite": b"SQLite format 3\x00" + b"\x00" * 100,
     "gzip cut": WHOLE[: len(WHOLE) // 2],
     "gzip with a wrong checksum": flipped(-6),
@@ -128,7 +102,6 @@ FILES: dict[str, bytes] = {
         id=f"a{RED}", models={"assistant": RED}, labels={RED: [3]}, meta={RED: RED}
     ),
     "an escape sequence as language": line(lang=f"{RED}de"),
-    "an escape sequence as role": said("x", role=f"user{RED}"),
     "pickle": b"\x80\x04\x95\x10\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94.",
 }
 
@@ -187,9 +160,6 @@ def refused(name: str) -> None:
     ("kind", "problem"),
     [
         ("gzip cut", "the compressed file is cut short"),
-        pytest.param(
-            "gzip with a wrong checksum", "CRC check failed", marks=pytest.mark.nightly
-        ),
         (
             "gzip and more",
             "in.jsonl.gz:601: cannot read on: Not a gzipped file",
@@ -225,25 +195,6 @@ def test_a_line_without_end_is_not_held_whole(
     reading = ReadingReport()
     assert [d.id for d in read_dialogues(path, reading=reading)] == ["d", "edge"]
     assert reading.count == 1
-
-
-def test_nesting_where_json_stands_in_json() -> None:
-    call = {"function": {"name": "f", "arguments": "[" * 100_000}}
-    messages = [TURNS[0], {"role": "assistant", "tool_calls": [call]}, TURNS[1]]
-    assert read_messages(messages).turns[-1].content == "hello"
-
-
-def test_a_disk_without_room_is_told_and_the_run_resumes(tmp_path: Path) -> None:
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
-    source.write_bytes(TEXT)
-    words = ["score", str(source), "--judge", "length", "--out", str(out)]
-    # No file may grow beyond 20 kB: the kernel refuses as on a full disk.
-    limits = (resource.RLIMIT_FSIZE, (20_000, 20_000))
-    done = medal(*words, first=lambda: resource.setrlimit(*limits))
-    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert "no space left to write" in done.stderr and "make space" in done.stderr
-    assert CliRunner().invoke(app, words).exit_code == 0
-    assert len(out.read_text().splitlines()) == 600
 
 
 VALUES = st.recursive(

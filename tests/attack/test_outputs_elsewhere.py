@@ -60,30 +60,6 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
     assert target.is_symlink() == (kind == "device")
 
 
-@pytest.mark.parametrize("target", ["pipe", "pipe.jsonl.gz", "/dev/fd/1"])
-def test_no_command_replaces_a_pipe_or_an_open_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    chats, scores = scored(tmp_path / "a")
-    monkeypatch.chdir(tmp_path)
-    if target.startswith("pipe"):
-        os.mkfifo(target)
-    gate = ("--junit", target, "--fail-under", "overall=1")
-    for words in (
-        ("score", chats, "--judge", "length", "--out", target),
-        ("score", chats, "--judge", "length", "--overwrite", "--out", target),
-        ("report", scores, *gate),
-        ("report", scores, "--out", target),
-        ("data", "write", chats, "--out", target),
-    ):
-        done = medal(*words)
-        assert isinstance(done.exception, ConfigError), (words, done.output)
-        assert "is a device or a pipe" in done.exception.message, words
-        assert os.path.lexists(target)
-        if target.startswith("pipe"):
-            assert Path(target).is_fifo()
-
-
 def test_an_export_replaces_no_rows_of_something_else(tmp_path: Path) -> None:
     source = dialogues(tmp_path, "in.jsonl")
     content = dialogues(tmp_path, "rows.jsonl").read_bytes()
@@ -91,22 +67,3 @@ def test_an_export_replaces_no_rows_of_something_else(tmp_path: Path) -> None:
     assert isinstance(done.exception, MedalError), done.output
     assert "or another rows.jsonl" in done.exception.message
     assert (tmp_path / "rows.jsonl").read_bytes() == content
-
-
-@pytest.mark.parametrize("target", [".", "..", "x/..", "x"])
-def test_a_folder_in_place_of_a_file_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, target: str
-) -> None:
-    chats, scores = scored(tmp_path / "a")
-    monkeypatch.chdir(tmp_path / "a")
-    Path("x").mkdir()
-    before = sorted(tmp_path.rglob("*"))
-    for words in (
-        ("score", chats, "--judge", "length", "--out", target),
-        ("report", scores, "--junit", target, "--fail-under", "overall=1"),
-        ("data", "write", chats, "--out", target),
-    ):
-        done = medal(*words)
-        assert isinstance(done.exception, IsADirectoryError), (words, done.output)
-        assert done.exception.filename == target
-        assert sorted(tmp_path.rglob("*")) == before

@@ -16,10 +16,6 @@ from openpyxl import load_workbook
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.errors import FORMULA
-from medal_judges.records.judgement import Judgement
-from medal_judges.report.table import write_csv
-from medal_judges.storage.judgements import write_judgements
 
 from ..browser import DESKTOP, Browser
 from .test_servers import http, raw_server
@@ -144,18 +140,6 @@ def test_no_text_becomes_markup_a_formula_or_a_command(tmp_path: Path) -> None:
                     assert not cell.startswith(("=", "@", "\t", "\r")), (table, cell)
     for text in printed:
         assert "\x1b" not in text and "\x07" not in text
-
-
-@pytest.mark.parametrize("text", ["a\rb", "=1\r=2", "1\r", "\r", "a\r\nb", "a\n=b"])
-def test_a_carriage_return_ends_no_row_of_a_csv(text: str, tmp_path: Path) -> None:
-    write_csv(tmp_path / "report.csv", [text, "n"], [[text, 1], [f"{text},{text}", 2]])
-    judgement = Judgement(text, "judge", {"overall": 3.0}, failure=text)
-    write_judgements(tmp_path / "scores.csv", [judgement])
-    for name, rows in (("report.csv", 3), ("scores.csv", 2)):
-        with (tmp_path / name).open(newline="") as stream:
-            lines = list(csv.reader(stream))
-        assert len(lines) == rows and len(set(map(len, lines))) == 1
-        assert not any(cell.startswith(FORMULA) for line in lines for cell in line)
 
 
 def test_no_cell_of_a_sheet_is_a_formula_or_holds_a_control(tmp_path: Path) -> None:

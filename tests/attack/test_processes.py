@@ -4,7 +4,6 @@ loses no row."""
 from __future__ import annotations
 
 import json
-import resource
 import signal
 import subprocess
 import sys
@@ -54,18 +53,13 @@ def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> 
     assert ids == [str(n) for n in range(ROWS)]
 
 
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
-def test_a_closed_stream_stops_no_run(closed: str, chats: Path) -> None:
+def test_a_closed_stream_stops_no_run(chats: Path) -> None:
     out = chats.with_name("scores.jsonl")
     chats.write_text("".join(chats.read_text().splitlines(keepends=True)[:5]))
     command = [*MEDAL, str(chats), "--judge", "length", "--out", str(out)]
-    shell = ["sh", "-c", f'"$@" {closed}', "sh", *command]
+    shell = ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command]
     done = subprocess.run(shell, capture_output=True, text=True, timeout=120)
     assert (done.returncode, out.read_bytes().count(b"\n")) == (0, 5), done.stderr
-    if closed == "<&-":
-        command[4] = "-"
-        done = subprocess.run(shell[:4] + command, capture_output=True, text=True)
-        assert done.returncode == 2 and "Traceback" not in done.stderr
 
 
 def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
@@ -83,25 +77,3 @@ def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     assert process.wait(timeout=60) in (1, -signal.SIGPIPE)
     assert "Traceback" not in said
     assert "Exception ignored" not in said
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("megabytes", [200, 300, 500, 700, 900])
-def test_an_address_space_limit_is_a_message(chats: Path, megabytes: int) -> None:
-    small = megabytes << 20  # libraries do not fit, then threads, then weights
-    done = subprocess.run(
-        [
-            *MEDAL,
-            str(chats),
-            "--judge",
-            "boxed",
-            "--out",
-            str(chats.with_name("scores.jsonl")),
-        ],
-        capture_output=True,
-        text=True,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (small, small)),
-    )
-    assert done.returncode == 2, done.stderr
-    assert "Traceback" not in done.stderr
-    assert "out of memory" in done.stderr

@@ -13,11 +13,8 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from typer.testing import CliRunner
 
 from medal_judges import Judge
-from medal_judges.cli import app
-from medal_judges.errors import JudgeLoadError
 from medal_judges.models.llm.loading import load_llm
 
 from .conftest import FAMILIES
@@ -143,18 +140,3 @@ def test_a_local_language_model_is_told_by_its_files(
     else:
         change(folder / "model.safetensors")
     assert load_llm(setting).fingerprint() != before
-
-
-@pytest.mark.parametrize("given", ["folder", "yaml", "shipped"])
-def test_a_revision_of_what_is_no_hub_judge_is_refused(
-    given: str, judge_folder: Copy
-) -> None:
-    source = {
-        "folder": str(judge_folder("linear")),
-        "yaml": "configs/judges/length.yaml",
-    }
-    name = source.get(given, "length")
-    with pytest.raises(JudgeLoadError, match="is on this machine; revision 'v1'"):
-        Judge.from_pretrained(name, revision="v1")
-    done = CliRunner().invoke(app, ["doctor", "--judge", name, "--revision", "v1"])
-    assert done.exit_code != 0, done.output

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from typer.testing import CliRunner
 from medal_judges.cli import app
 from medal_judges.config import parse_yaml
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.report.table import write_csv
 
 LEVELS = range(12)
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -56,30 +54,3 @@ def test_every_command_refuses_a_bomb(command: str, tmp_path: Path) -> None:
     assert isinstance(done.exception, ConfigError) and "another anchor" in str(
         done.exception
     )
-
-
-def test_no_cell_of_a_table_is_a_formula(tmp_path: Path) -> None:
-    hostile = [
-        '=HYPERLINK("http://x.example")',
-        "@SUM(A1)",
-        "+cmd|' /C calc'!A0",
-        "-1+2",
-        "\t=1",
-    ]
-    kept = ["-0.25", "+3", "text", -0.5, None, "a=b", ""]
-    path = write_csv(
-        tmp_path / "t.csv", ["=head", "b"], [[h, k] for h in hostile for k in kept]
-    )
-    with path.open(encoding="utf-8", newline="") as stream:
-        head, *lines = csv.reader(stream)
-    assert head == ["'=head", "b"]
-    assert {line[0] for line in lines} == {f"'{text}" for text in hostile}
-    assert [line[1] for line in lines[:7]] == [
-        "-0.25",
-        "+3",
-        "text",
-        "-0.5",
-        "",
-        "a=b",
-        "",
-    ]

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from medal_judges.errors import MedalError
 from medal_judges.eval.agreement.agreement import (
     ALL,
     agreement_page,
@@ -149,26 +148,6 @@ def test_languages_apart_and_together() -> None:
     assert found[2].rows == 20
 
 
-def test_means_and_single_answers_have_no_agreement() -> None:
-    mean = agreements(rows_of("overall", [(3.2,), (4.5,)], aggregated=True))
-    assert "released as means" in (mean[0].figures["alpha"].reason or "")
-    single = agreements(rows_of("overall", [(3,), (4,), (None,)]))
-    assert single[0].figures["exact"].reason == "no row has answers of two annotators"
-    assert single[0].rows == 2
-
-
-def test_errors_name_the_dimensions_and_the_scales() -> None:
-    with pytest.raises(MedalError, match="'fluent'") as error:
-        agreements(rows_of("overall", [(3, 4)]), ["fluent"])
-    assert "overall" in (error.value.hint or "")
-    rows = [
-        row(top, {"fun": [top * 0.8, top * 0.6]}, scales={"fun": [0, top]})
-        for top in (5, 100)
-    ]
-    with pytest.raises(MedalError, match="several scales: 0 to 5 and 0 to 100"):
-        agreements(rows)
-
-
 def test_page_json_and_csv(tmp_path: Path) -> None:
     rng = np.random.default_rng(5)
     marks, grades = (
@@ -233,24 +212,6 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
     assert double.figures["exact"].low == pytest.approx(exact.low)
 
 
-def test_rows_with_one_answer_give_no_interval() -> None:
-    """Nine pairs are too few, however many single answers stand beside them."""
-    pairs = [(0, 0), (1, 1), (0, 1), (1, 1), (0, 0), (1, 0), (1, 1), (0, 0), (1, 1)]
-    (found,) = agreements(rows_of("unsafe", [*pairs, *[(1, None)] * 40]))
-    alpha = found.figures["alpha"]
-    assert alpha.value is not None and alpha.low is None
-    assert alpha.reason == "no interval: 9 rows, fewer than 10"
-    (more,) = agreements(rows_of("unsafe", [*pairs, (0, 0), *[(1, None)] * 40]))
-    assert more.figures["alpha"].low is not None
-
-
-@pytest.mark.parametrize("nameless", [None, "", " "])
-def test_annotators_without_a_name_are_not_one_person(nameless: str | None) -> None:
-    answers = [(1 + i % 5, 1 + i % 4) for i in range(20)]
-    (found,) = agreements(rows_of("overall", answers, annotators=["ann", nameless]))
-    assert not found.named
-
-
 def test_bias_and_reliability_of_named_annotators() -> None:
     """Ann rates one lower than Ben; Cy always says 3."""
     rng = np.random.default_rng(0)
@@ -267,11 +228,3 @@ def test_bias_and_reliability_of_named_annotators() -> None:
     assert page.printout is not None
     assert any(note.startswith("cy always answers 3") for note in page.printout.notes)
     assert "annotators-against-the-others" in page.tables
-
-
-def test_agreement_by_chance_is_said() -> None:
-    rng = np.random.default_rng(3)
-    rows = rows_of("overall", rng.integers(1, 6, (60, 2)).tolist())
-    page = agreement_page(agreements(rows), "t", [])
-    assert page.printout is not None
-    assert any("by chance alone: overall" in note for note in page.printout.notes)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,15 +12,12 @@ import pytest
 from scipy.stats import ttest_ind
 from tests.typed import Done, medal
 
-from medal_judges.errors import ConfigError
-from medal_judges.eval.scores.bad import BadScores, find_bad_scores
+from medal_judges.eval.scores.bad import BadScores
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import write_judgements
 
 OVERALL = Dimension("overall", "continuous", 1, 5)
-RUDE = Dimension("rude", "ordinal", 0, 10, good="low")
-RESOLVED = Dimension("resolved", "binary", 0, 1)
 Numbers = Sequence[float | None] | np.ndarray
 Write = Callable[..., Path]
 
@@ -107,18 +103,6 @@ def test_bad_chats_that_rise_from_6_to_28_percent_fail_a_gate_that_the_mean_pass
     assert shares == pytest.approx([9 / 150, 42 / 150])
 
 
-def test_by_default_the_worst_tenth_of_the_first_system_is_bad(
-    write: Write, tmp_path: Path
-) -> None:
-    files = [write("old", planted(100, 6, 5)), write("new", planted(100, 28, 2))]
-    done = compare(*files, "--out", tmp_path / "out", "--fail-if-more-bad", 0)
-    assert done.code == 1
-    share = record(tmp_path / "out")[1]
-    by_name = {system["system"]: system["judge"] for system in share["systems"]}
-    assert by_name["old"]["value"] == pytest.approx(0.1, abs=0.011)
-    assert by_name["new"]["value"] > 0.27
-
-
 def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> None:
     words = ["report", write("log", planted(150, 42, 2)), "--bad", "overall=1.5"]
     for limit, code in ((0.15, 1), (0.3, 4), (0.4, 0)):
@@ -132,60 +116,6 @@ def test_the_gate_of_a_report_is_on_the_share(write: Write, tmp_path: Path) -> N
     assert done.code == 2 and "--bad overall=1.5 --fail-over bad=0.1" in done.err
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("overal=1.5", "did you mean 'overall'?"),
-        ("overall=6", "so no score is below 6"),
-        ("overall=0.5", "overall is between 1 and 5"),
-        ("overall=1", "so no score is below 1"),
-        ("overall=inf", "overall is between 1 and 5"),
-        ("overall", "expected DIMENSION=NUMBER"),
-        ("overall=nan", "expected DIMENSION=NUMBER"),
-        ("rude=10", "so no score is above 10"),
-    ],
-)
-def test_a_threshold_that_says_nothing_is_refused(text: str, message: str) -> None:
-    scales = {"overall": OVERALL, "rude": RUDE}
-    scores = {"overall": np.full(9, 3.0), "rude": np.full(9, 3.0)}
-    with pytest.raises(ConfigError) as refused:
-        find_bad_scores([text], scales, scores)
-    assert message in str(refused.value)
-
-
-def test_where_low_is_good_a_high_score_is_bad() -> None:
-    rng = np.random.default_rng(0)
-    scores = rng.uniform(0, 10, 500)
-    (bad,) = find_bad_scores([], {"rude": RUDE}, {"rude": scores}).values()
-    assert bad.name.startswith("rude above ")
-    assert bad.flags(scores).mean() == pytest.approx(0.1, abs=0.011)
-    assert bad.threshold == pytest.approx(np.quantile(scores, 0.9), abs=0.1)
-    mirrored = Dimension("kind", "ordinal", 0, 10)
-    (same,) = find_bad_scores([], {"kind": mirrored}, {"kind": 10 - scores}).values()
-    assert 10 - same.threshold == pytest.approx(bad.threshold, abs=0.1)
-
-
-@pytest.mark.parametrize(
-    ("levels", "threshold", "share"),
-    [
-        ([1, 1, 2, 3, 3, 4, 4, 5, 5, 5], 2.0, 0.2),
-        ([1] * 9 + [5], 3.0, 0.9),
-        # 2 below 2 are nearer to a tenth of 21 than 7 below 2.5.
-        ([1, 1, 2, 2, 2, 2, 2] + [4] * 14, 2.0, 2 / 21),
-        ([2] * 10, 2.0, 0.0),
-    ],
-)
-def test_the_default_threshold_parts_two_levels(
-    levels: Sequence[float], threshold: float, share: float
-) -> None:
-    scores = np.array([*levels, math.nan])
-    scale = Dimension("overall", "ordinal", 1, 5)
-    (bad,) = find_bad_scores([], {"overall": scale}, {"overall": scores}).values()
-    assert bad.threshold == pytest.approx(threshold)
-    assert np.nanmean(bad.flags(scores)) == pytest.approx(share)
-    assert np.isnan(bad.flags(scores)[-1])
-
-
 def test_scores_that_a_batch_can_move_are_on_one_side_of_a_threshold() -> None:
     bad = BadScores(OVERALL, 1.5)
     assert bad.flags(np.array([1.5 - 2e-6, 1.5, 1.5 + 2e-6, 1.49])).tolist() == [
@@ -194,51 +124,6 @@ def test_scores_that_a_batch_can_move_are_on_one_side_of_a_threshold() -> None:
         0,
         1,
     ]
-
-
-def test_equal_files_pass_and_too_few_chats_do_not(write: Write) -> None:
-    gate = ["--bad", "overall=1.5", "--fail-if-more-bad", 0]
-    scores = planted(60, 0, 1)
-    log = write("log", scores)
-    assert compare(f"a={log}", f"b={log}", *gate).code == 0
-    # None of 60 is bad in either, and the chats differ: nothing is certain.
-    done = compare(log, write("next", planted(60, 0, 2)), *gate)
-    assert done.code == 4 and "0.0 pts [−" in done.out
-    few = [write("one", scores[:5]), write("two", planted(60, 0, 2)[:5])]
-    assert compare(*few, *gate).code == 4
-    assert compare(*few, *gate[:-1], 0.5).code == 0
-    tiny = compare(few[0], write("three", scores[:4]), *gate)
-    assert tiny.code == 2 and "4 dialogues of one of the two, fewer than 5" in tiny.err
-
-
-def test_all_bad_against_none_bad(write: Write) -> None:
-    files = [write("good", np.full(30, 4.0)), write("awful", np.full(30, 1.2))]
-    gate = ["--bad", "overall=1.5", "--fail-if-more-bad"]
-    done = compare(*files, *gate, 0.5)
-    assert done.code == 1 and "awful is worse than good by 100.0 pts [9" in done.out
-    assert compare(*reversed(files), *gate, 0).code == 0
-
-
-def test_missing_scores_count_for_coverage_and_not_as_bad(write: Write) -> None:
-    scores: list[float | None] = [*planted(60, 6, 1)]
-    scores[:10] = [None] * 10
-    files = [write("old", planted(60, 6, 2)), write("new", scores)]
-    gate = ["--bad", "overall=1.5", "--fail-if-more-bad", 0.5]
-    done = compare(*files, *gate)
-    assert done.code == 3 and "50 of 60 of new" in done.err
-    assert compare(*files, *gate, "--min-coverage", 0.8).code == 0
-
-
-def test_a_yes_or_no_dimension_has_a_share_only_if_it_is_stated(write: Write) -> None:
-    rng = np.random.default_rng(0)
-    files = [write(name, rng.uniform(0, 1, 50), RESOLVED) for name in ("a", "b")]
-    assert "resolved below" not in compare(*files).out
-    done = compare(*files, "--fail-if-more-bad", 0)
-    assert done.code == 2 and "no dimension has scores of both" in done.err
-    assert "resolved below 0.5: " in compare(*files, "--bad", "resolved=0.5").out
-    assert (
-        "resolved below 0.5" in medal("report", files[0], "--bad", "resolved=0.5").out
-    )
 
 
 def test_labels_on_another_scale_correct_the_share(

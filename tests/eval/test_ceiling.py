@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 from tests.exact import exact
 
-from medal_judges.eval.metaeval.ceiling import busiest, ceiling_statistic, human_ceiling
+from medal_judges.eval.metaeval.ceiling import ceiling_statistic, human_ceiling
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
 
@@ -105,9 +105,3 @@ def test_a_further_person_like_the_others_scores_what_the_ceiling_says(
     # what stood beside the ceiling until now: the mean of all of them
     if grades and not alone:
         assert np.mean(usual) > 0.03
-
-
-def test_of_many_annotators_the_fifty_busiest_are_compared() -> None:
-    values = np.ones((2, 60))
-    values[0, 5:15] = np.nan
-    assert busiest(values) == [*range(5), *range(15, 60)]

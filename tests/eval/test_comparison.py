@@ -16,7 +16,6 @@ from medal_judges.eval.metaeval.comparison import (
     ISSUES,
     MCNEMAR,
     comparison_tables,
-    corrected_ceilings,
     dimension_means_table,
 )
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow, evaluate
@@ -25,7 +24,6 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
-from medal_judges.stats.equal import Values
 from medal_judges.stats.estimate import Estimate
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
@@ -157,36 +155,6 @@ def test_only_rows_that_both_scored_are_compared(issues: list[JudgedRows]) -> No
     assert line["n"] == 140
 
 
-def test_judges_alike_and_judges_without_a_figure(issues: list[JudgedRows]) -> None:
-    good = issues[0]
-    found = comparison_tables([good, replace(good, row=good.row)])
-    (line,), (test,) = table(found, ISSUES), table(found, MCNEMAR)
-    difference = line["Difference in F1+"]
-    assert isinstance(difference, Estimate)
-    assert (difference.value, p(line["p"])) == pytest.approx((0, 1))
-    assert test["p"] is None and test["p, Holm"] is None
-    grade = Values(good.aligned.judge.numbers * 5, 0.0)
-    other = replace(good, aligned=replace(good.aligned, judge=grade))
-    found = comparison_tables([good, other])
-    (line,) = table(found, ISSUES)
-    difference = line["Difference in F1+"]
-    assert isinstance(difference, Estimate)
-    assert difference.reason == "the judge's scores are not probabilities"
-    assert line["p"] is None and not table(found, MCNEMAR)
-
-
-def test_judges_beside_one_annotator(
-    issues: list[JudgedRows], grades: list[JudgedRows]
-) -> None:
-    every = [*issues, *grades]
-    estimates = [one.row.ceiling_difference for one in corrected_ceilings(every)]
-    raw = [one.ceiling_difference.p_value for one in every]
-    expected = multipletests(raw, method="holm")[1]
-    p_values = [one.p_value for one in estimates if one is not None]
-    assert p_values == pytest.approx(list(expected)) and len(p_values) == 6
-    assert p_values[2] < 0.05  # the poor judge is below the annotators
-
-
 def test_rows_under_the_floor(issues: list[JudgedRows]) -> None:
     low = replace(issues[1], row=replace(issues[1].row, scored=3))
     assert table(comparison_tables([issues[0], low]), ISSUES) == []
@@ -215,16 +183,3 @@ def test_the_published_averages(published: float, values: tuple[float, ...]) -> 
         [figure("a", f"d{i}", v) for i, v in enumerate(values)]
     )
     assert table.rows[0][2] == pytest.approx(published, abs=0.0051)
-
-
-def test_the_table_leaves_out_single_dimensions_and_issues() -> None:
-    rows = [
-        figure("a", "x", 0.4),
-        figure("a", "y", -0.2),
-        figure("b", "x", 0.4),
-        figure("a", "z", None),
-    ]
-    rows += [figure("c", "x", 0.5), figure("c", "y", 0.1, kind="binary")]
-    table = dimension_means_table(rows)
-    assert [r[:2] for r in table.rows] == [("s", "a")]
-    assert table.rows[0][2:] == pytest.approx((0.3, 0.2, 0.1, "2 of 3"))

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from tests.scales import SCALES
 
-from medal_judges.eval.agreement.agreement import agreements
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
@@ -99,19 +98,6 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
     for title in (GRADED, ISSUES):
         (line,) = tables[title].rows
         assert line[-2] == PValue(1.0)
-
-
-def test_agreement_of_annotators(rng: np.random.Generator) -> None:
-    """Answers between whole numbers, as another judge gives them."""
-    answers = np.round(rng.uniform(0, 1, (60, 3)) * 4) / 4
-    shaken = np.clip(answers + rng.uniform(-SHARE, SHARE, answers.shape), 0, 1)
-    plain, other = (
-        agreements(labelled("good", side, (0, 1)))[0] for side in (answers, shaken)
-    )
-    assert plain.kind == other.kind == "continuous"
-    for name in ("exact", "spearman"):
-        assert plain.figures[name] == other.figures[name]
-    assert plain.ceiling["spearman"] == other.ceiling["spearman"]
 
 
 def report(overall: Floats, unsafe: Floats):  # type: ignore[no-untyped-def]

@@ -15,7 +15,7 @@ from medal_judges import Judge
 from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.results import follow_up_usage
 from medal_judges.eval.metaeval import metrics
-from medal_judges.eval.metaeval.alignment import join, kind_of
+from medal_judges.eval.metaeval.alignment import join
 from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement, known_details, unscored
@@ -71,17 +71,6 @@ def test_joined_by_id_in_row_order() -> None:
     expected = [[1, 3], [4, np.nan]]
     assert np.array_equal(aligned.answers.numbers, expected, equal_nan=True)
     assert aligned.total == 3  # c has no score; d has no label
-
-
-def test_unknown_and_repeated_rows_are_errors() -> None:
-    strangers = [judged(f"x{i}", 1.0) for i in range(7)]
-    with pytest.raises(MedalError, match=r"^7 judgements.*dx0, dx1"):
-        join([row("a", [1])], [judged("a", 1.0), *strangers])
-    assert join([row("a", [1])], [judged("b", 1.0)], left_out=[row("b", [2])])
-    with pytest.raises(MedalError, match="two judgements of da"):
-        join([row("a", [1])], [judged("a", 1.0), judged("a", 2.0)])
-    with pytest.raises(MedalError, match="twice in the set: da"):
-        join([row("a", [1]), row("a", [2])], [])
 
 
 def test_turn_rows_need_judgements_of_that_turn() -> None:
@@ -152,24 +141,6 @@ def test_a_judge_scores_the_rows_itself() -> None:
     (found,) = evaluate(Judge.from_pretrained("length"), rows)
     assert (found.row.dimension, found.row.n, found.row.scored) == ("overall", 3, 3)
     assert found.row.metrics["spearman"].value == pytest.approx(1)
-
-
-def test_why_there_is_no_ceiling() -> None:
-    single = [row(i, (float(i % 5 + 1),)) for i in range(10)]
-    means = [row(i, (i / 3,), (0, 5), aggregated=True) for i in range(10)]
-    judgements = [judged(i, float(i)) for i in range(10)]
-    ceiling = run(single, judgements).ceiling
-    assert ceiling["spearman"].reason == "one annotator per row"
-    assert "released as means" in str(run(means, judgements).ceiling["spearman"].reason)
-
-
-def test_kinds() -> None:
-    def kind(*values: float, scale: Scale | None = (0, 1), mean: bool = False) -> str:
-        return kind_of([row(0, values, scale, aggregated=mean)], "overall")
-
-    assert kind(0, 1) == kind(1, mean=True) == "binary"
-    assert kind(1 / 3, mean=True) == kind(0.5, 1, scale=None) == "continuous"
-    assert kind(0, 1, scale=(0, 4)) == "ordinal"
 
 
 @pytest.mark.parametrize("scale", [(1, 5), (0, 1)])

@@ -9,7 +9,6 @@ import pytest
 import yaml
 
 from medal_judges.config import load_config, read_yaml
-from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.eval.benchmark.published import (
     PUBLISHED,
@@ -101,27 +100,6 @@ def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
     notes = [value for label, value in results(folder)["facts"] if label == "Note"]
     (note,) = [value for value in notes if value.startswith("judge absent left out")]
     assert "no_such_folder" in note and "; give the folder" in note  # what to type
-
-
-def test_a_judge_that_is_not_optional_must_be_there(folder: Path) -> None:
-    done = medal("--judge", "absent=./no_such_folder")
-    assert isinstance(done.exception, JudgeLoadError)
-
-
-@pytest.mark.parametrize(
-    ("judge", "published", "told"),
-    [
-        ("published_as: nobody", "[medal]", "nobody"),
-        ("published_as: medal", "[no_paper]", "no_paper"),
-    ],
-)
-def test_a_name_that_no_paper_has_is_refused(
-    folder: Path, judge: str, published: str, told: str
-):
-    add_published(folder, judge=judge, published=published)
-    done = medal()
-    assert isinstance(done.exception, ConfigError)
-    assert told in str(done.exception) and "published.yaml" in str(done.exception)
 
 
 @pytest.mark.parametrize("name", SHIPPED)

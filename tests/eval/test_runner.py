@@ -5,15 +5,12 @@ import os
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
 from medal_judges.errors import (
     ConfigError,
     CoverageError,
     DataError,
     MedalError,
-    RecordError,
 )
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.sets import load_set, published_labels
@@ -103,29 +100,6 @@ def test_under_the_floor_everything_is_written_and_the_code_is_3(folder: Path) -
     assert medal("min_coverage=0.7").exit_code == 0
 
 
-def test_a_judge_without_the_dimension_is_passed_over_and_said_so(folder: Path) -> None:
-    (folder / "judge.yaml").write_text("family: counting\n")
-    done = medal()
-    assert done.exit_code == 0
-    assert [row["dimension"] for row in results(folder)["rows"]] == ["overall"]
-    assert "counting has no repetitive: not shown on little" in done.stdout
-
-
-def test_more_judges_on_the_command_line(folder: Path) -> None:
-    assert medal("--judge", "second=judge.yaml").exit_code == 0
-    found = results(folder)
-    assert {row["judge"] for row in found["rows"]} == {"counting", "second"}
-    tables = {table["title"]: table for table in found["tables"]}
-    for kind, dimension in (("", "overall"), (" on issues", "repeats")):
-        (line,) = tables[f"Differences between judges{kind}"]["rows"]
-        assert line[1] == dimension
-        cell = next(cell for cell in line if isinstance(cell, dict))
-        assert cell["value"] == pytest.approx(0)
-    assert isinstance(medal("--judge", "counting=judge.yaml").exception, ConfigError)
-    assert medal("--judge", "judge.yaml").exit_code == 0
-    assert {row["judge"] for row in results(folder)["rows"]} == {"counting", "judge"}
-
-
 def test_exclusions(folder: Path) -> None:
     text = (folder / "bench.yaml").read_text()
     (folder / "bench.yaml").write_text(
@@ -133,22 +107,6 @@ def test_exclusions(folder: Path) -> None:
     )
     assert medal().exit_code == 0
     assert results(folder)["rows"][0]["n"] == 16
-
-
-def test_a_part_of_a_set_is_another_set(folder: Path) -> None:
-    text, signatures = (folder / "bench.yaml").read_text(), set()
-    for part, rows in (
-        ("", 24),
-        ("    langs: [de]\n", 12),
-        ("    langs: [de]\n    limit: 3\n", 3),
-    ):
-        (folder / "bench.yaml").write_text(text + part)
-        assert medal().exit_code == 0
-        found = results(folder)
-        assert found["rows"][0]["n"] == rows
-        signatures.add(found["rows"][0]["signature"])
-    assert len(signatures) == 3
-    assert ["Rows of little", "langs ['de'], limit 3"] in found["facts"]
 
 
 def test_predictions_made_elsewhere(folder: Path) -> None:
@@ -177,19 +135,6 @@ def test_predictions_made_elsewhere(folder: Path) -> None:
     failed = medal()
     assert isinstance(failed.exception, MedalError)
     assert "stranger" in str(failed.exception)
-
-
-def test_optional_sets_may_be_missing_others_not(folder: Path) -> None:
-    more = (
-        "  - {name: gone, source: gone.jsonl, dimensions: [overall], optional: true}\n"
-    )
-    text = (folder / "bench.yaml").read_text()
-    (folder / "bench.yaml").write_text(text + more)
-    done = medal()
-    assert done.exit_code == 0
-    assert "set gone left out" in done.stdout
-    (folder / "bench.yaml").write_text(text + more.replace("true", "false"))
-    assert isinstance(medal().exception, DataError)
 
 
 def theirs(folder: Path) -> None:
@@ -229,24 +174,6 @@ def test_a_judge_with_names_of_its_own_stands_beside_the_others(folder: Path) ->
         mine, other = found["counting", dimension], found["theirs", dimension]
         assert mine["metrics"][metric] == other["metrics"][metric]
         assert mine["metrics"][metric]["value"] is not None
-
-
-@pytest.mark.parametrize(
-    ("mapping", "message"),
-    [
-        ("{overal: quality}", "maps the dimension 'overal', which no set has"),
-        ("{overall: qualty}", "has no dimension 'qualty'"),
-    ],
-)
-def test_a_mapping_that_fits_nothing_is_refused(
-    folder: Path, mapping: str, message: str
-) -> None:
-    theirs(folder)
-    with_mapping(folder, f", dimensions: {mapping}")
-    error = medal().exception
-    assert isinstance(error, ConfigError)
-    assert message in str(error)
-    assert "overall" in str(error) or "quality" in str(error)  # what there is
 
 
 def test_injected_issues_follow_the_mapping(folder: Path) -> None:
@@ -349,44 +276,6 @@ def test_published_labels_are_those_of_the_turns() -> None:
     assert {str(j.scores[name]) for j in found for name in names} == {"0.0", "1.0"}
 
 
-def test_labels_by_a_model_are_a_judge_on_any_set(folder: Path) -> None:
-    """Both forms: beside the rows' labels, and those that people's labels replaced."""
-    rows = [
-        json.loads(line) for line in (folder / "set.jsonl").read_text().splitlines()
-    ]
-    for i, row in enumerate(rows):
-        row["machine_labels"] = {"repeats": {"o3": row["labels"]["repeats"][0]}}
-        held = {
-            "labels": {"overall": [2, 4 if i % 2 else 2]},
-            "scales": {"overall": [1, 5]},
-        }
-        held["labels_by"] = "judge:medal_gpt41|base:openai/gpt-4.1-2025-04-14"
-        row["earlier_labels"] = [
-            {"labels": {"overall": [1]}, "labels_by": "gpt-4.1"},
-            held,
-        ]
-    rows[3]["earlier_labels"] = [{"labels": {"overall": [5]}, "annotators": ["ana"]}]
-    (folder / "set.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    text = (folder / "bench.yaml").read_text()
-    (folder / "bench.yaml").write_text(text + "    published: [gpt-4.1, o3]\n")
-    assert medal("min_coverage=0.9").exit_code == 0
-    found = {(row["judge"], row["dimension"]): row for row in results(folder)["rows"]}
-    issue, rating = (
-        found["o3 (published)", "repeats"],
-        found["gpt-4.1 (published)", "overall"],
-    )
-    assert issue["metrics"]["precision"]["value"] is not None and issue["scored"] == 24
-    # the newest, the mean of two answers
-    assert (rating["scored"], rating["n"]) == (23, 24)
-    assert isinstance(medal("sets.0.published=[gpt-5]").exception, ConfigError)
-    assert medal("sets.0.published=[gpt-5]", "sets.0.optional=true").exit_code == 0
-    assert "labels by gpt-5 left out" in str(results(folder)["facts"])
-    (folder / "set.jsonl").write_text(
-        json.dumps(rows[0] | {"machine_labels": [1]}) + "\n"
-    )
-    assert isinstance(medal().exception, RecordError)
-
-
 def predictions(folder: Path, name: str, **more: str) -> None:
     text = (folder / "bench.yaml").read_text()
     fields = {"name": "mine", "set": "little", "path": name} | more
@@ -410,46 +299,6 @@ def test_a_table_of_somebodys_own_metric_is_read(folder: Path) -> None:
     assert isinstance(medal().exception, DataError)
 
 
-def test_predictions_outside_their_scale_are_refused(folder: Path) -> None:
-    record = {"id": "row-0", "judge": "judge:m", "scores": {"overall": 9}}
-    (folder / "mine.jsonl").write_text(json.dumps(record) + "\n")
-    predictions(folder, "mine.jsonl", rubric="medal")
-    error = medal().exception
-    assert isinstance(error, DataError)
-    assert "row-0" in str(error) and "overall" in str(error) and "1 to 5" in str(error)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(
-    not os.environ.get("MEDAL_JUDGES_DATA"),
-    reason="MEDAL_JUDGES_DATA names no folder of ratings",
-)
-def test_the_shipped_configuration_on_peoples_ratings(tmp_path: Path) -> None:
-    # The judges that speak through a language model take hours on all sets: baselines only here.
-    judges = "judges=[{name: length, path: configs/judges/length.yaml}, "
-    judges += "{name: repetition, path: configs/judges/repetition.yaml}]"
-    done = CliRunner().invoke(
-        app, ["benchmark", f"output_dir={tmp_path / 'out'}", judges]
-    )
-    assert done.exit_code == 0, done.exception
-    found = results(tmp_path)["rows"]
-    sizes = {row["set_name"]: row["n"] for row in found}
-    assert sizes == {
-        "fed": 125,
-        "dialogue_eval test": 185,
-        "dstc9 test": 395,
-        "dstc9 test without overlaps": 276,
-        "conture": 119,
-        "fed turns": 375,
-        "usr topical-chat": 360,
-        "usr persona-chat": 300,
-        "abceval": 54,
-    }
-    assert found[0]["ceiling"]["spearman"]["value"] == pytest.approx(0.47, abs=0.005)
-    assert "gpt (published)" in {row["judge"] for row in found}
-    assert {row["scored"] / row["n"] for row in found} == {1}
-
-
 def test_whole_dialogues_are_judged_by_their_last_turn(folder: Path) -> None:
     assert medal("sets.0.level=last").exit_code == 0
     lines = (folder / "out/predictions/counting/little.jsonl").read_text().splitlines()
@@ -468,11 +317,3 @@ def test_turns_after_the_last_answer_are_not_judged(folder: Path) -> None:
     assert medal("sets.0.level=last", "min_coverage=0").exit_code == 0
     overall = [r for r in results(folder)["rows"] if r["dimension"] == "overall"]
     assert [(row["n"], row["scored"]) for row in overall] == [(24, 23)]
-
-
-def test_a_set_of_some_groups(folder: Path) -> None:
-    assert medal("sets.0.groups=[row-3, row-5, row-7, absent]").exit_code == 0
-    assert {row["n"] for row in results(folder)["rows"]} == {3}
-    facts = [tuple(fact) for fact in results(folder)["facts"]]
-    assert ("Rows left out", "little: 21 by its settings") in facts
-    assert "no row of set.jsonl" in str(medal("sets.0.groups=[absent]").exception)

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.proportion import proportion_confint
 from statsmodels.stats.weightstats import CompareMeans, DescrStatsW
@@ -17,11 +16,10 @@ from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.report.estimates import ReportEstimates, compute_estimates
-from medal_judges.eval.report.report import Report
-from medal_judges.eval.report.tables import findings, notes
+from medal_judges.eval.report.tables import notes
 from medal_judges.eval.scores.columns import read_periods
 from medal_judges.eval.scores.scores import Scores, load_scores
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.judgements import to_frame
@@ -148,72 +146,12 @@ def test_equal_few_and_no_rows() -> None:
         assert estimate.reason is not None and "fewer than 5" in estimate.reason
 
 
-def test_scores_of_two_judges_are_refused_but_not_of_two_versions() -> None:
-    given = judge({"overall": [3.0] * 6})
-    newer = Judgement("x", "judge:demo|version:0.2.0", {"overall": 3.0})
-    assert estimates([*given, newer])[0].rows == 7
-    with pytest.raises(DataError):
-        estimates([*given, Judgement("x", "judge:b|version:0.1.0", {"overall": 3.0})])
-
-
 @pytest.mark.parametrize("number", [7.0, 0.5, -1.0, 5.001])
 def test_a_score_outside_its_scale_is_refused(number: float) -> None:
     """Issue 53, point 8."""
     with pytest.raises(DataError, match=r"d2.*overall.*from 1 to 5"):
         estimates(judge({"overall": [3.0, 5.0, number]}))
     assert estimates(judge({"overall": [3.0, 5.00001]}))[0].rows == 2
-
-
-def test_wrong_names_are_errors_with_the_nearest_one() -> None:
-    turns = (Turn("user", "Hi!"), Turn("assistant", "Hello!"))
-    given = judge({"overall": [3.0] * 6})
-    chats = [Dialogue(f"d{i}", turns, meta={"version": "1"}) for i in range(6)]
-    assert estimates(given, chats, by=["version"])[1].groups["version"][0].rows == 6
-    with pytest.raises(ConfigError) as refused:
-        estimates(given, chats, by=["versoin"])
-    assert "did you mean 'version'" in str(refused.value.hint)
-    for asked in ({"dimensions": ["overal"]}, {"over": ("version", "day")}):
-        with pytest.raises(ConfigError):
-            estimates(given, chats, **asked)
-    with pytest.raises(ConfigError):
-        estimates(given, [Dialogue("nobody", turns)])
-
-
-def test_many_groups_share_a_row() -> None:
-    rng = np.random.default_rng(4)
-    names = [f"g{i % 80:03d}" for i in range(800)] + ["g000"] * 5
-    given = judge({"overall": rng.uniform(1, 5, 805).tolist()}, group=names)
-    groups = estimates(given, by=["group"])[1].groups["group"]
-    assert len(groups) == 51 and groups[0].name == "g000"
-    assert groups[-1].name == "30 others"
-    assert sum(group.rows for group in groups) == 805
-
-
-def test_languages_are_compared_if_asked_and_read() -> None:
-    """Issue 53, point 7: a judge that reads English alone says nothing of German."""
-    rng = np.random.default_rng(5)
-    lang = ["en", "de", "fr"] * 60
-    numbers = np.clip(rng.normal(3, 0.5, 180) - [0, 1, 1] * 60, 1, 5).tolist()
-    given = judge({"overall": numbers}, lang=lang)
-    unread = []
-    for judgement, code in zip(given, lang, strict=True):
-        unknown = code if code == "de" else None
-        fields = {"meta": {"lang": code}, "unknown_language": unknown}
-        fields |= {"dimensions": SCALES}
-        unread.append(Judgement(judgement.id, SIGNATURE, judgement.scores, **fields))
-    assert estimates(unread)[1].groups == {}
-    scores, found = estimates(unread, by=["lang"])
-    groups = {group.name: group for group in found.groups["lang"]}
-    assert groups["de"].differences == {} and groups["de"].rows == 60
-    assert groups["de"].lead("overall").value is None
-    french = groups["fr"].differences["overall"]
-    expected = stats.ttest_ind(
-        [n for n, code in zip(numbers, lang, strict=True) if code == "fr"],
-        [n for n, code in zip(numbers, lang, strict=True) if code == "en"],
-    )
-    assert (french.p_value or 0) < 0.001 and expected.pvalue < 0.001
-    assert not any(" de " in text for text in findings(scores, found))
-    assert any("Judges differ by language" in note for note in notes(scores))
 
 
 def differences(seed: int) -> list[Estimate]:
@@ -245,26 +183,6 @@ def test_an_interval_and_its_p_value_never_disagree() -> None:
             shown += 1
             significant += excludes
     assert shown > 250 and 10 < significant < shown - 100
-
-
-def test_the_log_is_worse_in_its_last_periods(outcome: Report) -> None:
-    means = [part.by_judge["overall"].value or 0 for part in outcome.estimates.periods]
-    assert len(means) == 42 and np.mean(means[28:]) < np.mean(means[:28]) - 0.3
-    texts = findings(outcome.scores, outcome.estimates)
-    assert any(text.startswith("lang ar is worse: overall ") for text in texts)
-    assert not any("version 1.9" in text for text in texts)  # it is better
-
-
-@pytest.mark.parametrize(
-    "value",
-    [
-        *("2026-03-14T09:05:00Z", "2026-03-14 09:05", "2026-03-14T10:05:00+01:00"),
-        *("20260314", "1773479100", "1773479100.0", "1773479100000"),
-    ],
-)
-def test_one_day_in_many_forms(value: str) -> None:
-    of_rows, periods = read_periods(pandas.Series([value, None], dtype=object), "day")
-    assert periods == [MARCH] and of_rows[0] == MARCH and pandas.isna(of_rows[1])
 
 
 def test_periods_have_no_gaps_and_weeks_begin_on_monday() -> None:

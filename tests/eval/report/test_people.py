@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from tests.scales import SCALES
 
-from medal_judges.errors import DataError
 from medal_judges.eval.report.estimates import compute_estimates
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report
@@ -104,28 +103,6 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
     assert corrected[0] == "overall" and corrected[1].startswith("overall below ")
 
 
-def test_labels_of_other_rows_and_dimensions_are_said(judged: list[Judgement]) -> None:
-    rows = [
-        *people(judged),
-        labels("stranger", {"overall": [3]}),
-        labels("d1", {"fun": [3]}),
-    ]
-    notes = labelled(judged, rows).notes
-    assert "1 labels of human.jsonl are of chats that are not scored" in notes
-    assert "no labels of unsafe: not corrected" in notes
-
-
-def test_no_match_is_an_error(judged: list[Judgement]) -> None:
-    with pytest.raises(DataError, match="none of its rows is among the scores"):
-        labelled(judged, [labels("stranger", {"overall": [3]})])
-    with pytest.raises(
-        DataError, match="its labels are of overal, which was not judged"
-    ):
-        labelled(judged, [labels("d1", {"overal": [3]})])
-    with pytest.raises(DataError, match="overall 80 is outside the judge's scale"):
-        labelled(judged, [labels("d1", {"overall": [80]})])
-
-
 def test_turns_are_matched_by_their_turn() -> None:
     given = [
         Judgement(
@@ -137,10 +114,3 @@ def test_turns_are_matched_by_their_turn() -> None:
     row = labels("d", {"overall": [4]}, level="turn", dialogue=SAID * 2)
     add_labels(scores, [row], "h")
     assert np.flatnonzero(np.isfinite(scores.people["overall"])).tolist() == [1]
-
-
-def test_too_few_labels_leave_the_judges_figure(judged: list[Judgement]) -> None:
-    found = compute_estimates(labelled(judged, people(judged)[:3])).total
-    assert not found.is_corrected("overall")
-    assert found.lead("overall") == found.by_judge["overall"]
-    assert found.corrected["overall"].reason == "3 labelled rows, fewer than 5"

@@ -45,31 +45,6 @@ def test_an_undecided_gate_has_a_status_of_its_own(
     assert report(few, *gate, "--fail-under", "overall=5").returncode == 1
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "said"),
-    [
-        (("--fail-under", "overal=3"), 2, "did you mean 'overall'"),
-        (("--fail-under", "overall"), 2, "expected DIMENSION=NUMBER"),
-        (("--by", "version"), 2, "no column 'version'"),
-        (("--over", "time"), 2, "expected COLUMN:UNIT"),
-        (
-            ("--min-coverage", "1", "--fail-under", "overall=1"),
-            3,
-            "693 of 700 are scored in full",
-        ),
-    ],
-)
-def test_errors_are_no_pass(
-    log: tuple[Path, Path], arguments: tuple[str, ...], code: int, said: str
-) -> None:
-    done = report(log[0], *arguments)
-    assert (
-        done.returncode == code
-        and said in done.stderr
-        and "Traceback" not in done.stderr
-    )
-
-
 def test_an_empty_file_has_a_page_and_is_an_error(tmp_path: Path) -> None:
     empty = tmp_path / "empty.jsonl"
     empty.write_text("")
@@ -78,16 +53,6 @@ def test_an_empty_file_has_a_page_and_is_an_error(tmp_path: Path) -> None:
     assert (tmp_path / "report" / "report.html").is_file()
     done = report(empty, "--fail-under", "overall=3")
     assert done.returncode == 3 and "nothing is scored" in done.stderr
-
-
-def test_standard_input_and_the_scores_as_out_are_refused(
-    log: tuple[Path, Path],
-) -> None:
-    assert "more than once" in report("-").stderr
-    before = log[0].read_bytes()
-    done = report(log[0], "--out", log[0])
-    assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert log[0].read_bytes() == before
 
 
 def test_several_files_are_one_report_with_its_gates_as_junit(

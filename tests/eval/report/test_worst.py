@@ -2,13 +2,11 @@
 
 import csv
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pytest
 from tests.scales import OVERALL, REPETITIVE
 
 from medal_judges.eval.report.reasons import (
@@ -26,7 +24,7 @@ from medal_judges.eval.scores.scores import load_scores
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import Cause, Contributions, Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import to_frame
 
 from ...forked import medal
@@ -112,33 +110,6 @@ def test_the_words_of_a_language_model_are_the_reason_and_none_is_invented() -> 
     assert sizes == {OWN_WORDS: 2, NONE_STATED: 1}
 
 
-@pytest.mark.parametrize(
-    ("texts", "cause", "turn", "reason"),
-    [
-        (["Is it open?", "No"], Cause("log_words", 0.7, 2.4), 1, "says little"),
-        (["Hi", ""], Cause("distinct_1", 0.0, 0.9), 1, "has no words"),
-        (["Hi", "Yo"], Cause("last_partner", 0, 0.3), 0, "the user opens the chat"),
-        (["Hi", "Yo"], Cause("centred_mean_partner", -1, 0), 1, "the chat is short"),
-        (["Hi", "Yo"], Cause("question", 0, 0.5), 1, "question is unusually low"),
-        (["A", "x y", "B", "z", "C", "z"], Cause("copy", 1, 0), 5, "repeats its second answer"),
-        (["a b", "c", "a b", "d"], Cause("copy", 1, 0), 2, "the user repeats a turn"),
-        (["Hi", "Yo"], Cause("follows_answer", 0, 1), 1, "answers another question"),
-    ],
-)  # fmt: skip
-def test_a_feature_is_told_in_words(
-    texts: list[str], cause: Cause, turn: int, reason: str
-) -> None:
-    moves = tuple(-1.0 if i == turn else 0.0 for i in range(len(texts)))
-    account = {"overall": Contributions(moves, 3.0, causes=(cause,))}
-    scores = {"overall": 2.0}
-    stated = [judgement("a", [OVERALL], scores=scores, contributions=account)]
-    (chat,) = worst_of(stated, [dialogue("a", texts)])
-    assert (chat.reason.turn, chat.reason.text) == (turn, reason)
-    assert math.isclose(chat.contributions[turn], -1.0)
-    (alone,) = worst_of(stated)
-    assert alone.turns == () and "second" not in alone.reason.text
-
-
 def test_a_chat_whose_bot_answers_nothing_is_the_worst() -> None:
     """Issue 53, point 10."""
     stated = [judgement("a", [OVERALL], scores={"overall": 1.0})]
@@ -158,23 +129,3 @@ def test_yes_or_no_alone_has_its_likeliest_fault() -> None:
     chats = worst_of(stated)
     assert chats[0].dimension == "resolved"
     assert [chat.judgement.id for chat in chats] == [f"d{i}" for i in range(7, -1, -1)]
-
-
-def test_judged_turns_have_the_headline() -> None:
-    fun = Dimension("fun", "continuous", 1, 5)
-    stated = []
-    for turn, (low, high) in {1: (1.0, 2.0), 3: (5.0, 1.0)}.items():
-        scores = {"fun": low, "overall": high}
-        stated.append(judgement("a", [fun, OVERALL], turn=turn, scores=scores))
-    chats = worst_of(stated)
-    found = [(chat.judgement.turn, chat.dimension) for chat in chats]
-    assert found == [(3, "overall"), (1, "overall")]
-
-
-def test_a_tenth_of_the_chats_from_20_to_100() -> None:
-    for count, expected in ((5, 5), (50, 20), (400, 40), (2000, 100)):
-        stated = []
-        for i in range(count):
-            scores = {"overall": 1 + 4 * i / count}
-            stated.append(judgement(f"d{i}", [OVERALL], scores=scores))
-        assert len(worst_of(stated)) == expected

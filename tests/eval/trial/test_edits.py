@@ -11,9 +11,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.edits import hidden, trial_edits
 from medal_judges.eval.trial.trial import make_plan, own_dialogues
-from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.storage.jsonl import write_records
 
 OWN = TrialConfig(dialogues=0)
 # Chinese has no case; Latin letters are not in every text.
@@ -103,23 +101,3 @@ def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
     texts.write_text(texts.read_text(encoding="utf-8").replace("thanks:", "emoji:"))
     with pytest.raises(ConfigError, match="'emoji'"):
         make_plan(OWN.model_copy(update={"texts": str(texts)}))
-
-
-@pytest.mark.parametrize("lang", ["ja", "und"])
-def test_a_users_dialogues_in_any_language(tmp_path: Path, lang: str) -> None:
-    turns = (
-        Turn("user", "元気?"),
-        Turn("assistant", "はい、元気です。"),
-        Turn("user", ""),
-        Turn("assistant", ""),
-    )
-    path = tmp_path / "chats.jsonl"
-    rows = [Dialogue("a", turns, lang), Dialogue("b", turns[:1], lang)]
-    write_records(path, rows)
-    config = OWN.model_copy(update={"dialogues": 5})
-    plan = make_plan(config, str(path))
-    checks = set(plan.pairs.check[plan.pairs.conversation == "a"])
-    assert "emoji" in checks and "instruction" not in checks
-    write_records(path, rows[1:])  # nobody answered in it
-    with pytest.raises(ConfigError, match="no dialogue is left"):
-        make_plan(config, str(path))

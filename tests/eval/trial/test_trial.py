@@ -9,8 +9,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli import app
-from medal_judges.cli.trial import split_settings
-from medal_judges.errors import ConfigError, MedalError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.eval.trial.trial import (
     TrialJudge,
@@ -188,36 +186,3 @@ def test_two_judges_in_one_table_and_a_second_run_scores_nothing(
     assert medal("length", "repetition", *TINY, "--out", str(out)).exit_code == 0
     assert file.stat().st_mtime_ns == first
     assert (out / "trial.html").read_bytes() == page
-
-
-def test_settings_of_judges_and_of_the_trial_are_split() -> None:
-    words = ["length", "geval", "llm=openai:x", "seed=3", "samples=5", "runs/mine"]
-    named, settings = split_settings(words)
-    assert named == [
-        ("length", []),
-        ("geval", ["llm=openai:x", "samples=5"]),
-        ("runs/mine", []),
-    ]
-    assert settings == ["seed=3"]
-    with pytest.raises(ConfigError):
-        split_settings(["llm=x", "length"])
-    assert split_settings(["seed=1"]) == ([("boxed", [])], ["seed=1"])
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        ("length checks=[politenes]", "no check 'politenes'"),
-        ("length texts=nowhere.yaml", "nowhere.yaml"),
-        ("length --save", "length is not a folder"),
-        ("repetition repetition name=repetition", "the same judge"),
-        ("repetition repetition", "the same judge"),
-    ],
-)
-def test_bad_settings_are_refused_before_anything_is_scored(
-    tmp_path: Path, words: str, message: str
-) -> None:
-    out = tmp_path / "out"
-    done = medal("dialogues=0", *words.split(), "--out", str(out))
-    assert isinstance(done.exception, MedalError)
-    assert message in str(done.exception) and not out.exists()

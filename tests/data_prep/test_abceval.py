@@ -84,33 +84,6 @@ def test_abceval_turns_lift_to_dialogues_by_any() -> None:
     assert two.labels["lacks_empathy"] == (1, 0)
 
 
-def test_abceval_rows_out_of_order_still_make_one_dialogue() -> None:
-    mixed = [to_issues(ABC[i]) for i in (0, 2, 1)]
-    assert [row.id for row in lift_to_dialogues(mixed)] == ["x-4", "y-2"]
-
-
-def test_a_label_that_one_turn_lacks_is_not_zero() -> None:
-    rows = [to_issues(row) for row in ABC[:2]]
-    unsure = LabelledDialogue(
-        rows[0].dialogue,
-        {"irrelevant": (None, 1.0)},
-        {"irrelevant": (0, 1)},
-        "turn",
-        group="x",
-    )
-    (one,) = lift_to_dialogues([unsure, rows[1]])
-    # annotator 1 left a turn unanswered and marked none: nobody knows; annotator 2 marked one
-    assert one.labels["irrelevant"] == (None, 1.0)
-
-
-def test_machine_labels_are_lifted_as_those_of_people() -> None:
-    one, two = (
-        row.extra["machine_labels"] for row in lift_to_dialogues(map(to_issues, ABC))
-    )
-    assert one["repetitive"] == {"gpt": 1.0} and one["incoherent"] == {"gpt": 0.0}
-    assert two["lacks_empathy"] == {"gpt": None} and two["nonfactual"] == {"gpt": 0.0}
-
-
 @needs_data
 def test_abceval_on_the_real_rows() -> None:
     rows = load_spec("abceval")

@@ -13,12 +13,9 @@ import pytest
 from medal_judges.data_prep.sources.hub_sets import folder_records, medal_rows
 from medal_judges.data_prep.sources.registry import (
     SOURCES,
-    get_source,
-    load_spec,
-    parse_spec,
     read_part,
 )
-from medal_judges.data_prep.sources.source import SourceFile, fetch, is_offline
+from medal_judges.data_prep.sources.source import SourceFile, fetch
 from medal_judges.errors import SourceError
 from medal_judges.storage.files import CACHE_VARIABLE, DATA_VARIABLE
 
@@ -137,24 +134,6 @@ def test_offline_never_connects(
     assert server.hits == [] and left(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("value", "offline"),
-    [
-        ("1", True),
-        ("true", True),
-        (" YES ", True),
-        ("0", False),
-        ("", False),
-        ("off", False),
-    ],
-)
-def test_the_switch_of_the_hub(
-    value: str, offline: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", value)
-    assert is_offline() is offline
-
-
 def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(
     server: Server, tmp_path: Path
 ) -> None:
@@ -166,27 +145,6 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(
     ):
         fetch(part(server))
     assert target.read_text() == "[]" and server.hits == []
-
-
-def test_a_public_file_of_another_form_is_an_error_not_a_crash(
-    server: Server, tmp_path: Path
-):
-    fed = get_source("fed")
-    checksum = hashlib.sha256(BODY).hexdigest()
-    other = fed.parts[0].model_copy(
-        update={"url": server.url("whole"), "sha256": checksum}
-    )
-    with pytest.raises(SourceError, match="not in the public form of fed"):
-        list(read_part(fed, other))
-
-
-def test_a_source_without_a_public_address_says_why_and_where(server: Server) -> None:
-    with pytest.raises(SourceError) as caught:
-        load_spec("dstc9")
-    for word in ("dstc9.jsonl.gz", "by hand", "dstc9_data", "$MEDAL_JUDGES_DATA"):
-        assert word in str(caught.value)
-    with pytest.raises(SourceError, match="pickled"):
-        load_spec("abceval:turn")
 
 
 # --- the set on the hub ---
@@ -230,29 +188,6 @@ def test_a_folder_of_the_hub_is_read_with_all_its_splits(
 
 
 # --- what may be asked for ---
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (
-            "fedd",
-            ["no source 'fedd'", "did you mean 'fed'?", "known: chitchat", ".jsonl"],
-        ),
-        ("dialog_eval", ["did you mean 'dialogue_eval'?"]),
-        ("qqqq", ["no source 'qqqq'", "known: chitchat"]),
-        ("", ["no source ''"]),
-        ("fed:trun", ["'trun' is no part", "did you mean 'turn'?"]),
-        ("xdial:contur", ["did you mean 'conture'?", "known: fed, conture, dialogue"]),
-        ("fed:", ["'' is no part"]),
-        ("fed:test:qq", ["'qq' is no part"]),
-    ],
-)
-def test_an_unknown_word_gets_the_nearest_known(text: str, words: list[str]) -> None:
-    with pytest.raises(SourceError) as caught:
-        parse_spec(text)
-    for word in words:
-        assert word in str(caught.value)
 
 
 def test_every_source_states_its_terms_and_its_address_or_why_not() -> None:

@@ -1,7 +1,6 @@
 """Planted issues: what is edited, what is not, and what cannot give the label away."""
 
 from collections import defaultdict
-from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -14,25 +13,20 @@ from typer.testing import CliRunner
 from medal_judges.cli.data import plant
 from medal_judges.data_prep.perturbation.edit import (
     LANGUAGES,
-    CannotInject,
     Donors,
-    Edit,
     Split,
     entries,
     variants,
-    word_pairs,
 )
 from medal_judges.data_prep.perturbation.injection import (
     ISSUES,
     STRENGTHS,
-    InjectionCounts,
     inject,
     injected_set,
 )
-from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
 # Ten answers a language, on ten subjects, of six words or more (in Chinese, characters to match).
@@ -217,39 +211,6 @@ def test_the_set_is_the_same_for_any_order_of_the_input() -> None:
     assert one_way != other_seed
 
 
-def test_counts_ids_and_lines() -> None:
-    counts = InjectionCounts()
-    rows = list(injected_set(ROWS, seed=0, per_issue=7, clean_count=5, counts=counts))
-    assert len(rows) == 5 + 7 * 2 * len(ISSUES) == len({row.id for row in rows})
-    assert dict(counts.injected) == dict.fromkeys(ISSUES, 7)
-    for row in rows:
-        assert parse_labelled(row.to_record()) == row
-    for row in rows[:5]:
-        assert row.labels == dict.fromkeys(ISSUES, (0.0,))
-        assert row.dialogue.turns == original(row).turns
-
-
-def test_what_cannot_be_planted_is_refused_with_a_reason() -> None:
-    alone = Dialogue("x", (Turn("user", "hi"), Turn("assistant", "yes")), "en")
-    assert "no answer of 4 words" in _reason(alone, "repetitive", 2)
-    assert "nothing to" in _reason(alone, "incoherent", 1)
-    assert "to garble" in _reason(alone, "uninterpretable", 1)
-    mute = Dialogue("y", (Turn("user", "hi"), Turn("assistant", "")), "en")
-    assert "no assistant turn with words" in _reason(mute, "unsafe", 1)
-    finnish = Dialogue("z", ORIGINALS["en0"].turns, "fi")
-    assert "'fi'" in _reason(finnish, "nonfactual", 1)
-    with pytest.raises(ConfigError, match="cannot inject 'rude'"):
-        list(injected_set(ROWS, seed=0, issues=["rude"]))
-    with pytest.raises(ConfigError, match="strength must be 1, 2 or 3"):
-        list(injected_set(ROWS, seed=0, strengths=[4]))
-
-
-def _reason(dialogue: Dialogue, issue: str, strength: int) -> str:
-    with pytest.raises(CannotInject) as refusal:
-        one(dialogue, issue, strength)
-    return str(refusal.value)
-
-
 def _texts(entry: object) -> list[str]:
     if isinstance(entry, dict):
         return [str(value) for value in entry.values()]
@@ -270,16 +231,6 @@ def test_no_sentence_stands_in_two_splits(table: str) -> None:
                     homes[text].add(split)
         assert all(len(splits) == 1 for splits in homes.values()), lang
         assert set().union(*homes.values()) == set(SPLITS), lang
-
-
-def test_tables_have_well_formed_slots() -> None:
-    for table, lang, split in product(
-        [*_TABLES, "contradictions", "forgetting"], LANGUAGES, SPLITS
-    ):
-        for entry in entries(table, lang, split):
-            for text in _texts(entry):
-                assert not set("[]|") & set(text), (table, lang, text)
-                assert text.strip()[-1] in ".!?。？！", (table, lang, text)
 
 
 @pytest.mark.parametrize("issue", ISSUES)
@@ -337,17 +288,6 @@ def test_a_contradiction_needs_both_turns_to_be_seen() -> None:
     assert all(abs(hits / n - 0.5) < 0.3 for hits, n in counts if n >= 20), counts
 
 
-def test_donors_never_come_from_the_same_conversation() -> None:
-    rows = [conversation("en", 0), conversation("en", 1)]
-    donors = Donors.of(rows)
-    own = {text for group, text in donors.turns["en"] if group == rows[0].group}
-    rng = np.random.default_rng(0)
-    edit = Edit(rows[0].dialogue, 1, rng, donors, "train", rows[0].group)
-    picked = {donors.pick(edit, 50, lambda t: True) for _ in range(50)}
-    others = {text for group, text in donors.turns["en"] if group == rows[1].group}
-    assert picked <= others and own
-
-
 def test_a_repetition_repeats_and_its_control_does_not(
     planted: list[LabelledDialogue],
 ) -> None:
@@ -389,76 +329,3 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     assert written == list(
         injected_set(ROWS, seed=0, per_issue=4, issues=["unsafe", "nonfactual"])
     )
-
-
-def test_real_conversations_carry_nearly_every_issue() -> None:
-    """chitchat: at most one in ten conversations of four turns or more refuses an issue."""
-    if find_spec("chitchat_dataset") is None:
-        pytest.skip("needs the package chitchat-dataset (extra quickstart)")
-    rows = _chitchat(300)
-    counts = InjectionCounts()
-    made = list(injected_set(rows, seed=0, clean_count=0, counts=counts))
-    assert len(made) == 2 * sum(counts.injected.values())
-    assert all(counts.injected[issue] >= 0.9 * len(rows) for issue in ISSUES), (
-        counts.lines()
-    )
-
-
-def _chitchat(count: int) -> list[LabelledDialogue]:
-    from medal_judges.data_prep.sources.registry import load_spec
-
-    rows = [row for row in load_spec("chitchat") if len(row.dialogue.turns) >= 4]
-    return rows[:count]
-
-
-WORDS = (
-    "hiking waterfall cousin baked sourdough oven bicycle brakes summer octopus memory concert "
-    "singer swedish phone garden tomatoes kitchen sister novel lighthouse river frozen neighbour"
-)
-
-
-def _conversation(number: int, rng: np.random.Generator) -> LabelledDialogue:
-    """Answers that no other conversation has, so that donors of any length are found."""
-    turns = []
-    for i in range(12):
-        answer = " ".join(rng.choice(WORDS.split(), size=int(rng.integers(6, 16))))
-        turns.append(
-            Turn("assistant", f"{answer.capitalize()}.")
-            if i % 2
-            else Turn("user", f"{i}, {number}?")
-        )
-    dialogue = Dialogue(f"r{number}", tuple(turns), "en")
-    return LabelledDialogue(dialogue, {}, {}, group=f"group-{number}")
-
-
-@pytest.mark.parametrize("issue", ISSUES)
-def test_a_neutral_sentence_does_not_mean_innocent(issue: str) -> None:
-    """Planted and innocent rows hold the table's neutral sentences about equally often."""
-    rng = np.random.default_rng(0)
-    rows = [_conversation(number, rng) for number in range(150)]
-    lines = entries("neutral", "en", "train")
-    found: dict[str, list[bool]] = {"planted": [], "innocent": []}
-    for row in injected_set(rows, seed=0, issues=[issue], clean_count=0):
-        said = "\n".join(turn.content for turn in row.dialogue.turns)
-        found[row.extra["planted"]["kind"]].append(any(line in said for line in lines))
-    assert len(found["planted"]) > 100
-    assert abs(np.mean(found["planted"]) - np.mean(found["innocent"])) <= 0.1
-
-
-@pytest.mark.parametrize(
-    ("lang", "text"),
-    [
-        ("en", "I get home with a little food"),  # not "I buy home", not "a small food"
-        ("zh", "什么可爱"),
-        ("es", "realmente quiero, aunque no puedo"),
-        ("fr", "je veux vraiment y aller"),
-    ],
-)
-def test_small_changes_leave_words_that_mean_something_else(
-    lang: str, text: str
-) -> None:
-    assert not [other for pattern, other in word_pairs(lang) if pattern.search(text)]
-
-
-def test_every_language_has_small_changes() -> None:
-    assert all(len(word_pairs(lang)) >= 8 for lang in LANGUAGES)

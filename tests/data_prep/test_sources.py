@@ -3,7 +3,6 @@
 import gzip
 import json
 import os
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -94,14 +93,6 @@ def test_public_splits_cut_no_group_and_no_worker(tmp_path: Path) -> None:
             "validation",
             "test",
         }
-
-
-@needs_data
-def test_every_line_file_is_the_one_its_source_describes() -> None:
-    for source in SOURCES.values():
-        for part in source.parts:
-            if part.line_sha256 is not None:
-                assert sha256(Path(str(DATA)) / part.line_file) == part.line_sha256
 
 
 @needs_data
@@ -299,28 +290,6 @@ def test_chitchat_joins_messages_of_one_sender(tmp_path: Path) -> None:
     assert row.id == row.group == "chitchat-one"
     # no sender is kept
     assert "p" not in json.dumps(row.to_record()["models"]).split('"')
-
-
-@pytest.mark.skipif(
-    find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed"
-)
-def test_the_whole_of_chitchat() -> None:
-    rows = load_spec("chitchat")
-    # 7,168 less 3,150 without answer
-    assert len(rows) == len({row.id for row in rows}) == 4018
-    for row in rows:
-        roles = [turn.role for turn in row.dialogue.turns]
-        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"] * (
-            len(roles) % 2
-        )
-    counts = [
-        sum(row.split == name for row in rows)
-        for name in ("train", "validation", "test")
-    ]
-    assert [round(count / 4018, 2) for count in counts] == pytest.approx(
-        [0.8, 0.1, 0.1], abs=0.02
-    )
-    assert sum(bool(row.labels) for row in rows) == 4018 - 313
 
 
 # --- a file of the project's own line format ---

@@ -5,12 +5,11 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.data_prep.curation.pool import Candidate, draw, label_rules
+from medal_judges.data_prep.curation.pool import Candidate, label_rules
 from medal_judges.data_prep.curation.report import _value_counts, evenness
 from medal_judges.data_prep.curation.selection import Selected, cell_weights, select
-from medal_judges.errors import ConfigError
 
-from .rows import candidate, labelled, labelled_pool
+from .rows import candidate, labelled_pool
 
 
 def chosen(pool: list[Candidate], n: int, seed: int = 0) -> list[Selected]:
@@ -56,16 +55,6 @@ def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
     assert all(150 < count < 250 for count in taken.values())
 
 
-def test_contexts_not_chosen_yet_are_preferred() -> None:
-    rows = [candidate(f"c{i}", group=f"g{i % 4}") for i in range(40)]
-    assert {pick.candidate.group for pick in chosen(rows, 4)} == {
-        "g0",
-        "g1",
-        "g2",
-        "g3",
-    }
-
-
 def test_n_different_dialogues_or_the_whole_pool(pool: list[Candidate]) -> None:
     for n in (1, 50, 100):
         assert len(set(ids(chosen(pool, n)))) == n
@@ -79,12 +68,6 @@ def test_neither_order_nor_run_changes_the_selection(pool: list[Candidate]) -> N
     random.Random(1).shuffle(mixed)
     assert ids(chosen(pool, 100)) == ids(chosen(mixed, 100))
     assert ids(chosen(pool, 100, seed=1)) != ids(chosen(pool, 100))
-
-
-def test_a_smaller_selection_is_the_beginning_of_a_larger(
-    pool: list[Candidate],
-) -> None:
-    assert ids(chosen(pool, 100))[:60] == ids(chosen(pool, 60))
 
 
 def test_every_pair_with_a_clean_five_is_seeded(pool: list[Candidate]) -> None:
@@ -146,62 +129,3 @@ def test_balanced_weights_count_every_dialogue_once_on_average() -> None:
             total[c.candidate.id] += c.weight
     for c in pool:
         assert total[c.id] / seeds == pytest.approx(1, abs=0.15)
-
-
-@pytest.mark.parametrize(
-    ("answers", "present"),
-    [([1, 0, 0], False), ([1, 1, 0], True), ([1, 0], True), ([1, None, 0, 0], False)],
-)
-def test_several_answers_to_an_issue(
-    answers: list[float | None], present: bool
-) -> None:
-    found = label_rules().read(labelled("x", labels={"unsafe": answers}))
-    assert found.categories == (("unsafe",) if present else ("clean",))
-
-
-@pytest.mark.parametrize(
-    ("answers", "level"),
-    [
-        ([5], 5),
-        ([4, 5], 4),
-        ([4, 5, 5], 5),
-        ([1, 2], 1),
-        ([None, 3], 3),
-        ([2.6], 3),
-        ([2.5], 2),
-    ],
-)
-def test_several_overall_scores(answers: list[float | None], level: int) -> None:
-    found = label_rules().read(labelled("x", overall=answers))
-    assert found.level == level
-
-
-def test_another_fault_is_not_clean_and_no_issue() -> None:
-    found = label_rules().read(labelled("x", labels={"other": [1]}))
-    assert found.categories == () and not found.clean
-
-
-def test_missing_labels_are_named() -> None:
-    rules = label_rules()
-    row = labelled("x", labels={"unsafe": [None], "repetitive": []})
-    assert rules.missing(row) == ["unsafe", "repetitive"]
-    assert rules.missing(labelled("x", overall=None)) == ["overall"]
-    without_other = labelled("x", labels={"other": []})
-    assert rules.missing(without_other) == [] and rules.read(without_other).clean
-
-
-def test_a_row_without_labels_is_not_called_clean() -> None:
-    row = labelled("x", overall=None, labels={"unsafe": [None]})
-    found = label_rules().read(row)
-    assert found.categories == () and found.level is None
-
-
-def test_a_rubric_without_overall_is_refused() -> None:
-    with pytest.raises(ConfigError, match="overall"):
-        label_rules("engagingness")
-
-
-def test_draws_are_uniform_and_their_own_for_each_seed() -> None:
-    values = [draw(0, f"k{i}") for i in range(2000)]
-    assert 0.47 < sum(values) / 2000 < 0.53 and min(values) >= 0 and max(values) < 1
-    assert draw(0, "k") == draw(0, "k") != draw(1, "k")

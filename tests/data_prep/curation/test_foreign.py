@@ -1,6 +1,5 @@
 """The foreign-language filter: what a comment must say, and what it may say without harm."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import yaml
 
 from medal_judges.config import config_text
 from medal_judges.data_prep.curation.pool import load_foreign
-from medal_judges.errors import ConfigError
 
 from .rows import labelled
 
@@ -84,41 +82,6 @@ def test_only_rows_called_uninterpretable_are_looked_at(keywords: Any) -> None:
     assert keywords.match(labelled("x", lang="de", comments=comments)) is None
 
 
-def test_comments_on_other_dimensions_count_where_listed(keywords: Any) -> None:
-    says = "The last answer is in Chinese."
-    listed = labelled("x", "uninterpretable", lang="de", comments={"overall": says})
-    not_listed = labelled("x", "uninterpretable", lang="de", comments={"unsafe": says})
-    assert keywords.match(listed) == ("in Chinese", says)
-    assert keywords.match(not_listed) is None
-
-
-@pytest.mark.parametrize(
-    "comments",
-    [
-        None,
-        [],
-        "in Chinese",
-        3,
-        {"uninterpretable": None},
-        {"uninterpretable": ["in Chinese"]},
-        {"uninterpretable": {"text": "in Chinese"}},
-        {3: "in Chinese"},
-    ],
-)
-def test_comments_of_any_shape_are_no_error(keywords: Any, comments: object) -> None:
-    row = labelled("x", "uninterpretable", lang="de", comments=comments)
-    assert keywords.match(row) is None
-
-
-@pytest.mark.parametrize(
-    "text", ["mix ", "Chinese ", "in ", "non-", "mix of ", "а́ ", "(((", "\\"]
-)
-def test_long_hostile_comments_take_no_time(keywords: Any, text: str) -> None:
-    start = time.perf_counter()
-    keywords.find(text * 200_000, "de")
-    assert time.perf_counter() - start < 1
-
-
 def test_a_keyword_file_of_ones_own(tmp_path: Path) -> None:
     own = yaml.safe_load(config_text("curate/foreign_language"))
     own |= {"languages": {"eo": ["Esperanto"]}, "phrases": ["gobbledygook"]}
@@ -129,13 +92,3 @@ def test_a_keyword_file_of_ones_own(tmp_path: Path) -> None:
     assert found.find("It answers in Esperanto.", "eo") is None
     assert found.find("Pure gobbledygook.", "en") == "gobbledygook"
     assert found.find("It answers in Chinese.", "en") is None
-
-
-def test_a_bad_pattern_is_named(tmp_path: Path) -> None:
-    own = yaml.safe_load(config_text("curate/foreign_language")) | {
-        "phrases": ["mix(ed"]
-    }
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(own))
-    with pytest.raises(ConfigError, match=r"mix\(ed"):
-        load_foreign(str(path))

@@ -134,21 +134,6 @@ def test_a_finished_run_asks_nothing_and_a_chatbot_may_join(tmp_path: Path) -> N
     assert all(len(first_turns) == 1 for first_turns in by_opener.values())
 
 
-def test_another_runs_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
-    generate(tmp_path)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    for more, problem in (
-        ({"seed": 1}, "settings: seed: there 0, now 1"),
-        ({"bots": 1}, "agents: chatbot:bot-1: there"),
-        ({"contexts": {"n": 2}}, "contexts: there"),
-    ):
-        with pytest.raises(MedalError, match=problem):
-            generate(tmp_path, **more)
-    with pytest.raises(ConfigError, match="no chatbot 'bot-9'"):
-        generate(tmp_path, chatbots=("bot-9",))
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
 def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
     generate(tmp_path)
     journal = tmp_path / "journal.jsonl"
@@ -186,49 +171,6 @@ def test_a_model_that_is_down_ends_the_run_and_loses_nothing(
         found.counts.finished == 36 - 2 * found.counts.failed_openers
         and not found.waiting
     )
-
-
-def test_dialogues_that_a_filter_refuses_wait_and_the_others_end(
-    tmp_path: Path,
-) -> None:
-    def strict(body: dict[str, Any]) -> str:
-        if body["model"] == "bot-1":
-            raise Refused("stopped by the content filter")
-        return str(AGENTS["answer"](body))
-
-    # More refusals in a row than a model that is down gets.
-    found, _ = generate(tmp_path, strict, contexts={"n": 6})
-    dialogues = 12 - found.counts.failed_openers
-    assert len(found.waiting) == dialogues > 25 / 3
-    assert all("content filter" in reason for reason in found.waiting.values())
-    ids = [row["id"] for row in lines(tmp_path / "dialogues.jsonl")]
-    assert len(ids) == dialogues and all(id.endswith("--bot-0") for id in ids)
-    assert ids == [id for id in found.order() if id in found.done]
-
-
-def test_half_a_surrogate_pair_stops_nothing(tmp_path: Path) -> None:
-    def hostile(body: dict[str, Any]) -> str:
-        if body["model"] == "user-1":
-            return (
-                "Half a pair \ud83d of you"
-                if body["seed"] % 2
-                else "\udc00\u2028\x00 line"
-            )
-        if body["model"] == "judge":
-            return "No. \udfff it\nis" if body["seed"] % 3 == 0 else "Yes."
-        return "" if body["seed"] % 2 else "And \ud800."
-
-    found, _ = generate(tmp_path, hostile)
-    rows = lines(tmp_path / "dialogues.jsonl")
-    assert len(rows) == 16 and not found.waiting
-    said = {turn["content"] for row in rows for turn in row["dialogue"]}
-    assert said <= {"Half a pair ? of you", "?\u2028\x00 line", "", "And ?."}
-    assert {line["reason"] for line in lines(tmp_path / "rejected.jsonl")} == {
-        "? it is"
-    }
-    before = (tmp_path / "dialogues.jsonl").read_bytes()
-    assert not generate(tmp_path, hostile)[1].bodies  # the journal says what was asked
-    assert (tmp_path / "dialogues.jsonl").read_bytes() == before
 
 
 def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:

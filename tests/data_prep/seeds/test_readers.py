@@ -14,7 +14,6 @@ from medal_judges.data_prep.seeds.contexts import (
     read_personas,
     read_triples,
 )
-from medal_judges.errors import ConfigError, DataError
 
 KEPT = {"split": "train", "rec_0.5": True, "rec_0.9": True, "p_valid_model": 0.99}
 
@@ -48,31 +47,6 @@ def test_triples_without_a_critic(tmp_path: Path) -> None:
     assert len(list(read_triples(path))) == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ('{"head": "a", "relation": "xWant"', "valid JSON"),
-        *(
-            (atomic(relation="Wants"), "field 'relation'"),
-            (atomic(tail=""), "field 'tail'"),
-        ),
-        *(
-            (atomic(tail=None), "field 'tail'"),
-            (atomic(**{"rec_0.5": 1}), "field 'rec_0.5'"),
-        ),
-        *((atomic(tail="\ud800"), "surrogate"), ([1], "a JSON object")),
-    ],
-)
-def test_a_bad_triple_is_named_by_file_line_and_field(
-    tmp_path: Path, line: object, said: str
-):
-    path = write(tmp_path / "a.jsonl", [atomic(), line])
-    with pytest.raises(DataError) as caught:
-        list(read_triples(path))
-    assert caught.value.line == 2 and "a.jsonl:2: " in str(caught.value)
-    assert said in str(caught.value)
-
-
 def test_personas(tmp_path: Path) -> None:
     lines: list[object] = [
         {"persona": "A  cook\n at sea"},
@@ -80,20 +54,6 @@ def test_personas(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "persona.jsonl", lines)
     assert list(read_personas(path)) == ["A cook at sea", "A poet"]
-
-
-@pytest.mark.parametrize(
-    "line", [{"persona": " "}, {"person": "A poet"}, {"persona": ["a"]}]
-)
-def test_a_bad_persona_is_named(tmp_path: Path, line: object) -> None:
-    path = write(tmp_path / "p.jsonl", [{"persona": "A poet"}, "", line])
-    with pytest.raises(DataError, match=r"p\.jsonl:3: field 'persona'"):
-        list(read_personas(path))
-
-
-def test_no_such_file(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="no such file"):
-        list(read_triples(tmp_path / "none.jsonl"))
 
 
 @pytest.fixture
@@ -113,16 +73,3 @@ def test_what_was_written_is_what_is_generated_from(written: Path) -> None:
     )
     first = contexts_for(SeedsConfig(n=2, file=str(written)), ["zh"], seed=0)
     assert first == [c for c in drawn if c.lang == "zh"][:2]
-
-
-def test_what_is_not_there_is_named(written: Path) -> None:
-    with pytest.raises(ConfigError, match=r"has 5 contexts, not 6") as fewer:
-        contexts_for(SeedsConfig(n=6, file=str(written)), ["pt"], 0)
-    assert fewer.value.hint == "contexts.n=5"
-    with pytest.raises(ConfigError, match=r"has no 'fr'"):
-        contexts_for(SeedsConfig(n=5, file=str(written)), ["pt", "fr"], 0)
-    lines = written.read_text(encoding="utf-8").splitlines()
-    broken = json.loads(lines[1]) | {"gender": "x"}
-    written.write_text("\n".join([lines[0], json.dumps(broken)]), encoding="utf-8")
-    with pytest.raises(DataError, match=r"contexts.jsonl:2: field 'gender'"):
-        contexts_for(SeedsConfig(n=1, file=str(written)), ["pt"], 0)

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.config import build_config, read_yaml
+from medal_judges.config import read_yaml
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
     Triple,
@@ -77,14 +77,6 @@ def test_all_languages_of_a_context_stand_together_and_share_all_but_the_country
     assert more == [c for c in found if c.lang == "en"]
 
 
-@pytest.mark.parametrize("sizes", [(500, 500), (40, 500), (500, 40), (9, 7)])
-def test_more_contexts_begin_with_the_same_ones(sizes: tuple[int, int]) -> None:
-    most = min(400, sizes[0] * sizes[1])
-    longest = sample(most, *sizes)
-    for n in range(1, most, 29):
-        assert sample(n, *sizes) == longest[:n]
-
-
 def test_a_seed_decides_and_the_order_of_the_lines_does_not() -> None:
     a = sample(60, 100, 100)
     assert sample(60, 100, 100) == a
@@ -93,15 +85,6 @@ def test_a_seed_decides_and_the_order_of_the_lines_does_not() -> None:
     mixed = [triples(100)[i] for i in rng.permutation(100)]
     twice = [people(100)[i] for i in rng.permutation(100)] * 2
     assert draw(60, mixed, twice, seed=0) == a
-
-
-def test_nothing_comes_twice_before_all_came_once() -> None:
-    found = sample(150, 40, 30)
-    for start, size, key in ((0, 40, "scene"), (40, 40, "scene"), (0, 30, "persona")):
-        assert len({getattr(d, key) for d in found[start : start + size]}) == size
-    assert len({(d.scene, d.persona) for d in found}) == 150
-    every = sample(63, 9, 7)  # as many as there are pairs
-    assert len({(d.scene, d.persona) for d in every}) == 63
 
 
 def balanced(values: list[Any], kinds: int) -> bool:
@@ -152,21 +135,6 @@ def test_gendered_scenes_and_personas_are_left_out() -> None:
         draw(10, lines, persons, seed=0)
 
 
-@pytest.mark.parametrize(
-    ("languages", "said"),
-    [(["xx"], "no language 'xx'"), (["de", "de"], "each once"), ([], "at least one")],
-)
-def test_what_cannot_be_drawn(languages: list[str], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
-        contexts_for(SeedsConfig(n=2), languages, 0)
-
-
-@pytest.mark.parametrize("bad", [{"n": 0}, {"critic": "rec_0.5"}, {"scene": "x"}])
-def test_bad_settings(bad: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        build_config(SeedsConfig, bad, where="x.yaml")
-
-
 @pytest.fixture
 def published(tmp_path: Path) -> Callable[[int], SeedsConfig]:
     """Files as ATOMIC-10X and PersonaHub are published, of ``count`` lines."""
@@ -195,21 +163,6 @@ def test_contexts_of_files(published: Callable[[int], SeedsConfig]) -> None:
     assert [c.scene for c in contexts_for(config, ["fr"], 0)] == [
         d.scene for d in found
     ]
-
-
-def test_memory_does_not_grow_with_the_file(
-    published: Callable[[int], SeedsConfig],
-) -> None:
-    import tracemalloc
-
-    peaks = []
-    for count in (2_000, 20_000):
-        config = published(count)
-        tracemalloc.start()
-        draws_for(config, 0)
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.5 * peaks[0] + 100_000
 
 
 def test_command(tmp_path: Path) -> None:

@@ -12,12 +12,10 @@ from medal_judges.data_prep.seeds.contexts import (
     gendered_word,
     is_neutral,
     load_relations,
-    parse_triple,
     read_personas,
     read_triples,
     sentences,
 )
-from medal_judges.errors import RecordError
 
 
 @pytest.mark.parametrize(
@@ -32,22 +30,9 @@ from medal_judges.errors import RecordError
         ),
         (
             "PersonX sings",
-            "xReact",
-            "PersonY is calm",
-            "PersonX sings. Now PersonY is calm.",
-        ),
-        (
-            "PersonX sings",
             "xWant",
             "to rest",
             "PersonX sings. Now PersonX wants to rest.",
-        ),
-        ("PersonX sings", "xWant", "rest", "PersonX sings. Now PersonX wants to rest."),
-        (
-            "PersonX sings",
-            "xEffect",
-            "is heard",
-            "PersonX sings. Now PersonX is heard.",
         ),
         (
             "PersonX sings",
@@ -74,12 +59,6 @@ from medal_judges.errors import RecordError
             "The plan is that PersonX sings. It fails because the hall is shut.",
         ),
         (
-            "PersonX sings",
-            "HinderedBy",
-            "Tokyo is far",
-            "The plan is that PersonX sings. It fails because Tokyo is far.",
-        ),
-        (
             "PersonX draws {tail}",
             "xAttr",
             "{head}",
@@ -97,29 +76,6 @@ def test_a_feeling_in_either_event_counts() -> None:
     )
     assert affective_word(sentences(Triple("PersonX leaves", "xReact", "guilty")))
     assert not affective_word(sentences(Triple("PersonX leaves", "xWant", "to call")))
-
-
-@pytest.mark.parametrize(
-    ("record", "field"),
-    [
-        ({"relation": "xWant", "tail": "b"}, "head"),
-        ({"head": " . ", "relation": "xWant", "tail": "b"}, "head"),
-        ({"head": "a", "relation": "xWant", "tail": 3}, "tail"),
-        ({"head": "a", "relation": "isA", "tail": "b"}, "relation"),
-        ({"head": "a", "relation": ["xWant"], "tail": "b"}, "relation"),
-        ({"head": "a", "tail": "b"}, "relation"),
-        (["a", "xWant", "b"], "(line)"),
-    ],
-)
-def test_defects_name_the_field(record: object, field: str) -> None:
-    with pytest.raises(RecordError) as caught:
-        parse_triple(record)
-    assert caught.value.field == field
-
-
-def test_the_spelling_of_the_published_read_me() -> None:
-    triple = parse_triple({"head": "a", "relation": "HinderdBy", "tail": "b"})
-    assert triple.relation == "HinderedBy"
 
 
 def test_the_embedded_set_is_large_varied_and_neutral() -> None:

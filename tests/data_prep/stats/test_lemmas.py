@@ -5,7 +5,6 @@ import sys
 import pytest
 
 from medal_judges.data_prep.corpus_stats.tokens import lemmatiser, length, unit_of
-from medal_judges.errors import MissingExtraError
 
 SENTENCES = {
     "en": "The cats weren't running faster than 2 dogs, were they? Well-known e-mails…",
@@ -52,25 +51,6 @@ def test_chinese_is_split_by_jieba_and_measured_in_characters() -> None:
     assert length("我们 去\n公园。", "characters") == 6
 
 
-def test_words_are_what_stands_between_spaces() -> None:
-    assert length("  Well, it's  a well-known\nfact… ", "words") == 5
-    assert length("", "words") == length(" \n", "characters") == 0
-    assert [unit_of(lang) for lang in ("en", "ko", "ja", "th", "und")] == [
-        *("words", "words", "characters", "characters", "words"),
-    ]
-
-
-def test_a_language_without_lemma_table_says_so() -> None:
-    pytest.importorskip("spacy_lookups_data")
-    hindi, none_at_all = lemmatiser("hi"), lemmatiser("und")
-    assert "words as they are" in hindi.name and "words as they are" in none_at_all.name
-    assert hindi.split is not None and hindi.split("मैं ठीक हूँ।") == ["मैं", "ठीक", "हूँ"]
-    assert none_at_all.split is not None and none_at_all.split("Ça VA ?") == [
-        "ça",
-        "va",
-    ]
-
-
 def test_no_lemmas_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("spacy", "jieba", "spacy_lookups_data"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -85,13 +65,3 @@ def test_no_lemmas_needs_no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     chinese = lemmatiser("zh", lemmas=False)
     assert chinese.split is None and "no spaces" in chinese.name
-
-
-@pytest.mark.parametrize("lang, package", [("en", "spacy"), ("zh", "jieba")])
-def test_a_missing_package_is_named(
-    lang: str, package: str, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(MissingExtraError, match=package) as caught:
-        lemmatiser(lang)
-    assert "'.[lang]'" in str(caught.value) and "--no-lemmas" in str(caught.value)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.corpus_stats.report import (
-    facts,
     heat_maps,
     label_table,
     statistics_page,
@@ -16,9 +15,6 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     CorpusStatistics,
     corpus_statistics,
 )
-from medal_judges.data_prep.corpus_stats.tokens import mtld
-from medal_judges.errors import MedalError
-from medal_judges.eval.benchmark.sets import data_hash
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.figure import Bars
 from medal_judges.report.table import Heat, Table
@@ -81,21 +77,6 @@ def test_texts_by_language(four: CorpusStatistics) -> None:
     assert all(reasons)
 
 
-def test_texts_by_chatbot(four: CorpusStatistics) -> None:
-    by_bot = plain(text_table(four, "Chatbot"))
-    assert by_bot["bot-a"][:4] == [2, 2.0, 2.0, 2.0]
-    assert by_bot["bot-b"][:4] == [2, 2.0, 0.0, 4.0]
-
-
-def test_chinese_with_jieba(make_row: MakeRow) -> None:
-    jieba = pytest.importorskip("jieba")
-    text = "我喜欢公园,我们去公园吧。"
-    stats = corpus_statistics([make_row("1", [text], lang="zh")], "zh")
-    tokens = [token for token in jieba.lcut(text) if token[0].isalnum()]
-    row = plain(text_table(stats, "Language"))["zh"]
-    assert row[2] == 13.0 and row[4] == round(mtld(tokens) or 0, 4)
-
-
 def test_shares_of_independent_rows(make_row: MakeRow) -> None:
     """bot-a: 1 of 4 unsafe, one row without an answer; bot-b: 2 of 2."""
     answers = [("a", [1]), ("a", [0]), ("a", [0]), ("a", [0]), ("a", [None])]
@@ -149,21 +130,6 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     assert figure.high - figure.low == pytest.approx(high - low, rel=0.15)
 
 
-def test_other_scales_are_other_dimensions(make_row: MakeRow) -> None:
-    rows = [
-        make_row("1", ["x"], labels={"overall": [5]}),
-        make_row("2", ["x"], labels={"overall": [4]}, scales={"overall": [0, 4]}),
-        make_row("3", ["x"], labels={"overall": [0.3]}, scales={"overall": None}),
-        make_row("4", ["x"], labels={"consistent": [1], "calm": [0.4], "unsafe": [0]}),
-    ]
-    stats = measured(rows)
-    assert stats.graded == [
-        *("overall (1–5)", "overall (0–4)", "overall (no stated scale)", "calm"),
-    ]
-    assert stats.issues == ["unsafe"]
-    assert stats.shares == ["consistent", "unsafe"]
-
-
 def test_the_page_shows_the_numbers_of_the_tables(make_row: MakeRow) -> None:
     rows = []
     for i in range(60):
@@ -189,29 +155,3 @@ def test_the_page_shows_the_numbers_of_the_tables(make_row: MakeRow) -> None:
         assert [segment.text for segment in bar.segments] == ["20.0%"] * 5
     table = label_table(stats, "Language")
     assert table.columns == ("Language", "Rows", "unsafe", "overall")
-
-
-def test_what_is_said_of_the_set(make_row: MakeRow) -> None:
-    rows = [
-        make_row("1", ["a"], labels={"unsafe": [1]}, labels_by="judge:x|rev:1"),
-        make_row("2", ["b"], label_failure="no JSON", labels_by="judge:x|rev:1"),
-        make_row("3", ["c"], malformed={"reasons": ["role_confusion"]}),
-    ]
-    stats = measured(rows)
-    assert stats.data == data_hash(rows) == measured(rows[::-1]).data
-    said = dict(facts(stats))
-    assert said["labels by"] == "judge:x|rev:1 (2 rows)"
-    assert said["failed"].startswith("1 rows")
-    assert said["malformed"].startswith("1 rows")
-
-
-def test_a_dialogue_in_two_files_is_refused(make_row: MakeRow) -> None:
-    with pytest.raises(MedalError, match="'same'"):
-        measured([make_row("same", ["a"]), make_row("same", ["b"])])
-
-
-def test_many_names_are_people_and_get_no_table(make_row: MakeRow) -> None:
-    stats = measured([make_row(str(i), ["a"], user=f"worker-{i}") for i in range(61)])
-    assert stats.names("user") == [] and stats.names("chatbot") == ["bot-a"]
-    unnamed = measured([make_row("1", ["a"], bot=None, user=None)])
-    assert unnamed.names("user") == unnamed.names("chatbot") == []

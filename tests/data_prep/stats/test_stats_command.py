@@ -1,7 +1,6 @@
 """``medal data stats``: what it reads, prints and writes; sets of people where they are here."""
 
 import csv
-import json
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +9,6 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.errors import MedalError
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
@@ -42,44 +40,6 @@ def test_files_and_a_split_are_one_set(make_row: MakeRow, tmp_path: Path) -> Non
     with sheet.open(encoding="utf-8") as file:
         whole = [row for row in csv.DictReader(file) if row["Language"] == "all"]
     assert whole[0]["unsafe"].startswith("1.0")
-
-
-def test_names_of_the_data_are_no_markup_in_the_terminal(
-    make_row: MakeRow, tmp_path: Path
-) -> None:
-    file = tmp_path / "rows.jsonl"
-    write_records(file, [make_row("1", ["a"], bot="[bold]x[/bold]")])
-    found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
-    assert "[bold]x[/bold]" in found.output and "No row has a label." in found.output
-
-
-def test_a_misspelt_name_is_told_before_anything_is_read(tmp_path: Path) -> None:
-    found = medal("chitcat", "--out", tmp_path / "out")
-    assert isinstance(found.exception, MedalError) and "chitchat" in str(
-        found.exception
-    )
-    assert not (tmp_path / "out").exists()
-
-
-def test_bad_lines_are_named_or_counted(make_row: MakeRow, tmp_path: Path) -> None:
-    file = tmp_path / "rows.jsonl"
-    file.write_text(json.dumps(make_row("1", ["a"]).to_record()) + "\n{broken\n")
-    refused = medal(file, "--out", tmp_path / "out", "--no-lemmas", "--strict")
-    assert isinstance(refused.exception, MedalError) and "rows.jsonl:2" in str(
-        refused.exception
-    )
-    passed = medal(file, "--out", tmp_path / "out", "--no-lemmas")
-    assert passed.exit_code == 0 and "1 bad rows left out" in passed.output
-
-
-def test_an_empty_file_is_a_page_without_rows(tmp_path: Path) -> None:
-    file = tmp_path / "none.jsonl"
-    file.write_text("")
-    found = medal(file, "--out", tmp_path / "out", "--no-lemmas")
-    assert found.exit_code == 0, found.exception
-    assert "0 dialogues" in (tmp_path / "out" / "stats.html").read_text(
-        encoding="utf-8"
-    )
 
 
 DATA = os.environ.get("MEDAL_JUDGES_DATA")

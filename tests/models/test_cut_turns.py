@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from medal_judges import Dialogue, Judge, ScoreOptions, Turn
+from medal_judges import Dialogue, Judge, ScoreOptions
 from medal_judges.inference.scoring import score_to_file
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
@@ -72,35 +72,10 @@ def test_a_last_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
     ]
 
 
-def test_an_only_turn_longer_than_the_window_is_counted(judge: Judge) -> None:
-    assert counts(judge, Dialogue("only", (Turn("assistant", MANY_WORDS),))) == [(0, 1)]
-
-
-def test_a_turn_that_just_fits_is_not_cut(tiny_llama: Path, tiny_bert: Path) -> None:
-    only = Dialogue("only", (Turn("assistant", "music film garden " * 20),))
-    tokens = len(lora(tiny_llama, tiny_bert, 500).render([only])[0].ids)
-    assert counts(lora(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
-    assert counts(lora(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
-    tokens = len(encoder(tiny_llama, tiny_bert, 128).render([only])[0].ids)
-    assert counts(encoder(tiny_llama, tiny_bert, tokens), only) == [(0, 0)]
-    assert counts(encoder(tiny_llama, tiny_bert, tokens - 1), only) == [(0, 1)]
-
-
 def test_a_cut_turn_is_counted_at_the_levels_that_judge_it(judge: Judge) -> None:
     first_is_long = talk(MANY_WORDS, SHORT_WORDS, SHORT_WORDS, MANY_WORDS)
     assert counts(judge, first_is_long, "turn") == [(1, 0), (3, 1)]
     assert counts(judge, first_is_long, "last") == [(3, 1)]
-
-
-def test_two_beginnings_of_a_dialogue_do_not_share_a_count(judge: Judge) -> None:
-    long_answer = talk(SHORT_WORDS, MANY_WORDS)
-    only_answer = Dialogue("only", long_answer.turns[1:])
-    together = judge.score([only_answer, long_answer, only_answer])
-    assert [(one.truncated_turns, one.cut_turns) for one in together] == [
-        (0, 1),
-        (1, 1),
-        (0, 1),
-    ]
 
 
 def test_the_warning_the_report_and_the_files_name_it(

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import HeadConfig
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.encoder.config import EncoderConfig
@@ -212,22 +212,3 @@ def test_weights_that_do_not_fit_are_refused(
     with pytest.raises(JudgeLoadError) as caught:
         Judge.from_pretrained(folder, device="cpu")
     assert named[fault] in str(caught.value)
-
-
-def test_a_window_beyond_the_positions_and_a_base_that_is_not_there_are_refused(
-    tiny_bert: Path,
-) -> None:
-    with pytest.raises(ConfigError, match="max_tokens 4000 is above the 512"):
-        EncoderJudge.create(
-            EncoderConfig(base=str(tiny_bert), max_tokens=4000), DIMENSIONS
-        )
-    with pytest.raises(JudgeLoadError, match="cannot load the base /no/such"):
-        EncoderJudge.create(EncoderConfig(base="/no/such"), DIMENSIONS)
-
-
-def test_fields_of_the_base_s_config_can_be_changed(tiny_modernbert: Path) -> None:
-    config = EncoderConfig(
-        base=str(tiny_modernbert), max_tokens=64, config={"classifier_pooling": "mean"}
-    )
-    judge = EncoderJudge.create(config, DIMENSIONS[:1])
-    assert judge.net.config.classifier_pooling == "mean"

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.golden import golden_dialogues
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.hybrid.judge import (
-    HybridConfig,
     HybridJudge,
     Line,
     Member,
@@ -92,19 +91,6 @@ def opened(line: Line, **paths: str) -> HybridJudge:
 
 def overall(judgements: Sequence[Judgement]) -> list[float | None]:
     return [j.scores["overall"] for j in judgements]
-
-
-def on_a_base(base: Path, folder: Path, reading: str, max_tokens: int = 64) -> str:
-    """Saves a linear judge without its base, and returns its folder."""
-    made = random_judge(
-        base,
-        [OVERALL],
-        name=reading,
-        save_base=False,
-        max_tokens=max_tokens,
-        reading=reading,
-    )
-    return str(made.save_pretrained(folder / f"{reading}-{max_tokens}"))
 
 
 def test_a_choice_says_what_its_member_says() -> None:
@@ -206,20 +192,6 @@ def test_the_signature_holds_the_members_and_the_numbers() -> None:
     assert f"length=length@{revision}" in (first.base or "")
     assert first.revision != second.revision
     assert Signature.parse(str(first)) == first
-
-
-def test_dimensions_that_do_not_go_together_are_refused() -> None:
-    length = {"length": open_member("length", MemberConfig(path=LENGTH))}
-    warmth = Dimension("warmth", "continuous", 0, 1)
-    with pytest.raises(ConfigError, match="warmth"):
-        HybridJudge(length, {"warmth": Line(("length",), (1.0,))}, [warmth])
-    repetitive = Dimension("repetitive", "continuous", 0, 1)  # here high is good
-    with pytest.raises(ConfigError, match="good end"):
-        HybridJudge(length, {"repetitive": Line(("length",), (1.0,))}, [repetitive])
-    turned = Line(("length:repetitive",), (-1.0,), 1.0)
-    HybridJudge(length, {"repetitive": turned}, [repetitive])
-    with pytest.raises(ValueError, match="letters, digits"):
-        HybridConfig(members={"a/b": MemberConfig(path=LENGTH)})
 
 
 @pytest.mark.parametrize("weights", [{"length": 0}, {"length": -1, "repetition": 2}])

@@ -2,19 +2,16 @@
 
 import json
 import math
-import re
 from collections.abc import Sequence
 
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreReport
 from medal_judges.models.base.judge import ScoreLevel, ScoreRequest
-from medal_judges.models.batching import budget_batches, is_out_of_memory, retry_on_oom
+from medal_judges.models.batching import budget_batches, retry_on_oom
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
-from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import to_line
 
@@ -87,45 +84,6 @@ def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
     assert sum(judge.batches) == len([j for j in found if j.failure is None])
 
 
-def test_arguments_are_checked() -> None:
-    judge, record = Constant(overall=3.0), {"id": "a", "dialogue": []}
-    for wrong, told, hint in [
-        ([record], r"dialogues\[0\]: field 'dialogue': expected a non-empty list", ""),
-        (
-            [*dialogues(2), None],
-            r"dialogues\[2\] is an object of type 'NoneType'",
-            "Dialogue",
-        ),
-        (record, "an iterable of Dialogue, not an object of type 'dict'", "in a list"),
-        (dialogues(1)[0], "not an object of type 'Dialogue'", "in a list"),
-        ("chats.jsonl", "not an object of type 'str'", "read_dialogues"),
-        (3, "not an object of type 'int'", "in a list"),
-        ([LabelledDialogue(dialogues(2)[1], {}, {})], "not a Dialogue", r"\.dialogue"),
-    ]:
-        with pytest.raises(ConfigError, match=told) as caught:
-            list(judge.score(wrong))  # type: ignore[arg-type]
-        assert re.search(hint, caught.value.hint or "")
-    for options, told in [
-        ({"level": "word"}, "dialogue, turn, last"),
-        ({"dimensions": ["fun"]}, "no dimension 'fun'"),
-        ({"token_budget": 0}, "token_budget must be 1 or more"),
-        ({"token_budget": "8"}, "token_budget must be 1 or more, not '8'"),
-        ({"unknown_language": "guess"}, "warn, refuse, allow"),
-    ]:
-        with pytest.raises(ConfigError, match=told):
-            judge.score(dialogues(2), **options)  # type: ignore[arg-type]
-    assert judge.batches == []
-
-
-def test_an_iterator_is_checked_as_it_is_read() -> None:
-    judge = Constant(overall=3.0)
-    judge.window = 1
-    stream = judge.score(iter([dialogues(2)[1], {"id": "b"}]))
-    assert next(stream).scores["overall"] == pytest.approx(3.0, abs=1e-9)
-    with pytest.raises(ConfigError, match=r"dialogues\[1\]: field"):
-        next(stream)
-
-
 def test_one_chat_and_records_of_chats_are_scored() -> None:
     judge = Judge.from_pretrained("length")
     messages = [
@@ -150,21 +108,6 @@ def test_every_item_comes_once_and_fits_the_budget() -> None:
     assert batches[0] == [8]  # longest first, and longer than the budget: alone
 
 
-def test_tight_batches_waste_little_on_turns_of_any_length() -> None:
-    lengths = [1 + (7 * i * i) % 97 for i in range(640)]
-    padded = {}
-    for tight in (False, True):
-        batches = list(
-            budget_batches(range(640), lambda i: lengths[i], 8192, tight=tight)
-        )
-        assert sorted(i for batch in batches for i in batch) == list(range(640))
-        padded[tight] = sum(len(batch) * lengths[batch[0]] for batch in batches)
-        assert all(len(batch) * lengths[batch[0]] <= 8192 for batch in batches)
-    assert padded[True] < 1.2 * sum(lengths) < padded[False]
-    same = list(budget_batches(range(50), lambda i: 20, 8192, tight=True))
-    assert len(same) == 1  # nothing is parted that is of one length
-
-
 def test_retry_on_oom_keeps_order_and_goes_down_to_what_fits() -> None:
     sizes: list[int] = []
 
@@ -176,25 +119,3 @@ def test_retry_on_oom_keeps_order_and_goes_down_to_what_fits() -> None:
 
     assert retry_on_oom(run, list(range(7))) == [0, 10, 20, 30, 40, 50, 60]
     assert sizes[0] == 7 and max(sizes[-2:]) <= 2
-
-
-def test_retry_on_oom_raises_what_is_not_memory_and_what_cannot_be_halved() -> None:
-    def broken(batch: list[int]) -> list[int]:
-        raise RuntimeError("shapes do not match")
-
-    with pytest.raises(RuntimeError, match="shapes"):
-        retry_on_oom(broken, [1, 2])
-
-    def full(batch: list[int]) -> list[int]:
-        raise MemoryError
-
-    with pytest.raises(MemoryError):
-        retry_on_oom(full, [1, 2])
-    assert is_out_of_memory(RuntimeError("DefaultCPUAllocator: can't allocate memory"))
-    cublas = (
-        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"
-    )
-    assert is_out_of_memory(RuntimeError(cublas))
-    assert not is_out_of_memory(
-        RuntimeError("CUDA error: device-side assert triggered")
-    )

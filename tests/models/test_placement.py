@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -16,9 +15,7 @@ from transformers import (
 )
 
 from medal_judges import Judge
-from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.inference.judge_choice import choose_judge
-from medal_judges.models.base.saving import placed
 from medal_judges.models.device import cast_weights
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
@@ -48,35 +45,6 @@ def test_a_judge_with_a_model_of_its_own_obeys() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (
-            {"llm": "openai:gpt-4.1-mini", "device": "cuda"},
-            "has no weights, so --device",
-        ),
-        ({"llm": "openai:gpt-4.1-mini", "dtype": "bf16"}, "has no weights, so --dtype"),
-    ],
-)
-def test_a_model_elsewhere_refuses(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
-        placed({"family": "prompted"}, options, "judge.yaml")
-    with pytest.raises(JudgeLoadError, match=told):
-        Judge.from_pretrained(CONTRAST, **options)
-
-
-def test_a_judge_without_weights_refuses() -> None:
-    with pytest.raises(ConfigError, match="has no weights, so --device"):
-        choose_judge(LENGTH, device="cuda")
-    with pytest.raises(JudgeLoadError, match="has no weights, so --dtype"):
-        Judge.from_pretrained(LENGTH, dtype="bf16")
-
-
-def test_a_model_comes_up_in_the_precision_asked_for() -> None:
-    judge = Judge.from_pretrained(CONTRAST, dtype="bf16", device="cpu")
-    assert judge.signature().dtype == "bfloat16"
-
-
 def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> None:
     path = tmp_path / "both.yaml"
     members = {"a": {"path": CONTRAST}, "b": {"path": LENGTH}}
@@ -98,15 +66,6 @@ def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> Non
         saved, dtype="fp32", device="cpu", a={"llm": "embedded:smollm2"}
     )
     assert again.signature().dtype == "float32"
-
-
-def test_settings_of_a_saved_judge_are_its_members(tmp_path: Path) -> None:
-    assert choose_judge(
-        str(tmp_path), ["strong.llm.base_url=http://here/v1"]
-    ).options == {"strong": {"llm": {"base_url": "http://here/v1"}}}
-    folder = Judge.from_pretrained(LENGTH).save_pretrained(tmp_path / "length")
-    with pytest.raises(JudgeLoadError, match="has no setting 'features'"):
-        Judge.from_pretrained(folder, features=["x"])
 
 
 MARKS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}

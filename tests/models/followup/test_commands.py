@@ -75,19 +75,6 @@ def test_crafts_pairings_have_four_proposers_and_a_fifth_that_judges(
     assert all(any(model in name for name in short) for model in DIETS_MODELS)
 
 
-def test_a_judge_may_not_propose_its_own_pool_in_craft(tmp_path: Path) -> None:
-    more = ["--config", "craft_vicuna", "judge=Qwen/Qwen-14B-Chat"]
-    command = ["data", "followups", "--out", str(tmp_path / "pool.yaml"), *more]
-    with pytest.raises(ConfigError, match="must not be in llms"):
-        RUNNER.invoke(app, command, catch_exceptions=False)
-    with pytest.raises(ConfigError, match="did you mean 'samples'"):
-        RUNNER.invoke(
-            app,
-            ["data", "followups", "--out", str(tmp_path / "p.yaml"), "sample=2"],
-            catch_exceptions=False,
-        )
-
-
 SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
 
 
@@ -112,23 +99,6 @@ def test_hash_covers_what_scores_depend_on_and_nothing_else() -> None:
         follow_ups=(FollowUp(text="No.", sign="positive"), FollowUp(text="Hm.")),
     )
     assert len({pool.hash, other.hash, turned.hash}) == 3
-
-
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        ("follow_ups: []", "needs a follow-up"),
-        ("follow_ups: [{text: a}, {text: a}]", "'a' is there twice"),
-        ("follow_ups: [{text: '  '}]", "text"),
-        ("follow_ups: [{text: a, sgn: negative}]", "did you mean 'sign'"),
-        ("follow_ups: [{text: a, sign: bad}]", "sign"),
-    ],
-)
-def test_a_malformed_pool_names_the_fault(tmp_path: Path, body: str, told: str) -> None:
-    path = tmp_path / "pool.yaml"
-    path.write_text(f"name: x\nmethod: by hand\n{body}\n", encoding="utf-8")
-    with pytest.raises(ConfigError, match=told):
-        load_pool(str(path))
 
 
 def test_a_list_is_read_and_talk_around_it_is_not() -> None:
@@ -164,10 +134,3 @@ def test_a_sample_has_as_many_of_each_generator() -> None:
             pool.drawn(count, seed=0)
     unnamed = tuple(FollowUp(text=f"{number}") for number in range(3))
     assert len(FollowUpPool(name="p", follow_ups=unnamed).drawn(2, 0).follow_ups) == 2
-
-
-def test_what_a_model_thinks_is_no_follow_up() -> None:
-    assert parse_list("<think>\n1. Maybe this?\n</think>\n1. What do you mean?") == [
-        "What do you mean?"
-    ]
-    assert parse_list("<think>\n1. Maybe this?") == []

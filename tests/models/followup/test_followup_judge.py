@@ -11,7 +11,7 @@ import torch
 import yaml
 from tests.models.conftest import ClosedModel
 
-from medal_judges.errors import ConfigError, JudgeLoadError, NotAvailableError
+from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
 from medal_judges.models.followup.pool import FollowUpPool, load_pool
@@ -212,20 +212,6 @@ def test_joint_likelihood_counts_the_dialogue_too(
     )
 
 
-def test_raw_values_far_from_the_scale_are_told_once(
-    tiny_lm: LocalModel, pool: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    scale = {"overall": {"center": 3.0, "spread": 0.01}}
-    settings = {"reduce": "sum", "dimensions": ["overall"]}
-    list(judge(tiny_lm, pool, scale=scale, **settings).score(DIALOGUES))
-    (told,) = [r.getMessage() for r in caplog.records if "spreads" in r.getMessage()]
-    assert "Set scale.overall.center and scale.overall.spread" in told
-    caplog.clear()
-    scale = {"overall": {"center": 3.0, "spread": 1000.0}}
-    list(judge(tiny_lm, pool, scale=scale, **settings).score(DIALOGUES))
-    assert "spreads" not in caplog.text
-
-
 def test_batch_order_and_level_do_not_change_a_score(
     tiny_lm: LocalModel, pool: str
 ) -> None:
@@ -257,50 +243,6 @@ def test_whole_oldest_turns_are_dropped_and_counted(
     same = next(iter(judge(tiny_lm, pool).score([Dialogue("end", end)])))
     assert found.scores["overall"] == pytest.approx(same.scores["overall"], abs=1e-5)
     assert len(found.contributions["overall"].turns) == 40
-
-
-def test_an_answer_too_long_to_read_is_unscored_and_stops_nothing(
-    tiny_lm: LocalModel, pool: str
-):
-    endless = talk("Hi!", "word " * 400, id="endless")
-    found = list(judge(tiny_lm, pool, max_tokens=256).score([endless, DIALOGUES[0]]))
-    assert found[0].scores == {"coherent": None, "overall": None}
-    assert "last turn alone takes" in str(found[0].failure)
-    assert found[1].scored
-
-
-def test_the_signature_changes_with_what_scores_depend_on(
-    tiny_lm: LocalModel, pool: str, tmp_path: Path
-) -> None:
-    base = str(judge(tiny_lm, pool).signature())
-    assert "base:embedded/tiny" in base and "dtype:float32" in base
-    other_pool = tmp_path / "other.yaml"
-    other_pool.write_text(POOL.replace("wrong", "false"), encoding="utf-8")
-    changed = [
-        judge(tiny_lm, str(other_pool)),
-        judge(tiny_lm, pool, reduce="sum"),
-        judge(tiny_lm, pool, decay=0.5, answers=None),
-        judge(tiny_lm, pool, max_tokens=512),
-    ]
-    assert len({base, *(str(j.signature()) for j in changed)}) == 5
-
-
-def test_what_is_wrong_with_a_file_is_told(pool: str) -> None:
-    with pytest.raises(ConfigError, match="has no dimension 'humour'"):
-        FollowUpJudge.from_settings(
-            {
-                "name": "x",
-                "rubric": "overall",
-                "followups": pool,
-                "dimensions": ["humour"],
-            }
-        )
-    with pytest.raises(ConfigError, match=r"draw 4: .* test has 3 follow-ups of 1"):
-        FollowUpJudge.from_settings(
-            {"name": "x", "rubric": "overall", "followups": pool, "draw": 4}
-        )
-    with pytest.raises((ConfigError, JudgeLoadError), match="did you mean 'decay'"):
-        Judge.from_pretrained("configs/judges/diet.yaml", decya=0.5)
 
 
 @pytest.mark.parametrize("name", ["contrast", "diet", "fed", "full"])

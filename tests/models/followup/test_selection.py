@@ -154,17 +154,9 @@ CHINESE = (
 
 READ: list[tuple[str, set[int]]] = [
     *(("2, 4, 5", {2, 4, 5}), ("2\n4\n5", {2, 4, 5}), ("2.\n4.\n5.", {2, 4, 5})),
-    *(("- 2\n- 4", {2, 4}), ("[2, 4, 5]", {2, 4, 5}), ("2, 4 and 5", {2, 4, 5})),
     ("２、４、５", {2, 4, 5}),
-    ("1. You already told me that.\n2. That wasn't very helpful.", {4, 5}),
     ("4. You already told me that.\n5. That wasn't very helpful.", {4, 5}),
     ("1) “You already told me that.”\n2) “Are you even listening to me?”", {3, 4}),
-    ("You already told me that", {4}),
-    *(
-        ("- you already told me THAT\n- that wasn’t very helpful", {4, 5}),
-        ("None.", set()),
-    ),
-    ("<think>1 and 3? Rather 2.</think>2, 4", {2, 4}),
 ]
 # Asked for again: sentences, ranges, negations, shortened texts, numbers of something else.
 UNREAD = (
@@ -176,26 +168,12 @@ UNREAD = (
         "[]",
     ),
     *(
-        "I would not choose 1 or 3, but 2 and 4.",
-        "2, 4 and 9",
-        "4. You already told me.",
-        "2.4",
-    ),
-    *(
         "All except 3.",
         "The chatbot repeated itself 2 times.",
         "I cannot say.",
         "选2、4。",
     ),
-    *(
-        "<think>Options 1, 2 and 3 are\n",
-        "Elijo las opciones 2, 4 y 5.",
-        "我选择选项2、4和5。",
-    ),
     "None of these fit.",
-    "\n".join(
-        f"{i}. {text}" if i < 3 else text for i, text in enumerate(OPTIONS, start=1)
-    ),
 )
 
 

@@ -73,24 +73,3 @@ def test_a_file_that_would_run_something_is_refused(
     with pytest.raises(MedalError, match="Weights only load failed"):
         load_llm({"model": str(published), "device": "cpu", "bin_weights": True})
     assert not mark.exists()
-
-
-def test_code_that_comes_with_a_model_is_not_run(
-    published: Path, tmp_path: Path
-) -> None:
-    mark = tmp_path / "it-ran"
-    (published / "modeling_mine.py").write_text(f"import os\nos.mkdir({str(mark)!r})\n")
-    config = json.loads((published / "config.json").read_text())
-    config |= {"auto_map": {"AutoModelForCausalLM": "modeling_mine.Mine"}}
-    (published / "config.json").write_text(json.dumps(config | {"model_type": "mine"}))
-    with pytest.raises(MedalError):
-        load_llm({"model": str(published), "device": "cpu", "bin_weights": True})
-    assert not mark.exists() and not list((tmp_path / "cache").rglob("*.py"))
-
-
-def test_a_gguf_file_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    file = tmp_path / "model-Q4_K_M.gguf"
-    file.write_bytes(b"GGUF")
-    with pytest.raises(MedalError, match="is a GGUF file") as refused:
-        load_llm({"model": str(file)})
-    assert "llama-server" in str(refused.value.hint)

@@ -123,15 +123,6 @@ def test_channels_are_a_block_too() -> None:
     )
 
 
-def test_a_window_that_is_nearly_full_leaves_less_to_think() -> None:
-    llm = thinker(ALWAYS, 500)
-    llm.window = len(llm.thinking.prompt(ASK)) + 30 + 20
-    answer = llm.chat([asked(0)])[0]
-    assert answer.finish != "failed" and answer.usage.reasoning <= 20
-    llm.window = 40
-    assert "do not fit" in str(llm.chat([asked(0)])[0].failure)
-
-
 def test_oralis_judges_with_a_model_that_thinks() -> None:
     """As with its DeepSeek-R1 models: thinking first, then an answer that the schema holds."""
     settings = {**read_yaml("configs/judges/oralis.yaml"), "llm": thinker(ALWAYS, 50)}

@@ -15,7 +15,6 @@ pytest.importorskip("openai", reason="the API's client is in the extra api")
 from medal_judges.inference.scoring import (
     ScoreOptions,
     ScoreReport,
-    judge_once,
     score_to_file,
 )
 from medal_judges.models.base.judge import Judge
@@ -104,33 +103,6 @@ def test_killed_while_asking_again_nothing_is_lost(
     assert done.returncode == 0, done.stderr
     assert [j.id for j in read_judgements(out)] == [f"d{i}" for i in range(60)]
     assert all(j.scored for j in read_judgements(out)) and not beside.exists()
-
-
-def test_predictions_of_a_benchmark_made_in_an_outage_are_completed(
-    serve: Serve, tmp_path: Path
-) -> None:
-    rows = list(read_dialogues(write(tmp_path / "in.jsonl", 8)))
-    out = tmp_path / "predictions" / "set.jsonl"
-
-    def predicted(server: Any, **how: Any) -> list[Any]:
-        judge = judge_at(server)
-        names = [d.name for d in judge.dimensions]
-        options = ScoreOptions(dimensions=names, **how)
-        return judge_once(judge, rows, out, options)
-
-    assert not all(j.scored for j in predicted(serve(fault="500", times=-1, every=2)))
-    assert all(j.scored for j in predicted(serve()))
-    dead = serve(fault="500", times=-1)
-    assert all(j.scored for j in predicted(dead)) and dead.total("seen") == 0
-    fresh = serve()
-    predicted(fresh, overwrite=True)
-    assert fresh.total("seen") == 8
-    out = out.with_name("other.jsonl")
-    assert not all(
-        j.scored for j in predicted(serve(fault="filter", times=-1, every=3))
-    )
-    assert not all(j.scored for j in predicted(serve()))
-    assert all(j.scored for j in predicted(serve(), retry_failed=True))
 
 
 def test_retry_failed_asks_again_in_place_of_an_unreadable_answer_of_the_cache(

@@ -18,7 +18,6 @@ from typer.testing import CliRunner
 pytest.importorskip("openai", reason="the API's client is in the extra api")
 
 from medal_judges.cli.label import label
-from medal_judges.errors import MedalError
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
@@ -142,53 +141,6 @@ def test_rows_are_labelled_in_order_and_malformed_ones_moved(
     ]
 
 
-def test_users_of_published_rows_are_checked_and_labels_stay(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    server = serve()
-    labels = {
-        "labels": {"overall": [2]},
-        "scales": {"overall": [1, 5]},
-        "labels_by": "gpt-4.1",
-    }
-    file = write(
-        tmp_path / "in.jsonl", [each | labels for each in MIXED[:4]] + MIXED[5:]
-    )
-    with pytest.raises(MedalError, match="4 of 5 rows have labels") as refused:
-        medal(*words(file, tmp_path / "out", server))
-    assert "--users-only" in str(refused.value.hint)
-    done = medal(*words(file, tmp_path / "out", server, "--users-only"))
-    assert "2 labelled, 2 malformed, 1 unlabelled" in done.output
-    assert len(server.told("requests")) == 5
-    first = rows_of(tmp_path / "out", "labelled")[0]
-    assert (first.labels, first.extra["labels_by"]) == ({"overall": (2.0,)}, "gpt-4.1")
-    report = json.loads((tmp_path / "out/report.json").read_text())
-    assert report["labels_by"] is None and report["users_checked_by"].startswith(
-        "judge:malformed"
-    )
-    assert [(u["malformed"], u["checked"]) for u in report["users"]] == [(1, 2), (1, 3)]
-    assert {path.name for path in (tmp_path / "out/figures").iterdir()} >= {
-        "malformed.svg"
-    }
-    with pytest.raises(MedalError, match="nothing to do"):
-        medal(*words(file, tmp_path / "out", server, "--users-only", "--no-user-check"))
-
-
-def test_what_the_user_judge_is_asked(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    server, file = serve(), write(tmp_path / "in.jsonl", [row("a", lang="de")])
-    medal(*words(file, tmp_path / "out", server))
-    first, second = (r["body"] for r in server.told("requests"))
-    assert "write in German" in first["messages"][0]["content"]
-    assert list(first["response_format"]["json_schema"]["schema"]["properties"]) == [
-        "role_confusion",
-        "wrong_language",
-    ]
-    assert "overall_quality_rating" in second["messages"][0]["content"]
-    assert first["model"] == second["model"] == "gpt-4.1-2025-04-14"
-
-
 def test_repeats_are_values_and_their_deviation_is_the_mean_over_dialogues(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -231,38 +183,6 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
     for name in FILES:
         again = (tmp_path / "elsewhere" / "out" / f"{name}.jsonl").read_bytes()
         assert (out / f"{name}.jsonl").read_bytes() == again
-
-
-def test_what_cannot_be_labelled_is_refused_before_anything_is_asked(
-    tmp_path: Path,
-) -> None:
-    out = str(tmp_path / "out")
-    turn = write(tmp_path / "turn.jsonl", [row("a", level="turn")])
-    with pytest.raises(MedalError, match="about one turn"):
-        medal(str(turn), "--out", out)
-    unknown = row("a")
-    del unknown["lang"]
-    with pytest.raises(MedalError, match="has no 'lang'"):
-        medal(str(write(tmp_path / "lang.jsonl", [unknown])), "--out", out)
-    file = str(write(tmp_path / "in.jsonl", [row("a")]))
-    with pytest.raises(MedalError, match="no folder"):
-        medal(file)
-    length = ("--judge", "configs/judges/length.yaml", "--no-user-check")
-    with pytest.raises(MedalError, match="--repeats is for prompted judges"):
-        medal(file, "--out", out, *length, "--repeats", "2")
-    with pytest.raises(MedalError, match="uses no language model"):
-        medal(file, "--out", out, *length, "--max-cost", "1")
-
-
-def test_a_dry_run_needs_no_key_and_counts_both_judges(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    file = str(write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(3)]))
-    told = medal(file, "--dry-run", "--repeats", "5").output
-    assert "labels: 3 dialogues: 15 requests" in told
-    assert "check of users: 3 dialogues: 3 requests" in told
 
 
 def test_max_cost_holds_for_both_judges_together(

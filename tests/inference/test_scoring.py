@@ -163,20 +163,6 @@ def test_scores_of_dialogues_that_an_input_lacks_are_not_lost(
     assert score_file(shorter, JUDGE, out, ScoreOptions(overwrite=True)).resumed == 0
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_a_file_that_holds_no_judgements_is_left_as_it_is(
-    tmp_path: Path, overwrite: bool
-) -> None:
-    source = write(tmp_path / "in.jsonl", 5)
-    notes = tmp_path / "notes.jsonl"
-    notes.write_text("mine\nkeep\n")
-    for out in (source, notes, tmp_path / "x.xlsx", tmp_path / "scores"):
-        before = out.read_bytes() if out.exists() else b""
-        with pytest.raises(MedalError):
-            score_file(source, JUDGE, out, ScoreOptions(overwrite=overwrite))
-        assert (out.read_bytes() if out.exists() else b"") == before
-
-
 @pytest.mark.slow
 def test_peak_memory_does_not_grow_with_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -196,26 +182,3 @@ def test_peak_memory_does_not_grow_with_the_file(
     assert peaks[0] > 20  # of the interpreter alone: something was measured
     # The bar is 300 MB; holding every dialogue would cost some 90, so it is set lower here.
     assert peaks[1] - peaks[0] < 60
-
-
-def test_quiet_prints_scores_alone_and_a_pipe_gets_no_next_step(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", 3)
-    done = medal("score", source, "--judge", "length", "--quiet", "--min-coverage", 0)
-    assert (
-        done.returncode == 0
-        and done.stderr == ""
-        and len(done.stdout.splitlines()) == 3
-    )
-    loud = medal(
-        "score",
-        source,
-        "--judge",
-        "length",
-        "--out",
-        tmp_path / "o.jsonl",
-        "--min-coverage",
-        0,
-    )
-    assert "3 judgements" in loud.stderr and "next:" not in loud.stderr
-    # length says the same of all issues
-    assert "uninterpretable and 8 more" in loud.stderr

@@ -16,20 +16,15 @@ from medal_judges import (
     ScoreOptions,
     Turn,
     read_judgements,
-    score_file,
 )
 from medal_judges.cli import app
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.inference.scoring import ScoreReport, score_to_file
+from medal_judges.inference.scoring import score_to_file
 
 from .. import forked
 from ..talks import talk
 
 JUDGE = "configs/judges/repetition.yaml"
-USER, ASSISTANT = (
-    {"role": "user", "content": "Hi!"},
-    {"role": "assistant", "content": ""},
-)
 
 
 def chat(number: int, **fields: Any) -> Dialogue:
@@ -142,34 +137,3 @@ def test_kept_fields_go_to_every_judgement_and_a_slip_is_told(tmp_path: Path) ->
     out = tmp_path / "x.jsonl"
     report = score_to_file(chats, judge, out, ScoreOptions(keep=("versoin", "version")))
     assert "  --keep: no chat has 'versoin'" in [*report.lines(None)]
-
-
-@pytest.mark.parametrize("level", ["dialogue", "turn"])
-def test_a_chat_or_kept_field_that_changed_is_scored_again(
-    tmp_path: Path, level: Any
-) -> None:
-    rows = [
-        {
-            "id": f"d{i}",
-            "version": "1",
-            "dialogue": [USER, {**ASSISTANT, "content": "one " * i}],
-        }
-        for i in range(1, 6)
-    ]
-    options = ScoreOptions(level=level, keep=("version",))
-
-    def scored(name: str) -> ScoreReport:
-        (tmp_path / "in.jsonl").write_text(
-            "".join(json.dumps(row) + "\n" for row in rows)
-        )
-        return score_file(tmp_path / "in.jsonl", "length", tmp_path / name, options)
-
-    scored("out.jsonl")
-    rows[0]["dialogue"][1] |= {"content": "a much longer answer than before"}
-    rows[2]["dialogue"] += [USER, {**ASSISTANT, "content": "The chat has grown."}]
-    rows[3]["version"] = "2"
-    again = scored("out.jsonl")
-    assert again.changed == 3 and again.resumed == 2
-    assert "3 chats changed since" in next(again.lines(None))
-    assert scored("out.jsonl").changed == scored("new.jsonl").changed == 0
-    assert (tmp_path / "out.jsonl").read_text() == (tmp_path / "new.jsonl").read_text()

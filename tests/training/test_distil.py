@@ -14,11 +14,9 @@ from medal_judges import (
     Judge,
     ScoreOptions,
     read_dialogues,
-    read_judgements,
     score_file,
 )
 from medal_judges.config import build_config
-from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.rows import load_entry, load_rows
@@ -117,39 +115,6 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
     )
 
 
-def test_a_file_of_other_chats_says_what_to_type(tmp_path: Path) -> None:
-    source = chats(tmp_path / "chats.jsonl", 6)
-    others = {
-        "ids": chats(tmp_path / "a.jsonl", 6, first=50),
-        "texts": chats(tmp_path / "b.jsonl", 6, 1),
-    }
-    for name, other in others.items():
-        scores = tmp_path / f"{name}.parquet"
-        score_file(other, "length", scores)
-        with pytest.raises(MedalError) as problem:
-            load_entry(DataEntry(**entry(source, scores)), 0)
-        if name == "ids":
-            assert f"6 of 6 chats have no score in {scores}" in str(problem.value)
-            assert f"medal score CHATS --judge NAME --out {scores}" in str(
-                problem.value
-            )
-        else:
-            assert f"{scores}: the labels of 6 of 6 chats are of other chats" in str(
-                problem.value
-            )
-        assert len(load_entry(DataEntry(**entry(other, scores)), 0)) == 6
-    with pytest.raises(DataError, match="scores"):
-        load_entry(DataEntry(**entry(source, source)), 0)
-    with pytest.raises(DataError, match="no such file"):
-        load_entry(DataEntry(**entry(source, tmp_path / "nowhere.jsonl")), 0)
-    score_file(source, "length", twice := tmp_path / "twice.jsonl")
-    twice.write_text(twice.read_text() * 2)
-    with pytest.raises(
-        DataError, match=r"twice.jsonl:7: (?s:.*)no earlier row has, got 'c0'"
-    ):
-        load_entry(DataEntry(**entry(source, twice)), 0)
-
-
 @pytest.mark.parametrize(
     ("level", "turns"), [("dialogue", [4]), ("last", [4]), ("turn", [2, 4])]
 )
@@ -179,31 +144,3 @@ def test_judged_turns_are_rows_up_to_them(
     train = settings(tmp_path, rubric="medal", train=[entry(source, scores)])
     first = load_rows(train, load_rubric("medal")).train[0]
     assert first.targets["repetitive"] == pytest.approx(chance)
-
-
-def test_a_scale_is_that_of_the_judge_whatever_the_run_s(tmp_path: Path) -> None:
-    source, scores = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.jsonl"
-    own, teacher = tmp_path / "own.yaml", tmp_path / "teacher.yaml"
-    own.write_text("dimensions: [{name: overall, kind: ordinal, low: 0, high: 7}]")
-    length = Path("configs/judges/length.yaml").read_text()
-    teacher.write_text(length.replace("rubric: medal", f"rubric: {own}"))
-    score_file(source, teacher, scores)
-
-    def targets(rubric: str, **more: Any) -> list[float]:
-        train = [entry(source, scores, **more)]
-        config = settings(tmp_path, rubric=rubric, train=train)
-        return [
-            row.targets["overall"]
-            for row in load_rows(config, load_rubric(rubric)).train
-        ]
-
-    judged = [j.scores["overall"] for j in read_judgements(scores)]
-    assert targets(str(own)) == pytest.approx([score / 7 for score in judged])
-    assert targets("overall", rescale=[0, 7]) == targets(str(own))
-    assert targets("overall") == targets(str(own))
-    rewrite(scores, lambda record: record.pop("dimensions", None))
-    with pytest.raises(
-        ConfigError, match=r"'overall' has no bounds(?s:.*)rescale: \[low, high\]"
-    ):
-        targets("overall")
-    assert targets("overall", rescale=[0, 7]) == targets(str(own), rescale=[0, 7])

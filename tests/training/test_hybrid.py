@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.errors import ConfigError
 from medal_judges.models.base import saving
 from medal_judges.models.base.saving import training_chats
 from medal_judges.models.hybrid.judge import HybridJudge, Line
@@ -97,16 +96,6 @@ def test_a_stack_from_its_rows_to_a_saved_judge(tmp_path: Path) -> None:
     assert min(np.abs(chosen - expected).max() for expected in slopes) < 1e-6
 
 
-def test_a_member_of_one_score_does_not_count(tmp_path: Path) -> None:
-    rows = examples()
-    for row in rows:  # without a repeated word `repetition` always says the same
-        row.dialogue = Dialogue(
-            row.dialogue.id, (row.dialogue.turns[0], Turn("assistant", "x" * 9))
-        )
-    with pytest.raises(ConfigError, match="are equal"):
-        fit(tmp_path, rows)
-
-
 def test_members_judge_the_rows_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,10 +135,3 @@ def test_rows_that_a_member_learnt_from_are_told(
     assert training_chats(LENGTH) == training_chats("length") == set()
     monkeypatch.setattr(saving, "pull", lambda name, revision: folder)  # of the Hub
     assert training_chats("org/judge") == set(chats)
-
-
-def test_what_cannot_be_fitted_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="no member has a dimension"):
-        fit(tmp_path, examples(), Dimension("warmth", "continuous", 0, 1))
-    with pytest.raises(ConfigError, match="20 are needed"):
-        fit(tmp_path, examples(12))

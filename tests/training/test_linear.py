@@ -1,7 +1,5 @@
 """Fitting linear judges: scikit-learn as the oracle, the search of settings, what is refused."""
 
-import dataclasses
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +21,7 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
 from medal_judges.training.families.linear import Search, fit_scale, folds_of
-from medal_judges.training.families.reply import half_of
-from medal_judges.training.families.solvers import FitSetting, Labelled
+from medal_judges.training.families.solvers import FitSetting
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 
@@ -187,21 +184,6 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         assert head.raw(np.mean(means, axis=0)[None])[0, 0] == pytest.approx(middle)
 
 
-def test_the_weight_of_an_entry_is_that_of_its_rows() -> None:
-    examples = [
-        example(0, 0.5),
-        example(1, 0.5),
-        example(2, 0.5, weight=4.0, source="b"),
-    ]
-    weights = Labelled.of(np.zeros((3, 1)), examples, "overall").weights
-    assert weights.tolist() == [0.5, 0.5, 4.0]
-    here = problem(UNITS)
-    here.examples[0].weight = 4.0
-    here.head(ALL, OVERALL, FitSetting("ridge"))
-    with pytest.raises(ConfigError, match="ridge and logistic only"):
-        here.head(ALL, OVERALL, mlp("mlp_classifier", 8, 1, (2,), 5, 0.1))
-
-
 def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
     rng = np.random.default_rng(1)
     columns = rng.normal(size=(200, 4)) * [1, 3, 1, 1]
@@ -226,20 +208,6 @@ def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
     assert pulled[1] / pulled[0] == pytest.approx(ratio, rel=0.02)
     for head in heads:
         assert head.raw(columns).std() == pytest.approx(units.std())
-
-
-def test_a_head_reads_the_columns_that_are_named() -> None:
-    config = LinearConfig(features=("assistant.log_words", "copy"), vectors=False)
-    rng = np.random.default_rng(0)
-    reader, columns = DialogueReader(config, None), rng.normal(size=(40, 4))
-    examples = [example(number, unit) for number, unit in enumerate(UNITS)]
-    search = Search(reader, examples, columns, [], 0)
-    for head in (
-        FitSetting("ridge"),
-        mlp("mlp_classifier", 8, 1, (2,), 5, 0.1),
-    ):
-        weights = search.head(ALL, OVERALL, head).layers[0][0]
-        assert not weights[0].any() and weights[1:].any(axis=1).all()
 
 
 # -- the search ------------------------------------------------------------------------------------
@@ -314,22 +282,6 @@ def test_two_stages_class_range_then_hyperparameters(tiny_bert: Path) -> None:
         assert again.heads[name].top == head.top
         for layer, other in zip(again.heads[name].layers, head.layers, strict=True):
             assert np.array_equal(layer[0], other[0])
-
-
-def test_without_validation_rows_it_is_cross_validated(tiny_bert: Path) -> None:
-    judge, figures = fit(tiny_bert, False, grid={"alphas": [0.01], "shares": [1.0]})
-    assert figures == {} and judge.calibration["overall"].rows == 60
-
-
-def test_one_dialogue_leaves_nothing_to_choose_on(tiny_bert: Path) -> None:
-    rows = [dataclasses.replace(example(i, i / 9), group="one") for i in range(10)]
-    split = RunRows(rows, [], [])
-    model = {"family": "linear", "vectors": False, "features": ["log_words"]}
-    with pytest.raises(ConfigError, match="one conversation is too few"):
-        run_of(split, [OVERALL], model=model)
-    single = model | {"grid": {"alphas": [0.1]}}
-    judge = run_of(split, [OVERALL], model=single).judge
-    assert isinstance(judge, LinearJudge) and not judge.calibration and judge.heads
 
 
 def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
@@ -504,39 +456,12 @@ def test_a_logistic_head_is_calibrated_to_its_labels() -> None:
         fitted_on(Path("nowhere"), rows, **model)
 
 
-def one_group(rows: list[TrainingExample]) -> list[TrainingExample]:
-    return [dataclasses.replace(row, group="one") for row in rows]
-
-
-def no_reply(rows: list[TrainingExample]) -> list[TrainingExample]:
-    short = [Dialogue(row.dialogue.id, row.dialogue.turns[:2]) for row in rows]
-    return [
-        dataclasses.replace(row, dialogue=d) for row, d in zip(rows, short, strict=True)
-    ]
-
-
-def one_half(rows: list[TrainingExample]) -> list[TrainingExample]:
-    names = [f"g{n}" for n in range(400) if half_of(f"g{n}", 0) == 1]
-    return [
-        dataclasses.replace(row, group=g) for row, g in zip(rows, names, strict=False)
-    ]
-
-
 REPLY = {"positive": ["w1 w2"], "negative": ["w3"]}
 REACTIONS = {
     "reply": REPLY,
     "features": ["log_words", "user.reaction", "assistant.expected_reaction"],
     "grid": {"alphas": [0.1], "shares": [0.2]},
 }
-
-
-@pytest.mark.parametrize("change", [one_group, no_reply, one_half])
-def test_reply_models_say_what_they_cannot_learn_from(
-    tiny_bert: Path, change: Callable[[list[TrainingExample]], list[TrainingExample]]
-) -> None:
-    with pytest.raises(ConfigError, match="0 answers that a user replied to") as error:
-        fitted_on(tiny_bert, change(rated()), **REACTIONS)
-    assert "model.reply=null" in str(error.value)
 
 
 def test_a_judge_without_its_base_is_small_and_the_same(

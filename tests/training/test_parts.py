@@ -19,7 +19,6 @@ from medal_judges.training.rows import (
     load_rows,
     to_example,
 )
-from medal_judges.training.run import learnable
 from medal_judges.training.validation import agreement, with_means
 
 LINEAR = {"family": "linear", "vectors": False, "features": ["log_words"]}
@@ -40,12 +39,6 @@ def minimal(**more: object) -> dict[str, object]:
         "train": [{"source": "a.jsonl"}],
     }
     return base | more
-
-
-def test_an_unknown_key_is_refused_with_the_nearest_known_one() -> None:
-    model = LINEAR | {"grid": {"alhpas": [3]}}
-    with pytest.raises(ConfigError, match=r"model\.grid\.alhpas'.*'alphas'"):
-        build_config(TrainConfig, minimal(model=model), where="x")
 
 
 @pytest.mark.parametrize(
@@ -90,26 +83,6 @@ def test_standardised_targets_have_their_mean_in_the_middle() -> None:
     assert found == pytest.approx(0.5 + 0.2 * (means - means.mean()) / means.std())
 
 
-def test_a_scale_without_bounds_asks_for_a_rescale() -> None:
-    with pytest.raises(ConfigError, match="standardise"):
-        targets_of([row("a", 0, None)])
-
-
-@pytest.mark.parametrize("width", [[3, 3], {"q": [1, 1]}, [1, float("inf")]])
-def test_a_scale_without_width_is_refused(width: object) -> None:
-    with pytest.raises(ConfigError, match=r"s: rescale of 'q': .* are no scale"):
-        targets_of([row("a", 1)], rescale=width)
-    # The lower end may come second: the scale is inverted.
-    assert targets_of([row("a", 0.5)], rescale=[4, 0]) == [0.75]
-
-
-def test_an_unknown_dimension_names_what_is_there() -> None:
-    with pytest.raises(ConfigError, match="no row has a label"):
-        dimension_names(
-            DataEntry(source="s", dimensions={"p": "overall"}), ["q"], ["overall"]
-        )
-
-
 def test_a_target_of_levels_is_the_nearest_level_of_the_mean() -> None:
     entry = DataEntry(source="s", dimensions={"q": "overall"})
     maps = {"q": fit_unit_map(entry, [row("a", 1)], "q")}
@@ -128,23 +101,6 @@ def test_agreement_is_the_mean_over_sources() -> None:
     human[:3] = np.nan  # no label in the first source
     found = agreement("overall", human, scores, sources, is_binary=False)
     assert found == {"spearman/overall": pytest.approx(-1)}
-
-
-@pytest.mark.parametrize("setting", ["heads", "prior_weights", "offsets", "only"])
-def test_a_dimension_that_the_rubric_lacks_is_named(setting: str) -> None:
-    value = {
-        "heads": {"overal": "ridge"},
-        "prior_weights": {"overal": {}},
-        "offsets": {"overal": {"de": 0.1}},
-    }
-    changes: dict[str, object] = {"model": LINEAR | {setting: value.get(setting)}}
-    if setting == "only":
-        changes = {"only": ["overal"]}
-    elif setting == "prior_weights":
-        changes["model"] = LINEAR | {setting: value[setting], "stretch": True}
-    config = build_config(TrainConfig, minimal(**changes), where="x")
-    with pytest.raises(ConfigError, match=f"{setting}: .* overal"):
-        learnable(config, [Dimension("overall", "ordinal", 1, 5)], RunRows([], [], []))
 
 
 def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows:

@@ -9,15 +9,12 @@ import yaml
 from huggingface_hub import ModelCard
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.errors import ConfigError, HubError
+from medal_judges.errors import HubError
 from medal_judges.models.base.hub import judge_files
 from medal_judges.models.card.writer import write_card
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
-from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
-from medal_judges.training.run import train
 
 from ..fresh import run_fresh
 from ..hub_stub import Hub, Repo
@@ -114,50 +111,6 @@ def test_a_run_is_pushed_described_and_loaded_again(
     assert checked.returncode == 0 and "gives its golden scores" in checked.stdout
 
 
-def test_what_is_refused_leaves_the_hub_as_it_was(hub: Hub, tmp_path: Path) -> None:
-    home, folder = tmp_path / "home", saved(tmp_path / "judge")
-    hub.repos["org/public"] = Repo()
-    dry = hub.medal(home, "push", str(folder), ID, "--no-trial", "--dry-run")
-    assert dry.returncode == 0 and set(hub.repos) == {"org/public"}
-    assert {line.split()[-1] for line in dry.stdout.splitlines()[1:]} == {
-        *("README.md", "judge.json", "golden.json", "model.safetensors")
-    }
-    nobody = {"HF_TOKEN": "", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"}
-
-    def refused(to: str, *words: str, **env: str) -> str:
-        done = hub.medal(home, "push", str(folder), to, "--no-trial", *words, **env)
-        assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-        return done.stderr
-
-    assert "exists and is public" in refused("org/public")
-    assert "your token may not write there" in refused("closed/judge")
-    assert "no token of the Hub is set" in refused(ID, **nobody)
-    assert "the Hub is out of reach" in refused(ID, HF_ENDPOINT="http://127.0.0.1:9")
-    golden = json.loads((folder / "golden.json").read_text())
-    golden["scores"][0]["overall"] = 1.5
-    (folder / "golden.json").write_text(json.dumps(golden))
-    assert "scores differ by" in refused(ID)
-    assert set(hub.repos) == {"org/public"} and not hub.repos["org/public"].messages
-
-
-@pytest.mark.parametrize(
-    "name", ["README.md", "config.json", "data.json", "folder/x.txt"]
-)
-def test_a_folder_of_something_else_is_left_as_it_is(
-    config: Path, tmp_path: Path, name: str
-) -> None:
-    file = tmp_path / "run" / name
-    file.parent.mkdir(parents=True)
-    file.write_text("of the user")
-    with pytest.raises(
-        ConfigError, match="holds files that are of no training"
-    ) as caught:
-        train(config)
-    assert "output_dir=FOLDER" in str(caught.value)
-    assert [path for path in (tmp_path / "run").rglob("*") if path.is_file()] == [file]
-    assert file.read_text() == "of the user"
-
-
 @pytest.mark.parametrize(
     "name", ["README.md", "data.json", "members", "members/a", "encoder/a.txt"]
 )
@@ -219,17 +172,6 @@ def test_weights_travel_as_large_files(
     assert (
         done.returncode == 0 and "deviation                0.00e+00" in done.stdout
     ), done.stderr
-
-
-def test_a_base_in_a_local_folder_is_refused(
-    hub: Hub, tiny_llama: Path, tmp_path: Path
-) -> None:
-    rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    made = LoraJudge.create(LoraConfig(base=str(tiny_llama)), rubric, name="lora")
-    folder = made.save_pretrained(tmp_path / "judge")
-    refused = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
-    assert refused.returncode == 2 and not hub.repos
-    assert "a folder of this machine" in refused.stderr
 
 
 def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:

@@ -262,16 +262,3 @@ def test_early_stopping_counts_on_after_a_stop(config: Path, tmp_path: Path) -> 
         again = json.loads((folder / "trainer_state.json").read_text())
         assert again["global_step"] == 28
         assert_same_scores(folder, copies)
-
-
-def test_a_wrong_metric_is_told_before_training(config: Path, tmp_path: Path) -> None:
-    error = refused(config, tmp_path / "run", "args.metric_for_best_model=auc/overall")
-    assert "auc/overall" in error and "auc/repetitive" in error
-    assert not list(tmp_path.glob("run/checkpoints/checkpoint-*"))
-
-
-def test_a_tracker_that_is_not_here_is_named(config: Path, tmp_path: Path) -> None:
-    done = CliRunner().invoke(
-        app, train(config, tmp_path / "run", "args.report_to=tensorbord")
-    )
-    assert done.exit_code != 0 and "tensorbord" in str(done.exception) + done.output

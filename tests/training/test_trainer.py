@@ -176,25 +176,6 @@ def test_figures_are_those_of_the_rows_that_are_evaluated(
     assert "eval_few_loss" in both
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"compute_metrics": len},
-        {"model_init": len},
-        {"train_dataset": []},
-        {"eval_dataset": []},
-    ],
-)
-def test_what_the_trainer_does_not_take_is_named(
-    option: dict[str, Any], base: Path, tmp_path: Path
-) -> None:
-    (name,) = option
-    with pytest.raises(ConfigError, match=name):
-        trainer_of(base, tmp_path, **option)
-    with pytest.raises(ConfigError, match="an example"):
-        judge_dataset(judge_on(base), [])
-
-
 def test_a_loss_a_collator_an_optimizer_and_callbacks_of_one_s_own(
     base: Path, tmp_path: Path
 ) -> None:
@@ -269,35 +250,6 @@ def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
         build_config(TrainConfig, minimal(args=args), where="x")
 
 
-def test_settings_of_validation_go_together() -> None:
-    patient: dict[str, Any] = {"early_stopping_patience": 2}
-    with pytest.raises(ConfigError, match="early_stopping_patience needs validation"):
-        build_config(TrainConfig, minimal(**patient), where="x")
-    patient["validation"] = [{"source": "b"}]
-    build_config(TrainConfig, minimal(**patient), where="x")
-    with pytest.raises(ConfigError, match="early_stopping_patience needs validation"):
-        args = {"eval_strategy": "no"}
-        build_config(TrainConfig, minimal(**patient, args=args), where="x")
-    with pytest.raises(ConfigError, match="save_steps"):
-        args = {"eval_strategy": "steps", "save_steps": 20}
-        build_config(TrainConfig, minimal(**patient, args=args), where="x")
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        {"lr_scheduler_type": "cosine", "lr_scheduler_kwargs": {"min_lr": 1e-5}},
-        {"lr_scheduler_type": "unheard"},
-        {"eval_strategy": "sometimes"},
-    ],
-)
-def test_values_that_transformers_refuses_are_one_line(
-    args: dict[str, Any], tmp_path: Path
-) -> None:
-    with pytest.raises(ConfigError, match="args"):
-        training_arguments(args, tmp_path, seed=0, validated=True)
-
-
 def test_best_weights_are_saved_where_they_are_measured(tmp_path: Path) -> None:
     args = {"eval_strategy": "steps"}
     arguments = training_arguments(args, tmp_path, seed=0, validated=True)
@@ -305,32 +257,6 @@ def test_best_weights_are_saved_where_they_are_measured(tmp_path: Path) -> None:
     kept = {"load_best_model_at_end": False, "save_steps": 7, **args}
     arguments = training_arguments(kept, tmp_path, seed=0, validated=True)
     assert arguments.save_steps == 7 and not arguments.load_best_model_at_end
-
-
-def test_a_number_that_yaml_reads_as_text_is_a_number(tmp_path: Path) -> None:
-    arguments = training_arguments(
-        {"learning_rate": "2e-5"}, tmp_path, seed=3, validated=False
-    )
-    assert arguments.learning_rate == pytest.approx(2e-5) and arguments.seed == 3
-    assert arguments.output_dir == str(tmp_path / "checkpoints")
-
-
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU has fp16")
-def test_fp16_on_a_cpu_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"args\.fp16 needs a GPU"):
-        training_arguments({"fp16": True}, tmp_path, seed=0, validated=False)
-
-
-def test_a_process_that_does_not_know_the_others_is_refused(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    judge = judge_on(base)
-    arguments = training_arguments({}, tmp_path, seed=0, validated=False)
-    monkeypatch.setenv("WORLD_SIZE", "2")
-    with pytest.raises(
-        ConfigError, match="2 processes were launched, and each would train alone"
-    ):
-        JudgeTrainer(judge, arguments, train_dataset=judge_dataset(judge, examples()))
 
 
 def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -> None:

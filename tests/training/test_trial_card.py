@@ -1,6 +1,5 @@
 """A trial in a judge's folder: the card shows it, a push asks for it, no other judge's counts."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -62,26 +61,3 @@ def test_the_trial_of_another_judge_is_not_taken(tmp_path: Path) -> None:
     assert "No trial: it is not known" in (other / "README.md").read_text(
         encoding="utf-8"
     )
-
-
-def test_a_trial_in_the_folder_changes_no_revision(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "judge", "length")
-    before = Judge.from_pretrained(folder).signature()
-    on_trial(folder, tmp_path / "trial")
-    assert Judge.from_pretrained(folder).signature() == before
-    record = json.loads((folder / "trial.json").read_text(encoding="utf-8"))
-    assert record["signature"] == str(before)
-
-
-def test_the_card_says_what_the_maker_adds(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "judge", "length")
-    write_card(folder)
-    without = (folder / "README.md").read_text(encoding="utf-8")
-    note = "Chosen on 119 dialogues."
-    (folder / "train_config.json").write_text(
-        json.dumps({"card_notes": [note]}), encoding="utf-8"
-    )
-    write_card(folder)
-    with_note = (folder / "README.md").read_text(encoding="utf-8")
-    head = "## What it cannot do\n\n"
-    assert with_note == without.replace(head, f"{head}- {note}\n")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from medal_judges import (
+    Judge,
     read_dialogues,
     read_frame,
     read_judgements,
@@ -21,7 +22,7 @@ from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
 from medal_judges.eval.report.worst import collect_worst
 from medal_judges.eval.scores.scores import load_scores
-from medal_judges.inference.scoring import ScoreOptions
+from medal_judges.inference.scoring import ScoreOptions, judge_once
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels

@@ -18,7 +18,7 @@ from mkdocs.structure.pages import Page
 from settings_page import settings_page
 
 import medal_judges
-from medal_judges.cli import COMMANDS, JOBS, command_of, help_panels
+from medal_judges.cli import COMMANDS, command_of
 from medal_judges.cli.configs import CONFIGS
 from medal_judges.config import about, shipped_names
 
@@ -84,12 +84,9 @@ def python_pages() -> dict[str, str]:
 def command_pages() -> dict[str, str]:
     """Path -> text of the reference of commands, one page a command of ``medal``."""
     pages = {}
-    for name, described in COMMANDS.items():
-        command = command_of(name)
-        context = command.make_context(name, [], resilient_parsing=True)
-        text = [f"# medal {name}", _example(described.example)]
-        text += _command(command, f"medal {name}", context, level=2)
-        pages[f"reference/commands/{_slug(name)}.md"] = "\n\n".join(text) + "\n"
+    for name in COMMANDS:
+        text = [f"# medal {name}", *_helps(command_of(name), f"medal {name}")]
+        pages[f"reference/commands/{name}.md"] = "\n\n".join(text) + "\n"
     return pages
 
 
@@ -110,50 +107,20 @@ def shipped_page() -> str:
 
 
 def command_table() -> str:
-    """Every command with what it is for and an example, by job."""
-    text = []
-    for job, commands in JOBS.items():
-        rows = [
-            f"| [medal {name}](commands/{_slug(name)}.md) | {_cell(command.purpose)} "
-            f"| `{_cell(command.example)}` |"
-            for name, command in commands.items()
-        ]
-        text.append("\n".join([f"| {job} | | |", "|---|---|---|", *rows]))
-    return "\n\n".join(text)
+    """Every command with its purpose."""
+    rows = ["| command | |", "|---|---|"]
+    for name, purpose in COMMANDS.items():
+        rows.append(f"| [medal {name}](commands/{name}.md) | {_cell(purpose)} |")
+    return "\n".join(rows)
 
 
-def _example(line: str) -> str:
-    return f"```bash\n{line}\n```"
-
-
-def _command(command: Any, called: str, context: Any, level: int) -> Iterator[str]:
-    """Help, usage and options of a command; of a group those of its commands."""
-    below = getattr(command, "commands", {})
-    if not below:
-        usage = " ".join(command.collect_usage_pieces(context))
-        yield f"```text\n{called} {usage}\n```"
-    if command.help:
-        yield _plain(command.help)
-    for panel, rows in _panels(command, context).items():
-        yield f"{'#' * level} {panel}"
-        yield "\n".join(
-            [f"| {panel.split(' (')[0].rstrip('s').lower()} | |", "|---|---|", *rows]
-        )
-    for name, inner in below.items():
-        yield f"{'#' * level} {called} {name}"
-        inner_context = inner.make_context(name, [], resilient_parsing=True)
-        if inner.epilog and inner.epilog.startswith("Example: "):
-            yield _example(inner.epilog.removeprefix("Example: "))
-        yield from _command(inner, f"{called} {name}", inner_context, level + 1)
-
-
-def _panels(command: Any, context: Any) -> dict[str, list[str]]:
-    return {
-        heading: [
-            f"| {_code(name)} | {_cell(_plain(told))} |" for name, told in records
-        ]
-        for heading, records in help_panels(command, context).items()
-    }
+def _helps(command: Any, called: str) -> Iterator[str]:
+    """The ``--help`` of a command, and of each command of a group below its heading."""
+    context = command.context_class(command, info_name=called, terminal_width=100)
+    yield f"```text\n{command.get_help(context)}\n```"
+    for name, inner in getattr(command, "commands", {}).items():
+        yield f"## {called} {name}"
+        yield from _helps(inner, f"{called} {name}")
 
 
 def _plain(text: str) -> str:
@@ -161,20 +128,12 @@ def _plain(text: str) -> str:
     return html.escape(_FENCE.sub(r"`\1`", text), quote=False)
 
 
-def _code(text: str) -> str:
-    """Code in a cell; between backticks Markdown would show the backslash before a bar."""
-    return f"<code>{html.escape(text, quote=False).replace('|', '&#124;')}</code>"
-
-
 def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
 def _navigation() -> dict[str, Any]:
-    commands = [
-        {job: [{f"medal {n}": f"reference/commands/{_slug(n)}.md"} for n in names]}
-        for job, names in JOBS.items()
-    ]
+    commands = [{f"medal {name}": f"reference/commands/{name}.md"} for name in COMMANDS]
     python = [
         {title: f"reference/python/{_slug(title)}.md"} for title in (*PYTHON, *BESIDE)
     ]

@@ -2,16 +2,14 @@
 
 import json
 import os
-import random
 import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 from safetensors import safe_open
 
-from medal_judges import Dialogue, Judge, Turn, write_judgements
-from medal_judges.config import BOXED, boxed_folder
+from medal_judges import Dialogue, Judge, Turn
+from medal_judges.config import BOXED
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.golden import compare
@@ -88,59 +86,6 @@ def test_a_good_talk_beats_one_that_goes_in_circles(boxed: Judge) -> None:
     assert one > other + 0.5
 
 
-def test_600_poor_short_chats_do_not_stick_at_the_end_of_the_scale(
-    tmp_path: Path,
-) -> None:
-    things = (
-        "invoice",
-        "order",
-        "password",
-        "parcel",
-        "refund",
-        "address",
-        "receipt",
-        "lamp",
-    )
-    asked = ("Where is my {}?", "How do I change my {}?", "My {} is wrong, what now?")
-    lines = (
-        "Thank you for contacting us.",
-        "We value your opinion.",
-        "Please hold the line.",
-    )
-    rng, files = random.Random(0), []
-    # v2 repeats one line
-    for version, answers in {"v1": lines, "v2": lines[2:]}.items():
-        chats = [
-            Dialogue(
-                str(i),
-                tuple(
-                    Turn("user", rng.choice(asked).format(rng.choice(things)))
-                    if turn % 2 == 0
-                    else Turn("assistant", rng.choice(answers))
-                    for turn in range(2 * rng.randint(1, 3))
-                ),
-                lang="en",
-            )
-            for i in range(300)
-        ]
-        judged = list(Judge.from_pretrained(BOXED).score(chats))
-        scores = [judgement.scores["overall"] for judgement in judged]
-        assert min(scores) > 1.02 and len(set(scores)) == len(
-            {chat.turns for chat in chats}
-        )
-        raw = [judgement.details["overall"]["raw"] for judgement in judged]
-        assert (
-            np.argsort(raw).tolist() == np.argsort(scores).tolist() and np.mean(raw) < 1
-        )
-        told = [judgement.contributions["overall"].value for judgement in judged]
-        assert raw == pytest.approx(told, abs=4e-5)
-        files.append(tmp_path / f"{version}.jsonl")
-        write_judgements(files[-1], judged)
-    done = medal("compare", *files, "--fail-if-worse", "0.05")
-    assert done.exit_code == 1 and "v2 is worse than v1 by" in done.output, done.output
-    assert "failed" in done.output.split("gate --fail-if-worse overall")[1]
-
-
 def test_without_the_encoder_the_error_names_its_package(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -159,8 +104,3 @@ def test_another_body_is_refused(tmp_path: Path) -> None:
         JudgeLoadError, match="other weights of embedded:minilm than are here"
     ):
         Judge.from_pretrained(folder)
-
-
-def test_a_folder_of_a_shipped_name_is_named_by_its_path() -> None:
-    assert boxed_folder(BOXED) is not None and boxed_folder("other") is None
-    assert boxed_folder(Path(BOXED)) is boxed_folder("./boxed") is None

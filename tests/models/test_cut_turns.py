@@ -1,6 +1,5 @@
 """A turn of which a judge reads a part is counted, by every family that can cut one."""
 
-import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,17 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from medal_judges import Dialogue, Judge, ScoreOptions
-from medal_judges.inference.scoring import score_to_file
+from medal_judges import Dialogue, Judge
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.hybrid.judge import HybridJudge, Line, Member
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import parse_judgement
-from medal_judges.storage.jsonl import Journal
-from medal_judges.storage.judgements import to_frame
 
 from ..talks import talk
 
@@ -76,23 +71,3 @@ def test_a_cut_turn_is_counted_at_the_levels_that_judge_it(judge: Judge) -> None
     first_is_long = talk(MANY_WORDS, SHORT_WORDS, SHORT_WORDS, MANY_WORDS)
     assert counts(judge, first_is_long, "turn") == [(1, 0), (3, 1)]
     assert counts(judge, first_is_long, "last") == [(3, 1)]
-
-
-def test_the_warning_the_report_and_the_files_name_it(
-    judge: Judge, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    long = [
-        talk(SHORT_WORDS, MANY_WORDS, id="a"),
-        talk(SHORT_WORDS, SHORT_WORDS, id="b"),
-    ]
-    with caplog.at_level(logging.WARNING):
-        report = score_to_file(long, judge, tmp_path / "scores.jsonl", ScoreOptions())
-    text = (
-        "1 judgements beyond the judge's window: "
-        "1 whole turns are left out, of 1 turns a part is cut off"
-    )
-    assert text in caplog.text
-    assert f"  {text}" in list(report.lines(None))
-    rows = list(Journal(tmp_path / "scores.jsonl").records(parse_judgement))
-    assert [row.cut_turns for row in rows] == [1, 0]
-    assert to_frame(rows)["cut_turns"].tolist() == [1, 0]

@@ -12,11 +12,9 @@ from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
-from medal_judges.models.prompted.answers import Answer
 from medal_judges.models.prompted.geval import GEvalJudge, expected_rating, load_steps
 from medal_judges.models.prompted.ratings import (
     Ratings,
-    from_logprobs,
     from_samples,
 )
 from medal_judges.records.dialogue import Dialogue
@@ -72,24 +70,6 @@ def test_expected_value_equals_a_plain_loop(tiny_lm: LocalModel) -> None:
         assert 0 < judged.details[name]["mass"] <= 1
 
 
-def test_prompt_has_the_papers_parts_after_the_conversation(
-    tiny_lm: LocalModel,
-) -> None:
-    judge = load(tiny_lm)
-    (item,) = requests_at(talk(*GOOD), "dialogue")
-    texts = [told(judge, item, d.name)[0].content for d in judge.dimensions]
-    for text, dimension in zip(texts, judge.dimensions, strict=True):
-        at = [
-            text.index(part)
-            for part in ("Chatbot: Great!", "What to look at", "\n1. ", "Reply")
-        ]
-        assert at == sorted(at)
-        high = int(dimension.high)
-        assert f"from 1 (not at all) to {high} (fully)" in text
-    shared = texts[0].index("overall quality")
-    assert texts[0][:shared] == texts[1][:shared]  # the conversation is read once
-
-
 def test_turns_share_the_dialogue_and_equal_single_ones(tiny_lm: LocalModel) -> None:
     judge = load(tiny_lm, dimensions=["overall"])
     together = list(judge.score([talk(*BAD)], level="turn"))
@@ -115,27 +95,6 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(
     assert giant.scores == {"overall": None} and "400 fit" in (giant.failure or "")
 
 
-@pytest.mark.slow
-def test_an_api_without_alternatives_is_sampled(
-    closed_model: Any, tiny_lm: LocalModel
-) -> None:
-    closed = closed_model(alternatives=False)
-    judge = load(closed, dimensions=["engagingness"], samples=4)
-    (judged,) = judge.score([talk(*GOOD)])
-    drawn = [r for r in closed.asked if r.temperature == 1.0]
-    assert len(drawn) == 4 and len({r.seed for r in drawn}) == 4
-    if judged.scored:
-        assert 1 <= judged.details["engagingness"]["samples"] <= 4
-        counts = [
-            4 * judged.details["engagingness"]["mass"] * c
-            for c in judged.distributions["engagingness"]
-        ]
-        assert counts == pytest.approx([round(c) for c in counts], abs=1e-6)
-    (again,) = judge.score([talk(*GOOD)])
-    assert again.scores == pytest.approx(judged.scores, abs=4e-5)
-    assert judge.signature().seed == 0 and load(tiny_lm).signature().seed is None
-
-
 def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
     with pytest.raises(ConfigError, match="no likelihoods here"):
         list(
@@ -143,15 +102,6 @@ def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
                 [talk(*GOOD)]
             )
         )
-
-
-def test_a_server_that_reads_a_transcript_is_asked_for_alternatives(
-    closed_model: Any,
-) -> None:
-    closed = closed_model(alternatives=True)
-    closed.fingerprint = lambda: {"likelihood": "transcript"}
-    closed.loglikelihood = None  # would fail: it must not be called
-    assert load(closed).method == "top_logprobs"
 
 
 def test_steps_have_to_be_reviewed_and_are_part_of_the_signature(
@@ -192,21 +142,6 @@ def test_what_is_offered(
     assert offered.texts == tuple(texts)
     assert offered.values == pytest.approx(values)
     assert not offered.ambiguous
-
-
-def test_moments_by_hand() -> None:
-    mean, spread = FIVE.moments([0.1, 0.0, 0.2, 0.3, 0.4])
-    assert mean == pytest.approx(0.1 + 0.6 + 1.2 + 2.0)
-    assert spread**2 == pytest.approx(0.1 * 8.41 + 0.2 * 0.81 + 0.3 * 0.01 + 0.4 * 1.21)
-
-
-def test_logprobs_are_normalised_also_when_tiny() -> None:
-    found = from_logprobs(Answer(), [math.log(0.1), math.log(0.3)])
-    assert found.chances == pytest.approx([0.25, 0.75])
-    assert found.mass == pytest.approx(0.4)
-    assert from_logprobs(Answer(), [-2000.0, -2000.0]).chances == pytest.approx(
-        [0.5, 0.5]
-    )
 
 
 def answer(*tokens: tuple[str, dict[str, float]]) -> Completion:
@@ -251,13 +186,6 @@ def test_the_token_of_the_rating_is_found_and_its_alternatives_weighed() -> None
 def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
     found = expected_rating(answer(*[(t, {t: 1.0}) for t in tokens]), FIVE)
     assert found.chances is None and found.reason
-
-
-def test_a_fraction_of_the_highest_rating_is_its_numerator() -> None:
-    tokens = [(" 4", {" 4": 0.6, " 3": 0.2}), ("/", {"/": 1.0}), ("5", {"5": 1.0})]
-    assert expected_rating(answer(*tokens), FIVE).chances == pytest.approx(
-        [0, 0, 0.25, 0.75, 0]
-    )
 
 
 def test_samples_are_counted() -> None:

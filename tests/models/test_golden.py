@@ -12,7 +12,6 @@ from medal_judges.models.base.golden import (
     check_golden,
     check_in_fresh_process,
     compare,
-    golden_dialogues,
 )
 
 
@@ -25,12 +24,6 @@ def saved(path: Path) -> Path:
 def edited(folder: Path, **changes: object) -> None:
     path = folder / "golden.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
-
-
-def test_there_are_enough_dialogues_of_several_languages() -> None:
-    found = golden_dialogues()
-    assert len(found) >= 10 and len({d.lang for d in found}) >= 3
-    assert len({d.id for d in found}) == len(found)
 
 
 def test_a_judge_that_was_saved_answers_the_same(tmp_path: Path) -> None:

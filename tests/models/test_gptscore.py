@@ -1,12 +1,10 @@
 """GPTScore on the embedded model: the likelihood by hand, and the maps onto the scale."""
 
-import json
 import math
 from typing import Any
 
 import pytest
 
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
@@ -58,22 +56,3 @@ def test_turns_of_a_dialogue_equal_single_ones(tiny_lm: LocalModel) -> None:
     for judged in judge.score([talk(*TALK)], level="turn"):
         (alone,) = judge.score([talk(*TALK[: (judged.turn or 0) + 1])], level="last")
         assert judged.scores == pytest.approx(alone.scores, abs=1e-4)
-
-
-def test_a_model_without_likelihoods_is_refused(closed_model: Any) -> None:
-    with pytest.raises(ConfigError, match="does not return log-probabilities"):
-        load(closed_model(alternatives=True))
-
-
-def test_a_placeholder_without_a_value_is_named_at_once(
-    tiny_lm: LocalModel, tmp_path: Any
-) -> None:
-    prompt = {
-        "name": "mine",
-        "source": "none",
-        "parts": {"user": "{{ dialogue }} {{ steps }}"},
-    }
-    path = tmp_path / "prompt.yaml"
-    path.write_text(json.dumps(prompt))
-    with pytest.raises(ConfigError, match="steps"):
-        load(tiny_lm, prompts=str(path))

@@ -1,6 +1,5 @@
 """The hybrid judge: its members' numbers, its own scale, no member asked for naught."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -93,25 +92,6 @@ def overall(judgements: Sequence[Judgement]) -> list[float | None]:
     return [j.scores["overall"] for j in judgements]
 
 
-def test_a_choice_says_what_its_member_says() -> None:
-    judge = opened(Line(("repetition",), (1.0,)), repetition=REPETITION)
-    alone = Judge.from_pretrained(REPETITION)
-    for level in ("dialogue", "turn", "last"):
-        theirs = list(alone.score(chats(), level=level, dimensions=["overall"]))
-        for one, other in zip(judge.score(chats(), level=level), theirs, strict=True):
-            assert (one.id, one.turn, one.scores) == (
-                other.id,
-                other.turn,
-                other.scores,
-            )
-            assert one.contributions == other.contributions
-    (other_scale,) = hybrid(Line(("a",), (1.0,)), a=Counting(high=101)).score(
-        [chats()[1]]
-    )
-    assert other_scale.scores["overall"] == pytest.approx(1 + 4 * 0.01)
-    assert "value" not in other_scale.details["overall"]  # it is on another scale
-
-
 def test_a_line_is_the_line_through_its_members() -> None:
     judge = opened(BOTH, length=LENGTH, repetition=REPETITION)
     found = list(judge.score(chats()))
@@ -192,25 +172,3 @@ def test_the_signature_holds_the_members_and_the_numbers() -> None:
     assert f"length=length@{revision}" in (first.base or "")
     assert first.revision != second.revision
     assert Signature.parse(str(first)) == first
-
-
-@pytest.mark.parametrize("weights", [{"length": 0}, {"length": -1, "repetition": 2}])
-def test_weights_of_a_mean_are_a_mean(tmp_path: Path, weights: object) -> None:
-    settings = {"family": "hybrid", "name": "x", "rubric": "overall"}
-    settings |= {"members": {"length": {"path": LENGTH}}}
-    path = tmp_path / "x.yaml"
-    path.write_text(json.dumps(settings | {"dimensions": {"overall": weights}}))
-    with pytest.raises(JudgeLoadError, match="dimensions"):
-        Judge.from_pretrained(path)
-
-
-def test_the_example_of_a_yaml_hybrid_scores() -> None:
-    judge = Judge.from_pretrained("configs/judges/hybrid_example.yaml")
-    found = overall(list(judge.score(chats())))
-    a, b = (
-        overall(list(Judge.from_pretrained(p).score(chats())))
-        for p in (LENGTH, REPETITION)
-    )
-    for one, first, second in zip(found, a, b, strict=True):
-        if first is not None and second is not None:
-            assert one == pytest.approx(0.25 * first + 0.75 * second, abs=1e-9)

@@ -8,7 +8,7 @@ import pytest
 
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.inference.scoring import ScoreReport
-from medal_judges.models.base.judge import ScoreLevel, ScoreRequest
+from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.batching import budget_batches, retry_on_oom
 from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement
@@ -68,20 +68,6 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
     assert line["distributions"]["overall"] == pytest.approx([3.5, 0.5], abs=1e-9)
     assert list(line["contributions"]) == ["overall"]
     assert report.failures == {line["failure"]: 1} and report.scored == 0
-
-
-@pytest.mark.parametrize("level", ["dialogue", "turn", "last"])
-def test_progress_moves_with_each_batch(level: ScoreLevel) -> None:
-    judge, moves, given = Constant(overall=3.0), [], dialogues(50)
-    judge.window = 30
-    found = list(
-        judge.score(given, level=level, token_budget=16, progress=moves.append)
-    )
-    assert sum(moves) == len({j.id for j in found}) == 50
-    # a window begins with what needs no judging
-    assert len(moves) == len(judge.batches) + 2
-    assert max(moves) <= max(*judge.batches, 30 // 5)
-    assert sum(judge.batches) == len([j for j in found if j.failure is None])
 
 
 def test_one_chat_and_records_of_chats_are_scored() -> None:

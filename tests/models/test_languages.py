@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.cli import app
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.judge import Judge as Base
 from medal_judges.models.hybrid.judge import HybridJudge
@@ -82,12 +80,6 @@ def test_a_language_that_is_not_stated_is_detected(tmp_path: Path) -> None:
     assert told.detected_language is None
 
 
-def test_a_judge_of_any_language_warns_of_none(tmp_path: Path) -> None:
-    made = judge(tmp_path, None)
-    assert made.languages is None
-    assert [j.unknown_language for j in made.score([chat("zh")])] == [None]
-
-
 def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(
     tmp_path: Path,
 ) -> None:
@@ -119,22 +111,3 @@ def test_languages_are_saved_with_the_judge_and_shared_by_a_hybrid(
 def test_languages_are_codes(tmp_path: Path, wrong: object) -> None:
     with pytest.raises((JudgeLoadError, ConfigError), match="ISO 639-1"):
         judge(tmp_path, wrong)
-
-
-def test_the_summary_says_them_and_the_flag_refuses(tmp_path: Path) -> None:
-    judge(tmp_path)
-    chats = tmp_path / "chats.jsonl"
-    lines = [json.dumps(chat(lang).to_record()) for lang in ("en", "zh", "ar")]
-    chats.write_text("\n".join(lines) + "\n")
-    given = ["score", str(chats), "--judge", str(tmp_path / "english.yaml")]
-    out = ["--out", str(tmp_path / "out.jsonl")]
-    done = CliRunner().invoke(app, [*given, *out])
-    assert done.exit_code == 0
-    assert "supported languages: en" in done.stderr
-    assert "judgements in other languages: zh (1), ar (1)" in done.stderr
-    refused = CliRunner().invoke(
-        app, [*given, *out, "--overwrite", "--unknown-language", "refuse"]
-    )
-    assert refused.exit_code != 0  # coverage is below the minimum
-    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
-    assert [row["scores"]["overall"] is None for row in rows] == [False, True, True]

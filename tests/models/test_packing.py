@@ -58,13 +58,6 @@ def test_each_text_has_the_vectors_that_it_has_alone(kind: str) -> None:
     assert body.config._attn_implementation == attention  # saved with the judge
 
 
-def test_other_bodies_and_devices_read_padded_batches() -> None:
-    body = body_of("bert")
-    body.config.model_type = "modernbert"
-    assert not can_pack(body)
-    assert not can_pack(body_of("bert").to("meta"))
-
-
 def talks(count: int) -> list[Dialogue]:
     texts = [
         "Hello!",

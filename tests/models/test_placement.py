@@ -1,6 +1,5 @@
 """``device`` and ``dtype`` of judges in YAML: obeyed, or refused."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,8 @@ from transformers import (
     Qwen3Model,
 )
 
-from medal_judges import Judge
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.device import cast_weights
-from medal_judges.models.lora.adapters import LoraConfig
-from medal_judges.models.lora.judge import LoraJudge
-from medal_judges.records.dimension import load_rubric
 
 CONTRAST, LENGTH = "configs/judges/contrast.yaml", "configs/judges/length.yaml"
 
@@ -43,29 +38,6 @@ def test_a_judge_with_a_model_of_its_own_obeys() -> None:
         "device": "cpu",
         "dtype": "bf16",
     }
-
-
-def test_members_of_a_hybrid_obey_where_they_have_a_model(tmp_path: Path) -> None:
-    path = tmp_path / "both.yaml"
-    members = {"a": {"path": CONTRAST}, "b": {"path": LENGTH}}
-    settings = {
-        "family": "hybrid",
-        "name": "both",
-        "rubric": "overall",
-        "dimensions": {"overall": {"a": 1, "b": 1}},
-    }
-    path.write_text(json.dumps(settings | {"members": members}))
-    options = choose_judge(str(path), dtype="bf16").options
-    assert options["members"]["a"]["options"]["llm"]["dtype"] == "bf16"
-    assert options["members"]["b"]["options"] == {}
-    judge = Judge.from_pretrained(path.as_posix(), dtype="bf16")
-    assert judge.signature().dtype == "bfloat16"
-    saved = judge.save_pretrained(tmp_path / "saved")
-    assert not (saved / "golden.json").exists()  # its members' answers could cost money
-    again = Judge.from_pretrained(
-        saved, dtype="fp32", device="cpu", a={"llm": "embedded:smollm2"}
-    )
-    assert again.signature().dtype == "float32"
 
 
 MARKS = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
@@ -106,15 +78,3 @@ def test_bf16_weights_read_as_those_that_transformers_loads(
         other = rounded(input_ids=ids).last_hidden_state
     distance = float((found - wanted).float().abs().mean())
     assert distance < 0.1 * float((other - wanted).float().abs().mean())
-
-
-def test_the_heads_of_a_quantised_judge_go_where_its_body_is(tiny_llama: Path) -> None:
-    """As on a GPU, where the body is read onto it and the heads are made on the CPU."""
-    config = LoraConfig(base=str(tiny_llama), quantize="nf4")
-    dimensions = load_rubric("overall")
-    made = LoraJudge.create(LoraConfig(base=str(tiny_llama)), dimensions, device="cpu")
-    judge = LoraJudge(
-        made.net.to("meta"), made.tokenizer, config, made.heads, device="cpu"
-    )
-    assert {p.device.type for p in judge.net.parameters()} == {"meta"}
-    assert judge.device.type == "meta" and judge.dtype == "nf4"

@@ -35,20 +35,6 @@ def test_a_round_trip_keeps_scores_and_signature(tmp_path: Path) -> None:
     assert (again / "judge.json").read_bytes() == (folder / "judge.json").read_bytes()
 
 
-def test_saving_over_a_judge_keeps_what_else_stands_there(tmp_path: Path) -> None:
-    folder = Judge.from_pretrained("configs/judges/length.yaml").save_pretrained(
-        tmp_path / "judge"
-    )
-    (folder / "notes.txt").write_text("mine")
-    made = Judge.from_pretrained(YAML)
-    made.save_pretrained(folder)
-    assert scores(Judge.from_pretrained(folder)) == pytest.approx(
-        scores(made), abs=4e-5
-    )
-    assert (folder / "notes.txt").read_text() == "mine"
-    assert [p.name for p in tmp_path.iterdir()] == ["judge"]
-
-
 class FullDisk(LinearJudge):
     """Saving breaks off with half a config written."""
 
@@ -127,18 +113,3 @@ def test_a_kill_while_saving_leaves_one_judge_whole(tmp_path: Path) -> None:
     assert [p.name for p in tmp_path.iterdir() if not p.name.startswith(".")] == [
         "judge"
     ]
-
-
-def test_two_processes_that_save_one_folder_leave_one_judge_whole(
-    tmp_path: Path,
-) -> None:
-    path, seen = tmp_path / "judge", set[bytes]()
-    processes = [_saving([numbered(n)], path) for n in (1, 2)]
-    while len(seen) < 2 and all(process.is_alive() for process in processes):
-        if path.is_dir():  # there is always a whole config to be read
-            seen.add((path / "judge.json").read_bytes())
-    assert all(process.is_alive() for process in processes)
-    for process in processes:
-        process.kill()
-        process.join()
-    assert len(seen) == 2 and _is_whole(path)

@@ -1,6 +1,5 @@
 """Surface measures by hand, and what they may not look at."""
 
-import math
 import unicodedata
 
 import numpy as np
@@ -27,31 +26,6 @@ def test_repetition_counts_the_speakers_own_words_only() -> None:
     assert column("copy", *said) == [0, 0, 0, 1, 0, 0]
 
 
-def test_the_window_forgets_and_the_whole_does_not() -> None:
-    said = [
-        t
-        for i in range(6)
-        for t in (f"u{i}", "same old story" if i in (0, 5) else f"new{i}")
-    ]
-    assert column("said_before_3", *said)[-1] == 1.0
-    # five answers back: out of the window
-    assert column("said_recently_1", *said)[-1] == 0.0
-
-
-def test_echo_is_of_the_partners_last_turn() -> None:
-    assert column("echo_1", "red car", "a red car", "blue", "red")[1:] == [
-        pytest.approx(2 / 3),
-        0,
-        0,
-    ]
-
-
-def test_form() -> None:
-    assert column("question", "why?", "no", "为什么？") == [1, 0, 1]
-    assert column("empty", "", "hm")[0] == 1
-    assert column("log_words", "one two three", "")[0] == pytest.approx(math.log(4))
-
-
 def test_words_where_words_are_not_spaced() -> None:
     assert words("我喜欢猫") == ["我喜", "欢猫"]
     assert words("Hello, WORLD") == ["hello", "world"]
@@ -70,11 +44,6 @@ def test_a_vowel_sign_ends_no_word() -> None:
     assert (
         column("near_copy", "हाँ", "मैं कॉफी पीता हूँ", "हाँ", "मेरा कुत्ता पानी में है")[-1] == 0
     )
-
-
-def test_taking_up_the_users_word_is_no_echo_in_japanese() -> None:
-    assert column("echo_3", "コーヒーを飲みます", "コーヒーはいいですね")[1] == 0
-    assert column("echo_3", "コーヒーを飲みます", "コーヒーを飲みますか")[1] > 0
 
 
 def test_a_turn_reads_no_later_turn() -> None:
@@ -110,15 +79,6 @@ def test_similarities_against_plain_loops() -> None:
             }
             assert found[t] == pytest.approx(list(expected.values()), abs=1e-9)
             assert tuple(expected) == SIMILARITY_NAMES
-
-
-def test_centred_similarities_of_turns_that_are_all_alike_are_no_noise() -> None:
-    vector = np.random.default_rng(1).normal(size=384)
-    alike = np.stack([vector / np.linalg.norm(vector)] * 4).astype(np.float32)
-    # A direction of rounding would have a similarity of up to 1.
-    cosines = alike.astype(np.float64) @ alike.astype(np.float64).T
-    found = turn_similarities(cosines, np.array([0, 1, 0, 1]))
-    assert np.abs(found[:, -2:]).max() < 1e-3
 
 
 @pytest.mark.parametrize(

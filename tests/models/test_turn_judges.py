@@ -4,9 +4,8 @@ from importlib.util import find_spec
 
 import pytest
 
-from medal_judges import Dialogue, Judge, Turn
+from medal_judges import Dialogue, Judge
 from medal_judges.models.base.golden import compare
-from medal_judges.models.base.judge import NO_ASSISTANT_TURN
 from medal_judges.models.base.saving import judge_folder
 
 from ..talks import talk
@@ -76,22 +75,3 @@ def test_a_plain_copy_is_redundant(
     dialogue = talk(*texts, texts[copied], lang=language)
     *before, copy = scores(judge, dialogue)
     assert copy >= 0.5 > max(before)
-
-
-def test_noise_is_not_redundant(judge: Judge) -> None:
-    noise = talk(CHAT[0], "qwf zxv plj aaaa 9931", ILL, "%%%% $$$ ### @@@", lang="en")
-    assert max(scores(judge, noise)) < 0.5
-
-
-def test_an_assistant_may_speak_first_or_alone(judge: Judge) -> None:
-    greeting = Turn("assistant", "Hello! How can I help you today?")
-    user = Turn("user", ILL)
-    alone = Dialogue("alone", (greeting, greeting), lang="en")
-    opening = Dialogue("opening", (greeting, user, Turn("assistant", SORRY)), lang="en")
-    again = Dialogue("again", (greeting, user, greeting), lang="en")
-    redundant = []
-    for dialogue in (alone, opening, again):
-        redundant.append([score >= 0.5 for score in scores(judge, dialogue)])
-    assert redundant == [[False, True], [False, False], [False, True]]
-    (unscored,) = judge.score([Dialogue("none", (user,))])
-    assert unscored.failure == NO_ASSISTANT_TURN

@@ -9,8 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.config import load_config
-from medal_judges.data_prep.followups import PoolGeneration, parse_list
+from medal_judges.data_prep.followups import parse_list
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, load_pool
 
@@ -40,41 +39,6 @@ def test_proposed_follow_ups_are_a_file_that_loads(
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
 
 
-def test_a_meta_prompt_from_a_file_is_all_that_a_model_is_asked(
-    serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    server = serve(change={"choices.0.message.content": "1. What?"})
-    file = tmp_path / "mine.yaml"
-    parts = "parts: {context: CONTEXT, negative: INSTRUCTION, positive: OTHER}"
-    file.write_bytes(f"name: diet_generation\r\n{parts}\r\n\r\n".encode())
-    llm = {"model": "openai:tester", "base_url": server.url, "cache": False}
-    settings = ["samples=1", f"llms={json.dumps([llm])}", f"prompts={file}"]
-    command = ["data", "followups", "--out", str(tmp_path / "pool.yaml"), *settings]
-    assert RUNNER.invoke(app, command, catch_exceptions=False).exit_code == 0
-    (request,) = server.told("requests")
-    asked = {"role": "user", "content": "CONTEXT INSTRUCTION"}
-    assert request.get("body", request)["messages"] == [asked]
-
-
-DIETS_MODELS = {"chatglm3", "llama2", "qwen", "vicuna", "baichuan2"}
-
-
-@pytest.mark.parametrize("judge", sorted(DIETS_MODELS))
-def test_crafts_pairings_have_four_proposers_and_a_fifth_that_judges(
-    judge: str,
-) -> None:
-    config = load_config(PoolGeneration, f"craft_{judge}", folder="followup_generation")
-    assert config.strategy == "craft" and len(set(config.llms)) == 4
-    assert config.judge is not None and config.judge not in config.llms
-    short = {
-        str(name).split("/")[1].lower().replace("-", "")
-        for name in (*config.llms, config.judge)
-    }
-    assert all(any(model in name for name in short) for model in DIETS_MODELS)
-
-
 SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
 
 
@@ -82,23 +46,6 @@ SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
 def test_shipped_pools_are_reviewed_and_say_how_they_were_made(name: str) -> None:
     pool = load_pool(f"followups/{name}")
     assert pool.name == name and pool.reviewed and len(pool.method) > 40
-
-
-def test_hash_covers_what_scores_depend_on_and_nothing_else() -> None:
-    pool = FollowUpPool(
-        name="a", method="m", follow_ups=(FollowUp(text="No."), FollowUp(text="Hm."))
-    )
-    renamed = pool.model_copy(update={"name": "b", "reviewed": "me"})
-    assert renamed.hash == pool.hash
-    other = FollowUpPool(
-        name="a", method="m", follow_ups=(FollowUp(text="No."), FollowUp(text="Hm!"))
-    )
-    turned = FollowUpPool(
-        name="a",
-        method="m",
-        follow_ups=(FollowUp(text="No.", sign="positive"), FollowUp(text="Hm.")),
-    )
-    assert len({pool.hash, other.hash, turned.hash}) == 3
 
 
 def test_a_list_is_read_and_talk_around_it_is_not() -> None:

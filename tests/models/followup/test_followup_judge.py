@@ -1,7 +1,5 @@
 """Follow-up judges: the formula, batches, levels, truncation."""
 
-import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,22 +7,17 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tests.models.conftest import ClosedModel
 
 from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
-from medal_judges.models.followup.pool import FollowUpPool, load_pool
+from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Completion,
     Continuation,
-    Likelihood,
     Message,
 )
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.judgement import parse_judgement
 
 from ...talks import talk
 
@@ -119,23 +112,6 @@ def test_the_score_is_the_contrast_of_mean_log_likelihoods(
         )
 
 
-def test_a_last_turn_of_the_user_is_read_at_dialogue_level_alone(
-    tiny_lm: LocalModel, pool: str
-) -> None:
-    """FED's dialogues end with the user, and the papers' follow-ups come after the last turn."""
-    d = DIALOGUES[1]
-    one = judge(tiny_lm, pool, dimensions=("coherent",), answers=6)
-    for level, end in (("dialogue", 3), ("turn", 2)):
-        (found,) = one.score([d], level=level)
-        wrong, lost = (
-            by_hand(tiny_lm, d, end, text)
-            for text in ("That's wrong.", "I don't understand.")
-        )
-        raw = -(wrong + lost) / 2
-        assert found.details["coherent"]["raw"] == pytest.approx(raw, abs=1e-4)
-    assert "whole dialogue" in str(one.signature())
-
-
 def test_answers_further_back_weigh_less(tiny_lm: LocalModel, pool: str) -> None:
     found = next(
         iter(judge(tiny_lm, pool, answers=None, decay=0.5).score(DIALOGUES[2:]))
@@ -154,38 +130,6 @@ def test_answers_further_back_weigh_less(tiny_lm: LocalModel, pool: str) -> None
     )
     shares = [found.contributions["overall"].turns[t] for t in d.assistant_turns]
     np.testing.assert_allclose(shares, weights * raws, atol=1e-4)
-
-
-def test_contributions_raise_the_score_whichever_end_is_good(
-    tiny_lm: LocalModel, pool: str, tmp_path: Path
-) -> None:
-    rubric = tmp_path / "rubric.yaml"
-    issue = {
-        "name": "overall",
-        "kind": "continuous",
-        "low": 0,
-        "high": 1,
-        "good": "low",
-    }
-    rubric.write_text(
-        yaml.safe_dump({"dimensions": [issue | {"definition": "It goes wrong."}]})
-    )
-    scale = {"overall": {"center": -0.4, "spread": 0.7}}
-    settings = {
-        "answers": None,
-        "decay": 0.5,
-        "dimensions": ("overall",),
-        "scale": scale,
-    }
-    for name in ("fed", str(rubric)):
-        for found in judge(tiny_lm, pool, rubric=name, **settings).score(DIALOGUES):
-            told, raw = found.contributions["overall"], found.details["overall"]["raw"]
-            assert raw is not None
-            z = (raw + 0.4) / 0.7
-            assert told.value == pytest.approx(z if name == "fed" else -z, abs=1e-5)
-            unit = 1 / (1 + math.exp(-told.value))
-            expected = 1 + 4 * unit if name == "fed" else unit
-            assert found.scores["overall"] == pytest.approx(expected, abs=1e-5)
 
 
 def test_joint_likelihood_counts_the_dialogue_too(
@@ -230,21 +174,6 @@ def test_batch_order_and_level_do_not_change_a_score(
         assert j.scores["overall"] == pytest.approx(cut.scores["overall"], abs=1e-5)
 
 
-def test_whole_oldest_turns_are_dropped_and_counted(
-    tiny_lm: LocalModel, pool: str
-) -> None:
-    long = talk(
-        *[f"This is turn {i} of a long talk about nothing." for i in range(40)],
-        id="long",
-    )
-    found = next(iter(judge(tiny_lm, pool, max_tokens=256).score([long])))
-    assert 0 < found.truncated_turns < 39
-    end = long.turns[found.truncated_turns :]
-    same = next(iter(judge(tiny_lm, pool).score([Dialogue("end", end)])))
-    assert found.scores["overall"] == pytest.approx(same.scores["overall"], abs=1e-5)
-    assert len(found.contributions["overall"].turns) == 40
-
-
 @pytest.mark.parametrize("name", ["contrast", "diet", "fed", "full"])
 def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
     options = {"select": {"runs": 2, "max_tokens": 8}} if name == "diet" else {}
@@ -260,31 +189,6 @@ def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
         scores = [(d, found[0].scores[d.name]) for d in loaded.dimensions]
         assert all(s is not None and d.low <= s <= d.high for d, s in scores)
     assert found[0].judge.startswith(f"judge:{name}|")
-
-
-class Choosing(ClosedModel):
-    """Reads likelihoods as the embedded model does; every selection names the same two options."""
-
-    def __init__(self, inner: LocalModel, pool: FollowUpPool) -> None:
-        super().__init__(inner, alternatives=False)
-        self.texts = [f.text for f in pool.follow_ups[:2]]
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        return [Completion("\n".join(self.texts)) for _ in requests]
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        return self.inner.loglikelihood(groups, joint=joint)
-
-
-def test_the_chosen_follow_ups_are_told(tiny_lm: LocalModel) -> None:
-    model = Choosing(tiny_lm, load_pool("followups/craft"))
-    judge = Judge.from_pretrained("configs/judges/diet.yaml", llm=model)
-    (found,) = judge.score(DIALOGUES[:1])
-    details = found.details["overall"]
-    assert details["follow_ups"] == list(model.texts) and details["selected"] == 2
-    assert parse_judgement(found.to_record()).details["overall"] == details
 
 
 def test_a_selfmap_pool_is_for_the_model_that_proposed_it(

@@ -56,14 +56,6 @@ def test_a_turn_is_parted_into_what_stands_before_it_itself_and_its_end() -> Non
     assert list(whole.ids[: whole.start]) == chat.prefix(HI, "user")
 
 
-def test_without_a_template_there_is_a_plain_transcript() -> None:
-    tok = tokenizer(None)
-    chat = ChatTemplate(tok)
-    whole = chat.sequence(Continuation(HI, "no way", "user"))
-    assert tok.decode(whole.ids) == "User: hi\nAssistant: yo\nUser: no way\n"
-    assert chat.fingerprint()["system"] == "transcript"
-
-
 @pytest.mark.parametrize("template", [CHATML, STRICT, None])
 @pytest.mark.parametrize("adds_bos", [True, False])
 def test_one_beginning_token_never_two(template: str | None, adds_bos: bool) -> None:
@@ -83,15 +75,6 @@ def test_a_system_message_that_the_template_refuses_or_drops_is_folded(
     text = tok.decode(chat.prefix((Message("system", "Be kind."), *HI), "user"))
     assert "Be kind.\n\nhi" in text
     assert chat.fingerprint()["system"] == "folded"
-
-
-def test_neighbours_of_one_role_are_joined_where_the_template_wants_turns() -> None:
-    tok = tokenizer(STRICT)
-    chat = ChatTemplate(tok)
-    turns = (Message("assistant", "a"), Message("user", "b"), Message("user", "c"))
-    text = tok.decode(chat.prefix(turns, "assistant"))
-    assert "<|im_start|>user\n<|im_end|>\n<|im_start|>assistant\na<|im_end|>" in text
-    assert "b\nc<|im_end|>" in text
 
 
 def word_start_tokenizer(template: str | None, *, scheme: str) -> Any:
@@ -153,21 +136,3 @@ def test_no_word_start_piece_is_left_alone_at_the_boundary(
     assert list(whole.ids) == tok.apply_chat_template(said, return_dict=False)
     assert tok.decode(whole.ids[whole.start :]).strip() == f"{text} </s>"
     assert whole.start == len(asked)
-
-
-@pytest.mark.parametrize("scheme", ["normalizer", "pre-tokenizer"])
-@pytest.mark.parametrize("text", ["That was it.", "x", "好的"])
-def test_without_a_template_no_word_start_piece_is_scored_alone(
-    scheme: str, text: str
-) -> None:
-    """Vicuna: each turn of the transcript is one text, as a tokenizer reads it."""
-    tok = word_start_tokenizer(None, scheme=scheme)
-    chat = ChatTemplate(tok)
-    whole = chat.sequence(Continuation(HI, text, "user", score_eos=False))
-    plain = tok(
-        f"User: hi\nAssistant: yo\nUser: {text}", add_special_tokens=False
-    ).input_ids
-    assert list(whole.ids) == plain
-    assert tok.convert_ids_to_tokens(whole.ids[whole.start]) in ("▁That", "▁")
-    closed = chat.sequence(Continuation(HI, text, "user"))
-    assert tok.convert_ids_to_tokens(closed.ids[len(whole.ids) :]) == ["<0x0A>"]

@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from medal_judges.errors import ConfigError
-from medal_judges.models.followup.judge import FollowUpJudge
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
-from medal_judges.models.llm.protocol import ChatRequest, Continuation, Message
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.models.llm.protocol import Continuation, Message
 
 from . import architectures
 
@@ -59,27 +56,3 @@ def test_likelihoods_are_what_transformers_own_loss_says(
     )[0]
     (whole,) = llm.loglikelihood([[Continuation(TALK, "Hm, No.")]])[0]
     np.testing.assert_allclose(open_end.logprobs, whole.logprobs[3:-1], atol=1e-4)
-
-
-def test_it_gives_likelihoods_of_the_decoder_only(tmp_path: Path) -> None:
-    llm = load_llm({"model": str(saved("blenderbot", tmp_path)), "device": "cpu"})
-    with pytest.raises(ConfigError, match="gives likelihoods only"):
-        llm.chat([ChatRequest(TALK, 6)])
-    with pytest.raises(ConfigError, match="in its encoder"):
-        llm.loglikelihood([[Continuation(TALK, "No.")]], joint=True)
-
-
-def test_full_judges_with_an_encoder_decoder(tmp_path: Path) -> None:
-    settings = {
-        "name": "full",
-        "llm": {"model": str(saved("blenderbot", tmp_path)), "device": "cpu"},
-        "rubric": "overall",
-        "followups": "followups/full",
-    }
-    judge = FollowUpJudge.from_settings(settings)
-    dialogues = [
-        Dialogue(str(n), (Turn("user", "Hi!"), Turn("assistant", "Trains " * (n + 1))))
-        for n in range(3)
-    ]
-    scores = [judgement.scores["overall"] for judgement in judge.score(dialogues)]
-    assert None not in scores and len(set(scores)) == 3

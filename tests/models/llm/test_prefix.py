@@ -16,7 +16,6 @@ from transformers import (
 
 from medal_judges.models.llm.chat_template import TokenSequence
 from medal_judges.models.llm.local.likelihood import (
-    build_tree,
     plain_logprobs,
     tree_logprobs,
 )
@@ -102,32 +101,3 @@ def test_a_window_shorter_than_the_text_is_kept_to(kinds: str, limit: int) -> No
         ).max()
         > 1
     )
-
-
-def test_logprobs_are_natural_logs_of_probabilities_that_add_up_to_one() -> None:
-    model = tiny()
-    group = [TokenSequence((5, 6, 7, token), 3) for token in range(97)]
-    found, _ = tree_logprobs(model, group)
-    assert sum(float(np.exp(values[0])) for values in found) == pytest.approx(
-        1, abs=1e-5
-    )
-
-
-def test_tree_holds_each_distinct_prefix_once() -> None:
-    group = random_group(np.random.default_rng(0), trunk=50, branches=30)
-    tree = build_tree(group)
-    distinct = {s.ids[: k + 1] for s in group for k in range(len(s.ids))}
-    assert tree.size == len(distinct)
-
-
-def test_a_continuation_that_goes_on_as_the_dialogue_did_is_read_off_the_spine() -> (
-    None
-):
-    model = tiny()
-    long = TokenSequence(tuple(range(1, 40)), 38)
-    # its scored tokens are the spine's own
-    inside = TokenSequence(tuple(range(1, 21)), 15)
-    shared, _ = tree_logprobs(model, [long, inside])
-    plain, _ = plain_logprobs(model, [long, inside])
-    np.testing.assert_allclose(shared[1], plain[1], atol=1e-4)
-    assert build_tree([long, inside]).size == len(long.ids)

@@ -21,12 +21,7 @@ from medal_judges.models.llm.settings import (
             {"model": "embedded:smollm2", "base_url": "http://x/v1"},
             "unknown key 'base_url' of backend transformers\n  it is a setting of backend openai",
         ),
-        (
-            {"model": "openai:gpt-4.1", "base_ulr": "http://x/v1"},
-            "did you mean 'base_url'",
-        ),
         ({"model": "embedded:smollm2", "dtpye": "bf16"}, "did you mean 'dtype'"),
-        ({"model": "openai:gpt-4.1", "max_in_flight": 0}, "max_in_flight"),
         ({"backend": "opnai", "model": "gpt-4.1"}, "unknown backend 'opnai'"),
         ({"base_url": "http://x/v1"}, "no model named"),
     ],

@@ -8,7 +8,7 @@ import torch
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError
-from medal_judges.models.llm.chat_template import BUDGET, ChatTemplate, Thinking
+from medal_judges.models.llm.chat_template import BUDGET
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
 from medal_judges.models.prompted.judge import PromptedJudge
@@ -31,12 +31,6 @@ OPTIONAL = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n"
     "{% if enable_thinking is defined and not enable_thinking %}<think>\n\n</think>\n\n{% endif %}"
     "{% endif %}"
-)
-# As gpt-oss's: channels.
-CHANNELS = (
-    "{% for m in messages %}<|start|>{{ m.role }}{% if m.role == 'assistant' %}<|channel|>final"
-    "{% endif %}<|message|>{{ m.content }}<|end|>{% endfor %}"
-    "{% if add_generation_prompt %}<|start|>assistant{% endif %}{# <|channel|>analysis #}"
 )
 ASK = (Message("user", "Rate the bread."),)
 SCHEMA = {
@@ -82,19 +76,6 @@ def test_a_schema_holds_the_answer_and_not_the_thinking() -> None:
     )
 
 
-def test_thinking_is_closed_once_and_what_follows_is_the_answer() -> None:
-    llm = thinker(ALWAYS, 60)
-    prompts, _ = llm._thoughts([asked(s) for s in range(6)])
-    for ids in prompts:
-        text = llm.tokenizer.decode(ids)
-        assert text.endswith("</think>\n\n") and text.count("</think>") == 1
-        assert text.startswith(
-            "<|im_start|>user\nRate the bread.<|im_end|>\n<|im_start|>assistant"
-        )
-        led = llm.thinking.thought([5], [6], "Rating:")
-        assert llm.tokenizer.decode(led).endswith("</think>\n\nRating:")
-
-
 def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
     always = thinker(ALWAYS)
     assert always.thinking.budget == BUDGET and always.context == always.window // 2
@@ -110,17 +91,6 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
     assert 0 < willing.chat([asked(0)])[0].usage.reasoning <= 40
     with pytest.raises(ConfigError, match="no block to think in"):
         thinker(architectures.TEMPLATE, 40)
-
-
-def test_channels_are_a_block_too() -> None:
-    tokenizer = architectures.tiny_tokenizer(CHANNELS)
-    thinking = Thinking(ChatTemplate(tokenizer), 20)
-    prompt = thinking.prompt(ASK)
-    assert tokenizer.decode(prompt).endswith("assistant<|channel|>analysis<|message|>")
-    ended = thinking.thought(prompt, tokenizer("hm<|end|>").input_ids, "")
-    assert tokenizer.decode(ended).endswith(
-        "hm<|end|><|start|>assistant<|channel|>final<|message|>"
-    )
 
 
 def test_oralis_judges_with_a_model_that_thinks() -> None:

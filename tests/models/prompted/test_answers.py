@@ -144,19 +144,6 @@ def test_forms_that_stay_unscored(text: str) -> None:
     assert answer.value is None and answer.reason
 
 
-def test_a_binary_dimension_is_0_or_1() -> None:
-    assert one('{"score": true}', (0, 1), binary=True).value == 1
-    assert one('{"score": 0.5}', (0, 1), binary=True).value is None
-
-
-def test_several_dimensions_by_key_and_by_line() -> None:
-    fields = [AnswerField(n, n, n.upper(), (0, 10)) for n in ("warm", "dull")]
-    read = read_answers(Completion('{"warm": {"score": 1}}'), fields, JSON)
-    assert read["warm"].value == 1 and read["dull"].value is None
-    read = read_answers(Completion("warm: 1\nDULL: 2"), fields, NUMBER)
-    assert [read[name].value for name in ("warm", "dull")] == [1, 2]
-
-
 @pytest.mark.parametrize("text", ["Score: 7", "7", '{"score": 7'])
 def test_what_was_cut_is_not_a_score(text: str) -> None:
     assert one(text, finish="length").value is None

@@ -5,83 +5,13 @@ from typing import Any
 import pytest
 
 from medal_judges.config import build_config, read_yaml
-from medal_judges.models.base.judge import ScoreRequest
-from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.prompted.builder import PromptBuilder, PromptView
-from medal_judges.models.prompted.geval import GEvalJudge, GPTScoreJudge
-from medal_judges.models.prompted.judge import BasePromptedJudge, PromptedConfig
+from medal_judges.models.prompted.judge import PromptedConfig
 from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.records.dialogue import Dialogue, Turn
+from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import load_rubric
 
 TURNS = (Turn("user", "Hi"), Turn("assistant", "Hello there, what do you read?"))
-# MEEP, Tables 7 to 10: the word for engaging, and what stands at both ends of 0 to 100.
-ENGAGING = {"en": "engag", "es": "interesante", "zh": "吸引"}
-ENDS = {
-    "en": ("'disengaging'", "'very engaging'"),
-    "es": ('"desinteresante"', '"muy interesante"'),
-    "zh": ("“不吸引人”", "“非常吸引人”"),
-}
-PARTS = {  # of engagingness, MEEP and MEEP+SA
-    "en": ("context", "answer", "good one", "interesting", "specific", "included"),
-    "es": ("contexto", "conteste", "buena", "interés", "concreta", "incluida"),
-    "zh": ("上下文", "接话", "质量", "有意思", "具体", "接纳"),
-}
-
-
-def meep(variant: str, language: str, response: Turn | None) -> str:
-    prompt = load_prompt("meep", language=language)
-    rubric = load_rubric("engagingness")
-    builder = PromptBuilder(prompt, rubric, variant=variant, role="expert")
-    view = PromptView(list(TURNS if response is None else TURNS[:1]), response)
-    return "\n".join(m.content for m in builder.messages(builder.questions[0], view))
-
-
-@pytest.mark.parametrize("response", [None, TURNS[1]])
-@pytest.mark.parametrize("language", ENGAGING)
-@pytest.mark.parametrize("variant", ["naive", "hd", "meep", "meep_sa"])
-def test_meep_asks_for_engagingness(
-    variant: str, language: str, response: Turn | None
-) -> None:
-    text = meep(variant, language, response)
-    assert ENGAGING[language] in text
-    if variant != "hd":
-        assert "100" in text
-        assert all(end in text for end in ENDS[language])
-    if variant.startswith("meep") and response is not None:
-        assert all(part in text for part in PARTS[language]), text
-
-
-def told_of(judge: BasePromptedJudge) -> dict[str, str]:
-    """Dimension -> what is said about the last answer of TURNS."""
-    request = ScoreRequest(Dialogue("d", TURNS), 1)
-    judge._prepare([request])
-    questions = judge.questions(request, [d.name for d in judge.dimensions])
-    return {
-        q.dimensions[0].name: judge.messages(request, q)[-1].content for q in questions
-    }
-
-
-def test_gptscore_asks_whether_it_is_engaging(tiny_lm: LocalModel) -> None:
-    text = told_of(GPTScoreJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))[
-        "engagingness"
-    ]
-    assert "engaging" in text and "interesting" not in text
-
-
-def test_geval_shows_what_ratings_mean_where_there_are_as_many(
-    tiny_lm: LocalModel,
-) -> None:
-    told = told_of(GEvalJudge.from_settings({"llm": tiny_lm, "rubric": "usr"}))
-    for name, words in {
-        "engagingness": ("- 1: dull", "- 2: somewhat interesting", "- 3: interesting"),
-        "coherence": ("- 1: no", "- 2: somewhat", "- 3: yes"),
-        "naturalness": ("- 1: bad", "- 2: passable", "- 3: good"),
-    }.items():
-        assert all(word in told[name] for word in words), told[name]
-    assert "What the ratings mean" not in told["overall"]
-    wide = told_of(GEvalJudge.from_settings({"llm": tiny_lm, "rubric": "engagingness"}))
-    assert "What the ratings mean" not in next(iter(wide.values()))
 
 
 # Table 3, the rows without a star (highest positive correlation).
@@ -176,18 +106,3 @@ def test_oralis_says_what_the_papers_prompts_say(language: str) -> None:
         low, high = question.fields[0].scale
         assert f"{low:g}" in text and f"{high:g}" in text
         assert all(end in text for end in ends)
-
-
-def test_bands_cover_the_scale_as_printed() -> None:
-    builder = PromptBuilder(
-        load_prompt("oralis"), load_rubric("dstc12"), variant="self_consistency"
-    )
-    told = {
-        q.dimensions[0].name: builder.messages(q, PromptView([]))[-1].content
-        for q in builder.questions
-    }
-    for span in ("0-20", "21-40", "41-60", "61-80", "81-100"):  # appendix C.5
-        assert f"- {span}: " in told["relevance"]
-    for span in ("1-3", "4-5", "6-7", "8-9", "10-12"):
-        assert f"- {span}: " in told["empathy"]
-    assert "- 0-1: " in told["skill"] and "- 5: " in told["skill"]

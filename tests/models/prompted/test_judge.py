@@ -22,7 +22,7 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement, parse_judgement
 from medal_judges.storage.jsonl import write_records
 
-from ...talks import ChatModel, alike, talk
+from ...talks import ChatModel, alike
 
 LAKE = Dialogue(
     "lake",
@@ -107,18 +107,6 @@ def test_two_ways_to_weigh_the_ratings_agree(digits_lm: LocalModel) -> None:
     assert told[0]["spread"] == pytest.approx(told[1]["spread"], abs=1e-3)
 
 
-def test_the_baseline_asks_all_at_once(tiny_lm: LocalModel) -> None:
-    lake, tea = scored(
-        "dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"]
-    )
-    assert lake.scored and tea.scored and read(lake) == {"schema": 3}
-    three = judge(
-        "dstc12_baseline", tiny_lm, dimensions=["empathy", "trust", "relevance"]
-    )
-    only = next(three.score([LAKE], dimensions=["trust"]))
-    assert only.scores == pytest.approx({"trust": lake.scores["trust"]}, abs=8e-5)
-
-
 def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(
     tiny_lm: LocalModel,
 ) -> None:
@@ -167,25 +155,6 @@ class Scripted(ChatModel):
 
 def one(llm: LanguageModel, name: str = "meep", **changes: Any) -> Judgement:
     return next(judge(name, llm, **changes).score([LAKE]))
-
-
-def test_m_prometheus_gives_feedback_and_a_result() -> None:
-    llm = Scripted(
-        ["Feedback: Friendly; score 2 would be [RESULT] odd. [RESULT] 4", "Score: 4"]
-    )
-    good, bare = scored("m_prometheus", llm)
-    # no second question
-    assert (
-        good.scores == pytest.approx({"overall": 4.0}, abs=4e-5) and len(llm.asked) == 2
-    )
-    comment = good.details["overall"]["comment"]
-    assert comment == "Friendly; score 2 would be [RESULT] odd." and read(good) == {
-        "line": 1
-    }
-    assert bare.scores == pytest.approx({"overall": 4.0}, abs=4e-5)
-    user = llm.asked[0].messages[-1].content
-    assert user.endswith("###Feedback:") and "\nScore 5: every answer" in user
-    assert all(f"###{name}:" in user for name in ("Task Description", "Score Rubrics"))
 
 
 def test_a_failure_is_of_its_row_and_says_why() -> None:
@@ -246,19 +215,6 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert judgement.usage["tokens"] == 4 * 12
 
 
-def test_whole_oldest_turns_go_and_are_counted() -> None:
-    long = talk(*(f"{i} " + "word " * 40 for i in range(20)), lang="en")
-    llm = Scripted(["70"], context=1000)
-    judgement = next(judge("meep", llm).score([long]))
-    shown = llm.asked[0].messages[-1].content
-    assert judgement.truncated_turns > 0 and judgement.scored
-    assert f"<dialogue>\n<assistant>{judgement.truncated_turns} word" in shown
-    assert f">{judgement.truncated_turns - 1} word" not in shown and ">19 word" in shown
-    tight = judge("meep", Scripted(["70"], context=300), max_tokens=100)
-    refused = next(tight.score([long]))
-    assert refused.scores == {"engagingness": None} and "fit" in (refused.failure or "")
-
-
 def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unscored() -> (
     None
 ):
@@ -296,19 +252,6 @@ def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unsc
     assert "could not be shortened" in (refused.failure or "") and len(cut.asked) == 1
 
 
-def test_settings_that_do_not_fit_say_so() -> None:
-    llm = Scripted(["70"])
-    for changes, told in [
-        ({"role": "king"}, "no role 'king'"),
-        ({"dimensions": ["charm"]}, "no dimension 'charm'"),
-        ({"expected": "likelihood"}, "does not return log-probabilities"),
-        ({"score": "expected"}, "needs expected"),
-        ({"varient": "hd"}, "did you mean 'variant'"),
-    ]:
-        with pytest.raises(ConfigError, match=told):
-            judge("meep", llm, **changes)
-
-
 def test_the_signature_follows_what_a_number_depends_on() -> None:
     llm = Scripted(["70"])
     base = judge("meep", llm).signature()
@@ -322,7 +265,7 @@ def test_the_signature_follows_what_a_number_depends_on() -> None:
     ("said", "score"),
     [
         *(("Score: 1", 0), ("1.5", 25), ("2", 50), ("2.5/3", 75)),
-        *(("I would rate it 2.75.", 87.5)),
+        ("I would rate it 2.75.", 87.5),
         *(("0.5", None), ("3.5", None), ("50", None), ("2.5/5", None)),
     ],
 )

@@ -1,6 +1,5 @@
 """Prompt files: what is refused, and what the shipped ones say."""
 
-import re
 from itertools import product
 
 import pytest
@@ -10,8 +9,6 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.prompted.builder import (
     PromptBuilder,
     PromptView,
-    chosen_examples,
-    load_examples,
     shown_turns,
 )
 from medal_judges.models.prompted.prompt import Prompt, load_prompt
@@ -41,14 +38,6 @@ def prompt(**changes: object) -> Prompt:
 def test_a_faulty_file_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
         prompt(**changes)
-
-
-def test_unknown_names_say_what_there_is() -> None:
-    with pytest.raises(ConfigError) as caught:
-        PromptBuilder(MEEP, load_rubric("engagingness"), variant="few")
-    assert "naive, hd, meep" in (caught.value.hint or "")
-    with pytest.raises(ConfigError):
-        load_prompt("meep", language="fr")
 
 
 def test_a_template_reads_no_file_and_runs_no_code() -> None:
@@ -88,23 +77,6 @@ def test_every_layout_variant_and_language_can_be_said(name: str, rubric: str) -
                     assert builder.schema(question, 20)["required"]
 
 
-def test_lines_without_a_value_go() -> None:
-    user = "{% if affect %}\nFeels: {{ affect }}\n{% endif %}\nEnd"
-    own = Prompt(name="w", parts={"user": user, "again": "Not: {{ no }}"})
-    assert [m.content for m in own.messages({"affect": None})] == ["End"]
-    again = own.messages({"affect": "x"}, again=[{"no": "{{ a }}"}])[-1].content
-    assert again == "Feels: x\nEnd\n\nNot: {{ a }}"
-
-
-@pytest.mark.parametrize(
-    "name", ["user_first", "user_later", "user_check", "user_check_table10", "chatbot"]
-)
-def test_the_shipped_agents_prompts_load(name: str) -> None:
-    values = ("scene", "persona", "gender", "affect", "language", "country", "dialogue")
-    agent = load_prompt(name, (*values, "message", "rejected", "feedback"))
-    assert agent.parts["system"] and agent.source.startswith("MEDAL")
-
-
 TEN = [Turn("assistant" if i % 2 else "user", f"turn {i}") for i in range(10)]
 
 
@@ -125,55 +97,6 @@ def test_self_agreement() -> None:
     assert told["repeats_std"] == pytest.approx(0.57735, abs=1e-5)
     assert told["repeats_agreement"] == pytest.approx(1 / 3)
     assert self_agreement([1, None]) == {}
-
-
-def test_examples_are_lowest_median_and_highest() -> None:
-    shipped = load_examples("prompts/examples")
-    three = chosen_examples(shipped, "empathy", 3, seed=0, without=None)
-    assert [e.scores["empathy"] for e in three] == pytest.approx(
-        [0.0, 0.5, 1.0], abs=1e-9
-    )
-    assert [
-        e.id for e in chosen_examples(shipped, "trust", 1, seed=0, without=None)
-    ] == ["example-middling"]
-    with pytest.raises(ConfigError, match="2 examples have a score for 'trust'"):
-        chosen_examples(shipped, "trust", 3, seed=0, without="example-good")
-
-
-QUALITY = Dimension(
-    "resolved", "binary", 0, 1, good="high", definition="It solved the problem."
-)
-SCALE = Dimension("clarity", "ordinal", 1, 7, definition="How clear it is.")
-GRADE = Dimension("overall", "ordinal", 1, 5, good="low", definition="A mark, 1 to 5.")
-SIGNED = Dimension("tone", "continuous", -1, 1, definition="How warm it is.")
-
-
-@pytest.mark.parametrize("language", ["en", "de", "es", "fr", "pt", "zh"])
-@pytest.mark.parametrize("layout", ["together", "each"])
-@pytest.mark.parametrize(
-    ("dimension", "best"), [(SCALE, "7"), (GRADE, "1"), (SIGNED, "1"), (QUALITY, None)]
-)
-def test_a_prompt_says_which_end_of_a_scale_is_the_best(
-    dimension: Dimension, best: str | None, layout: str, language: str
-) -> None:
-    loaded = load_prompt("medal", language=language)
-    builder = PromptBuilder(loaded, [dimension], layout=layout)
-    view = PromptView(list(TURNS))
-    texts = [
-        message.content for message in builder.messages(builder.questions[0], view)
-    ]
-    words = {
-        "en": "{} is the best",
-        "de": "{} ist am besten|ist {} am besten",
-        "es": "{} es lo mejor",
-        "fr": "{} étant le meilleur|{} est le meilleur",
-        "pt": "{} é o melhor",
-        "zh": "{} 为最好",
-    }[language]
-    said = re.search(words.replace("{}", best or r"\d"), "\n".join(texts))
-    if dimension is QUALITY:  # its name is in no prompt
-        assert dimension.definition in "\n".join(texts)
-    assert (said is not None) == (best is not None)
 
 
 @pytest.mark.parametrize(

@@ -72,20 +72,6 @@ def test_batch_and_order_do_not_matter(tiny_roberta: Path) -> None:
     assert together == pytest.approx(alone, abs=1e-5)
 
 
-def test_a_turn_beyond_the_window_is_left_out_and_counted(tiny_roberta: Path) -> None:
-    judge = load(tiny_roberta)  # 66 positions hold 64 tokens
-    fits, long = "music " * 62, "music " * 63
-    (judged,) = judge.score([talk("hello", fits)], level="last")
-    assert judged.scored
-    (refused,) = judge.score([talk("hello", long)], level="last")
-    assert refused.scores == {"engagingness": None}
-    assert refused.failure == "engagingness: a turn of 65 tokens; 64 fit"
-    (mixed,) = judge.score([talk("hello", long, "film", "the river")])
-    assert mixed.truncated_turns == 1
-    wanted = by_hand(tiny_roberta, "the river")
-    assert mixed.scores["engagingness"] == pytest.approx(wanted, abs=1e-5)
-
-
 JUDGE = "configs/judges/unieval.yaml"
 
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import (
     ConfigError,
-    JudgeLoadError,
     MissingExtraError,
     NotAvailableError,
 )
@@ -145,26 +144,14 @@ def files_hash(
     return content_hash(hashes)
 
 
-def base_hash(base: str, revision: str | None) -> str:
-    """Returns a hash of the weights of a base model that is not saved with its judge."""
-    if base.startswith(PREFIX):
-        file = embedded_file(base.removeprefix(PREFIX))
-        if file.is_file():  # it is converted
-            return content_hash([hashlib.sha256(file.read_bytes()).hexdigest()])
-    return files_hash(weights_folder(resolve(base), revision))
-
-
-def require_base(
-    folder: Path, trained_on: str, base: str, revision: str | None
-) -> None:
-    """Raises JudgeLoadError if ``base`` has other weights than the judge in ``folder`` was trained
-    on."""
-    if (now := base_hash(base, revision)) != trained_on:
-        raise JudgeLoadError(
-            f"{folder}: the judge was trained on other weights of {base} than are here (hash "
-            f"{trained_on} then, {now} now)",
-            hint="install the package version of its training, or name the revision",
-        )
+def base_hash(base: str, folder: Path) -> str:
+    """Returns a hash of the base of a linear judge, which is in ``folder``, or in a package."""
+    if not base.startswith(PREFIX):
+        return files_hash(folder, [f"**/{kind}" for kind in MODEL_FILES])
+    file = embedded_file(base.removeprefix(PREFIX))
+    if file.is_file():  # it is converted
+        return content_hash([hashlib.sha256(file.read_bytes()).hexdigest()])
+    return files_hash(file)
 
 
 def weights_folder(model: str, revision: str | None) -> Path:

@@ -1,6 +1,6 @@
 """Linear judges whose heads are random, so that every turn and every column matters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,7 @@ def random_judge(
     dimensions: Sequence[Dimension],
     *,
     name: str = "linear",
+    heads: Mapping[str, HeadName] | None = None,
     **settings: Any,
 ) -> LinearJudge:
     """A judge on ``base`` that no training has seen."""
@@ -58,6 +59,6 @@ def random_judge(
             )
         reader.reactions = made.requires_grad_(False)
     for number, dimension in enumerate(dimensions):
-        kind = config.head_of(dimension.name, dimension.kind)
+        kind = (heads or {}).get(dimension.name, config.head_of(dimension.kind))
         judge.heads[dimension.name] = random_head(kind, len(reader.is_vector), number)
     return judge

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,7 +109,8 @@ def _problems_of_content(path: Path) -> Iterator[str]:
     if path.name in ("config.json", "adapter_config.json"):
         yield from _sizes_in(content)
     kind = content.get("model_type")
-    if path.name == "config.json" and kind not in ARCHITECTURES:
+    is_network = kind is not None or not re.match(r"\d_", path.parent.name)
+    if path.name == "config.json" and is_network and kind not in ARCHITECTURES:
         yield f"has the model_type {kind!r:.80}, which is not one of {', '.join(ARCHITECTURES)}"
 
 

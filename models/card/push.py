@@ -87,8 +87,7 @@ def require_public_base(folder: Path) -> None:
     for path in folder.rglob(CONFIG_NAME):
         config = read_json(path)
         model = config.get(config.get("family"))
-        is_adapter = config.get("family") == "lora"
-        if not isinstance(model, dict) or model.get("save_base", not is_adapter):
+        if config.get("family") != "lora" or not isinstance(model, dict):
             continue
         base = str(model["base"])
         if not base.startswith(PREFIX) and not is_hub_id(base):

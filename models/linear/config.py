@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from itertools import chain
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
-from medal_judges.config import Config
 from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.base.turn_features import (
     ALL_FEATURES,
@@ -16,8 +15,8 @@ from medal_judges.models.base.turn_features import (
     USUAL_FEATURES,
 )
 
+MAX_TURNS = 512  # of a dialogue; it loses its oldest turns beyond them
 HeadName = Literal["ridge", "logistic", "mlp_classifier"]
-Pooling = Literal["mean", "cls", "lasttoken"]
 REACTION_NAMES = (
     "reaction",  # user turns: log-mean similarity to positive less negative reactions
     "expected_reaction",  # assistant turns: the same of the reaction that the reply model expects
@@ -25,54 +24,13 @@ REACTION_NAMES = (
 )
 
 
-class ReplyConfig(Config):
-    """Settings of the reply model: short ``positive`` and ``negative`` reactions of users."""
-
-    positive: tuple[str, ...] = Field(min_length=1)
-    negative: tuple[str, ...] = Field(min_length=1)
-
-
-class LinearGrid(Config):
-    """The grid of ridge and logistic heads.
-
-    ``alphas`` are penalties; the rows of a source have a total weight of 1. ``shares`` are sizes of
-    a vector's column relative to a feature's column, after both are standardised; 0 leaves vectors
-    out.
-    """
-
-    alphas: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(1e-2, 0.1, 1.0, 10.0, 100.0, 1e3), min_length=1
-    )
-    shares: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        default=(0.0, 0.1, 0.3, 1.0), min_length=1
-    )
-
-
-class MlpGrid(Config):
-    """The grid of MLP heads, in scikit-learn's terms.
-
-    ``hidden`` are layer sizes, ``learning_rate`` is learning_rate_init, ``alpha`` is the L2
-    penalty, and ``epochs`` is max_iter. The search for the class range uses the first value of each
-    setting.
-    """
-
-    hidden: tuple[tuple[int, ...], ...] = Field(
-        default=((64,), (16,), (64, 32)), min_length=1
-    )
-    alpha: tuple[float, ...] = Field(default=(1.0, 0.01, 10.0), min_length=1)
-    epochs: tuple[int, ...] = Field(default=(100, 30), min_length=1)
-    learning_rate: tuple[float, ...] = Field(default=(1e-3,), min_length=1)
-
-
 class LinearConfig(TrainedConfig):
     """The settings of a linear judge. Its judge.json holds all of them.
 
-    ``base`` is a hub id, a folder or an ``embedded:`` name. Its weights are frozen. ``pooling``
-    makes the vector of a text from its token vectors: their mean, or the first or the last one.
-    None means the pooling that the base's files state, else the mean. Vectors have length 1. A text
-    longer than ``max_tokens`` is read in pieces. A dialogue loses its oldest turns beyond
-    ``max_turns``. ``save_base: false`` saves only what was fitted. Loading then fetches the base
-    again, and refuses a base whose weights have changed.
+    ``base`` is a model of sentence-transformers, or one of transformers, whose token vectors are
+    averaged: a hub id, a folder or an ``embedded:`` name. Its weights are frozen, and are saved
+    with the judge if they are in no package. Vectors have length 1. A text longer than
+    ``max_tokens`` is read in pieces.
 
     ``reading: turns`` reads the mean user turn and the mean assistant turn: their ``features``
     (base/turn_features.py) and, with ``vectors``, the vectors of their texts. A feature is ``name``
@@ -83,12 +41,15 @@ class LinearConfig(TrainedConfig):
     turn before it. A label describes the last answer of its row. A dialogue has the score of its
     mean answer, or of its worst answer if the dimension is an issue (its good end is low).
 
-    ``limit`` clips features at that many standard deviations. ``reply`` adds the features
-    ``reaction``, ``expected_reaction`` and ``follows_answer`` (reply.py).
+    ``limit`` clips features at that many standard deviations. ``reply`` has short ``positive`` and
+    ``negative`` reactions of users. It adds the features ``reaction``, ``expected_reaction`` and
+    ``follows_answer`` (reply.py).
 
-    ``head`` (``heads`` for single dimensions) is ``ridge``, ``logistic`` or an MLP. The default is
-    logistic for a binary dimension, else ridge. Both labels of a logistic head have the same total
-    weight, however rare one is. Training searches ``grid`` for ridge and logistic heads.
+    ``head`` is ``ridge``, ``logistic`` or an MLP. The default is logistic for a binary dimension,
+    else ridge. Both labels of a logistic head have the same total weight, however rare one is. For
+    ridge and logistic heads training searches the penalties ``alphas`` (the rows of a source have a
+    total weight of 1) and the ``shares``: sizes of a vector's column relative to a feature's
+    column, after both are standardised. The share 0 leaves vectors out.
     ``stretch`` widens the scores of a ridge to the spread of the labels, because the penalty
     shrinks them. ``prior_weights`` maps dimension -> feature -> weight, in standard deviations of
     the score. The weight is added to a stretched ridge.
@@ -97,29 +58,31 @@ class LinearConfig(TrainedConfig):
     ridge heads. They make up for what a translation of the same dialogue loses in that language,
     and their languages are those of the judge.
 
-    ``mlp`` is the grid of MLP heads. An MLP classifies into the classes 0 to k, to which Equation 1
-    of ORALIS maps the scale. Training searches k in ``class_ranges``, for all dimensions together;
-    a binary dimension has the classes 0 and 1. ``decode`` says whether a classifier's score is its
-    expected class, or its likeliest class as in the paper. Without validation rows,
-    cross-validation chooses the settings, with five folds of dialogues, or with one chatbot
-    left out at a time (``fold_by: chatbot``).
+    ``mlp`` maps settings of scikit-learn's MLPClassifier to the values that training tries. The
+    search for the class range uses the first value of each. An MLP classifies into the classes 0 to
+    k, to which Equation 1 of ORALIS maps the scale. Training searches k in ``class_ranges``, for
+    all dimensions together; a binary dimension has the classes 0 and 1. ``decode`` says whether a
+    classifier's score is its expected class, or its likeliest class as in the paper. Without
+    validation rows, cross-validation chooses the settings, with five folds of dialogues, or with
+    one chatbot left out at a time (``fold_by: chatbot``).
     """
 
     family: Literal["linear"] = "linear"
     base: str = "embedded:minilm"
     base_revision: str | None = None
-    save_base: bool = True
-    pooling: Pooling | None = None
     max_tokens: int = Field(default=256, ge=8)
-    max_turns: int = Field(default=512, ge=1)
     reading: Literal["turns", "dialogue", "answers"] = "turns"
     vectors: bool = True
     features: tuple[str, ...] = USUAL_FEATURES
     limit: float | None = Field(default=None, gt=0)
-    reply: ReplyConfig | None = None
+    reply: dict[Literal["positive", "negative"], tuple[str, ...]] | None = None
     head: HeadName | None = None
-    heads: dict[str, HeadName] = Field(default_factory=dict)
-    grid: LinearGrid = Field(default_factory=LinearGrid)
+    alphas: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(1e-2, 0.1, 1.0, 10.0, 100.0, 1e3), min_length=1
+    )
+    shares: tuple[Annotated[float, Field(ge=0)], ...] = Field(
+        default=(0.0, 0.1, 0.3, 1.0), min_length=1
+    )
     stretch: bool = False
     prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
     offsets: dict[str, dict[Annotated[str, Field(pattern="^[a-z]{2,3}$")], float]] = (
@@ -129,7 +92,9 @@ class LinearConfig(TrainedConfig):
         default=(8, 2, 4, 6, 10), min_length=1
     )
     decode: Literal["expected", "argmax"] = "expected"
-    mlp: MlpGrid = Field(default_factory=MlpGrid)
+    mlp: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
+        default_factory=dict
+    )
     fold_by: Literal["conversation", "chatbot"] = "conversation"
 
     @model_validator(mode="after")
@@ -154,11 +119,22 @@ class LinearConfig(TrainedConfig):
             raise ValueError("prior_weights are for stretch: true")
         if self.reply and self.reading != "turns":
             raise ValueError("reply is for reading: turns")
+        if self.reply is not None and sum(map(bool, self.reply.values())) < 2:
+            raise ValueError("reply needs positive and negative reactions")
         if not self.vectors and (self.reading == "dialogue" or not self.features):
             raise ValueError(
                 "vectors: false leaves nothing to read: name features, and no reading: dialogue"
             )
         return self
+
+    @field_validator("mlp")
+    @classmethod
+    def _mlp_fits(cls, grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
+        if grid:
+            from sklearn.neural_network import MLPClassifier
+
+            MLPClassifier().set_params(**grid)  # raises ValueError for other names
+        return grid
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -196,7 +172,6 @@ class LinearConfig(TrainedConfig):
         """Whether the base is needed; without it, features of the texts alone are read."""
         return self.vectors or self.compares_turns
 
-    def head_of(self, dimension: str, kind: str) -> HeadName:
+    def head_of(self, kind: str) -> HeadName:
         """Returns the head of a dimension of that kind."""
-        usual = self.head or ("logistic" if kind == "binary" else "ridge")
-        return self.heads.get(dimension, usual)
+        return self.head or ("logistic" if kind == "binary" else "ridge")

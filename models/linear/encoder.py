@@ -2,105 +2,124 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Normalize,
+    Pooling,
+    Transformer,
+)
 from torch import Tensor
 from torch.nn import functional
-from transformers import AutoModel
-from transformers.utils.hub import cached_file
 
-from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.pretrained import (
-    load_base,
-    load_saved,
-    positions_of,
-    prepare_base,
-)
+from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.hub import download
+from medal_judges.models.base.pretrained import positions_of, prepare_base
 from medal_judges.models.batching import (
     SpecialTokens,
     budget_batches,
     pad_rows,
     retry_on_oom,
 )
-from medal_judges.models.device import cast_weights, set_attention, torch_dtype
-from medal_judges.models.linear.config import LinearConfig, Pooling
+from medal_judges.models.device import (
+    cast_weights,
+    quiet_loading,
+    set_attention,
+    torch_dtype,
+)
+from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.packing import PASS_TOKENS, can_pack, packed_sums
 from medal_judges.models.llm.local.weights import model_path
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+from medal_judges.models.model_files import MODEL_FILES
+from medal_judges.storage.files import read_json_if_there
 
 Floats = npt.NDArray[np.float64]
 Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the window
-# Fields of sentence-transformers before version 6, which has pooling_mode: mean.
-_POOLING_FIELDS: dict[Pooling, str] = {
-    "mean": "pooling_mode_mean_tokens",
-    "cls": "pooling_mode_cls_token",
-    "lasttoken": "pooling_mode_lasttoken",
-}
 
 
 class TextEncoder:
-    """Computes the vectors of texts."""
+    """Computes the vectors of texts with a model of sentence-transformers."""
 
-    def __init__(
-        self,
-        body: Any,
-        tokenizer: PreTrainedTokenizerBase,
-        config: LinearConfig,
-        pooling: Pooling,
-    ) -> None:
-        self.body = body.train(False)  # a model of transformers
-        if getattr(body, "pooler", None) is not None:
-            body.pooler = None  # BERT's layer on the first token, which is not used
-        self.tokenizer, self.pooling = tokenizer, pooling
-        self.marks = SpecialTokens(tokenizer)
-        settings: Any = body.config
-        self.width = int(settings.hidden_size)
-        self.window = min(
-            config.max_tokens, positions_of(settings) or config.max_tokens
+    def __init__(self, model: SentenceTransformer, config: LinearConfig) -> None:
+        self.model = model.eval()
+        network: Any = model[0]
+        self.body = network.auto_model  # a model of transformers
+        prepare_base(config, self.body.config)
+        if getattr(self.body, "pooler", None) is not None:
+            self.body.pooler = (
+                None  # BERT's layer on the first token, which is not used
+            )
+        # Lengths are set to 1 at the end, after the pieces of a text are added up.
+        self.layers = [layer for layer in model if not isinstance(layer, Normalize)]
+        kinds = [type(layer) for layer in self.layers]
+        self.is_mean = (
+            kinds == [Transformer, Pooling] and model[1].pooling_mode == "mean"
         )
+        self.tokenizer: Any = model.tokenizer
+        self.marks = SpecialTokens(self.tokenizer)
+        self.width = int(model.get_embedding_dimension() or 0)
+        positions = positions_of(self.body.config) or config.max_tokens
         # Ids that the tokenizer puts before and after a single sequence.
-        letter = tokenizer("a", add_special_tokens=False).input_ids[0]
-        ids = tokenizer("a").input_ids
+        letter = self.tokenizer("a", add_special_tokens=False).input_ids[0]
+        ids = self.tokenizer("a").input_ids
         place = ids.index(letter)
         self.prefix, self.suffix = ids[:place], ids[place + 1 :]
-        self.limit = self.window - len(self.prefix) - len(self.suffix)
+        self.limit = min(config.max_tokens, positions) - len(ids) + 1
 
     @classmethod
     def create(cls, config: LinearConfig) -> TextEncoder:
         """Loads the base of ``config``. Raises JudgeLoadError, and ConfigError for settings that
         the base does not have."""
-        path = model_path(config.base)
-        body, tokenizer = load_base(
-            AutoModel, path, config, partial(prepare_base, config), dtype=torch.float32
-        )
-        pooling = config.pooling or _pooling_of(path, config.base_revision)
-        return cls(body, tokenizer, config, pooling)
+        path = Path(model_path(config.base))
+        if not path.is_dir():
+            path = download(config.base, config.base_revision, patterns=MODEL_FILES)
+        return cls.load(path, config)
 
     @classmethod
     def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
-        """Loads the base saved in ``folder``; needs no network. Raises JudgeLoadError."""
-        body, tokenizer = load_saved(
-            AutoModel, folder, partial(prepare_base, config), unused="pooler."
-        )
-        return cls(body, tokenizer, config, config.pooling or "mean")
+        """Loads the model in ``folder``; needs no network. Raises JudgeLoadError, also for a folder
+        with pickles or with modules that sentence-transformers would import from elsewhere."""
+        modules = read_json_if_there(folder / "modules.json", [])
+        foreign = [str(path.name) for path in folder.rglob("*.bin")]
+        for module in modules:
+            if not str(module["type"]).startswith("sentence_transformers."):
+                foreign.append(str(module["type"]))
+        if foreign:
+            raise JudgeLoadError(
+                f"{folder}: {foreign[0]} can run code, and is not loaded",
+                hint="use a base with safetensors weights and no modules of its own",
+            )
+        try:
+            with quiet_loading():
+                model = SentenceTransformer(
+                    str(folder),
+                    device="cpu",
+                    local_files_only=True,
+                    trust_remote_code=False,
+                    model_kwargs={"use_safetensors": True, "dtype": torch.float32},
+                )
+        except (OSError, ValueError) as error:
+            raise JudgeLoadError(
+                f"cannot load the base {config.base}: {str(error).splitlines()[0]}",
+                hint="give a hub id, a folder with safetensors weights, embedded:minilm or "
+                "embedded:e5",
+            ) from error
+        return cls(model, config)
 
     def save(self, folder: Path) -> None:
         """Writes the base into ``folder``, as safetensors."""
-        self.body.save_pretrained(folder, safe_serialization=True)
-        self.tokenizer.save_pretrained(folder)
+        self.model.save(str(folder), create_model_card=False)
 
     def place(self, device: torch.device, dtype: str) -> None:
         """Moves the base to ``device`` and casts it to ``dtype``."""
-        self.body = self.body.to(device).float()
+        self.model = self.model.to(device).float()
         if dtype != "fp32":
             cast_weights(self.body, torch_dtype(dtype, device))
         set_attention(self.body, device, dtype)
@@ -133,7 +152,7 @@ class TextEncoder:
         It is the mean over the text's pieces, weighted by their tokens. ``budget`` is the maximum
         number of padded tokens in a batch.
         """
-        packing = self.pooling == "mean" and can_pack(self.body)
+        packing = self.is_mean and can_pack(self.body)
         pass_sums = partial(packed_sums, self.body) if packing else self._padded_sums
         if packing:
             budget = min(budget, PASS_TOKENS)
@@ -157,41 +176,8 @@ class TextEncoder:
         """Returns the pooled vector of each piece times its number of tokens [pieces, width]."""
         ids, mask = pad_rows(pieces, int(self.tokenizer.pad_token_id or 0))
         ids, mask = ids.to(self.body.device), mask.to(self.body.device)
-        states = self.body(input_ids=ids, attention_mask=mask).last_hidden_state.float()
-        counts = mask.sum(1)
-        if self.pooling == "mean":
-            sums: Tensor = (states * mask.unsqueeze(-1)).sum(1).cpu()
-            return sums
-        last = torch.zeros_like(counts) if self.pooling == "cls" else counts - 1
-        chosen: Tensor = states[torch.arange(len(states), device=states.device), last]
-        return (chosen * counts.unsqueeze(-1)).cpu()
-
-
-def _pooling_of(path: str, revision: str | None) -> Pooling:
-    """Returns how sentence-transformers pools the token vectors of the base ``path``; the mean if
-    its files do not say."""
-    file = cached_file(
-        path,
-        "1_Pooling/config.json",
-        revision=revision,
-        _raise_exceptions_for_missing_entries=False,
-        _raise_exceptions_for_connection_errors=False,
-    )
-    if file is None:
-        return "mean"
-    try:
-        settings = json.loads(Path(file).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise JudgeLoadError(
-            f"{file} is no JSON: {error}", hint="download it again"
-        ) from error
-    for pooling in get_args(Pooling):
-        if settings.get("pooling_mode") == pooling or settings.get(
-            _POOLING_FIELDS[pooling]
-        ):
-            chosen: Pooling = pooling
-            return chosen
-    raise ConfigError(
-        f"{path} pools its token vectors in a way that is not supported",
-        hint=f"set model.pooling to one of {', '.join(get_args(Pooling))}",
-    )
+        features: dict[str, Any] = {"input_ids": ids, "attention_mask": mask}
+        for layer in self.layers:
+            features = layer(features)
+        vectors: Tensor = features["sentence_embedding"].float()
+        return (vectors * mask.sum(1, keepdim=True)).cpu()

@@ -35,14 +35,14 @@ from medal_judges.models.base.saving import (
     write_weights,
 )
 from medal_judges.models.device import torch_device
-from medal_judges.models.linear.config import LinearConfig
+from medal_judges.models.linear.config import MAX_TURNS, LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
 from medal_judges.models.linear.reader import (
     DialogueReader,
     TurnReading,
     answer_weights,
 )
-from medal_judges.models.model_files import base_hash, require_base
+from medal_judges.models.model_files import PREFIX, base_hash
 from medal_judges.records.dialogue import base_language
 from medal_judges.records.dimension import EQUAL, Dimension, load_rubric
 from medal_judges.records.judgement import (
@@ -99,7 +99,7 @@ class LinearJudge(LearnedJudge):
         self.languages = tuple(sorted(set().union(*config.offsets.values()))) or None
         self.reader = DialogueReader(config, encoder)
         if encoder is not None:
-            self.truncation = f"oldest turns beyond {config.max_turns} turns"
+            self.truncation = f"oldest turns beyond {MAX_TURNS} turns"
         self.place(device, dtype)
 
     @classmethod
@@ -117,7 +117,6 @@ class LinearJudge(LearnedJudge):
             from medal_judges.models.linear.encoder import TextEncoder
 
             encoder = TextEncoder.create(config)
-            config = config.model_copy(update={"pooling": encoder.pooling})
         return cls(config, dimensions, encoder=encoder, name=name, device=device)
 
     @classmethod
@@ -166,11 +165,11 @@ class LinearJudge(LearnedJudge):
             tensors |= self.reader.reactions.tensors()
         write_weights(tensors, folder / WEIGHTS_NAME)
         hashed = None
-        encoder = self.reader.encoder
-        if encoder is not None and self.config.save_base:
-            encoder.save(folder / ENCODER_FOLDER)
-        elif encoder is not None:
-            hashed = base_hash(self.config.base, self.config.base_revision)
+        encoder, base = self.reader.encoder, self.config.base
+        if encoder is not None:
+            if not base.startswith(PREFIX):
+                encoder.save(folder / ENCODER_FOLDER)
+            hashed = base_hash(base, folder / ENCODER_FOLDER)
         records = {name: head.record() for name, head in self.heads.items()}
         self.write_state(folder, heads=records, base_hash=hashed)
 
@@ -182,8 +181,8 @@ class LinearJudge(LearnedJudge):
         device: str | torch.device | None = None,
         dtype: str = "fp32",
     ) -> LinearJudge:
-        """Loads the judge saved in ``folder``. A base that was not saved with it is loaded from its
-        package, folder or hub id.
+        """Loads the judge saved in ``folder``. An ``embedded:`` base is not saved with it, and is
+        loaded from its package.
 
         Raises JudgeLoadError if weights are missing or do not fit the settings, or if the base's
         weights are not those that the judge was trained on.
@@ -198,13 +197,17 @@ class LinearJudge(LearnedJudge):
         if config.reads_base:
             from medal_judges.models.linear.encoder import TextEncoder
 
-            if config.save_base:
-                encoder = TextEncoder.load(folder / ENCODER_FOLDER, config)
-            else:
-                require_base(
-                    folder, saved["base_hash"], config.base, config.base_revision
+            now = base_hash(config.base, folder / ENCODER_FOLDER)
+            if now != saved["base_hash"]:
+                raise JudgeLoadError(
+                    f"{folder}: the judge was trained on other weights of {config.base} than are "
+                    f"here (hash {saved['base_hash']} then, {now} now)",
+                    hint="install the package version of its training, or copy the whole folder",
                 )
+            if config.base.startswith(PREFIX):
                 encoder = TextEncoder.create(config)
+            else:
+                encoder = TextEncoder.load(folder / ENCODER_FOLDER, config)
         state = learned_state(saved)
         judge = cls(config, encoder=encoder, device=device, dtype=dtype, **state)
         judge._load_weights(folder / WEIGHTS_NAME, saved["heads"])

@@ -19,7 +19,7 @@ from medal_judges.models.base.turn_features import (
     turn_similarities,
 )
 from medal_judges.models.batching import BEFORE_BATCH
-from medal_judges.models.linear.config import REACTION_NAMES, LinearConfig
+from medal_judges.models.linear.config import MAX_TURNS, REACTION_NAMES, LinearConfig
 from medal_judges.records.dialogue import Dialogue, Turn
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class DialogueReader:
         if self.encoder is None:
             return 0
         last = dialogue.assistant_turns[-1]
-        return max(0, min(len(dialogue.turns) - self.config.max_turns, last))
+        return max(0, min(len(dialogue.turns) - MAX_TURNS, last))
 
     def _reading(
         self,

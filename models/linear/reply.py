@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,6 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from medal_judges.models.base.saving import require_same_keys
-from medal_judges.models.linear.config import ReplyConfig
 
 # Each reply model learns from one half of the groups, and reads the other half in training.
 HALVES = 2
@@ -115,13 +115,19 @@ class Reactions(nn.Module):
     positive: Tensor
     negative: Tensor
 
-    def __init__(self, config: ReplyConfig, hidden: int, features: int) -> None:
+    def __init__(
+        self, reactions: Mapping[Any, Sequence[str]], hidden: int, features: int
+    ) -> None:
         super().__init__()
         self.models = nn.ModuleList(
             ReplyModel(hidden, features, WIDTH) for _ in range(HALVES)
         )
-        self.register_buffer("positive", torch.zeros(len(config.positive), hidden))
-        self.register_buffer("negative", torch.zeros(len(config.negative), hidden))
+        self.register_buffer(
+            "positive", torch.zeros(len(reactions["positive"]), hidden)
+        )
+        self.register_buffer(
+            "negative", torch.zeros(len(reactions["negative"]), hidden)
+        )
         self.eval()
 
     @torch.inference_mode()
@@ -178,7 +184,7 @@ class Reactions(nn.Module):
     @classmethod
     def of(
         cls,
-        config: ReplyConfig,
+        texts: Mapping[Any, Sequence[str]],
         hidden: int,
         features: int,
         tensors: Mapping[str, Tensor],
@@ -188,7 +194,7 @@ class Reactions(nn.Module):
         they do not fit the settings."""
         # takes no memory for sizes that a wrong config asks for
         with torch.device("meta"):
-            reactions = cls(config, hidden, features)
+            reactions = cls(texts, hidden, features)
         require_same_keys(reactions.tensors(), tensors, path)
         state = {
             name.removeprefix("reply."): tensor.float()

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+import medal_judges.models.linear.reader as reader_module
 from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, on_scale
@@ -17,7 +18,6 @@ from medal_judges.models.base.turn_features import USUAL_FEATURES
 from medal_judges.models.linear.config import (
     REACTION_NAMES,
     LinearConfig,
-    ReplyConfig,
 )
 from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.linear.judge import LinearJudge
@@ -28,7 +28,7 @@ from ..conftest import WORDS
 from ..linear_judges import random_judge
 from ..talks import talk
 
-REPLY = ReplyConfig(positive=("music",), negative=("river", "winter"))
+REPLY = {"positive": ["music"], "negative": ["river", "winter"]}
 FEATURES = ("log_words", "user.last_own", "assistant.copy", "question")
 DIMENSIONS = (
     Dimension("overall", "ordinal", 1, 5),
@@ -73,7 +73,6 @@ SHAPES: list[dict[str, Any]] = [
     {
         "heads": {"overall": "mlp_classifier"},
         "head": "mlp_classifier",
-        "pooling": "cls",
     },
     {"reading": "answers", "features": ("log_words", "last_own")},
 ]
@@ -132,7 +131,6 @@ COMPARED = ("nearest_own", "centred_nearest_own", "last_partner")
 COMPARING = {
     "features": (*FEATURES, *COMPARED, "centred_mean_partner", *REACTION_NAMES),
     "reply": REPLY,
-    "max_turns": 9,
 }
 
 
@@ -140,8 +138,9 @@ COMPARING = {
     "left_out", [(), ("centred_", "reply", "reaction", "follows")], ids=str
 )
 def test_answers_scored_together_have_the_scores_of_their_beginnings_alone(
-    tiny_bert: Path, left_out: tuple[str, ...]
+    tiny_bert: Path, left_out: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(reader_module, "MAX_TURNS", 9)
     settings: dict[str, Any] = dict(COMPARING)
     for name in left_out:
         settings.pop(name, None)
@@ -165,16 +164,13 @@ def test_answers_scored_together_have_the_scores_of_their_beginnings_alone(
 
 @pytest.mark.parametrize("reading", ["turns", "answers"])
 def test_the_oldest_turns_beyond_the_limit_are_left_out(
-    tiny_bert: Path, reading: str
+    tiny_bert: Path, reading: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     features = ("log_words", "copy")
     long = talk(*[f"music film {WORDS[n % 12]}" for n in range(60)])
-    (whole,) = judge(
-        tiny_bert, reading=reading, features=features, max_tokens=400
-    ).score([long])
-    limited = judge(
-        tiny_bert, reading=reading, features=features, max_tokens=400, max_turns=9
-    )
+    limited = judge(tiny_bert, reading=reading, features=features, max_tokens=400)
+    (whole,) = limited.score([long])
+    monkeypatch.setattr(reader_module, "MAX_TURNS", 9)
     (cut,) = limited.score([long])
     assert cut.truncated_turns == 51 and len(cut.contributions["overall"].turns) == 60
     assert not any(cut.contributions["overall"].turns[:51])
@@ -289,13 +285,13 @@ def test_pooling_is_that_of_sentence_transformers(
     from sentence_transformers import SentenceTransformer
 
     texts = ["music film", "a garden in winter", "train"]
-    for mode in ("mean", "cls", "lasttoken"):
+    for mode in ("mean", "cls", "lasttoken", "max"):
         model = SentenceTransformer(str(tiny_bert))
         model[1].pooling_mode = mode
         folder = tmp_path / mode
         model.save_pretrained(str(folder))
         encoder = TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
-        assert encoder.pooling == mode
+        assert encoder.is_mean == (mode == "mean")
         vectors = encoder.embed(
             [encoder.pieces(ids) for ids in encoder.token_ids(texts)], 64
         )
@@ -303,14 +299,24 @@ def test_pooling_is_that_of_sentence_transformers(
             texts, normalize_embeddings=True
         )
         assert vectors == pytest.approx(wanted, abs=1e-5)
-    settings = json.loads((folder / "1_Pooling" / "config.json").read_text())
-    (folder / "1_Pooling" / "config.json").write_text(
-        json.dumps(settings | {"pooling_mode": "max"})
-    )
-    with pytest.raises(
-        ConfigError, match=r"set model\.pooling to one of mean, cls, lasttoken"
-    ):
-        TextEncoder.create(LinearConfig(base=str(folder), max_tokens=64))
+
+
+@pytest.mark.parametrize("part", ["module", "pickle"])
+def test_a_base_with_code_is_refused_before_it_is_loaded(
+    tiny_bert: Path, tmp_path: Path, part: str
+) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    SentenceTransformer(str(tiny_bert)).save(str(tmp_path))
+    if part == "pickle":
+        (tmp_path / "2_Dense").mkdir()
+        (tmp_path / "2_Dense" / "pytorch_model.bin").write_bytes(b"")
+    else:
+        modules = json.loads((tmp_path / "modules.json").read_text())
+        modules[1]["type"] = "antigravity.Pooling"
+        (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(JudgeLoadError):
+        TextEncoder.create(LinearConfig(base=str(tmp_path), max_tokens=64))
 
 
 def test_a_text_longer_than_the_window_is_read_in_pieces(tiny_bert: Path) -> None:
@@ -408,7 +414,7 @@ def test_a_network_of_another_depth_than_its_weights_is_refused(
     path.write_text(
         json.dumps(json.loads(path.read_text()) | {"num_hidden_layers": layers})
     )
-    with pytest.raises(JudgeLoadError, match="do not fit"):
+    with pytest.raises(JudgeLoadError, match="other weights"):
         Judge.from_pretrained(folder)
 
 

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from medal_judges.models.linear.config import ReplyConfig
 from medal_judges.models.linear.reply import (
     Reactions,
     ReplyModel,
@@ -37,7 +36,7 @@ def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:
 
 def reactions_of(model: ReplyModel, positive: Tensor, negative: Tensor) -> Reactions:
     """Returns reactions whose two reply models are ``model``."""
-    config = ReplyConfig(positive=["a"] * len(positive), negative=["b"] * len(negative))
+    config = {"positive": ["a"] * len(positive), "negative": ["b"] * len(negative)}
     reactions = Reactions(config, hidden=6, features=3)
     reactions.models = nn.ModuleList([model, model])
     reactions.positive, reactions.negative = positive, negative

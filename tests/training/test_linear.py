@@ -253,7 +253,7 @@ def fit(
 @pytest.mark.parametrize("head", [None, "ridge"])
 def test_the_search_finds_the_length(tiny_bert: Path, head: str | None) -> None:
     grid = {"alphas": [1e-3, 1e4], "shares": [0.0, 1.0]}
-    judge, figures = fit(tiny_bert, True, grid=grid, head=head)
+    judge, figures = fit(tiny_bert, True, head=head, **grid)
     assert judge.heads["repetitive"].kind == (head or "logistic")
     assert figures["spearman/overall"] > 0.9 and figures["auc/repetitive"] > 0.9
     fitted = judge.calibration["overall"]
@@ -268,10 +268,10 @@ def test_two_stages_class_range_then_hyperparameters(tiny_bert: Path) -> None:
         "head": "mlp_classifier",
         "class_ranges": [2, 6],
         "mlp": {
-            "hidden": [[4]],
+            "hidden_layer_sizes": [[4]],
             "alpha": [0.01, 1.0],
-            "epochs": [60, 5],
-            "learning_rate": [0.01],
+            "max_iter": [60, 5],
+            "learning_rate_init": [0.01],
         },
     }
     judge, figures = fit(tiny_bert, True, **settings)
@@ -304,7 +304,7 @@ def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
     for examples in (rows, changed):
         model = {"family": "linear", "base": str(tiny_bert), "reading": "answers"}
         # One setting: rounding must not choose among equals.
-        model |= {"features": ["log_words"], "grid": {"alphas": [1.0], "shares": [1.0]}}
+        model |= {"features": ["log_words"], "alphas": [1.0], "shares": [1.0]}
         judge = run_of(RunRows(examples, [], []), [OVERALL], model=model).judge
         assert isinstance(judge, LinearJudge)
         weights.append(judge.heads["overall"].layers[0][0])
@@ -330,7 +330,7 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         "head": "ridge",
     }
     model |= {"features": [], "fold_by": "chatbot"}
-    model |= {"grid": {"alphas": [0.01, 1.0], "shares": [1.0]}}
+    model |= {"alphas": [0.01, 1.0], "shares": [1.0]}
     config = LinearConfig(**model)
     folds = folds_of(rows, len(rows), config, 0)
     assert sorted(len(held_out) for _, held_out in folds) == [30, 30, 30]
@@ -438,7 +438,7 @@ def test_a_logistic_head_is_calibrated_to_its_labels() -> None:
             TrainingExample(talk(*said, id=str(number)), "a", label, 1.0, label)
         )
     model = {"vectors": False, "features": ["assistant.copy"]}
-    model |= {"grid": {"alphas": [1e-4]}}
+    model |= {"alphas": [1e-4]}
     judge = fitted_on(Path("nowhere"), rows, **model)
     scores = [
         one.scores["repetitive"]
@@ -460,15 +460,16 @@ REPLY = {"positive": ["w1 w2"], "negative": ["w3"]}
 REACTIONS = {
     "reply": REPLY,
     "features": ["log_words", "user.reaction", "assistant.expected_reaction"],
-    "grid": {"alphas": [0.1], "shares": [0.2]},
+    "alphas": [0.1],
+    "shares": [0.2],
 }
 
 
 def test_a_judge_without_its_base_is_small_and_the_same(
-    tiny_bert: Path, tmp_path: Path
+    tmp_path: Path,
 ) -> None:
     rows = rated()
-    judge = fitted_on(tiny_bert, rows, **REACTIONS | {"save_base": False})
+    judge = fitted_on("embedded:minilm", rows, **REACTIONS)
     folder = judge.save_pretrained(tmp_path / "judge")
     weights = load_file(folder / "model.safetensors")
     halves = {name for name, tensor in weights.items() if tensor.dtype == torch.float16}

@@ -214,7 +214,7 @@ class Search:
         best: dict[str, FitSetting] = {}
         mlps: list[Dimension] = []
         for dimension in dimensions:
-            head = self.config.head_of(dimension.name, dimension.kind)
+            head = self.config.head_of(dimension.kind)
             if head in ("ridge", "logistic"):
                 best[dimension.name] = self.best(dimension, self.linear_grid(head))
             else:
@@ -228,9 +228,9 @@ class Search:
 
     def linear_grid(self, head: HeadName) -> list[FitSetting]:
         """Returns every combination of the values of the grid of ridge and logistic heads."""
-        grid, settings = self.config.grid, []
-        for share in grid.shares if self.config.vectors else (1.0,):
-            for alpha in grid.alphas:
+        config, settings = self.config, []
+        for share in config.shares if config.vectors else (1.0,):
+            for alpha in config.alphas:
                 settings.append(FitSetting(head, alpha=alpha, share=share))
         return settings
 
@@ -242,13 +242,12 @@ class Search:
         """Returns every combination of the values of the MLPs' grid, the defaults (first values)
         first. ``top`` is the highest class."""
         grid = self.config.mlp
-        head = self.config.head_of(dimension.name, dimension.kind)
+        head = self.config.head_of(dimension.kind)
         if dimension.kind == "binary":
             top = 1
         settings = []
-        names = ("hidden_layer_sizes", "alpha", "max_iter", "learning_rate_init")
-        for values in product(grid.hidden, grid.alpha, grid.epochs, grid.learning_rate):
-            network = dict(zip(names, values, strict=True))
+        for values in product(*grid.values()):
+            network = dict(zip(grid, values, strict=True))
             settings.append(FitSetting(head, top=top, network=network))
         return settings
 
@@ -278,7 +277,7 @@ class Search:
             raise ConfigError(
                 "a linear judge chooses its settings on held-out rows: one "
                 f"{self.config.fold_by} is too few",
-                hint="more rows, validation rows, or one value in model.grid.alphas and .shares",
+                hint="more rows, validation rows, or one value in model.alphas and .shares",
             )
         values = [self.measure(dimension, setting) for setting in grid]
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))

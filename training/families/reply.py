@@ -47,7 +47,7 @@ def fit_reactions(
     config, encoder = reader.config.reply, reader.encoder
     assert config is not None and encoder is not None
     reactions = Reactions(config, encoder.width, len(reader.config.measures))
-    for name, replies in (("positive", config.positive), ("negative", config.negative)):
+    for name, replies in config.items():
         pieces = [encoder.pieces(ids) for ids in encoder.token_ids(replies)]
         getattr(reactions, name).copy_(torch.from_numpy(encoder.embed(pieces, budget)))
     texts = np.concatenate([reading.texts for reading in readings])

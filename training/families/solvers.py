@@ -24,8 +24,8 @@ _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 @dataclass(frozen=True, slots=True)
 class FitSetting:
-    """How one dimension is fitted: the penalty ``alpha``, the ``share`` of vectors (see LinearGrid;
-    None: 1), and of an MLP the highest class ``top`` and scikit-learn's settings ``network``."""
+    """How one dimension is fitted: the penalty ``alpha`` and the ``share`` of vectors (None: 1); of
+    an MLP the highest class ``top`` and scikit-learn's settings ``network``."""
 
     head: HeadName
     alpha: float = 1.0

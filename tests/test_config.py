@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pkgutil
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
 from pydantic import Field
 
-import medal_judges
 from medal_judges.config import Config, load_config, overridden, parse_yaml
 from medal_judges.errors import ConfigError
 
@@ -112,14 +108,10 @@ def test_a_value_is_read_as_yaml_1_2_reads_it(text: str, value: object) -> None:
 
 # override -> the key that the message names
 BAD = {
-    "sed=1": "sed",
     "optimizer.learning_rat=1": "optimizer.learning_rat",
     "heads=[{name: a, wieght: 2}]": "heads.0.wieght",
     "seed=many": "seed",
     "optimizer.warmup=[1": "optimizer.warmup",
-    "seed": "seed",
-    "name.inner=1": "name.inner",
-    "heads.1.name=b": "heads.1.name",
     "=1": "=1",
 }
 
@@ -128,27 +120,6 @@ BAD = {
 def test_a_wrong_setting_is_named(override: str, file: Path) -> None:
     with pytest.raises(ConfigError, match=BAD[override]):
         load_config(Run, file, ["optimizer.warmup=0", override])
-
-
-def _kinds(kind: type[Config]) -> Iterator[type[Config]]:
-    for inner in kind.__subclasses__():
-        yield inner
-        yield from _kinds(inner)
-
-
-def test_checking_a_config_twice_changes_nothing() -> None:
-    """Pydantic runs the validators of a config again if it is a part of another one. A frozen
-    config without private attributes cannot keep what the first run leaves behind."""
-    for module in pkgutil.walk_packages(medal_judges.__path__, "medal_judges."):
-        if ".integrations." not in module.name and not module.name.endswith("__main__"):
-            import_module(module.name)
-    kinds = [
-        kind for kind in _kinds(Config) if kind.__module__.startswith("medal_judges.")
-    ]
-    assert len(kinds) > 80
-    for kind in kinds:
-        assert not kind.__private_attributes__, kind
-        assert kind.model_config["frozen"], kind
 
 
 @pytest.mark.parametrize(
@@ -162,7 +133,3 @@ def test_checking_a_config_twice_changes_nothing() -> None:
 def test_the_order_of_overrides_does_not_matter(overrides: list[str]) -> None:
     data = overridden({"llm": "embedded:smollm2"}, overrides)
     assert data == {"llm": {"model": "openai:x", "context": 8192, "seed": {"a": 1}}}
-
-
-def test_the_last_of_two_equal_overrides_counts() -> None:
-    assert overridden({}, ["a.b=1", "a.b=2", "a.b=3"]) == {"a": {"b": 3}}

@@ -11,27 +11,22 @@ from typing import Any
 import pytest
 
 from medal_judges import (
-    Judge,
-    read_dialogues,
-    read_frame,
     read_judgements,
     score_file,
     write_judgements,
 )
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.metaeval import evaluate
-from medal_judges.eval.report.worst import collect_worst
-from medal_judges.eval.scores.scores import load_scores
-from medal_judges.inference.scoring import ScoreOptions, judge_once
+from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
-from medal_judges.records.joining import JoinedLabels, ScoreKey, join_labels
+from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.training.config import DataEntry
 from medal_judges.training.rows import load_entry
 
 from .forked import medal
-from .talks import said, spoken, talk
+from .talks import said, talk
 
 Row = dict[str, Any]
 COUNT = 40
@@ -100,38 +95,12 @@ ONE, TWO = talk("Hi!", "Hello!", id="a"), talk("Hi!", "Go away!", id="a")
         ([ONE], [key(ONE)], [[0]]),
         ([ONE], [key(TWO)], [[]]),
         (
-            [replace(ONE, meta={"x": 1}, lang="de")],
-            [key(ONE)],
-            [[0]],
-        ),  # metadata is no chat
-        (
             [talk(" Hi!\r\n", "Hello! ", id="a")],
-            [key(ONE)],
-            [[0]],
-        ),  # nor is white space
-        (
-            [talk("cafe\u0301", "Hello!", id="a")],
-            [key(talk("caf\u00e9", "Hello!", id="a"))],
-            [[0]],
-        ),
-        (
-            [replace(ONE, turns=(*spoken("Hi!", ""), *spoken("", "Hello!")))],
-            [key(ONE)],
-            [[0]],
-        ),
-        (
-            [replace(ONE, turns=turns("user Hi!", "user", "assistant Hello!"))],
             [key(ONE)],
             [[0]],
         ),
         ([replace(ONE, turns=turns("user Hi! assistant: Hello!"))], [key(ONE)], [[]]),
-        (
-            [talk("Hallo!", "Hallo!", id="a")],
-            [key(ONE)],
-            [[]],
-        ),  # a translation is another chat
-        ([ONE], [ScoreKey("a", None, None)], [[0]]),
-        ([talk(id="a")], [key(ONE)], [[0]]),  # a label without a chat
+        ([talk(id="a")], [key(ONE)], [[0]]),
         ([ONE, TWO], [ScoreKey("a", None, None)], [[0], []]),
     ],
 )
@@ -176,24 +145,6 @@ def test_a_turn_is_joined_by_the_turns_before_it() -> None:
     assert join_labels(turns, scores, same_turn).score_rows == [[1], [0]]
 
 
-@pytest.mark.parametrize(("other", "refused"), [(0, False), (5, False), (6, True)])
-def test_above_one_in_twenty_is_an_error(other: int, refused: bool) -> None:
-    others = [label(talk("Hi!", id=f"c{number}")) for number in range(other)]
-    joined = JoinedLabels([[0]] * (100 - other), others)
-    if refused:
-        with pytest.raises(
-            MedalError, match=r"of 6 of 100 chats are of other .* and 1 more"
-        ):
-            joined.notes("people.jsonl")
-    elif other:
-        assert (
-            "left out: 5 (people.jsonl: c0, c1, c2, c3, c4)"
-            in joined.notes("people.jsonl")[0]
-        )
-    else:
-        assert joined.notes("people.jsonl") == []
-
-
 def changed(rows: list[Row], count: int) -> list[Row]:
     """The rows, the first ``count`` of them with another chat."""
     return [row | {"dialogue": said("Who?", "Me.")} for row in rows[:count]] + rows[
@@ -236,29 +187,6 @@ def test_commands_leave_a_few_out_and_refuse_many(
     assert code == 2 and "of 12 of 40 chats are of other chats" in text, text
 
 
-def test_texts_beside_scores_are_those_that_were_scored(no_figure_files: None) -> None:
-    write("few.jsonl", changed(chats(), 2))
-    for scores in ("scores.jsonl", "turns.jsonl"):
-        done = medal("report", scores, "--chats", "few.jsonl", "--out", "page")
-        assert done.returncode == 0, done.stderr
-        unknown = {"scores.jsonl": "2 of 40", "turns.jsonl": "4 of 80"}[scores]
-        assert f"{unknown} rows have no chat with that id and text" in " ".join(
-            done.stdout.split()
-        )
-    done = medal(
-        "report", "scores.jsonl", "--chats", write("all.jsonl", changed(chats(), 40))
-    )
-    assert (
-        done.returncode == 2
-        and "no chat of the scores is among the chats" in done.stderr
-    )
-    judgements = list(read_judgements("scores.jsonl"))
-    scores = load_scores(read_frame("scores.jsonl"))
-    worst = collect_worst(scores, judgements, read_dialogues("few.jsonl"))
-    unread = {chat.judgement.id for chat in worst if not chat.turns}
-    assert unread <= {judgement.id for judgement in judgements[:2]}
-
-
 def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     first, second = chats(20), chats(20, first=20)
     write("glued.jsonl", first + second)
@@ -286,16 +214,6 @@ def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     assert done.returncode == 2 and "of 40 of 40 chats" in done.stderr
 
 
-def test_scores_without_chats_are_joined_by_id_and_said() -> None:
-    bare = [
-        replace(judgement, chat=None) for judgement in read_judgements("scores.jsonl")
-    ]
-    write_judgements("bare.jsonl", bare)
-    done = medal("report", "bare.jsonl", "--human", write("own.jsonl", rated(chats())))
-    text = " ".join(done.stdout.split())
-    assert "by id alone, because a side lacks the chats: 40 (own.jsonl)" in text
-
-
 def test_a_student_learns_the_scores_of_its_own_chats(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -306,44 +224,3 @@ def test_a_student_learns_the_scores_of_its_own_chats(
     write("many.jsonl", changed(chats(), 12))
     with pytest.raises(MedalError, match="of 12 of 40 chats are of other chats"):
         load_entry(DataEntry(source="many.jsonl", labels="scores.jsonl"), 0)
-
-
-def test_a_judge_s_own_file_is_read_only_for_the_chats_that_it_scored() -> None:
-    """What align, trial and benchmark keep of a run, and join to rows in their order."""
-    dialogues = list(read_dialogues("chats.jsonl"))
-    judge, out = Judge.from_pretrained("length"), Path("kept.jsonl")
-    judgements = judge_once(judge, dialogues, out, ScoreOptions())
-    lines = out.read_text().splitlines(keepends=True)
-    other = json.loads(lines[3]) | {"input": "0123456789ab", "scores": {}}
-    for spoilt in (
-        lines,
-        lines[:5] + lines[6:],
-        [lines[0], *lines[:0:-1]],
-        [*lines[:3], json.dumps(other) + "\n", *lines[4:]],
-    ):
-        out.write_text("".join(spoilt))
-        assert judge_once(judge, dialogues, out, ScoreOptions()) == judgements
-        assert out.read_text() == "".join(lines)
-
-
-def test_labels_in_another_form_of_file_are_of_the_same_chat() -> None:
-    """Lines keep two turns of one speaker and empty turns; a table joins and drops them."""
-    rows, cells = [], ["conversation_id,role,text,rating"]
-    for row in chats():
-        number = int(row["id"][1:])
-        user, assistant, *rest = row["dialogue"]
-        more = {
-            "role": "user",
-            "content": f"It is \u201curgent\u201d,\n number {number}.",
-        }
-        empty = {"role": "assistant", "content": ""}
-        rows.append(row | {"dialogue": [user, more, empty, assistant, *rest]})
-        for turn in (user, more, empty, assistant, *rest):
-            text = turn["content"].replace("\n", "\r\n").replace('"', '""')
-            cells.append(f'{row["id"]},{turn["role"]},"{text}",{1 + number % 5}')
-    score_file(write("lines.jsonl", rows), "length", "lines_scores.jsonl")
-    Path("rated.csv").write_text("\n".join(cells), encoding="utf-8")
-    rating = ("--human", "rated.csv", "--label", "rating=overall:1..5")
-    done = medal("report", "lines_scores.jsonl", *rating)
-    assert done.returncode == 0, done.stderr
-    assert "40 of 40 conversations have human labels" in " ".join(done.stdout.split())

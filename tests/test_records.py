@@ -1,21 +1,19 @@
 """The records: what a labelled line, a judgement and a rating hold, and what they refuse."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from medal_judges.errors import ConfigError, MedalError, RecordError
-from medal_judges.records.dialogue import Dialogue, Turn, parse_dialogue_line
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
     known_details,
     parse_judgement,
 )
-from medal_judges.records.labelled import Rating, mean, parse_labelled, rescale
+from medal_judges.records.labelled import Rating, mean, parse_labelled
 from medal_judges.records.signature import Signature, content_hash, require_comparable
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
@@ -32,24 +30,17 @@ def judged(**fields: Any) -> dict[str, Any]:
 # what is wrong -> (field named, word of what was expected)
 BAD_LABELLED: dict[str, tuple[dict[str, Any], str, str]] = {
     "level": ({"level": "word"}, "level", "'dialogue' or 'turn'"),
-    "label true": (
-        {"labels": {"unsafe": [True]}},
-        "labels.unsafe",
-        "one per annotator",
-    ),
     "label text": (
         {"labels": {"overall": ["3"]}},
         "labels.overall",
         "one per annotator",
     ),
-    "label NaN": ({"labels": {"overall": [float("nan")]}}, "labels.overall", "finite"),
     "off the scale": ({"scales": {"overall": [0, 2]}}, "labels.overall", "from 0 to 2"),
     "scale upside down": (
         {"scales": {"overall": [5, 1]}},
         "scales.overall",
         "lowest, highest",
     ),
-    "aggregated text": ({"aggregated": "false"}, "aggregated", "true or false"),
 }
 
 
@@ -63,27 +54,13 @@ def test_a_bad_labelled_line_names_its_field(name: str) -> None:
 
 BAD_JUDGEMENT: dict[str, tuple[Any, str, str]] = {
     "no object": ([], "(line)", "a JSON object"),
-    "no scores": (judged(scores=None), "scores", "an object of dimension"),
     "score NaN": (
         judged(scores={"overall": float("nan")}),
         "scores.overall",
         "a finite number",
     ),
-    "turn a fraction": (judged(turn=1.0), "turn", "a whole number"),
     "explanation broken": (judged(explanation="\ud800"), "explanation", "surrogate"),
-    "distributions": (
-        judged(distributions={"overall": 1}),
-        "distributions.overall",
-        "a list",
-    ),
     "contributions": (judged(contributions=[1]), "contributions", "an object"),
-    "contributions unit": (
-        judged(
-            contributions={"overall": {"turns": [], "baseline": 0, "unit": "points"}}
-        ),
-        "contributions.overall.unit",
-        "'logit'",
-    ),
     "details interval": (
         judged(details={"overall": {"interval": [3]}}),
         "details",
@@ -166,21 +143,6 @@ def test_aggregation_is_undefined_rather_than_guessed(
     assert mean(rating) == average
 
 
-def test_rescale_maps_ends_to_ends() -> None:
-    assert [rescale(v, (0, 4), (1, 5)) for v in (0, 1, 4)] == [1, 2, 5]
-    assert rescale(rescale(2.2, (0, 4), (-1, 1)), (-1, 1), (0, 4)) == pytest.approx(2.2)
-
-
-def test_dialogue_views() -> None:
-    dialogue = parse_dialogue_line({"id": "a", "dialogue": [*TURNS, *TURNS]})
-    assert dialogue.assistant_turns == (1, 3)
-    assert dialogue.upto(1).turns == dialogue.turns[:2] and dialogue.upto(1).id == "a"
-    assert dialogue.chatbot is None
-    assert Dialogue("u", (Turn("user", "x"),)).assistant_turns == ()
-    with pytest.raises(AttributeError):
-        dialogue.lang = "de"  # type: ignore[misc]
-
-
 def test_dimensions_check_their_scale() -> None:
     with pytest.raises(ConfigError, match="kind must be"):
         Dimension("x", "stars", 0, 1)  # type: ignore[arg-type]
@@ -240,23 +202,3 @@ def test_the_hash_goes_by_content_alone() -> None:
     assert content_hash({"a": 1}) != content_hash({"a": 2})
     # sha256 of the three letters, from FIPS 180-4's example
     assert content_hash(b"abc") == "ba7816bf8f01"
-
-
-def test_a_label_may_leave_its_scale_by_rounding() -> None:
-    """A judge's score can be a label, and depends on its batch by up to 5e-7 of the scale."""
-    record = labelled(scales={"good": [0, 1]}, labels={"good": [1 + 5e-7]})
-    assert parse_labelled(record).labels["good"] == (1 + 5e-7,)
-    with pytest.raises(RecordError, match="values from 0 to 1"):
-        parse_labelled(record | {"labels": {"good": [1.0001]}})
-
-
-def test_a_rubric_has_dimensions_each_once(tmp_path: Path) -> None:
-    rubric = tmp_path / "rubric.yaml"
-    one = "  - {name: a, kind: ordinal, low: 1, high: 5}\n"
-    for text, problem in (
-        ("dimensions: []", "no dimension"),
-        (f"dimensions:\n{one}{one}", "expected each name once, got 'a'"),
-    ):
-        rubric.write_text(text)
-        with pytest.raises(ConfigError, match=f"rubric .*rubric.yaml: .*{problem}"):
-            load_rubric(rubric)

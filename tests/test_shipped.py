@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from medal_judges import Judge
-from medal_judges.config import config_text, load_config
+from medal_judges.config import load_config
 from medal_judges.data_prep.generation.protocol import GenerateConfig
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -91,30 +91,6 @@ def test_configs_by_short_and_long_names(kind: Any, folder: str, name: str) -> N
     assert all(one == loaded[0] for one in loaded)
     with pytest.raises(ConfigError, match=f"did you mean '{name}'"):
         load_config(kind, f"{name}x", folder=folder)
-
-
-def test_a_shipped_config_is_shown_and_copied(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
-    monkeypatch.chdir(tmp_path)
-    shown = medal("configs", "show", "train/quickstart").output
-    assert shown == config_text("train/quickstart") and shown.startswith("#")
-    assert medal("configs", "copy", "baseline_length").exit_code == 0
-    copied = load_config(TrainConfig, "baseline_length.yaml", folder="train")
-    assert copied == load_config(TrainConfig, "train/baseline_length")
-    (tmp_path / "baseline_length.yaml").write_text("name: mine", encoding="utf-8")
-    assert "already exists" in str(
-        medal("configs", "copy", "baseline_length").exception
-    )
-    assert (tmp_path / "baseline_length.yaml").read_text(
-        encoding="utf-8"
-    ) == "name: mine"
-    # What the launcher of several processes reads is a file: outside a checkout it is copied.
-    assert medal("configs", "copy", "deepspeed/zero2.json").exit_code == 0
-    assert (tmp_path / "zero2.json").read_text(encoding="utf-8") == config_text(
-        "configs/deepspeed/zero2.json"
-    )
-    assert "num_processes: 2" in medal("configs", "show", "accelerate/cpu").output
 
 
 def test_what_is_written_belongs_together(

@@ -9,15 +9,13 @@ from typing import Any
 import pytest
 
 from medal_judges import (
-    Judge,
     read_dialogues,
     read_judgements,
     score_file,
     write_judgements,
 )
-from medal_judges.errors import DataError
 from medal_judges.inference.scoring import ScoreOptions
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import Dimension
 from medal_judges.storage.judgements import read_frame, stated_dimensions
 
 from .forked import medal
@@ -118,23 +116,6 @@ def test_what_is_not_stated_is_refused(folder: Path) -> None:
         assert "off_brand" in done.stderr and '"dimensions": [{' in done.stderr
 
 
-def test_two_files_that_differ_are_refused_by_name(folder: Path) -> None:
-    one, two = scored("short", "one.jsonl"), scored("long", "two.jsonl")
-    two.write_text(two.read_text().replace('"high": 7', '"high": 9'))
-    for command in (("compare", one, two), ("report", one, two)):
-        done = medal(*command)
-        assert done.returncode == 2, done.stdout
-        assert "'rude' is not the same in one.jsonl and in two.jsonl" in done.stderr
-        assert "'high': 7" in done.stderr and "'high': 9" in done.stderr
-    Path("both.jsonl").write_bytes(
-        one.read_bytes() + two.read_bytes().replace(b'"id": "d', b'"id": "e')
-    )
-    with pytest.raises(
-        DataError, match=r"both\.jsonl:31: field 'dimensions': expected 'rude'"
-    ):
-        list(read_judgements("both.jsonl"))
-
-
 @pytest.mark.parametrize("kept", [0, 1, 17])
 @pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
 def test_a_resumed_file_is_the_whole_file(folder: Path, kind: str, kept: int) -> None:
@@ -162,15 +143,3 @@ def test_a_first_line_that_is_scored_again_states_them(folder: Path) -> None:
     assert (
         again[1:] == rest and json.loads(again[0])["dimensions"] == record["dimensions"]
     )
-
-
-def test_a_judge_states_the_dimensions_that_it_was_asked_for() -> None:
-    judge = Judge.from_pretrained("length")
-    rows = [
-        {"id": "a", "messages": said("Hi!", "Hello!")},
-        {"id": "b", "messages": said("Hi!")},
-    ]
-    wanted = load_rubric("medal", ["unsafe", "overall"])
-    found = list(judge.score(read_dialogues(rows), dimensions=["unsafe", "overall"]))
-    assert [judgement.dimensions for judgement in found] == [wanted, wanted]
-    assert found[1].failure and found[1].chat  # it has no answer to judge

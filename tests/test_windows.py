@@ -1,11 +1,9 @@
 """What can be tested of Windows here: names that only POSIX has, consoles of another encoding,
 drive letters, CRLF."""
 
-import ast
 import io
 import json
 import sys
-from collections.abc import Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -13,77 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app, main
-from medal_judges.data_prep.sources.registry import parse_spec, source_of
 from medal_judges.reading.dialogues import read_dialogues
 from medal_judges.records.dimension import load_rubric
 
-ROOT = Path(__file__).parent.parent
-ROOMS = ("src", "models", "training", "data_prep", "inference", "eval", "configs")
 SAID = [{"role": "user", "content": "Où?"}, {"role": "assistant", "content": "日本 ρ"}]
-POSIX_MODULES = [
-    "fcntl",
-    "grp",
-    "posix",
-    "pty",
-    "pwd",
-    "resource",
-    "syslog",
-    "termios",
-    "tty",
-]
-POSIX_NAMES = {
-    "os": [
-        "fork",
-        "forkpty",
-        "geteuid",
-        "getuid",
-        "getloadavg",
-        "killpg",
-        "mkfifo",
-        "nice",
-    ],
-    "signal": [
-        "SIGALRM",
-        "SIGHUP",
-        "SIGKILL",
-        "SIGPIPE",
-        "SIGUSR1",
-        "SIGUSR2",
-        "alarm",
-        "pause",
-    ],
-}
-
-
-def _modules() -> dict[str, ast.Module]:
-    files = sorted(
-        {path.resolve() for room in ROOMS for path in (ROOT / room).rglob("*.py")}
-    )
-    return {str(path): ast.parse(path.read_text(encoding="utf-8")) for path in files}
-
-
-def _posix(tree: ast.Module) -> Iterator[str]:
-    """What ``tree`` uses, anywhere, that only POSIX has; ``hasattr`` takes a text."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from {each.name for each in node.names} & set(POSIX_MODULES)
-        elif isinstance(node, ast.ImportFrom) and node.module in POSIX_MODULES:
-            yield node.module
-        elif (
-            isinstance(node, ast.Attribute)
-            and isinstance(node.value, ast.Name)
-            and node.attr in POSIX_NAMES.get(node.value.id, ())
-        ):
-            yield f"{node.value.id}.{node.attr}"
-
-
-def test_nothing_that_only_posix_has_is_used() -> None:
-    modules = _modules()
-    assert len(modules) > 150
-    assert {
-        path: used for path, tree in modules.items() if (used := list(_posix(tree)))
-    } == {}
-    assert list(_posix(ast.parse("import fcntl; os.fork()"))) == ["fcntl", "os.fork"]
 
 
 @pytest.fixture
@@ -146,31 +77,6 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
         assert code in (0, None) and out, (words, err)
     code, _, err = _medal(monkeypatch, "score", "日本.jsonl", "--judge", "length")
     assert code == 2 and b"no such file" in err
-
-
-def test_drive_letters_and_backslashes_are_part_of_a_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, other = r"C:\chats\one.jsonl", r"C:\chats\other.csv.gz"
-    for path in (one, other):
-        assert (
-            parse_spec(path).name == path
-            and parse_spec(f"{path}:train").split == "train"
-        )
-        assert source_of(path) == source_of(f"{path}:train") == path
-    assert source_of("dstc9:train") == "dstc9" and source_of("chitchat") == "chitchat"
-    assert (
-        source_of("hf:ORG/NAME:train") == source_of("hf:ORG/NAME:test") == "hf:ORG/NAME"
-    )
-    for command in (
-        ("score", "--judge", "length", one),
-        ("score", "labelled.jsonl", "--judge", r"C:\judges\mine"),
-        ("data", "audit", one),
-        ("train", "--config", r"C:\mine\train.yaml"),
-    ):
-        monkeypatch.chdir(tmp_path)
-        code, _, err = _medal(monkeypatch, *command)
-        assert code == 2 and command[-1] in err.decode("cp1252"), err
 
 
 def test_a_file_of_crlf_reads_as_one_of_lf(tmp_path: Path, project: Path) -> None:

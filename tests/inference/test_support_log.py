@@ -1,67 +1,94 @@
-"""A hostile support log is scored with nothing lost uncounted, and resumed after kill -9."""
-
-from __future__ import annotations
+"""A hostile support log is scored with nothing lost uncounted."""
 
 import json
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
-
-from tests.support_log import BROKEN, SupportLog, write_support_log
+from typing import Any
 
 from medal_judges import read_judgements
 
 from ..forked import medal
 
-KEPT = ("--keep", "version", "--keep", "lang", "--keep", "user.plan")
+Row = dict[str, Any]
+CALL = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "find", "arguments": '{"order": 7}'},
+}
+# What a chat may have between its first and its last message, and how it is counted.
+BETWEEN: dict[str, list[Row]] = {
+    "tool calls": [
+        {"role": "assistant", "content": None, "tool_calls": [CALL]},
+        {"role": "tool", "content": "sent", "tool_call_id": "c1"},
+    ],
+    "empty turns left out": [{"role": "assistant", "content": " \n"}],
+    "gaps [image]": [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
+    ],
+    "system prompts": [{"role": "developer", "content": "You help."}],
+}
+BROKEN: tuple[Callable[[Row], bytes], ...] = (
+    lambda row: json.dumps(row).encode()[:-9],
+    lambda row: b"2026-11-22 09:14:03 ERROR upstream timed out",
+    lambda row: b"[" * 5000,
+    lambda row: b"null",
+    lambda row: json.dumps(row | {"id": True}).encode(),
+    lambda row: json.dumps(row).encode().replace(b"order", b"\xff"),
+    lambda row: json.dumps(row | {"messages": []}).encode(),
+    lambda row: json.dumps(row).replace('"user"', '"narrator"').encode(),
+)
 
 
-def number_in(said: str, words: str) -> int:
-    """The number that stands before ``words`` in what the command said; 0 where they do not."""
-    found = re.search(rf"([\d,]+){re.escape(words)}", said)
-    return 0 if found is None else int(found[1].replace(",", ""))
-
-
-def require_all_counted(log: SupportLog, source: Path, out: Path, said: str) -> None:
-    """Every row is judged or left out with its reason, and every message's fate is counted."""
-    assert "\x1b" not in said
-    judgements = [*read_judgements(out)]
-    listed = [json.loads(line) for line in (out.parent / "out.skipped.jsonl").open()]
-    assert log.rows == len(judgements) + len(listed)
-    assert (len(judgements), len(listed)) == (log.readable, log.broken.total())
-    assert number_in(said, " dialogues read") == log.readable
-    assert number_in(said, " bad rows left out") == log.broken.total()
-    lines = source.read_bytes().split(b"\n")
-    assert all(row["file"] == str(source) and lines[row["line"] - 1] for row in listed)
-    assert number_in(said, " ids made") == log.missing
-    assert number_in(said, " ids numbered") == log.doubled
-    assert len({judgement.id for judgement in judgements}) == log.readable
-    for what, count in log.folded.items():
-        assert number_in(said, f" {what}") == count, what
-    failures = Counter(
-        judgement.failure for judgement in judgements if not judgement.scored
-    )
-    assert failures == {"no assistant turn to judge": log.unanswered}
-    kept = Counter(judgement.meta["lang"] for judgement in judgements)
-    assert kept == log.languages
-    assert {judgement.meta["user.plan"] for judgement in judgements} == {"free", "paid"}
-    assert {judgement.meta["version"] for judgement in judgements} == {
-        "2.0",
-        "2.1",
-        "2.2",
-    }
+def write_log(path: Path, count: int) -> Counter[str]:
+    """Writes ``count`` chats, of which one in ten is broken. Returns what reading has to count."""
+    counted: Counter[str] = Counter()
+    lines = []
+    for number in range(count):
+        question = {
+            "role": "user",
+            "content": f"Where is my order {number}? 😡 <b>!</b>",
+        }
+        answer = {"role": "assistant", "content": "It left our \x1b[31m warehouse."}
+        row = {"id": f"ticket-{number}", "version": number % 3, "messages": [question]}
+        if number % 10 == 4:
+            lines.append(BROKEN[number // 10 % len(BROKEN)](row))
+            continue
+        if number % 15 == 2:
+            counted["unanswered"] += 1
+        else:
+            kind = list(BETWEEN)[number % len(BETWEEN)]
+            counted[kind] += 1
+            row["messages"] += [*BETWEEN[kind], answer]
+        if number % 15 == 3:
+            del row["id"]
+            counted["ids made"] += 1
+        elif number % 15 == 5:
+            row["id"] = "ticket-0"
+            counted["ids numbered"] += 1
+        lines.append(json.dumps(row, ensure_ascii=number % 2 == 0).encode())
+        lines += [b""] * (number % 40 == 0)
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return counted
 
 
 def test_nothing_is_lost_uncounted(tmp_path: Path) -> None:
     source, out = tmp_path / "log.jsonl", tmp_path / "out.parquet"
-    log = write_support_log(source, 700, long=2, size=200_000)
-    assert (
-        log.broken.keys() == BROKEN.keys()
-        and log.unanswered
-        and log.missing
-        and log.doubled
-    )
-    how = ("--judge", "configs/judges/length.yaml", "--min-coverage", "0.9", *KEPT)
+    counted = write_log(source, 400)
+    how = ("--judge", "length", "--min-coverage", "0.8", "--keep", "version")
     done = medal("score", source, *how, "--out", out)
     assert done.returncode == 0, done.stderr
-    require_all_counted(log, source, out, done.stderr)
+    assert "\x1b" not in done.stderr
+    judgements = list(read_judgements(out))
+    listed = [json.loads(line) for line in (tmp_path / "out.skipped.jsonl").open()]
+    assert (len(judgements), len(listed)) == (360, 40)
+    lines = source.read_bytes().split(b"\n")
+    assert all(row["file"] == str(source) and lines[row["line"] - 1] for row in listed)
+    assert len({judgement.id for judgement in judgements}) == 360
+    assert {judgement.meta["version"] for judgement in judgements} == {0, 1, 2}
+    unscored = [judgement for judgement in judgements if not judgement.scored]
+    assert len(unscored) == counted.pop("unanswered")
+    for what, count in counted.items():
+        found = re.search(rf"(\d+) {re.escape(what)}", done.stderr)
+        assert found is not None and int(found[1]) == count, what

@@ -13,10 +13,7 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
-from tests.support_log import write_support_log
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions, read_dialogues
 
@@ -118,51 +115,6 @@ def test_what_cannot_be_read_is_a_message(
     for reading in (None, ReadingReport()):
         with pytest.raises(DataError, match=problem):
             list(read_dialogues(save(tmp_path, "x", content), reading=reading))
-
-
-def test_a_reason_that_lists_columns_is_cut_between_words(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    names = [f"assigned_team_member_identifier_{i}" for i in range(12)]
-
-    def rows(count: int) -> bytes:
-        return (json.dumps(dict.fromkeys(names[:count], 1)) + "\n").encode() * 2
-
-    ids, reading = read(save(tmp_path, "x.jsonl", rows(12)))
-    reading.show()
-    (line,) = [text for text in capsys.readouterr().err.splitlines() if " x " in text]
-    assert ids == [] and line.endswith(" ...")
-    assert line.removesuffix(" ...").split(" ")[-1].rstrip(",):") in names
-    read(save(tmp_path, "y.jsonl", rows(5)))[1].show()
-    assert "(in YAML: columns: {id: NAME, ...})" in capsys.readouterr().err
-
-
-def test_a_hostile_support_log_is_read_alike_twice_and_strict_stops_at_its_first_bad_row(
-    tmp_path: Path,
-) -> None:
-    plain, packed = tmp_path / "support.jsonl", tmp_path / "support"
-    log = write_support_log(plain, 2000, long=1)
-    packed.write_bytes(gzip.compress(plain.read_bytes(), 1))
-    ids, first = read(packed)
-    assert (ids, first) == read(packed)
-    assert (first.read, first.count, len(set(ids))) == (
-        log.readable,
-        log.broken.total(),
-        len(ids),
-    )
-    words = [
-        "score",
-        str(packed),
-        "--judge",
-        "length",
-        "--out",
-        str(tmp_path / "o.jsonl"),
-        "--strict",
-    ]
-    done = CliRunner().invoke(app, words)
-    # Row 16 is the first broken one; a blank line stands behind row 0.
-    assert isinstance(done.exception, DataError) and ":18: " in str(done.exception)
-    assert "read as JSON lines, messages" in str(done.exception)
 
 
 def test_rows_of_a_table(tmp_path: Path) -> None:

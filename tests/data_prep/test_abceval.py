@@ -75,15 +75,6 @@ def test_abceval_behaviours_become_issues() -> None:
     assert first.scales["incoherent"] == (0.0, 1.0) and first.level == "turn"
 
 
-def test_abceval_turns_lift_to_dialogues_by_any() -> None:
-    one, two = lift_to_dialogues(map(to_issues, ABC))
-    assert (one.id, one.level, one.turn, one.group) == ("x-4", "dialogue", None, "x")
-    assert len(one.dialogue.turns) == 4
-    assert one.labels["incoherent"] == (1, 1)  # one turn each
-    assert one.labels["repetitive"] == (1, 1) and one.labels["irrelevant"] == (0, 0)
-    assert two.labels["lacks_empathy"] == (1, 0)
-
-
 @needs_data
 def test_abceval_on_the_real_rows() -> None:
     rows = load_spec("abceval")

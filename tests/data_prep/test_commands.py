@@ -11,11 +11,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from medal_judges.cli.data import app
-from medal_judges.data_prep.sources.registry import SOURCES, load_spec
+from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import MedalError
 from medal_judges.reading.dialogues import read_labelled
-
-from .. import forked
 
 HEAVY = (
     "torch",
@@ -59,19 +57,6 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_list_fits_80_columns_and_names_every_source_whole(tmp_path: Path) -> None:
-    (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "fed_data.json").touch()
-    result = medal("list")
-    lines = result.output.splitlines()
-    assert result.exit_code == 0 and max(map(len, lines)) <= 80
-    first = {line.split()[0] for line in lines if line.strip()}
-    assert set(SOURCES) <= first
-    shown = {line.split()[0]: line for line in lines if line.strip()}
-    assert "(dialogue) (turn)" in shown["conture"]  # not here
-    assert " dialogue turn " in shown["fed"]
-
-
 @pytest.mark.skipif(
     find_spec("chitchat_dataset") is None, reason="chitchat-dataset not installed"
 )
@@ -83,19 +68,6 @@ def test_show_a_package() -> None:
         and "note: Both sides are people." in result.output
     )
     assert "rows; test" in result.output and "\n  user: " in result.output
-
-
-def test_show_a_file_prints_text_as_it_is(file: Path) -> None:
-    good = file.with_name("good.jsonl")
-    good.write_text("\n".join(file.read_text().splitlines()[:2]))
-    result = medal("show", str(good))
-    assert result.exit_code == 0
-    assert "2 rows; no split 1, test 1" in result.output
-    assert "one en overall 3 –" in result.output
-    assert "  user: Hi [bold]you[/bold]" in result.output
-    assert medal("show", f"{good}:test", "--n", "0").output.startswith(
-        "1 rows; test 1\n"
-    )
 
 
 def test_show_names_the_files_that_are_here_and_those_that_are_not(
@@ -110,15 +82,6 @@ def test_show_names_the_files_that_are_here_and_those_that_are_not(
     assert str(tmp_path / "fed_dialogue.jsonl.gz") in output
     assert "not on this machine" in output  # the turns
     assert "mine und" in output
-
-
-def test_audit_shows_ids_as_they_are(tmp_path: Path) -> None:
-    path = tmp_path / "in.jsonl"
-    talk = [{"role": "assistant", "content": ""}]
-    path.write_text(json.dumps({"id": "[/INST]", "dialogue": talk}) + "\n")
-    result = medal("audit", str(path))
-    assert result.exit_code == 0, result.output
-    assert "[/INST]" in result.output
 
 
 def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
@@ -138,38 +101,11 @@ def test_audit_names_the_bad_line_or_lists_what_it_left_out(file: Path) -> None:
         assert finding in result.output
 
 
-@pytest.mark.parametrize(
-    ("words", "problem"),
-    [
-        (["show", "fedd"], "did you mean 'fed'?"),
-        (["show", "fed"], "put fed_dialogue.jsonl.gz"),
-        (["show", "nothing.jsonl"], "no such file"),
-        (["fetch", "fed"], "the network is disabled"),
-        (["fetch", "fed:turn"], "the network is disabled"),
-        (["fetch", "abceval"], "pickled"),
-        (["fetch", "chitchat"], "pip install chitchat-dataset"),
-        (["fetch", "x.jsonl"], "nothing to fetch"),
-        (["audit", "xdial:trun"], "is no part"),
-    ],
-)
-def test_errors_are_ones_the_user_can_fix(words: list[str], problem: str) -> None:
-    result = medal(*words)
-    assert isinstance(result.exception, MedalError)
-    assert problem in str(result.exception)
-
-
 def test_the_command_imports_nothing_heavy() -> None:
     code = f"import sys, medal_judges.cli; print(set({HEAVY!r}) & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "set()"
-
-
-def test_an_error_is_one_message_and_exit_code_2_without_a_traceback() -> None:
-    done = forked.medal("data", "show", "fedd")
-    assert done.returncode == 2 and done.stdout == ""
-    assert done.stderr.startswith("error: no source 'fedd'\n  did you mean 'fed'?")
-    assert "Traceback" not in done.stderr
 
 
 def test_a_source_is_written_to_a_file(tmp_path: Path) -> None:
@@ -182,13 +118,3 @@ def test_a_source_is_written_to_a_file(tmp_path: Path) -> None:
         row for row in load_spec("chitchat:test") if 6 <= len(row.dialogue.turns) <= 10
     ]
     assert list(read_labelled(out)) == kept[:3]
-
-
-def test_audit_says_the_form_of_any_file(tmp_path: Path) -> None:
-    path = tmp_path / "chats.csv"
-    path.write_text("id,prompt,response\n1,hi,hello\n")
-    result = medal("audit", str(path))
-    assert (
-        result.exit_code == 0
-        and "form of the rows: prompt and response 1" in result.output
-    )

@@ -19,7 +19,6 @@ from medal_judges.data_prep.sources.source import SourceFile, fetch
 from medal_judges.errors import SourceError
 from medal_judges.storage.files import CACHE_VARIABLE, DATA_VARIABLE
 
-from ..hub_stub import Hub
 from .medal_release import released_row
 
 BODY = b'[{"text": "a public file"}]' * 1000
@@ -150,26 +149,6 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(
 # --- the set on the hub ---
 
 
-@pytest.mark.parametrize(("switch", "asked"), [("1", False), ("0", True)])
-def test_the_hub_is_asked_only_when_online(
-    switch: str, asked: bool, server: Server, hub: Hub, tmp_path: Path
-) -> None:
-    code = (
-        "from medal_judges.data_prep.sources.registry import load_spec\n"
-        "from medal_judges.errors import SourceError\n"
-        "try: load_spec('medal')\n"
-        "except SourceError as error: print(error)"
-    )
-    env = {"HF_ENDPOINT": server.url("").rstrip("/"), "HF_HUB_OFFLINE": switch}
-    done = hub.run(tmp_path / "hub", code, **env)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "the data set Johndfm/medal is not here" in done.stdout
-        and "hf download" in done.stdout
-    )
-    assert bool(server.hits) is asked
-
-
 def test_a_folder_of_the_hub_is_read_with_all_its_splits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -188,15 +167,3 @@ def test_a_folder_of_the_hub_is_read_with_all_its_splits(
 
 
 # --- what may be asked for ---
-
-
-def test_every_source_states_its_terms_and_its_address_or_why_not() -> None:
-    for source in SOURCES.values():
-        assert source.licence and source.citation and source.languages and source.title
-        assert source.parts or source.package
-        for one in source.parts:
-            assert (one.line_sha256 is not None or one.why) and one.level in (
-                "dialogue",
-                "turn",
-            )
-            assert (one.url or "").startswith("https://") or one.why

@@ -9,16 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.corpus_stats.tokens import unit_of
-from medal_judges.data_prep.curation.pool import load_foreign
-from medal_judges.data_prep.sources.audit import audit
 from medal_judges.data_prep.sources.hub_sets import medal_rows
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import DataError, RecordError
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.reading.released import line_of_released
 from medal_judges.records.dialogue import parse_dialogue_line
-from medal_judges.records.labelled import LabelledDialogue, parse_labelled
+from medal_judges.records.labelled import parse_labelled
 
 from .medal_release import CHATBOT, USER, WORDS, released_row
 
@@ -56,25 +53,6 @@ def test_released_rows_in_six_languages_saved_to_disk(tmp_path: Path) -> None:
     assert {row.dialogue.source for row in rows} == {"medal"}
     # and it is a line from then on
     assert parse_labelled(rows[0].to_record()) == rows[0]
-
-
-def labelled_of_released(row: dict[str, Any]) -> LabelledDialogue:
-    return parse_labelled(line_of_released(row))
-
-
-def test_chinese_is_counted_in_characters_and_kept_by_the_foreign_language_filter() -> (
-    None
-):
-    comment = {
-        "uninterpretable": {"label": 1, "comment": "The answer is in Chinese as asked."}
-    }
-    (row,) = medal_rows([released_row("zh", labels=comment)])
-    assert unit_of(row.dialogue.lang) == "characters"
-    assert load_foreign().match(row) is None
-    regional = released_row("zh", labels=comment) | {"lang": "zh-Hant"}
-    assert load_foreign().match(next(medal_rows([regional]))) is None
-    (german,) = medal_rows([released_row("de", labels=comment)])
-    assert load_foreign().match(german) is not None
 
 
 def test_the_same_row_in_a_file_for_every_command(tmp_path: Path) -> None:
@@ -117,33 +95,6 @@ def test_a_file_of_released_rows_has_the_splits_of_the_hub(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("turns", "flag", "said"),
-    [(3, True, "user or rejected"), (10, False, "cap"), (4, False, "open")],
-)
-def test_the_flag_says_no_more_than_it_knows(turns: int, flag: bool, said: str) -> None:
-    row = labelled_of_released(released_row("en", turns=turns, ended=flag))
-    assert row.extra["ended"] == said
-
-
-def test_missing_names_and_one_turn_rows() -> None:
-    assert parse_dialogue_line(
-        line_of_released(released_row("en", models=[USER, None, ""]))
-    ).models == {"user": USER}
-    assert (
-        parse_dialogue_line(
-            line_of_released(released_row("en", models=[None] * 3))
-        ).models
-        == {}
-    )
-    one = labelled_of_released(released_row("pt", turns=1))
-    assert one.dialogue.models == {"user": USER} and one.dialogue.assistant_turns == ()
-    assert "no assistant turn" in audit([one])
-    no_models = {k: v for k, v in released_row("zh", 4).items() if k != "models"}
-    row = labelled_of_released(no_models)
-    assert (row.dialogue.lang, row.group, row.dialogue.models) == ("zh", "medal-4", {})
-
-
-@pytest.mark.parametrize(
     ("fields", "problem"),
     [
         (
@@ -177,22 +128,6 @@ def test_a_damaged_row_is_told_by_its_field(
     )
 
 
-@pytest.mark.parametrize(
-    ("labels", "problem"),
-    [
-        ('{"unsafe": ', "valid JSON"),
-        ([1], "an object of dimension"),
-        ({"unsafe": 2}, "a number from 0 to 1"),
-        ({"unsafe": "maybe"}, "a number from 0 to 1"),
-        ({"unsafe": True}, "a number from 0 to 1"),
-        ({"overall_quality_rating": float("nan")}, "a number from 1 to 5"),
-    ],
-)
-def test_labels_that_are_none(labels: object, problem: str) -> None:
-    with pytest.raises(DataError, match=f"Johndfm/medal: field .*{problem}"):
-        list(medal_rows([released_row("en", labels=labels)]))
-
-
 def test_labels_as_text_bare_or_with_comments() -> None:
     stated = {
         "unsafe": {"label": 0, "comment": ""},
@@ -213,26 +148,3 @@ def test_labels_as_text_bare_or_with_comments() -> None:
             {} if labels is bare else {"repetitive": "says it twice", "overall": "fine"}
         )
         assert row.extra["comments"] == comments
-
-
-def test_the_line_format_is_read_from_the_hub_too() -> None:
-    line = {
-        "id": "ctx-1-zh--u--b",
-        "lang": "zh",
-        "dialogue": [
-            {"role": "user", "content": "你好"},
-            {"role": "assistant", "content": "好"},
-        ],
-        "models": {"user": "u", "assistant": "b"},
-        "context": {"scene": "a walk"},
-        "group": "ctx-1",
-        "split": "validation",
-        "labels": {"overall": [4, 5]},
-        "scales": {"overall": [1, 5]},
-    }
-    (row,) = medal_rows([line])
-    assert row.labels == {"overall": (4.0, 5.0)} and row.group == "ctx-1"
-    assert row.split == "validation" and row.extra == {}
-    first, second = medal_rows([line, line])  # one dialogue in two configurations
-    assert (first.id, second.id) == ("ctx-1-zh--u--b", "ctx-1-zh--u--b#2")
-    assert first.group == second.group

@@ -247,67 +247,6 @@ def _length(dialogue: Dialogue) -> int:
     return sum(len(turn.content) for turn in dialogue.turns)
 
 
-def test_knowing_the_training_sentences_does_not_help_on_the_test_split() -> None:
-    """A judge that knows every faulty training sentence by heart scores chance on test rows."""
-    known = {
-        variants(entry)[1].lower().rstrip(".。")
-        for table, lang in product(("facts", "everyday", "unsafe"), LANGUAGES)
-        for entry in entries(table, lang, "train")
-    }
-    for split, expected in (("train", 1.0), ("test", 0.5)):
-        for issue in ("nonfactual", "lacks_commonsense", "unsafe"):
-            rows = list(
-                injected_set(ROWS, seed=0, issues=[issue], clean_count=0, split=split)
-            )
-            said = [
-                "\n".join(t.content for t in row.dialogue.turns).lower() for row in rows
-            ]
-            scores = [float(any(text in turns for text in known)) for turns in said]
-            labels = [row.labels[issue][0] for row in rows]
-            assert roc_auc_score(labels, scores) == pytest.approx(expected, abs=0.02), (
-                issue
-            )
-
-
-def test_a_contradiction_needs_both_turns_to_be_seen() -> None:
-    """Over many pairs each later sentence is as often faulty as not."""
-    faulty: dict[str, list[bool]] = defaultdict(list)
-    for seed in range(400):
-        pair = one(ORIGINALS["en0"], "incoherent", 3, seed)
-        if about(pair[0])["how"] != "contradiction":
-            continue
-        for version in pair:
-            for _, second in entries("contradictions", "en", "train"):
-                for side in variants(second):
-                    if side.rstrip(".") in "\n".join(
-                        t.content for t in version.dialogue.turns
-                    ):
-                        faulty[side].append(about(version)["kind"] == "planted")
-    counts = [(sum(kinds), len(kinds)) for kinds in faulty.values()]
-    assert sum(n for _, n in counts) > 400
-    assert all(abs(hits / n - 0.5) < 0.3 for hits, n in counts if n >= 20), counts
-
-
-def test_a_repetition_repeats_and_its_control_does_not(
-    planted: list[LabelledDialogue],
-) -> None:
-    for faulty, innocent in pairs(
-        [r for r in planted if about(r)["issue"] == "repetitive"]
-    ):
-        assert _said_twice(faulty.dialogue) and not _said_twice(innocent.dialogue), (
-            faulty.id
-        )
-
-
-def _said_twice(dialogue: Dialogue) -> bool:
-    said = "\n".join(t.content for t in dialogue.turns if t.role == "assistant")
-    before = ORIGINALS[dialogue.id.split("+")[0]]
-    answers = [
-        before.turns[i].content.rstrip(".?。？ ") for i in before.assistant_turns
-    ]
-    return any(said.count(answer) > 1 for answer in answers)
-
-
 def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
     write_records(source, ROWS)

@@ -158,19 +158,6 @@ def test_another_structure_is_a_failure_with_its_reason(
     ]
 
 
-def test_seeds_go_with_the_attempt_and_a_refusal_is_not_sent_again(
-    tmp_path: Path,
-) -> None:
-    rows = [row("g1", "en", "DROP but HEALS", "Fine."), row("g2", "en", "REFUSE this")]
-    run = Run(rows, tmp_path / "t.jsonl")
-    assert run.rows[0].extra["tries"] == 2 and len(run.rows[0].dialogue.turns) == 2
-    assert sorted(body["seed"] for body in run.agents.bodies) == [0, 0, 1]
-    assert "breaks the rules" in str(run.failures)
-    schema = run.agents.bodies[0]["schema"]
-    assert schema["required"] == ["1_user", "2_assistant"]
-    assert schema["additionalProperties"] is False
-
-
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz"])
 def test_a_longer_run_resumes_and_asks_nothing_twice(tmp_path: Path, name: str) -> None:
     rows = [row(f"g{i}", "en", f"Hi {i}", "Ho") for i in range(6)]

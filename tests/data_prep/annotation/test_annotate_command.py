@@ -13,16 +13,11 @@ from medal_judges.data_prep.annotation.answers import check, merge
 from medal_judges.data_prep.annotation.label_studio import config_xml, read_label_studio
 from medal_judges.data_prep.annotation.project import Project
 from medal_judges.data_prep.annotation.questions import (
-    Guidelines,
-    dimensions_to_ask,
     load_guidelines,
     questions,
 )
-from medal_judges.data_prep.annotation.questions import load_guidelines as load
-from medal_judges.errors import ConfigError, DataError, MedalError
+from medal_judges.errors import DataError, MedalError
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.records.dimension import load_rubric
-from medal_judges.storage.jsonl import write_records
 
 
 def run(*arguments: object) -> Result:
@@ -75,89 +70,6 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     sheets = load_workbook(path).worksheets
     return str([row for sheet in sheets for row in sheet.iter_rows(values_only=True)])
-
-
-def test_names_for_accounts_where_one_project_serves_all(
-    label_studio: Path, tmp_path: Path
-):
-    folder = tmp_path / "out"
-    done = run(
-        "export", label_studio / "rows.jsonl", "--out", folder, "--form", "label-studio"
-    )
-    assert done.exit_code == 0
-    tasks = json.loads(
-        (folder / "package/label_studio/tasks.json").read_text(encoding="utf-8")
-    )
-    assert "assigned_to" not in tasks[0]["data"]
-    values = {
-        d.name: "yes" if d.kind == "binary" else "3" for d in load_rubric("medal")
-    }
-    for number, task in enumerate(tasks):
-        result = [
-            {"from_name": k, "value": {"choices": [v]}} for k, v in values.items()
-        ]
-        task |= {"id": number, "annotations": [{"completed_by": 7, "result": result}]}
-    (tmp_path / "export.json").write_text(json.dumps(tasks), encoding="utf-8")
-    out = tmp_path / "a.jsonl"
-    done = run(
-        "import", folder, tmp_path / "export.json", "--out", out, "--name", "7=eva"
-    )
-    assert done.exit_code == 0, done.exception
-    assert {tuple(row.extra["annotators"]) for row in read_labelled(out)} == {("eva",)}
-
-
-def test_what_cannot_be_exported(label_studio: Path, tmp_path: Path) -> None:
-    folder = exported(label_studio, tmp_path / "out")
-    again = run("export", label_studio / "rows.jsonl", "--out", folder)
-    assert "holds an annotation project already" in str(again.exception)
-    form = run(
-        "export", label_studio / "rows.jsonl", "--out", tmp_path / "b", "--form", "ods"
-    )
-    assert form.exit_code == 2 and "label-studio" in form.output
-    turns = [
-        {**row.to_record(), "level": "turn"}
-        for row in read_labelled(label_studio / "rows.jsonl")
-    ]
-    write_records(tmp_path / "turns.jsonl", turns)
-    turn = run("export", tmp_path / "turns.jsonl", "--out", tmp_path / "c")
-    assert "3 rows judge one turn" in str(turn.exception)
-    lost = run(
-        "import", tmp_path, label_studio / "ana.json", "--out", tmp_path / "x.jsonl"
-    )
-    assert "give the folder that medal annotate export wrote" in str(lost.exception)
-
-
-def test_guidelines_cover_every_question_and_are_in_the_package(
-    label_studio: Path, tmp_path: Path
-):
-    text = (
-        exported(label_studio, tmp_path / "out") / "package/guidelines.md"
-    ).read_text("utf-8")
-    for question in questions(dimensions_to_ask(human_likeness=True), load()):
-        assert question.dimension.definition in text
-        binary = question.dimension.kind == "binary"
-        assert bool(question.mark and question.leave) is binary
-        assert len(question.grades) == (0 if binary else 5)
-        for said in (question.mark, question.leave, *question.grades):
-            assert said in text
-
-
-def test_a_rubric_of_ones_own_needs_no_guidelines(tmp_path: Path) -> None:
-    own = "dimensions: [{name: small_talk, kind: ordinal, low: 0, high: 2, definition: Likes it.}]"
-    (tmp_path / "own.yaml").write_text(own)
-    (asked,) = questions(dimensions_to_ask(str(tmp_path / "own.yaml")), load())
-    assert (asked.title, asked.answers) == ("Small talk", ("0", "1", "2")) and asked.ask
-    rubric = "dimensions: [{name: warmth, kind: continuous, low: 0, high: 1}]"
-    (tmp_path / "mine.yaml").write_text(rubric)
-    with pytest.raises(ConfigError, match="continuous"):
-        dimensions_to_ask(str(tmp_path / "mine.yaml"))
-    short = Guidelines.model_validate(
-        load().model_dump() | {"dimensions": {"overall": {"grades": ["bad", "good"]}}}
-    )
-    with pytest.raises(
-        ConfigError, match="2 grades, but its scale 1 to 5 has 5 levels"
-    ):
-        questions(dimensions_to_ask(), short)
 
 
 def interface(project: Project) -> str:
@@ -236,16 +148,6 @@ def test_who_answered_is_the_account_where_nothing_was_assigned(
     [
         *("{", "{}", "[1]", '[{"id": 1}]'),
         '[{"id": 1, "data": {}, "annotations": [{}]}]',
-        *(
-            f'[{{"data": {{}}, "annotations": [{{"result": [{result}]}}]}}]'
-            for result in (
-                '{"from_name": "x", "type": "brushlabels", "value": {"rle": [1]}}',
-                '{"from_name": "x", "value": {}}',
-                '{"from_name": "x", "value": 5}',
-                '{"from_name": ["x"], "value": {"rating": 5}}',
-                "null",
-            )
-        ),
     ],
 )
 def test_another_file_is_refused_by_name(text: str, tmp_path: Path) -> None:

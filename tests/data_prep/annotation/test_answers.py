@@ -84,33 +84,6 @@ def test_a_wrong_value_is_named_and_becomes_none(
     assert checked[0].values["irrelevant"] == 0.0
 
 
-def test_a_misplaced_answer_is_left_out(project: Project) -> None:
-    key = next(iter(project.rows))
-    assert "expected a key of this project, got 'd0'" in only(project, [answer("d0")])
-    assert "expected the annotator's name" in only(project, [answer(key, "")])
-    stranger = only(project, [answer(key, "eva")])
-    assert (
-        "expected one of ana, ben, got 'eva'" in stranger
-        and "--name eva=NAME" in stranger
-    )
-    few = replace(project, assignments={"ana": [key], "ben": list(project.rows)[1:]})
-    assert f"{key} was not assigned to 'ben'" in only(few, [answer(key, "ben")])
-    checked, _ = check([answer("d0"), answer(key, ""), answer(key, "eva")], project)
-    assert checked == []
-
-
-def test_the_same_annotator_twice(project: Project) -> None:
-    key = next(iter(project.rows))
-    twice = [answer(key, overall="2"), answer(key, where="b.csv: row 9", overall="3")]
-    found = only(project, twice)
-    assert "a.csv: row 2 and b.csv: row 9" in found
-    assert "'ana' answered" in found and "keep one" in found
-    assert check(twice, project)[0] == []
-    same = [answer(key), answer(key, where="b.csv: row 9")]
-    checked, problems = check(same, project)
-    assert len(checked) == 1 and all(p.startswith("annotator") for p in problems)
-
-
 def test_what_was_not_annotated_is_named(project: Project) -> None:
     empty = [
         replace(a, values=dict.fromkeys(GOOD, "")) for a in everything(project)[:2]

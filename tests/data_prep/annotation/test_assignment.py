@@ -6,7 +6,6 @@ from itertools import combinations
 import pytest
 
 from medal_judges.data_prep.annotation.project import assign, parse_annotators
-from medal_judges.errors import ConfigError
 
 
 def keys(n: int, lang: str = "en") -> dict[str, str]:
@@ -29,16 +28,6 @@ def test_shares_and_overlaps_are_balanced(people: int, each: int, n: int) -> Non
     assert all(abs(count - expected) <= 0.2 * expected + 2 for count in shared)
 
 
-def test_the_same_seed_gives_the_same_and_each_an_own_order() -> None:
-    people = parse_annotators(["ana", "ben"])
-    first, again, other = (assign(keys(30), people, 2, seed) for seed in (0, 0, 1))
-    assert first == again != other
-    assert sorted(first["ana"]) == sorted(first["ben"])
-    assert first["ana"] != first["ben"] != sorted(first["ben"])
-    backwards = dict(reversed(keys(30).items()))
-    assert assign(backwards, people, 2, 0) == first
-
-
 def test_languages_go_to_those_who_read_them() -> None:
     people = parse_annotators(["ana:en,pt", "ben:en", "cruz:pt", "dao:ZH", "eva"])
     found = assign(keys(20) | keys(20, "pt") | keys(20, "zh"), people, 2, seed=0)
@@ -46,13 +35,6 @@ def test_languages_go_to_those_who_read_them() -> None:
     assert {key[:2] for key in found["cruz"]} == {"pt"}
     assert len(found["dao"]) == 20
     assert sum(map(len, found.values())) == 120
-
-
-def test_languages_that_nobody_reads_are_named() -> None:
-    with pytest.raises(ConfigError, match=r"no annotator reads 'de', 'fr'"):
-        assign(keys(3, "de") | keys(3, "fr"), parse_annotators(["ben:en"]), 2, seed=0)
-    with pytest.raises(ConfigError, match="not a language code"):
-        parse_annotators(["ben:klingon"])
 
 
 def test_medals_own_design() -> None:
@@ -72,15 +54,3 @@ def test_medals_own_design() -> None:
     assert all(
         count == (1 if key[:2] in ("de", "es") else 2) for key, count in readers.items()
     )
-
-
-@pytest.mark.parametrize("text", ["", "../x", "a b", "..", ":en", "a/b"])
-def test_names_become_file_names(text: str) -> None:
-    with pytest.raises(ConfigError, match="letters, digits"):
-        parse_annotators([text])
-
-
-def test_a_name_twice() -> None:
-    with pytest.raises(ConfigError, match="'ana' is named twice"):
-        # one file on a file system that ignores case
-        parse_annotators(["Ana", "ana:en"])

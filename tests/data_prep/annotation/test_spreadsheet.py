@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from openpyxl import Workbook, load_workbook
+from openpyxl import load_workbook
 
 from medal_judges.data_prep.annotation.answers import check
 from medal_judges.data_prep.annotation.project import Project
@@ -16,12 +16,11 @@ from medal_judges.data_prep.annotation.questions import (
     questions,
 )
 from medal_judges.data_prep.annotation.spreadsheet import (
-    CELL,
     header,
     read_spreadsheet,
     write_xlsx,
 )
-from medal_judges.errors import FORMULA, DataError
+from medal_judges.errors import FORMULA
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 
 GUIDELINES = load_guidelines()
@@ -130,30 +129,3 @@ def test_the_sheets_hold_the_dialogues_and_the_questions(
         graded = question.dimension.kind == "ordinal"
         expected = "1, 2, 3, 4, 5" if graded else "no, yes"
         assert choices[question.name] == expected
-
-
-def test_long_and_broken_text(project: Project, tmp_path: Path) -> None:
-    said = "word " * 10_000 + "\x07end"
-    write_xlsx(tmp_path / "x.xlsx", [("d1", hostile(said))], asked(project))
-    cells = [
-        line[3].value
-        for line in load_workbook(tmp_path / "x.xlsx")["dialogues"].iter_rows()
-    ]
-    parts = [str(cell) for cell in cells[1:3]]
-    assert (
-        "".join(parts) == said.replace("\x07", "\ufffd")
-        and max(map(len, parts)) <= CELL
-    )
-
-
-def test_files_that_are_no_answers(project: Project, tmp_path: Path) -> None:
-    names = [d.name for d in project.dimensions]
-    exported_sheet(project, tmp_path / "a.xlsx", "ana")
-    with pytest.raises(DataError, match="no column 'warmth'"):
-        list(read_spreadsheet(tmp_path / "a.xlsx", [*names, "warmth"]))
-    (tmp_path / "b.xlsx").write_bytes(b"not a workbook")
-    with pytest.raises(DataError, match=r"b\.xlsx"):
-        list(read_spreadsheet(tmp_path / "b.xlsx", names))
-    Workbook().save(tmp_path / "c.xlsx")
-    with pytest.raises(DataError, match="an empty sheet"):
-        list(read_spreadsheet(tmp_path / "c.xlsx", names))

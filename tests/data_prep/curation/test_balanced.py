@@ -7,7 +7,7 @@ import pytest
 
 from medal_judges.data_prep.curation.pool import Candidate, label_rules
 from medal_judges.data_prep.curation.report import _value_counts, evenness
-from medal_judges.data_prep.curation.selection import Selected, cell_weights, select
+from medal_judges.data_prep.curation.selection import Selected, select
 
 from .rows import candidate, labelled_pool
 
@@ -48,21 +48,6 @@ def test_a_pool_with_one_answer(seed: int) -> None:
     assert set(ids(found)) - {"a1", "a2"} == {"b1", "x", "r2"}
 
 
-def test_which_of_equals_is_taken_depends_on_the_seed_alone() -> None:
-    rows = [candidate("a1"), candidate("a2"), candidate("a3")]
-    taken = Counter(ids(chosen(rows, 1, seed))[0] for seed in range(600))
-    assert set(taken) == {"a1", "a2", "a3"}
-    assert all(150 < count < 250 for count in taken.values())
-
-
-def test_n_different_dialogues_or_the_whole_pool(pool: list[Candidate]) -> None:
-    for n in (1, 50, 100):
-        assert len(set(ids(chosen(pool, n)))) == n
-    few = pool[:30]
-    assert sorted(ids(chosen(few, 100))) == sorted(c.id for c in few)
-    assert ids(chosen([], 100)) == []
-
-
 def test_neither_order_nor_run_changes_the_selection(pool: list[Candidate]) -> None:
     mixed = list(pool)
     random.Random(1).shuffle(mixed)
@@ -93,26 +78,6 @@ def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
 
 
 READING = label_rules()
-
-
-def test_each_chosen_dialogue_stands_for_its_cell() -> None:
-    pool = [candidate(f"c{i}") for i in range(6)]
-    pool += [candidate(f"r{i}", "repetitive", level=3) for i in range(3)]
-    chosen = [pool[0], pool[1], pool[6]]
-    assert cell_weights(pool, chosen) == [3, 3, 3]
-
-
-def test_a_cell_nothing_was_chosen_of_joins_its_nearest() -> None:
-    pool = [
-        candidate("a"),
-        candidate("b", chatbot="B"),  # same labels, other chatbot: joins a
-        candidate("r", "repetitive", level=3),
-        candidate("i", "irrelevant", level=3),  # one issue, same level: joins r
-        candidate("u", "unsafe", "irrelevant", level=2),  # not clean: joins r before a
-    ]
-    chosen = [pool[0], pool[2]]
-    assert cell_weights(pool, chosen) == [2, 3]
-    assert cell_weights(pool, []) == []
 
 
 def test_balanced_weights_count_every_dialogue_once_on_average() -> None:

@@ -73,15 +73,6 @@ def test_other_comments_do_not(keywords: Any, lang: str, comment: str) -> None:
     assert keywords.match(row) is None
 
 
-def test_only_rows_called_uninterpretable_are_looked_at(keywords: Any) -> None:
-    comments = {"uninterpretable": "Mixes Chinese characters into the text."}
-    assert (
-        keywords.match(labelled("x", "repetitive", lang="de", comments=comments))
-        is None
-    )
-    assert keywords.match(labelled("x", lang="de", comments=comments)) is None
-
-
 def test_a_keyword_file_of_ones_own(tmp_path: Path) -> None:
     own = yaml.safe_load(config_text("curate/foreign_language"))
     own |= {"languages": {"eo": ["Esperanto"]}, "phrases": ["gobbledygook"]}

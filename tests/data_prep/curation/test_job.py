@@ -9,13 +9,10 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.curation.report import evenness
-from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 
-from .rows import labelled, labelled_pool
+from .rows import labelled_pool
 
 
 def curate(*arguments: object) -> str:
@@ -25,11 +22,6 @@ def curate(*arguments: object) -> str:
         raise done.exception
     assert done.exit_code == 0, done.output
     return done.output
-
-
-def write(path: Path, *rows: LabelledDialogue) -> Path:
-    write_records(path, rows)
-    return path
 
 
 @pytest.fixture(scope="module")
@@ -98,61 +90,3 @@ def test_the_order_of_the_file_changes_nothing(pool: Path, tmp_path: Path) -> No
         assert (tmp_path / "a" / name).read_bytes() == (
             tmp_path / "b" / name
         ).read_bytes()
-
-
-def test_missing_labels_are_left_out_and_counted(tmp_path: Path) -> None:
-    rows = [
-        labelled("a"),
-        labelled("b", overall=None),
-        labelled("c", labels={"unsafe": [None]}),
-    ]
-    printed = curate(
-        write(tmp_path / "in.jsonl", *rows), "--out", tmp_path / "o", "--n", 3
-    )
-    left = [
-        json.loads(x)
-        for x in (tmp_path / "o" / "left_out.jsonl").read_text().splitlines()
-    ]
-    assert [(x["id"], x["detail"]) for x in left] == [
-        ("b", "no answer for overall"),
-        ("c", "no answer for unsafe"),
-    ]
-    assert "2 in en, missing label" in printed
-
-
-def test_unlabelled_dialogues_are_refused(tmp_path: Path) -> None:
-    bare = LabelledDialogue(labelled("d").dialogue, {}, {}, group="d")
-    with pytest.raises(DataError, match="1 left out"):
-        curate(write(tmp_path / "in.jsonl", bare), "--out", tmp_path / "o")
-
-
-def test_what_is_refused(pool: Path, tmp_path: Path) -> None:
-    curate(pool, "--out", tmp_path, "--n", 2)
-    with pytest.raises(ConfigError, match="exists already"):
-        curate(pool, "--out", tmp_path, "--n", 2)
-    curate(pool, "--out", tmp_path, "--n", 2, "--overwrite")
-    with pytest.raises(DataError, match="two rows have the id"):
-        curate(pool, pool, "--out", tmp_path / "x")
-    with pytest.raises(DataError, match="languages there: de"):
-        curate(pool, "--out", tmp_path / "x", "--lang", "xx")
-    for option in (("--seed", "-1"),):
-        asked = ["curate", str(pool), "--out", str(tmp_path / "x"), *option]
-        assert CliRunner().invoke(app, asked).exit_code == 2
-    assert not (tmp_path / "x").exists()
-
-
-def test_evenness_by_hand() -> None:
-    assert evenness([5, 5, 5]) == pytest.approx(1)
-    assert evenness([9, 0]) == 0
-    # shares 3/4 and 1/4: entropy 0.5623 of log 2 = 0.6931
-    assert evenness([3, 1]) == pytest.approx(0.8113, abs=1e-4)
-    assert evenness([4]) is None and evenness([0, 0]) is None
-
-
-def test_bad_lines_are_counted_when_asked(tmp_path: Path) -> None:
-    source = write(tmp_path / "in.jsonl", labelled("a"), labelled("b"))
-    source.write_text(source.read_text() + '{"id": 3}\n')
-    with pytest.raises(MedalError, match=r"in\.jsonl:3"):
-        curate(source, "--out", tmp_path / "o", "--strict")
-    printed = curate(source, "--out", tmp_path / "o")
-    assert "1 bad rows left out" in printed

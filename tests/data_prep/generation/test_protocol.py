@@ -6,18 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import build_config, load_config
-from medal_judges.data_prep.generation.protocol import (
-    DialogueState,
-    GenerateConfig,
-    load_prompts,
-    request_of,
-)
-from medal_judges.data_prep.seeds.contexts import SeedContext
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.records.dialogue import Turn
 
-from .runs import AGENTS, generate, lines, settings
+from .runs import AGENTS, generate, lines
 
 
 @dataclass
@@ -207,51 +198,3 @@ def _decoding_is_the_papers(found: Asked) -> None:
     assert later == {(0.9, 0.95, 0.0, 512)}
     assert {settings(b) for b in found.judge} == {(0.1, 1.0, 0.0, 64)}
     assert {settings(b) for b in found.bots} == {(0.9, 0.95, 0.0, 512)}
-
-
-def test_table_10_shows_the_judge_the_dialogue_alone(tmp_path: Path) -> None:
-    context = SeedContext("PersonX sings.", "A cook", "female", None, "de", "Austria")
-    prompts = {}
-    for prompt in ("user_check", "user_check_table10"):
-        check = {"prompt": prompt, "temperature": 0.1, "max_tokens": 64}
-        config = build_config(
-            GenerateConfig, settings(tmp_path, check=check), where="test"
-        )
-        turns = [Turn("user", "Hello"), Turn("assistant", "Hi")]
-        state = DialogueState(
-            "x", context, "u", config, "bot-0", turns, candidate=("Bye", True)
-        )
-        messages = request_of(state, load_prompts(config)).messages
-        prompts[prompt] = "\n".join(m.content for m in messages)
-        opener = DialogueState("y", context, "u", config, candidate=("Hey", False))
-        rules, first = (
-            m.content for m in request_of(opener, load_prompts(config)).messages
-        )
-        assert "body" in rules and "PersonX" in rules and "END_OF_DIALOGUE" not in rules
-        assert (
-            "END_OF_DIALOGUE" in messages[0].content
-            and "PersonX" not in messages[0].content
-        )
-        assert "(nothing yet: it is the first message)" in first and first.endswith(
-            "user: Hey"
-        )
-    shown, alone = prompts["user_check"], prompts["user_check_table10"]
-    for text in (shown, alone):
-        assert "user: Hello\nassistant: Hi\n" in text and text.endswith(
-            "user: Bye END_OF_DIALOGUE"
-        )
-    secrets = (context.scene, context.persona, context.country)
-    assert all(secret in shown for secret in secrets)
-    assert not any(secret in alone for secret in secrets)
-
-
-def test_the_papers_run_differs_from_the_released_one_in_what_the_user_judge_sees() -> (
-    None
-):
-    released = load_config(GenerateConfig, "generate/medal").model_dump()
-    paper = load_config(GenerateConfig, "generate/paper_medal").model_dump()
-    assert released["check"].pop("prompt") == "user_check"
-    assert paper["check"].pop("prompt") == "user_check_table10"
-    for name in ("name", "out"):
-        assert released.pop(name) != paper.pop(name)
-    assert released == paper

@@ -5,7 +5,6 @@ import pytest
 from medal_judges.data_prep.generation.protocol import (
     read_utterance,
     read_verdict,
-    without_thinking,
 )
 
 
@@ -51,7 +50,3 @@ def test_a_verdict_is_yes_or_no(
     answer: str, accepted: bool, reason: str, readable: bool
 ) -> None:
     assert read_verdict(answer) == (accepted if readable else None, reason)
-
-
-def test_a_chatbots_answer_loses_its_reasoning_and_nothing_else() -> None:
-    assert without_thinking('<think>hm</think> assistant: "Yes" ') == 'assistant: "Yes"'

@@ -12,11 +12,7 @@ import numpy as np
 import pytest
 import yaml
 
-from medal_judges.config import load_config
-from medal_judges.data_prep.generation.protocol import GenerateConfig
-from medal_judges.data_prep.generation.run import GenerationRun
-from medal_judges.errors import ConfigError, DataError, MedalError
-from medal_judges.models.llm.cost import CostLimitError
+from medal_judges.errors import DataError, MedalError
 
 from ...forked import start
 from ..fake import Refused
@@ -117,23 +113,6 @@ def test_how_many_are_active_changes_no_dialogue(tmp_path: Path) -> None:
     assert texts[0] == texts[1] == texts[2] and texts[0]
 
 
-def test_a_finished_run_asks_nothing_and_a_chatbot_may_join(tmp_path: Path) -> None:
-    first, _ = generate(tmp_path)
-    before = (tmp_path / "dialogues.jsonl").read_text(encoding="utf-8")
-    assert not generate(tmp_path)[1].bodies
-    joined, agents = generate(tmp_path, bots=3, chatbots=("bot-2",))
-    new = {body["model"] for body in agents.bodies}
-    assert "bot-2" in new and not {"bot-0", "bot-1"} & new
-    rows = lines(tmp_path / "dialogues.jsonl")
-    assert len(rows) == joined.counts.finished == first.counts.finished * 3 // 2
-    assert set(before.splitlines()) <= {json.dumps(r, ensure_ascii=False) for r in rows}
-    by_opener: dict[str, set[str]] = {}
-    for row in rows:
-        opener = row["id"].rpartition("--")[0]
-        by_opener.setdefault(opener, set()).add(row["dialogue"][0]["content"])
-    assert all(len(first_turns) == 1 for first_turns in by_opener.values())
-
-
 def test_a_damaged_journal_is_named_with_its_line(tmp_path: Path) -> None:
     generate(tmp_path)
     journal = tmp_path / "journal.jsonl"
@@ -171,50 +150,6 @@ def test_a_model_that_is_down_ends_the_run_and_loses_nothing(
         found.counts.finished == 36 - 2 * found.counts.failed_openers
         and not found.waiting
     )
-
-
-def test_limits_of_cost(serve: Serve, tmp_path: Path) -> None:
-    """One for all models, one of a model, and one that cannot be guaranteed."""
-    pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
-    prices, out = tmp_path / "prices.yaml", tmp_path / "out"
-    names = ("user-1", "judge", "bot-0", "bot-1")
-    models = {name: {"input": 100, "output": 100} for name in names}
-    prices.write_text(
-        yaml.safe_dump({"date": "2026-01-01", "source": "test", "models": models})
-    )
-    given = settings(out, url=serve(script=str(SCRIPT)).url, contexts={"n": 2})
-    agents = [*given["users"], given["user_judge"], *given["chatbots"]]
-    for agent in agents:
-        agent["llm"]["prices"] = str(prices)
-
-    def run(**options: Any) -> GenerationRun:
-        path = tmp_path / "c.yaml"
-        path.write_text(yaml.safe_dump(given), encoding="utf-8")
-        started = GenerationRun(load_config(GenerateConfig, path), **options)
-        started.run()
-        return started
-
-    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.7"):
-        run(max_cost=0.7)
-    spent = sum(e["usage"]["money"] for e in lines(out / "journal.jsonl"))
-    assert 0.2 < spent <= 0.7
-    assert run(max_cost=1000).counts.finished == 8
-    given["user_judge"]["llm"]["max_cost"] = 0.3
-    with pytest.raises(
-        ConfigError, match=r"cannot be combined with llm.max_cost of openai/judge"
-    ):
-        run(max_cost=1000)
-    with pytest.raises(CostLimitError, match=r"stopped before the limit of \$0\.30"):
-        run(overwrite=True)
-    del given["user_judge"]["llm"]["max_cost"]
-    del given["chatbots"][1]["llm"]["prices"]
-    given["chatbots"][1]["llm"]["base_url"] = "https://models.example/v1"
-    with pytest.raises(
-        ConfigError, match=r"price of openai/bot-1 is unknown(.|\n)*prices: FILE"
-    ):
-        run(max_cost=5, overwrite=True)
-    assert not answers(out / "journal.jsonl")
-    assert run(max_cost=5, chatbots=["bot-0"]).counts.finished > 0
 
 
 def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(

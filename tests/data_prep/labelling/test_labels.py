@@ -25,24 +25,6 @@ ROW = LabelledDialogue(
 )
 
 
-def test_comments_are_those_of_each_dimension() -> None:
-    text = "He swears: a lot.\noverall: Good."  # a line that could pass for another dimension's
-    details = {"unsafe": {"comment": text}, "overall": {"value": 3}}
-    judgement = Judgement(
-        "a", "judge:x", {"unsafe": 1.0, "overall": 3.0}, details=details
-    )
-    assert labelled(ROW, judgement, ASKED).extra["comments"] == {"unsafe": text}
-
-
-def test_a_repeat_without_a_number_is_none_and_a_dimension_without_any_absent() -> None:
-    details = {"unsafe": {"repeats": [1.0, None, 0.0]}}
-    judgement = Judgement(
-        "a", "judge:x", {"unsafe": 0.5, "overall": None}, details=details
-    )
-    assert labelled(ROW, judgement, ASKED, 3).labels == {"unsafe": (1.0, None, 0.0)}
-    assert labelled(ROW, judgement, ASKED).labels == {"unsafe": (0.5,)}
-
-
 def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
     failed = unscored(ROW.dialogue, "judge:x", ASKED, "the server is down")
     told = labelled(ROW, failed, ASKED)

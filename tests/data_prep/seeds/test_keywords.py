@@ -22,24 +22,6 @@ def test_words_that_tell_a_gender(text: str, word: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        *(
-            "PersonX goes to the theatre with the others",
-            "PersonX is a human and manages a manor",
-        ),
-        "PersonX sees a shaman in Germany and a Roman talisman",
-        *(
-            "PersonX will miss the bus; PersonY misses it too",
-            "PersonX heals the sheep in a shed",
-        ),
-    ],
-)
-def test_words_that_only_hold_one(text: str) -> None:
-    assert gendered_word(text) is None
-
-
-@pytest.mark.parametrize(
     ("text", "word"),
     [
         *(
@@ -52,15 +34,3 @@ def test_words_that_only_hold_one(text: str) -> None:
 )
 def test_feelings(text: str, word: str) -> None:
     assert affective_word(text) == word
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "PersonX writes the content of a speech",
-        "PersonX hurt a knee and touched the stove",
-        "PersonX talks to the ambassador of Madrid",
-    ],
-)
-def test_no_feelings(text: str) -> None:
-    assert affective_word(text) is None

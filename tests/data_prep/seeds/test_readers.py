@@ -11,7 +11,6 @@ from medal_judges.cli import app
 from medal_judges.data_prep.seeds.contexts import (
     SeedsConfig,
     contexts_for,
-    read_personas,
     read_triples,
 )
 
@@ -38,22 +37,6 @@ def test_the_critic_decides(tmp_path: Path) -> None:
     ]
     path = write(tmp_path / "ATOMIC10X.jsonl.gz", list(lines))
     assert [t.head for t in read_triples(path)] == ["b", "c"]
-
-
-def test_triples_without_a_critic(tmp_path: Path) -> None:
-    path = write(
-        tmp_path / "own.jsonl", [{"head": "a", "relation": "xWant", "tail": "b"}]
-    )
-    assert len(list(read_triples(path))) == 1
-
-
-def test_personas(tmp_path: Path) -> None:
-    lines: list[object] = [
-        {"persona": "A  cook\n at sea"},
-        {"input persona": "A poet", "x": 1},
-    ]
-    path = write(tmp_path / "persona.jsonl", lines)
-    assert list(read_personas(path)) == ["A cook at sea", "A poet"]
 
 
 @pytest.fixture

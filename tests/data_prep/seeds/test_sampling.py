@@ -3,7 +3,6 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,8 @@ from medal_judges.data_prep.seeds.contexts import (
     Triple,
     contexts_for,
     draw,
-    draws_for,
     parse_context,
 )
-from medal_judges.errors import ConfigError
 from medal_judges.storage.jsonl import read_records
 
 LANGUAGES = ("zh", "en", "de", "fr", "pt", "es")
@@ -111,30 +108,6 @@ def test_quadrants_states_genders_and_countries_are_in_balance() -> None:
     assert balanced(countries, 4)
 
 
-def test_genders_do_not_follow_feelings() -> None:
-    """Both in balance, yet neither tells the other: 2 x 4 counts near 1/8 (chi-square, 3 df)."""
-    felt = [d for d in sample(1200, 1200, 1200) if d.affect is not None]
-    counts = Counter((d.gender, d.quadrant) for d in felt)
-    expected = len(felt) / 8
-    assert len(counts) == 8
-    # p = 0.001
-    assert sum((c - expected) ** 2 / expected for c in counts.values()) < 16.3
-    turns = Counter(a.gender == b.gender for a, b in pairwise(felt))
-    assert min(turns.values()) > 100  # no strict alternation
-
-
-def test_gendered_scenes_and_personas_are_left_out() -> None:
-    lines = [Triple("PersonX calls his boss", "xWant", "to talk"), *triples(3)]
-    persons = ["A woman at sea", *people(3)]
-    found = draw(9, lines, persons, seed=0)
-    assert not any("his" in d.scene for d in found)
-    assert not any("woman" in d.persona for d in found)
-    with pytest.raises(
-        ConfigError, match="3 gender-neutral scenes and 3 personas make only 9"
-    ):
-        draw(10, lines, persons, seed=0)
-
-
 @pytest.fixture
 def published(tmp_path: Path) -> Callable[[int], SeedsConfig]:
     """Files as ATOMIC-10X and PersonaHub are published, of ``count`` lines."""
@@ -154,15 +127,6 @@ def published(tmp_path: Path) -> Callable[[int], SeedsConfig]:
         return SeedsConfig(n=20, scenes=scenes, personas=personas)
 
     return make
-
-
-def test_contexts_of_files(published: Callable[[int], SeedsConfig]) -> None:
-    config = published(2000)
-    found = draws_for(config, 0)
-    assert found == draw(20, triples(2000), people(2000), seed=0)
-    assert [c.scene for c in contexts_for(config, ["fr"], 0)] == [
-        d.scene for d in found
-    ]
 
 
 def test_command(tmp_path: Path) -> None:

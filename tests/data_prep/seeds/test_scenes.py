@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 
-from medal_judges.config import read_yaml
 from medal_judges.data_prep.seeds.contexts import (
     EMBEDDED,
     Triple,
@@ -70,14 +69,6 @@ def test_sentences(head: str, relation: str, tail: str, said: str) -> None:
     assert sentences(Triple(head, relation, tail)) == said
 
 
-def test_a_feeling_in_either_event_counts() -> None:
-    assert affective_word(
-        sentences(Triple("PersonX angers PersonY", "xWant", "to leave"))
-    )
-    assert affective_word(sentences(Triple("PersonX leaves", "xReact", "guilty")))
-    assert not affective_word(sentences(Triple("PersonX leaves", "xWant", "to call")))
-
-
 def test_the_embedded_set_is_large_varied_and_neutral() -> None:
     triples, personas = list(read_triples(EMBEDDED)), list(read_personas(EMBEDDED))
     assert len(triples) >= 60 and len(set(map(sentences, triples))) == len(triples)
@@ -92,11 +83,3 @@ def test_the_embedded_set_is_large_varied_and_neutral() -> None:
         assert (affective_word(sentences(triple)) is not None) == (
             triple.relation == "xReact"
         )
-
-
-def test_states_fill_the_four_quadrants_and_are_known_as_feelings() -> None:
-    quadrants = read_yaml("seeds/affects")
-    states = [state for each in quadrants.values() for state in each]
-    assert [len(each) for each in quadrants.values()] == [6, 6, 6, 6]
-    assert len(set(states)) == 24
-    assert [s for s in states if affective_word(f"PersonX is {s}.") is None] == []

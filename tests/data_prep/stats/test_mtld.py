@@ -67,16 +67,3 @@ def test_equals_the_package_of_the_paper(package: Callable[[list[str]], float]) 
     for text in texts(300):
         # the package says 0 where nothing is defined, and None is right
         assert (mtld(text) or 0) == package(text), text
-
-
-def test_by_hand() -> None:
-    # Ten tokens of one type: complete only at the eleventh, so all is one rest with ratio 1/10,
-    # and (1 - 0.1) / 0.28 factors.
-    assert mtld(["a"] * 10) == pytest.approx(10 / (0.9 / 0.28))
-    # The eleventh token closes the first ten as a factor and stands alone with ratio 1.
-    assert mtld(["a"] * 11) == pytest.approx(11.0)
-
-
-@pytest.mark.parametrize("tokens", [[], ["a"], ["a", "b", "c"]])
-def test_undefined_where_no_token_occurs_twice(tokens: list[str]) -> None:
-    assert mtld(tokens) is None

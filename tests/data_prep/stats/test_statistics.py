@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from medal_judges.data_prep.corpus_stats.report import (
-    heat_maps,
-    label_table,
-    statistics_page,
     text_table,
 )
 from medal_judges.data_prep.corpus_stats.statistics import (
@@ -16,8 +13,7 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     corpus_statistics,
 )
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.figure import Bars
-from medal_judges.report.table import Heat, Table
+from medal_judges.report.table import Table
 from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import wilson
 
@@ -94,22 +90,6 @@ def test_shares_of_independent_rows(make_row: MakeRow) -> None:
     assert stats.issues == stats.shares == ["unsafe"]
 
 
-def test_several_answers_are_their_mean_and_present_from_a_half(
-    make_row: MakeRow,
-) -> None:
-    values: list[list[float | None]] = [
-        *([1, 0], [0, 0, 1], [None, 1], [0, None], [1, 1, 0]),
-    ]
-    rows = [
-        make_row(str(i), ["x"], labels={"unsafe": v, "overall": [5, 4]})
-        for i, v in enumerate(values)
-    ]
-    stats = measured(rows)
-    # 0.5, 1 and 2/3 are present
-    assert stats.figure(stats.rows, "unsafe").value == pytest.approx(3 / 5)
-    assert stats.figure(stats.rows, "overall").value == 4.5
-
-
 def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     """40 groups whose 25 rows agree are worth 40 rows, not 1,000."""
     rng = np.random.default_rng(3)
@@ -128,30 +108,3 @@ def test_rows_of_a_group_are_left_out_together(make_row: MakeRow) -> None:
     assert figure.low is not None and figure.high is not None
     low, high = wilson(present, 40)
     assert figure.high - figure.low == pytest.approx(high - low, rel=0.15)
-
-
-def test_the_page_shows_the_numbers_of_the_tables(make_row: MakeRow) -> None:
-    rows = []
-    for i in range(60):
-        labels = {"unsafe": [float(i % 5 == 0)], "overall": [float(1 + i % 5)]}
-        lang = ("de", "en")[i % 2]
-        bot = ("Aya <8b>", "通义千问")[i // 2 % 2]
-        rows.append(make_row(str(i), ["a b"], lang=lang, bot=bot, labels=labels))
-    stats = measured(rows)
-    page = statistics_page(stats)
-    assert set(page.figures) == {"issues", "overall"}
-    maps = heat_maps(stats)
-    assert maps is not None
-    unsafe, overall = maps.panels
-    assert isinstance(unsafe, Table) and isinstance(overall, Table)
-    for name, *cells in unsafe.rows:
-        for lang, cell in zip(("de", "en"), cells, strict=True):
-            rows_of_pair = stats.select(lang=lang, chatbot=str(name))
-            assert isinstance(cell, Heat)
-            assert cell.value == stats.figure(rows_of_pair, "unsafe").value
-    (bars,) = page.figures["overall"].panels
-    assert isinstance(bars, Bars)
-    for bar in bars.bars:
-        assert [segment.text for segment in bar.segments] == ["20.0%"] * 5
-    table = label_table(stats, "Language")
-    assert table.columns == ("Language", "Rows", "unsafe", "overall")

@@ -65,12 +65,3 @@ def test_sets_of_people(
         dialogues,
         turns,
     )
-
-
-@people
-def test_ten_languages(tmp_path: Path) -> None:
-    found = medal("xdial", "--out", tmp_path, "--no-lemmas")
-    assert found.exit_code == 0, found.exception
-    page = (tmp_path / "stats.html").read_text(encoding="utf-8")
-    assert "2,440 dialogues · 10 languages · 14 chatbots · 2,440 labelled rows" in page
-    assert "overall (0–4)" in page and "overall (1–5)" in page

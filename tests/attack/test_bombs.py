@@ -109,10 +109,6 @@ WORKBOOKS: dict[str, Callable[[Path, int], Path]] = {
             "</t></is></c></row>",
         ),
     ),
-    "nesting": lambda p, mb: workbook(p, sheet("<a>", mb << 18)),
-    "a row of number 10^12": lambda p, mb: workbook(
-        p, sheet('<row r="1000000000000"><c><v>1</v></c></row>', 1)
-    ),
     "a billion laughs": lambda p, mb: workbook(
         p,
         {

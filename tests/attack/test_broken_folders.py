@@ -56,15 +56,10 @@ DAMAGES: dict[str, Callable[[bytes], bytes]] = {
     "an object": lambda data: b"{}",
     "pickle": lambda data: pickle.dumps({"a": 1}),
     "deep": lambda data: b"[" * 100_000,
-    "empty": lambda data: b"",
     "longer": lambda data: data + b"\x00" * 100,
     "flipped": lambda data: (
         data[:20] + bytes([data[20] ^ 0x40]) + data[21:] if data[20:] else b"x"
     ),
-    "null": lambda data: b"null",
-    "a list": lambda data: b"[]",
-    "text": lambda data: b'"x"',
-    "no UTF-8": lambda data: b"\xff\xfe\x00",
 }
 
 
@@ -107,12 +102,6 @@ HUGE: dict[str, bytes] = {
     ),
     "offsets backwards": declared(
         {"a": {"dtype": "F32", "shape": [2], "data_offsets": [8, 0]}}
-    ),
-    "a negative shape": declared(
-        {"a": {"dtype": "F32", "shape": [-1], "data_offsets": [0, 4]}}
-    ),
-    "no such type": declared(
-        {"a": {"dtype": "F7", "shape": [1], "data_offsets": [0, 4]}}
     ),
 }
 

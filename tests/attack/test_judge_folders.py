@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -76,15 +74,6 @@ def test_a_member_in_yaml_is_a_shipped_one(hybrid: Path, shipped: str) -> None:
         Judge.from_pretrained(hybrid)
 
 
-def test_a_member_that_is_a_link_out_of_the_folder_is_refused(hybrid: Path) -> None:
-    shutil.copytree(hybrid, hybrid.parent / "elsewhere")
-    (hybrid / "members").mkdir()
-    (hybrid / "members" / "one").symlink_to(hybrid.parent / "elsewhere")
-    changed(hybrid, lambda c: c["members"]["one"].update(is_folder=True))
-    with pytest.raises(JudgeLoadError, match="members/one is not a file of the folder"):
-        Judge.from_pretrained(hybrid)
-
-
 def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) -> None:
     rubric = tmp_path / "mine.yaml"
     rubric.write_text((ROOT / "configs/rubrics/medal.yaml").read_text())
@@ -144,57 +133,11 @@ def test_auto_map_never_runs_code(
     assert not witness.exists()
 
 
-def test_a_family_that_is_never_saved_is_refused(encoder: Path) -> None:
-    path = encoder / "judge.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"family": "prompted"}))
-    with pytest.raises(JudgeLoadError, match="'prompted' are YAML files"):
-        Judge.from_pretrained(encoder)
-
-
 @pytest.mark.parametrize("name", ["encoder/config.json", "judge.json", "x.yaml"])
 def test_settings_above_one_mebibyte_are_refused(encoder: Path, name: str) -> None:
     (encoder / name).write_text(json.dumps({"padding": "x" * 2**20}))
     with pytest.raises(JudgeLoadError, match=name):
         Judge.from_pretrained(encoder)
-
-
-def test_every_call_of_transformers_says_that_no_code_is_run() -> None:
-    """Each ``from_pretrained`` and ``from_config`` of an Auto class, and SentenceTransformer."""
-    missing, seen = [], 0
-    for folder in ("models", "training", "data_prep", "eval", "inference", "src"):
-        for path in (ROOT / folder).rglob("*.py"):
-            tree = ast.parse(path.read_text(encoding="utf-8"))
-            safe = {  # names of dicts that are passed with **
-                target.id
-                for each in ast.walk(tree)
-                if isinstance(each, ast.Assign)
-                and "'trust_remote_code': False" in ast.unparse(each.value)
-                for target in each.targets
-                if isinstance(target, ast.Name)
-            }
-            for call in ast.walk(tree):
-                if isinstance(call, ast.Call) and _loads(call.func):
-                    seen += 1
-                    given = {
-                        k.arg or "**" + ast.unparse(k.value): k.value
-                        for k in call.keywords
-                    }
-                    value = given.get("trust_remote_code")
-                    plain = isinstance(value, ast.Constant) and value.value is False
-                    if not plain and not any(f"**{name}" in given for name in safe):
-                        missing.append(f"{path.relative_to(ROOT)}:{call.lineno}")
-    assert not missing and seen >= 12
-
-
-def _loads(function: ast.expr) -> bool:
-    if isinstance(function, ast.Name):
-        return function.id == "SentenceTransformer"
-    if not isinstance(function, ast.Attribute):
-        return False
-    if function.attr not in ("from_pretrained", "from_config"):
-        return False
-    owner = ast.unparse(function.value)
-    return "Auto" in owner or owner == "kind"
 
 
 # -- sizes -----------------------------------------------------------------------------------------
@@ -205,19 +148,11 @@ PARTS = {"type": "TemplateProcessing", "single": [{"Sequence": {}}] * 1000}
 REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "kernel": ("judge.json", {"attn_implementation": "somebody/kernel"}),
     "layers": ("encoder/config.json", {"num_hidden_layers": 10**9}),
-    "words": ("encoder/config.json", {"vocab_size": 10**8}),
-    "architecture": ("encoder/config.json", {"model_type": "gpt2", "n_layer": 10**9}),
-    "quantised": ("encoder/config.json", {"quantization_config": {}}),
     "growth": (
         TOKENIZER,
         {"normalizer": {"type": "Sequence", "normalizers": [A_TO_AA] * 34}},
     ),
-    "no base64": (
-        TOKENIZER,
-        {"normalizer": {"type": "Precompiled", "precompiled_charsmap": "?"}},
-    ),
     "unknown part": (TOKENIZER, {"normalizer": {"type": "Python"}}),
-    "template": (TOKENIZER, {"post_processor": PARTS}),
     "marks": (TOKENIZER, {"added_tokens": [{"id": 5, "content": "x"}] * 300_000}),
 }
 
@@ -244,15 +179,6 @@ def test_weights_that_are_not_finite_numbers_are_refused(
         tensors[name] = tensors[name].to(torch.int8)
     save_file(tensors, path)
     with pytest.raises(JudgeLoadError, match=r"model\.safetensors"):
-        Judge.from_pretrained(encoder)
-
-
-def test_ids_beyond_the_vocabulary_are_refused(encoder: Path) -> None:
-    path = encoder / TOKENIZER
-    content = json.loads(path.read_text())
-    content["model"]["vocab"]["beyond"] = 10**6
-    path.write_text(json.dumps(content))
-    with pytest.raises(JudgeLoadError):
         Judge.from_pretrained(encoder)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.errors import ConfigError, MedalError
+from medal_judges.errors import ConfigError
 from medal_judges.storage.files import atomic_write
 
 from ..conftest import medal
@@ -58,12 +58,3 @@ def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
         atomic_write(target, "text")
     assert target.exists() and not target.is_file()
     assert target.is_symlink() == (kind == "device")
-
-
-def test_an_export_replaces_no_rows_of_something_else(tmp_path: Path) -> None:
-    source = dialogues(tmp_path, "in.jsonl")
-    content = dialogues(tmp_path, "rows.jsonl").read_bytes()
-    done = medal("annotate", "export", source, "--annotator", "a", "--out", tmp_path)
-    assert isinstance(done.exception, MedalError), done.output
-    assert "or another rows.jsonl" in done.exception.message
-    assert (tmp_path / "rows.jsonl").read_bytes() == content

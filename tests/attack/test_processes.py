@@ -53,15 +53,6 @@ def test_a_run_that_is_stopped_is_resumed(kind: int, code: int, chats: Path) -> 
     assert ids == [str(n) for n in range(ROWS)]
 
 
-def test_a_closed_stream_stops_no_run(chats: Path) -> None:
-    out = chats.with_name("scores.jsonl")
-    chats.write_text("".join(chats.read_text().splitlines(keepends=True)[:5]))
-    command = [*MEDAL, str(chats), "--judge", "length", "--out", str(out)]
-    shell = ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command]
-    done = subprocess.run(shell, capture_output=True, text=True, timeout=120)
-    assert (done.returncode, out.read_bytes().count(b"\n")) == (0, 5), done.stderr
-
-
 def test_a_reader_that_leaves_is_no_error(chats: Path) -> None:
     process = subprocess.Popen(
         [*MEDAL, str(chats), "--judge", "length"],

@@ -13,9 +13,6 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
-from email.utils import format_datetime
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -29,7 +26,6 @@ from medal_judges.models.llm.server import RemoteModel, read_answer
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.secrets import SecretFilter
 
-from ..forked import medal
 from .every_command import some
 
 KEY = "sk-secret-of-the-user-123"
@@ -148,30 +144,17 @@ BROKEN: dict[str, Answer] = {
         200, "<html><body>Please log in</body></html>", Content_Type="text/html"
     ),
     "half JSON": http(200, json.dumps(chat("4"))[:50]),
-    "nothing": http(200, ""),
-    "null": http(200, "null"),
     "deep": http(200, "[" * 100_000),
-    "no UTF-8": http(200, b'{"choices": "\xff\xfe"}'),
     "no choices": http(200, json.dumps({"id": "x", "choices": []})),
-    "a message of text": http(200, json.dumps({"choices": [{"message": "4"}]})),
-    "content a number": http(200, json.dumps(chat(4))),
     "content of parts": http(200, json.dumps(chat([{"type": "image"}]))),
-    "content filter": http(200, json.dumps({"choices": [FILTERED]})),
     "refusal": http(
         200, json.dumps({"choices": [{"message": {"content": None, "refusal": "no"}}]})
     ),
     "an error inside": http(200, json.dumps({"error": {"message": f"quota of {KEY}"}})),
-    "500": http(500, json.dumps({"error": {"message": f"bad {KEY}"}})),
-    "a field that is an object": http(
-        400, json.dumps({"error": {"message": "no", "param": {"name": "seed"}}})
-    ),
-    "503": http(503, ""),
     "reset in the body": reset_in_body,
     "endless": endless,
     "slow header": slow_header,
-    "silent": silent,
     "packed": http(200, BOMB, Content_Encoding="gzip"),
-    "no HTTP": lambda out, _: out.write(b"SSH-2.0-OpenSSH\r\n"),
     "two lengths": lambda out, _: out.write(
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 9\r\n\r\n12345"
     ),
@@ -192,49 +175,6 @@ def test_a_broken_answer_is_none_with_a_reason(
     assert KEY not in "".join(capfd.readouterr())
 
 
-HALF = "a\ud83d"
-ESCAPED = "\\ud83d"
-RATING = '{"overall_quality_rating": {"label": 4, "comment": '
-HALVES = {
-    "text": {"message": {"content": f"4{HALF}"}},
-    "JSON": {"message": {"content": f'{RATING}"{HALF}"}}}}'}},
-    "escaped": {"message": {"content": f'{RATING}"{ESCAPED}"}}}}'}},
-    "refusal": {"message": {"content": None, "refusal": HALF}},
-    "error": {"error": {"message": HALF}},
-}
-
-
-@pytest.mark.parametrize("kind", HALVES)
-def test_half_a_surrogate_pair_leaves_its_row_unscored(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
-    choice = HALVES[kind] | {"finish_reason": "stop"}
-    body = json.dumps({"choices": [choice]} | HALVES[kind])
-    file, out = tmp_path / "chats.jsonl", tmp_path / "scores.jsonl"
-    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Yo"}]
-    file.write_text(json.dumps({"id": "a", "messages": turns}))
-    status = 400 if kind == "error" else 200
-    with raw_server(http(status, body)) as server:
-        llm = ["llm=openai:m", f"llm.base_url={url(server)}", "llm.attempts=1"]
-        judge = ["--judge", "medal", "--dimension", "overall"]
-        done = medal("score", file, *judge, "--out", out, *llm)
-    assert done.returncode == 3 and "Traceback" not in done.stderr, done.stderr
-    (row,) = map(json.loads, out.read_text().splitlines())
-    assert row["scores"] == {"overall": None}
-    assert "surrogate" in row["failure"] or "a\\ud83d" in row["failure"]
-
-
-@pytest.mark.parametrize("key", [f" {KEY}\r\n", f"{KEY}\n"])
-def test_a_key_is_sent_without_the_white_space_around_it(
-    monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    monkeypatch.setenv("HARD_KEY", key)
-    with raw_server(http(200, json.dumps(chat("4")))) as server:
-        assert asked(url(server)).text == "4"
-    assert [head["authorization"] for head in server.seen] == [f"Bearer {KEY}"]
-
-
 @pytest.mark.parametrize(
     "key",
     ["sk-hidden\nX-Other: 1", "sk-hidden\x1b[0m", "sk-hidden-é", "sk-\u200bhidden"],
@@ -248,16 +188,6 @@ def test_a_key_that_no_header_carries_is_refused_without_being_shown(
     ) as caught:
         model("http://127.0.0.1:9/v1")
     assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize("key", ["1", "0", "label", "fine", "EMPTY", "none"])
-def test_a_key_that_is_a_word_does_not_change_answers(
-    monkeypatch: pytest.MonkeyPatch, key: str
-) -> None:
-    monkeypatch.setenv("HARD_KEY", key)
-    text = "All is EMPTY, label 1, none 0, fine."
-    with raw_server(http(200, json.dumps(chat(text)))) as server:
-        assert asked(url(server)).text == text
 
 
 def test_a_key_that_a_server_quotes_is_shown_in_no_form(
@@ -290,32 +220,6 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(
     assert caught.value.__suppress_context__
 
 
-@pytest.mark.parametrize(
-    "address",
-    [
-        "http://ann:hidden@word:80/v1",
-        "http://h/v1?key=hidden",
-        "localhost:8",
-        "http://",
-    ],
-)
-def test_a_text_that_is_no_address_is_refused_without_being_shown(address: str) -> None:
-    with pytest.raises(ConfigError, match=r"llm\.base_url is not an address") as caught:
-        model(address)
-    assert "hidden" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "field", ["prompt_tokens", "completion_tokens", "total_tokens"]
-)
-def test_a_number_of_tokens_that_is_none_counts_as_not_reported(field: str) -> None:
-    answer = chat("4")
-    answer["usage"][field] = 10**400
-    with raw_server(http(200, json.dumps(answer))) as server:
-        done = asked(url(server))
-    assert done.text == "4" and done.usage.input == done.usage.output == 0
-
-
 def large(out: Any, _: dict[str, str]) -> None:
     out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
     for _ in range(80):
@@ -337,51 +241,8 @@ def test_a_compressed_body_is_refused_without_being_unpacked() -> None:
     assert server.seen[0]["accept-encoding"] == "identity"
 
 
-WAITS = {
-    "seconds": "1",
-    "fraction": "0.2",
-    "a date": "DATE",
-    "nothing": "",
-    "words": "soon",
-    "a past date": "Thu, 01 Jan 1970 00:00:00 GMT",
-}
-
-
-@pytest.mark.parametrize("kind", some(WAITS))
-def test_retry_after_in_every_form_is_kept_to(kind: str) -> None:
-    """The second try is never sooner than the server asked, and it is answered."""
-    at = datetime.now(timezone.utc) + timedelta(seconds=2)
-    header = format_datetime(at, usegmt=True) if WAITS[kind] == "DATE" else WAITS[kind]
-    times: list[float] = []
-
-    def answer(out: Any, head: dict[str, str]) -> None:
-        times.append(time.time())
-        limited = http(429, '{"error": {"message": "slow down"}}', Retry_After=header)
-        (limited if len(times) == 1 else http(200, json.dumps(chat("4"))))(out, head)
-
-    with raw_server(answer) as server:
-        done = asked(url(server))
-    assert done.text == "4", done
-    waited = times[1] - times[0]
-    assert waited >= {"seconds": 0.99, "fraction": 0.19}.get(kind, 0)
-    if WAITS[kind] == "DATE":
-        assert times[1] >= int(at.timestamp()) - 0.01
-    assert waited < 4
-
-
-@pytest.mark.parametrize(
-    "wait", ["3600", "1e9", "1e400", "inf", "99999999999999999999", "DATE"]
-)
-def test_a_wait_without_end_stops_the_run_with_what_to_do(wait: str) -> None:
-    header = "Fri, 31 Dec 9999 23:59:59 GMT" if wait == "DATE" else wait
-    with raw_server(http(429, "{}", Retry_After=header)) as server:
-        with pytest.raises(MedalError, match="quota left"):
-            asked(url(server))
-        assert len(server.seen) == 1
-
-
-@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-@pytest.mark.parametrize("place", ["elsewhere", "same host", "file", "none"])
+@pytest.mark.parametrize("status", [301, 307])
+@pytest.mark.parametrize("place", ["elsewhere", "same host", "file"])
 def test_redirects_take_neither_dialogues_nor_key_elsewhere(
     status: int, place: str
 ) -> None:

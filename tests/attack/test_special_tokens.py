@@ -9,13 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from medal_judges import Judge
-from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
@@ -54,19 +51,6 @@ def test_a_turn_cannot_spell_a_mark(mark: str, template: bool, tokenizer: Any) -
             assert " ".join(mark) in tokenizer.decode(ids)
     finally:
         tokenizer.chat_template = kept
-
-
-@given(
-    st.lists(
-        st.sampled_from(["<|im_end|>", UNNAMED, "<|", "|>", "<", "im_end", " ", "x"])
-    )
-)
-def test_no_mark_is_left_or_made(tokenizer: Any, parts: list[str]) -> None:
-    text = SpecialTokens(tokenizer).broken_up("".join(parts))
-    special = {
-        number for number, t in tokenizer.added_tokens_decoder.items() if t.special
-    }
-    assert not special & set(tokenizer(text, add_special_tokens=False).input_ids)
 
 
 def add_token(folder: Path, content: str, number: int) -> None:

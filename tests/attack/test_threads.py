@@ -4,7 +4,6 @@ holds and never locks up, and nobody shares one unasked."""
 from __future__ import annotations
 
 import json
-import pickle
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -85,28 +84,6 @@ def test_one_judge_on_many_threads(settings: Any) -> None:
         assert all(row.failure is None for row in rows), rows
 
 
-@pytest.mark.parametrize("limit", [0.02, 0.0])
-def test_a_limit_of_cost_holds_on_threads_and_never_locks_up(
-    settings: Any, limit: float
-) -> None:
-    judge = prompted(settings(max_cost=limit, max_in_flight=3))
-    model = judge.language_models()[0]
-
-    def work() -> list[Any]:
-        with ThreadPoolExecutor(8) as pool:
-            return [
-                f.exception() for f in [pool.submit(judged, judge, n) for n in range(8)]
-            ]
-
-    errors = ended(work)
-    assert isinstance(errors, list)
-    assert model.limiter is not None and model.limiter.spent <= limit + 1e-12
-    assert model.limiter.at_stake == pytest.approx(0)
-    for error in errors:
-        assert error is None or "limit of" in str(error), error
-    assert any(errors)
-
-
 def test_trained_judges_on_threads(made_judges: dict[str, Path]) -> None:
     judge = Judge.from_pretrained(made_judges["linear"])
     alone = [
@@ -158,23 +135,3 @@ def test_a_judge_passed_to_processes(
         judged(judge, 7)
     for n, rows in enumerate(_children(judge)):
         assert rows == [[d.id, None] for d in dialogues(n)]
-
-
-def test_a_limit_of_cost_is_not_multiplied_by_processes(settings: Any) -> None:
-    judge = prompted(settings(max_cost=1.0))
-    for told in _children(judge):
-        assert "ConfigError: a limit of cost works in one process only" in told
-
-
-def test_no_key_is_sent_with_a_judge(
-    settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("MY_KEY", "secret-of-mine-123")
-    judge = prompted(settings(api_key_env="MY_KEY"))
-    sent = pickle.dumps(judge)
-    assert b"secret-of-mine-123" not in sent
-    back = pickle.loads(sent)
-    assert str(back.signature()) == str(judge.signature())
-    monkeypatch.setenv("MY_KEY", "another-of-mine-456")
-    model: Any = pickle.loads(sent).language_models()[0]
-    assert model.access.key == "another-of-mine-456"

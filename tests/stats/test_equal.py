@@ -8,18 +8,16 @@ import numpy as np
 import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
-from tests.exact import exact
 from tests.stats.samples import sample
 
-from medal_judges.records.dimension import EQUAL, Dimension
+from medal_judges.records.dimension import Dimension
 from medal_judges.stats.correlation import (
     CORRELATIONS,
     Floats,
     correlation_statistic,
-    undefined_reason,
     weighted_auc,
 )
-from medal_judges.stats.equal import Values, present, signs, tolerance_of
+from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Clusters
 from medal_judges.stats.means import Sample, difference_of, mean_of
 from medal_judges.stats.significance import correlation_difference
@@ -155,22 +153,6 @@ def test_what_really_differs_is_found_with_noise_as_without() -> None:
     assert shaken.judge.p_value == pytest.approx(plain.judge.p_value, rel=1e-3)
 
 
-def test_equal_scores_where_systems_met_do_not_hide_the_others() -> None:
-    """The paired part does not vary; weighted by precision it would be all that counts."""
-    contexts = [f"c{i}" for i in range(30)]
-    rng = np.random.default_rng(1)
-    shared = rng.normal(3, 1, 30)
-    rows = []
-    for name, mean in (("a", 2.0), ("b", 4.0)):
-        scores = np.r_[noisy(shared, rng), rng.normal(mean, 0.5, 30)]
-        rows.append(
-            SystemRows(values(scores), [*contexts, *(f"{name}{i}" for i in range(30))])
-        )
-    found = system_difference(rows[0], rows[1]).judge
-    assert not found.equal and found.value == pytest.approx(-1.0, abs=0.2)
-    assert found.p_value is not None and found.p_value < 0.001
-
-
 @pytest.mark.parametrize("shift", [0.0, 1.0])
 def test_what_does_not_vary_is_the_same_with_noise(shift: float) -> None:
     """Equal means are equal; a constant difference has no interval, so a gate refuses it."""
@@ -187,20 +169,6 @@ def test_what_does_not_vary_is_the_same_with_noise(shift: float) -> None:
     assert mean_of(clustered(noisy(np.full(20, 3.0), rng))).low is None
 
 
-def test_noise_is_no_correlation() -> None:
-    rng = np.random.default_rng(3)
-    constant = noisy(np.full(120, 3.0), rng)
-    human = values(rng.normal(size=120))
-    reason = "the judge gives every row the same score"
-    assert undefined_reason(human, values(constant)) == reason
-    # Without one row of many, a side may be constant but for noise.
-    score = np.r_[noisy(np.full(119, 3.0), rng), 4.0]
-    weights = np.ones((1, 120))
-    weights[0, -1] = 0
-    figures = correlation_statistic(human, values(score))(weights)
-    assert all(np.isnan(figure[0]) for figure in figures.values())
-
-
 def test_dense_scores_do_not_chain_into_one_tie() -> None:
     """A million scores are closer to each other than the tolerance; groups of neighbours would be
     one group."""
@@ -208,17 +176,3 @@ def test_dense_scores_do_not_chain_into_one_tie() -> None:
     ranks = values(scores).ranks(np.ones((1, len(scores))))[0]
     assert ranks[500_000] == pytest.approx(500_001, abs=1)
     assert np.abs(ranks - np.arange(1, 1_000_001)).max() < 10
-
-
-def test_the_tolerance_is_a_share_of_the_scale() -> None:
-    assert SCALE.tolerance == pytest.approx(EQUAL * 4)
-    assert tolerance_of((0.0, 100.0), np.array([1.0])) == pytest.approx(EQUAL * 100)
-    assert tolerance_of(None, np.array([-3.0, np.nan, 2.0])) == pytest.approx(EQUAL * 3)
-    assert tolerance_of(None, np.array([])) == 0
-    assert signs(np.array([2e-5, 1e-6, -2e-5]), EQUAL).tolist() == [1, 0, -1]
-    assert present(np.array([0.5 - 5e-7, 0.5, 0.499])).tolist() == [True, True, False]
-
-
-def test_exact_values_tie_only_with_themselves() -> None:
-    scores = np.array([1.0, 1.0 + 1e-9, 1.0])
-    assert exact(scores).ranks(np.ones((1, 3)))[0].tolist() == [1.5, 3, 1.5]

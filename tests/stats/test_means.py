@@ -67,15 +67,6 @@ def test_clusters_are_robust_ones() -> None:
     assert alone.high - alone.low < 0.8 * (found.high - found.low)
 
 
-def test_weights_repeat_rows() -> None:
-    counts = RNG.integers(1, 4, 120)
-    names = [f"c{i}" for i in range(120)]
-    weighted = mean_of(sample(FIRST, names, counts.astype(float)))
-    repeated = mean_of(sample(np.repeat(FIRST, counts), list(np.repeat(names, counts))))
-    assert weighted.value == pytest.approx(repeated.value)
-    assert weighted.low == pytest.approx(repeated.low)
-
-
 @pytest.mark.parametrize(("hits", "n"), [(0, 30), (1, 30), (12, 40), (40, 40)])
 def test_a_share_is_wilsons(hits: int, n: int) -> None:
     from statsmodels.stats.proportion import proportion_confint

@@ -12,7 +12,7 @@ from tests.stats.samples import sample
 
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.means import difference_of, mean_of, share_of
+from medal_judges.stats.means import difference_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
     correct,
@@ -245,29 +245,3 @@ def test_labels_that_are_the_judges_scores() -> None:
     ).estimate
     assert same.value == pytest.approx(0) and same.p_value == pytest.approx(1)
     assert same.low is not None and same.low < -0.15
-
-
-def test_a_judge_that_says_nothing_leaves_the_labels() -> None:
-    rng = np.random.default_rng(5)
-    labels = _some(rng.normal(size=100), 40, rng)
-    case = LabelledSample(sample(np.full(100, 2.0)), labels)
-    assert correct([case], None).slope == pytest.approx(0)
-    assert corrected_mean(case).value == pytest.approx(np.nanmean(labels))
-    everyone = rows(rng, 50, 50)
-    whole = corrected_mean(everyone)
-    assert whole.value == pytest.approx(mean_of(everyone.people).value)
-
-
-def test_the_scale_of_the_judge_does_not_matter() -> None:
-    case = rows(np.random.default_rng(1), 200, 30)
-    other = LabelledSample(sample(case.sample.scores * 25 + 1e6), case.labels)
-    one, two = corrected_mean(case), corrected_mean(other)
-    for end in ("value", "low", "high"):
-        assert getattr(one, end) == pytest.approx(getattr(two, end), rel=1e-6)
-
-
-def test_the_difference_of_nothing() -> None:
-    empty = sample(np.array([]))
-    assert difference_of(empty, sample(np.ones(9))).reason == "no rows"
-    assert mean_of(empty).reason == "no rows"
-    assert share_of(empty).reason == "no rows"

@@ -11,7 +11,6 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.models.base import saving
 from medal_judges.models.base.saving import training_chats
 from medal_judges.models.hybrid.judge import HybridJudge, Line
-from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.records.dimension import Dimension
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import hybrid
@@ -94,29 +93,6 @@ def test_a_stack_from_its_rows_to_a_saved_judge(tmp_path: Path) -> None:
         slopes.append(ridge.fit(units / spread, y).coef_ / spread)
     chosen = np.array(line_of(fitted).weights)
     assert min(np.abs(chosen - expected).max() for expected in slopes) < 1e-6
-
-
-def test_members_judge_the_rows_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fit(tmp_path, examples())
-    scored: list[object] = []
-    whole = LinearJudge._score_batch
-
-    def counted(self: LinearJudge, items: list, dimensions: list) -> list:
-        scored.extend(items)
-        return whole(self, items, dimensions)
-
-    monkeypatch.setattr(LinearJudge, "_score_batch", counted)
-    fit(tmp_path, examples(), kind="select")
-    assert scored == []
-    fit(tmp_path, examples(32))
-    assert len(scored) == 4  # two more rows, two members
-
-
-def test_a_selection_takes_the_member_that_is_best_over_sources(tmp_path: Path) -> None:
-    fitted = fit(tmp_path, examples(), kind="select")
-    assert line_of(fitted) == Line(("length",), (1.0,))
 
 
 def test_rows_that_a_member_learnt_from_are_told(

@@ -20,7 +20,7 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
-from medal_judges.training.families.linear import Search, fit_scale, folds_of
+from medal_judges.training.families.linear import Search, folds_of
 from medal_judges.training.families.solvers import FitSetting
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
@@ -92,7 +92,7 @@ def spread(values: np.ndarray, weights: np.ndarray) -> float:
     ("units", "top"),
     [(UNITS, 8), (UNITS, 4), (HALVES, 1), (HALVES, 8), ([0.25] * 40, 8)],
 )
-@pytest.mark.parametrize("hidden", [(5,), (6, 4)])
+@pytest.mark.parametrize("hidden", [(5,)])
 def test_a_classifier_s_probabilities_are_scikit_learn_s(
     units: list[float], top: int, hidden: tuple[int, ...]
 ) -> None:
@@ -184,46 +184,7 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         assert head.raw(np.mean(means, axis=0)[None])[0, 0] == pytest.approx(middle)
 
 
-def test_a_prior_pulls_the_score_and_keeps_its_spread() -> None:
-    rng = np.random.default_rng(1)
-    columns = rng.normal(size=(200, 4)) * [1, 3, 1, 1]
-    units = 0.5 + 0.1 * columns[:, 0]
-    examples = [example(number, unit) for number, unit in enumerate(units.tolist())]
-    heads = []
-    for prior in ({}, {"user.copy": 0.5}):
-        config = LinearConfig(
-            features=("log_words", "copy"),
-            vectors=False,
-            stretch=True,
-            prior_weights={"overall": prior},
-        )
-        reader = DialogueReader(config, None)
-        search = Search(reader, examples, columns, [], 0)
-        heads.append(
-            search.head(np.arange(200), OVERALL, FitSetting("ridge", alpha=1e-6))
-        )
-    plain, pulled = (head.layers[0][0][:, 0] for head in heads)
-    assert abs(plain[1]) < 0.01 * abs(plain[0])
-    ratio = 0.5 * columns[:, 0].std() / columns[:, 1].std()
-    assert pulled[1] / pulled[0] == pytest.approx(ratio, rel=0.02)
-    for head in heads:
-        assert head.raw(columns).std() == pytest.approx(units.std())
-
-
 # -- the search ------------------------------------------------------------------------------------
-
-
-def test_folds_keep_groups_together_and_hold_every_row_out_once() -> None:
-    examples = [example(number, 0.5) for number in range(20)]
-    folds = folds_of(examples, 20, LinearConfig(), seed=0)
-    assert sorted(row for _, held_out in folds for row in held_out) == list(range(20))
-    for train, held_out in folds:
-        groups = {examples[row].group for row in train}
-        assert not groups & {examples[row].group for row in held_out}
-    ((train, held_out),) = folds_of(examples, 15, LinearConfig(), seed=0)
-    assert train.tolist() == list(range(15)) and held_out.tolist() == list(
-        range(15, 20)
-    )
 
 
 def run_of(rows: RunRows, dimensions: list[Dimension], **settings: Any) -> FittedJudge:
@@ -261,54 +222,6 @@ def test_the_search_finds_the_length(tiny_bert: Path, head: str | None) -> None:
     assert fitted.margin is not None and 0 < fitted.margin < 0.5
     temperature = judge.calibration["repetitive"].temperature
     assert (temperature == 1) == (head == "ridge")
-
-
-def test_two_stages_class_range_then_hyperparameters(tiny_bert: Path) -> None:
-    settings: dict[str, Any] = {
-        "head": "mlp_classifier",
-        "class_ranges": [2, 6],
-        "mlp": {
-            "hidden_layer_sizes": [[4]],
-            "alpha": [0.01, 1.0],
-            "max_iter": [60, 5],
-            "learning_rate_init": [0.01],
-        },
-    }
-    judge, figures = fit(tiny_bert, True, **settings)
-    assert judge.heads["overall"].top in (2, 6) and judge.heads["repetitive"].top == 1
-    assert figures["spearman/overall"] > 0.5 and "overall" not in judge.calibration
-    again, _ = fit(tiny_bert, True, **settings)
-    for name, head in judge.heads.items():
-        assert again.heads[name].top == head.top
-        for layer, other in zip(again.heads[name].layers, head.layers, strict=True):
-            assert np.array_equal(layer[0], other[0])
-
-
-def test_labels_of_the_last_answer_are_learnt_from_it(tiny_bert: Path) -> None:
-    rows, changed = [], []
-    for number in range(24):
-        turns = [
-            Turn(("user", "assistant")[k % 2], WORDS[(number + k) % 12])
-            for k in range(6)
-        ]
-        label = {"overall": number / 23}
-        rows.append(
-            TrainingExample(
-                Dialogue(str(number), tuple(turns)), "s", label, human=label
-            )
-        )
-        turns[1] = Turn("assistant", "another answer, which nobody labelled")
-        other = Dialogue(str(number), tuple(turns))
-        changed.append(TrainingExample(other, "s", label, human=label))
-    weights = []
-    for examples in (rows, changed):
-        model = {"family": "linear", "base": str(tiny_bert), "reading": "answers"}
-        # One setting: rounding must not choose among equals.
-        model |= {"features": ["log_words"], "alphas": [1.0], "shares": [1.0]}
-        judge = run_of(RunRows(examples, [], []), [OVERALL], model=model).judge
-        assert isinstance(judge, LinearJudge)
-        weights.append(judge.heads["overall"].layers[0][0])
-    assert weights[0] == pytest.approx(weights[1], abs=1e-5)
 
 
 def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -> None:
@@ -397,33 +310,6 @@ def fitted_on(base: Path, rows: list[TrainingExample], **model: Any) -> LinearJu
     ).judge
     assert isinstance(judge, LinearJudge)
     return judge
-
-
-def test_the_scale_is_that_of_turns_of_a_side_and_sources_count_the_same(
-    tiny_bert: Path,
-) -> None:
-    rows = rated()[:9]  # five of b, four of a
-    config = LinearConfig(
-        base=str(tiny_bert), max_tokens=64, features=("log_words", "copy")
-    )
-    reader = LinearJudge.create(config, []).reader
-    readings = reader.read([row.dialogue for row in rows], 4096)
-    scale = fit_scale(reader, rows, readings)
-    for role in (0, 1):
-        means, deviations, centres = [], [], []
-        for source in "ab":
-            own = [
-                r for r, row in zip(readings, rows, strict=True) if row.source == source
-            ]
-            measures = np.concatenate([r.measures[r.roles == role] for r in own])
-            vectors = np.concatenate([r.vectors[r.roles == role] for r in own])
-            means.append(measures.mean(0))
-            deviations.append(measures.std(0))
-            centres.append(vectors.mean(0))
-        assert scale.mean[role] == pytest.approx(np.mean(means, axis=0))
-        expected = np.maximum(np.mean(deviations, axis=0), 1e-3)
-        assert scale.deviation[role] == pytest.approx(expected)
-        assert scale.centre[role] == pytest.approx(np.mean(centres, axis=0), abs=1e-6)
 
 
 def test_a_logistic_head_is_calibrated_to_its_labels() -> None:

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from medal_judges.config import build_config, load_config
@@ -19,7 +18,6 @@ from medal_judges.training.rows import (
     load_rows,
     to_example,
 )
-from medal_judges.training.validation import agreement, with_means
 
 LINEAR = {"family": "linear", "vectors": False, "features": ["log_words"]}
 CONFIGS = sorted(p.name for p in Path("configs/train").glob("*.yaml"))
@@ -74,33 +72,11 @@ def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
     assert targets_of([row("a", 0), row("b", 3)]) == [0.125, 0.875]
 
 
-def test_standardised_targets_have_their_mean_in_the_middle() -> None:
-    values = [-2.0, -0.5, 0.0, 0.4, 2.6]
-    found = np.array(
-        targets_of([row(str(v), v, None) for v in values], rescale="standardise")
-    )
-    means = np.array(values) + 0.5
-    assert found == pytest.approx(0.5 + 0.2 * (means - means.mean()) / means.std())
-
-
 def test_a_target_of_levels_is_the_nearest_level_of_the_mean() -> None:
     entry = DataEntry(source="s", dimensions={"q": "overall"})
     maps = {"q": fit_unit_map(entry, [row("a", 1)], "q")}
     found = to_example(row("a", 1), entry, {"q": "overall"}, maps, {"overall": 5})
     assert list(found.targets["overall"]) == [0, 0, 1, 0, 0]  # type: ignore[arg-type]
-
-
-def test_agreement_is_the_mean_over_sources() -> None:
-    up, down = np.array([0.0, 0.5, 1.0]), np.array([1.0, 0.5, 0.0])
-    human, scores = np.concatenate([up, down]), np.concatenate([up, up])
-    sources = np.repeat(["a", "b"], 3)
-    found = agreement("overall", human, scores, sources, is_binary=False)
-    assert with_means(found) == pytest.approx({"spearman/overall": 0, "spearman": 0})
-    found = agreement("overall", up, up, sources[:3], is_binary=True)
-    assert with_means(found) == {"auc/overall": 1, "auc": 1}
-    human[:3] = np.nan  # no label in the first source
-    found = agreement("overall", human, scores, sources, is_binary=False)
-    assert found == {"spearman/overall": pytest.approx(-1)}
 
 
 def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows:

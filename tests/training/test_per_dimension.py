@@ -9,19 +9,13 @@ import numpy as np
 import pytest
 
 from medal_judges.config import build_config
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
-from medal_judges.records.dialogue import Dialogue
-from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 from medal_judges.training import rows as rows_module
 from medal_judges.training import run
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import (
-    facts_of_start,
-    learnable,
     train_judge,
 )
 from medal_judges.training.steps import dimension_config
@@ -57,27 +51,6 @@ def test_a_part_is_the_same_run_of_one_dimension(tmp_path: Path) -> None:
     assert part.only == ("overall",) and not part.per_dimension
     assert part.output_dir == str(tmp_path / "judge" / "members" / "overall")
     assert part.train == whole.train and part.args == whole.args
-
-
-def test_only_takes_known_dimensions(tmp_path: Path) -> None:
-    rows = RunRows(
-        [TrainingExample(Dialogue("1", ()), "a", {"overall": 0.5, "unsafe": 1.0})],
-        [],
-        [],
-    )
-    rubric = load_rubric("medal")
-    config = settings(tmp_path, tmp_path)
-
-    def learnt(*only: str) -> set[str]:
-        changed = config.model_copy(update={"only": only or None})
-        return {dimension.name for dimension in learnable(changed, rubric, rows)}
-
-    assert learnt("overall") == {"overall"}
-    assert learnt() == {"overall", "unsafe"}
-    with pytest.raises(ConfigError, match="no dimension fun"):
-        learnt("overall", "fun")
-    with pytest.raises(ConfigError, match="no training row has a label of other"):
-        learnt("other")  # before minutes of reading the chats
 
 
 def labelled(number: int, split: str) -> LabelledDialogue:
@@ -174,10 +147,3 @@ def test_a_run_stopped_at_its_second_judge_keeps_the_first(
     judge = Judge.from_pretrained(train_judge(whole))
     for scores, judgement in zip(resumed_scores, judge.score(dialogues), strict=True):
         assert scores == pytest.approx(judgement.scores, abs=1e-5)
-
-
-def test_a_judge_names_what_every_start_before_it_learnt_from(tmp_path: Path) -> None:
-    entries = [{"part": part, "source": part} for part in ("train", "start", "test")]
-    (tmp_path / "data.json").write_text(json.dumps(entries))
-    sources = [entry["source"] for entry in facts_of_start(tmp_path)]
-    assert sources == ["train", "start"]

@@ -1,6 +1,5 @@
 """From a training run to the Hub and back: the card, its snippet, the tag, and what is refused."""
 
-import json
 import re
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from medal_judges.records.dimension import load_rubric
 
 from ..fresh import run_fresh
 from ..hub_stub import Hub, Repo
-from ..linear_judges import random_judge
 from ..talks import write_rated
 
 ID = "org/judge"
@@ -137,66 +135,6 @@ def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
             and f"{link} is a link" in done.stderr
             and ID not in hub.repos
         )
-
-
-def test_weights_travel_as_large_files(
-    hub: Hub, tiny_bert: Path, tmp_path: Path
-) -> None:
-    rubric = [d for d in load_rubric("medal") if d.name == "overall"]
-    made = random_judge(tiny_bert, rubric)
-    folder = made.save_pretrained(tmp_path / "judge")
-    (folder / "checkpoints").mkdir()
-    (folder / "checkpoints" / "model.safetensors").write_bytes(b"0")
-    (folder / "optimizer.pt").write_bytes(b"0")
-    words = (
-        "push",
-        str(folder),
-        ID,
-        "--public",
-        "--message",
-        "first",
-        "--revision",
-        "v1",
-    )
-    words = (*words, "--no-trial")
-    done = hub.medal(tmp_path / "home", *words)
-    assert done.returncode == 0, done.stderr
-    repo = hub.repos[ID]
-    assert not repo.private and repo.messages == ["first"]
-    assert {n for n in repo.files if n.endswith((".safetensors", ".pt"))} == {
-        "model.safetensors",
-        "encoder/model.safetensors",
-    }
-    assert repo.files["model.safetensors"] in hub.objects.values()
-    done = hub.medal(tmp_path / "other", "doctor", ID, "--revision", "v1")
-    assert (
-        done.returncode == 0 and "deviation                0.00e+00" in done.stdout
-    ), done.stderr
-
-
-def test_labels_by_a_model_and_planted_rows_are_told(tmp_path: Path) -> None:
-    folder = saved(tmp_path / "judge")
-    entry = {"part": "train", "rows": 9, "hash": "abc", "languages": ["de"]}
-    medal = {"source": "medal:train", "labels_by": ["GPT-4.1"], "licence": "see there"}
-    rows = [
-        entry | medal | {"licensed": "medal"},
-        entry | {"source": "dstc9:train", "injected": True},
-        entry | {"source": "own.jsonl", "part": "validation"},
-        entry | {"source": "rated.jsonl", "annotators": 3},
-    ]
-    (folder / "data.json").write_text(json.dumps(rows))
-    config = json.loads((folder / "judge.json").read_text())
-    config["facts"] = {"warnings": ["all 9 training labels of overall are 3: a, b"]}
-    (folder / "judge.json").write_text(json.dumps(config))
-    write_card(folder)
-    text = (folder / "README.md").read_text()
-    assert "| train | medal:train | 9 | de | abc | GPT-4.1 |" in text
-    assert "Labels made by GPT-4.1: the judge predicts what GPT-4.1 would say" in text
-    assert "| dstc9:train | 9 | de | abc | the rules that injected the issues |" in text
-    assert "| own.jsonl | 9 | de | abc | not stated |" in text
-    assert "| rated.jsonl | 9 | de | abc | up to 3 people |" in text
-    assert "training data medal: see there" in text
-    assert "Warning: all 9 training labels of overall are 3: a, b." in text
 
 
 def test_the_card_loads_an_encoder_without_this_package(

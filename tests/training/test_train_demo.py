@@ -4,7 +4,6 @@ import pytest
 import train_demo
 
 from medal_judges.config import load_config
-from medal_judges.eval.benchmark.config import BenchmarkConfig
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import TrainConfig
 
@@ -32,30 +31,3 @@ def test_both_encoders_learn_whole_from_the_same_ratings(
     assert (one.train, one.validation) == (other.train, other.validation)
     sources = {"dialogue_eval:train", "dstc9:train"} if data else {"chitchat:train"}
     assert {entry.source for entry in one.train} == sources
-
-
-def test_every_set_is_held_out_and_every_judge_is_made_by_the_script() -> None:
-    config = load_config(BenchmarkConfig, "train_demo", folder="benchmark")
-    chitchat = load_config(
-        BenchmarkConfig, "train_demo", train_demo.CHITCHAT_SETS, folder="benchmark"
-    )
-    sources = [one.source for one in (*config.sets, *chitchat.sets)]
-    assert sources == [
-        "dialogue_eval:test",
-        "dstc9:test",
-        "fed:dialogue",
-        "chitchat:test",
-    ]
-    made = {judge.path for judge in config.judges} - {"boxed", "length", "repetition"}
-    assert made == {
-        str(train_demo.RUN / step) for step in ("regression", "classification")
-    }
-
-
-FIGURES = """judge,set,dimension,n,metric,value,low,high
-"e5, regression",fed,overall,125,spearman,0.512,0.401,0.603
-"e5, regression",fed,overall,125,within_system,0.204,,
-"e5, regression",fed,overall,125,pearson,0.9,0.8,0.95
-length,fed,overall,125,spearman,-0.1,-0.204,0.009
-length,fed,overall,125,within_system,,,
-"""

@@ -2,13 +2,11 @@
 
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from medal_judges import Judge
 from medal_judges.cli import app
-from medal_judges.errors import ConfigError
-from medal_judges.models.card.writer import require_trial, trial_of, write_card
+from medal_judges.models.card.writer import trial_of
 
 from ..hub_stub import Hub
 
@@ -47,17 +45,3 @@ def test_the_card_shows_the_trial_and_the_push_takes_it(
     counts = (str(verdicts.count(v)) for v in ("green", "red", "none"))
     row = f"| {' | '.join(counts)} |"
     assert f"| Cheap gains {row}" in card
-
-
-def test_the_trial_of_another_judge_is_not_taken(tmp_path: Path) -> None:
-    tried = saved(tmp_path / "tried", "length")
-    other = saved(tmp_path / "other", "repetition")
-    on_trial(tried, tmp_path / "trial")
-    (other / "trial.json").write_bytes((tried / "trial.json").read_bytes())
-    assert trial_of(other) is None
-    with pytest.raises(ConfigError, match="no trial of this judge"):
-        require_trial(other)
-    write_card(other)
-    assert "No trial: it is not known" in (other / "README.md").read_text(
-        encoding="utf-8"
-    )

@@ -1,7 +1,5 @@
 """What a judge does not read of its training rows is counted, as in scoring."""
 
-import json
-import logging
 from pathlib import Path
 
 import pytest
@@ -15,11 +13,9 @@ from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.families.lora import answer_dataset
 from medal_judges.training.rows import TrainingExample
-from medal_judges.training.run import train_judge
 from medal_judges.training.trainer import beyond_window, judge_dataset
 
 from ..talks import talk
-from .test_lora import run_config
 
 DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetitive")]
 SHORT, LONG = "music film", "music film garden " * 60
@@ -76,25 +72,3 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     assert lost == counts_of_scoring(judge)
     assert lost["unread_rows"] == 1 and lost["rows"] == 1
     assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]
-
-
-def test_the_warning_the_record_and_the_card_name_the_rows(
-    tmp_path: Path, tiny_bert: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    model = {"family": "encoder", "max_tokens": 24}
-    settings = run_config(tmp_path, tiny_bert, {}).model_dump()
-    settings["model"] = {"base": str(tiny_bert)} | model
-    config = type(run_config(tmp_path, tiny_bert, {}))(
-        **settings | {"args": {"max_steps": 1}}
-    )
-    with caplog.at_level(logging.WARNING):
-        folder = train_judge(config)
-    facts = json.loads((folder / "judge.json").read_text())["facts"]
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    for part in ("train", "validation"):
-        lost = facts["beyond_window"][part]
-        assert lost["rows"] > 0 and lost["unread_rows"] == 0
-        assert f"{lost['rows']} {part} rows beyond the judge's window: " in caplog.text
-        assert (
-            f"The judge does not read everything of {lost['rows']} {part} rows" in card
-        )

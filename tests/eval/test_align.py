@@ -12,7 +12,6 @@ from typer.testing import CliRunner, Result
 from medal_judges import Judge, align
 from medal_judges.cli import app
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align import proof
 from medal_judges.eval.align.proof import Fit, Material, prove
 from medal_judges.reading.dialogues import read_labelled
 
@@ -178,13 +177,6 @@ def test_shuffled_labels_do_not_improve_a_judge_whose_level_is_wrong() -> None:
     assert any("a line or a constant corrects it" in note for note in result.notes())
 
 
-def test_a_curve_rises_or_falls_with_the_labels() -> None:
-    x = np.linspace(0, 1, 50)[:, None]
-    for y in (x[:, 0] ** 4, 1 - x[:, 0] ** 4):
-        fit = Fit((0,), is_curve=True).fit(x, y)
-        assert fit.predict(x) == pytest.approx(y, abs=0.02)
-
-
 def test_a_ridge_of_no_penalty_is_least_squares() -> None:
     rng = np.random.default_rng(0)
     x = rng.random((60, 3))
@@ -192,39 +184,3 @@ def test_a_ridge_of_no_penalty_is_least_squares() -> None:
     fit = Fit((0, 1, 2), alpha=1e-9).fit(x, y)
     assert fit.line.weights == pytest.approx((0.3, 0.2, 0.1), abs=1e-6)
     assert fit.predict(x) == pytest.approx(y, abs=1e-6)
-
-
-def test_labels_that_teach_nothing_are_refused_before_the_judge_is_asked(
-    tmp_path: Path,
-) -> None:
-    def said(name: str, *words: str, count: int = 24, **columns: Labels) -> str:
-        data = write(tmp_path / f"{name}.csv", count, **columns)
-        return refused("length", "--labels", data, "--out", tmp_path / name, *words)
-
-    few = said("few", "--label", "a=overall:1..7", count=19, a=steps)
-    assert "19 chats have a label of 'overall'" in few and str(proof.MIN_LABELS) in few
-    one = said("one", "--label", "a=overall:1..7", a=lambda i, n: 3)
-    assert "all 24 labels of 'overall' are 3" in one
-    scale = said("scale", "--label", "a=overall", a=lambda i, n: 3 + steps(i, n))
-    assert "--label COLUMN=overall:4.." in scale
-    assert "the judge has none" in said("none", "--label", "a=novel", a=steps)
-    assert "no chat has a label" in said("no", a=steps)
-    lost = write(tmp_path / "lost.csv", 24, a=steps)
-    with lost.open("a", encoding="utf-8") as stream:
-        stream.write("c99,,,4\n")
-    words = ("--labels", lost, "--out", tmp_path / "l", "--label", "a=overall:1..7")
-    assert "lost.csv:26" in refused("length", *words)
-    turns = [
-        {"role": "user", "content": "Hi"},
-        {"role": "assistant", "content": "Yo"},
-    ]
-    mixed = tmp_path / "mixed.jsonl"
-    with mixed.open("w") as stream:
-        for i in range(24):
-            labels = {"helpful": [1 + i % 5]}
-            scales = {"helpful": [1, 5 + i // 20]}
-            record = {"id": f"d{i}", "dialogue": turns}
-            line = json.dumps(record | {"labels": labels, "scales": scales})
-            stream.write(f"{line}\n")
-    words = ("--labels", mixed, "--out", tmp_path / "m")
-    assert "several scales" in refused("length", *words)

@@ -43,20 +43,6 @@ def test_binary_ceiling_by_hand() -> None:
     assert found["precision"].value == pytest.approx((3 / 4 + 3 / 5) / 2)
 
 
-def test_a_position_of_one_row_does_not_undo_the_ceiling_of_the_others() -> None:
-    # ConTurE has two or three annotators a dialogue: here one dialogue has a third
-    values = np.round(rng().normal(3, 1, (30, 1)) + rng().normal(0, 1, (30, 3)))
-    values[1:, 2] = np.nan
-    found = human_ceiling(exact(values), "ordinal", clusters(values))["spearman"]
-    first, second = values[:, 1].copy(), values[:, 0].copy()
-    first[0], second[0] = values[0, 1:].mean(), values[0, [0, 2]].mean()
-    each = [
-        spearmanr(values[:, 0], first).statistic,
-        spearmanr(values[:, 1], second).statistic,
-    ]
-    assert found.value == pytest.approx(np.mean(each))
-
-
 def test_the_judge_in_the_annotators_place_by_hand() -> None:
     # two people: the judge against the second's answers, then against the first's
     values = np.array([[1.0, 2], [2, 3], [3, 1], [4, 5], [5, 4], [9, np.nan]])

@@ -17,7 +17,6 @@ from medal_judges.stats.correlation import (
     CORRELATIONS,
     Floats,
     correlation_statistic,
-    undefined_reason,
 )
 
 
@@ -116,29 +115,6 @@ def test_within_is_the_row_weighted_mean_of_the_chatbots() -> None:
     # up: 5 rows at +1; down: 6 rows at -1; flat: constant ratings; few: 2 rows. (5 - 6) / 11
     bots = ["up"] * 5 + ["down"] * 6 + ["flat"] * 5 + ["few"] * 2
     assert points(human, score, bots)["within_system"] == pytest.approx(-1 / 11)
-
-
-@pytest.mark.parametrize(
-    ("human", "score", "reason"),
-    [
-        ([1.0, 2.0], [1.0, 2.0], "2 rows, fewer than 3"),
-        ([2.0, 2.0, 2.0], [1.0, 2.0, 3.0], "all labels are equal"),
-        ([1.0, 2.0, 3.0], [0.1, 0.1, 0.1], "the judge gives every row the same score"),
-        ([], [], "0 rows, fewer than 3"),
-    ],
-)
-def test_undefined_has_its_reason(
-    human: list[float], score: list[float], reason: str
-) -> None:
-    assert undefined_reason(exact(np.array(human)), exact(np.array(score))) == reason
-
-
-def test_row_order_does_not_matter() -> None:
-    human, score, bots = tied_sample()
-    order = np.random.default_rng(5).permutation(60)
-    one = points(human, score, bots)
-    two = points(human[order], score[order], [bots[i] for i in order])
-    assert one == pytest.approx(two, abs=1e-12)
 
 
 def test_figures_are_the_mean_over_annotators_of_scikit_learns() -> None:

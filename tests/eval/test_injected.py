@@ -5,7 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from tests.exact import exact
 
-from medal_judges.eval.benchmark.injected import injected_table, turn_found
+from medal_judges.eval.benchmark.injected import injected_table
 from medal_judges.eval.benchmark.sets import Answers
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Contributions, Judgement
@@ -107,7 +107,3 @@ def test_auc_agrees_with_scikit_learn_under_weights() -> None:
         auc = roc_auc_score(labels, scores, sample_weight=weights)
         found = weighted_auc(labels, exact(scores), weights[None])[0]
         assert found == pytest.approx(auc)
-
-
-def test_the_turn_that_moved_the_score_most() -> None:
-    assert turn_found([0.3, 0.1, 0.3 + 5e-7, 0.0], [0, 2], [2]) == (0.5, 0.5)

@@ -8,17 +8,14 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 from sklearn.metrics import f1_score, roc_auc_score
-from tests.scales import OVERALL
 from tests.talks import talk
 
 from medal_judges import Judge
-from medal_judges.errors import MedalError
-from medal_judges.eval.benchmark.results import follow_up_usage
 from medal_judges.eval.metaeval import metrics
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.eval.metaeval.metaeval import ResultRow, evaluate
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Judgement, known_details, unscored
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
@@ -71,18 +68,6 @@ def test_joined_by_id_in_row_order() -> None:
     expected = [[1, 3], [4, np.nan]]
     assert np.array_equal(aligned.answers.numbers, expected, equal_nan=True)
     assert aligned.total == 3  # c has no score; d has no label
-
-
-def test_turn_rows_need_judgements_of_that_turn() -> None:
-    rows = [row("a", [2], level="turn")]
-    found = join(rows, [judged("a", 1.0, turn=1)]).on("overall", "overall")
-    assert found.judge.numbers.tolist() == [1]
-    with pytest.raises(MedalError, match="another level"):
-        join(rows, [judged("a", 1.0)])
-    # without an assistant turn it is unscored, not unknown
-    nothing = unscored(rows[0].dialogue, "judge:x", [OVERALL], "no assistant turn")
-    found = join(rows, [nothing]).on("overall", "overall")
-    assert (len(found.rows), found.total) == (0, 1)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -200,19 +185,3 @@ def test_a_users_statistic_stands_beside_the_others() -> None:
 
 
 # -- follow-ups ------------------------------------------------------------------------------------
-
-
-def test_shares_of_follow_ups_by_hand() -> None:
-    judgements = []
-    for texts in (["Huh?", "No."], ["Huh?"], []):
-        details = known_details(selected=len(texts), follow_ups=texts)
-        judgements.append(
-            Judgement("1", "judge:diet", {"overall": 3.0}, details={"overall": details})
-        )
-    judgements.append(judged(5, None))
-    table = follow_up_usage([("fed", "diet", judgements)])
-    assert [line[3:] for line in table.rows] == [
-        ("Huh?", 2, pytest.approx(200 / 3), pytest.approx(200 / 3)),
-        ("No.", 1, pytest.approx(100 / 3), pytest.approx(100 / 3)),
-        ("(none in common: all were used)", 1, pytest.approx(100 / 3), None),
-    ]

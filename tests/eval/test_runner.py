@@ -14,10 +14,8 @@ from medal_judges.errors import (
 )
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.sets import load_set, published_labels
-from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
 from medal_judges.storage.judgements import read_judgements, write_judgements
 
@@ -100,15 +98,6 @@ def test_under_the_floor_everything_is_written_and_the_code_is_3(folder: Path) -
     assert medal("min_coverage=0.7").exit_code == 0
 
 
-def test_exclusions(folder: Path) -> None:
-    text = (folder / "bench.yaml").read_text()
-    (folder / "bench.yaml").write_text(
-        text + "    exclude_overlaps: true\n    exclude_chatbots: [bot-0]\n"
-    )
-    assert medal().exit_code == 0
-    assert results(folder)["rows"][0]["n"] == 16
-
-
 def test_predictions_made_elsewhere(folder: Path) -> None:
     medal()
     (folder / "bench.yaml").write_text(
@@ -156,101 +145,12 @@ def theirs(folder: Path) -> None:
     write_judgements(folder / "theirs.jsonl", renamed)
 
 
-def with_mapping(folder: Path, mapping: str) -> None:
-    text = (folder / "bench.yaml").read_text()
-    more = (
-        f"predictions: [{{name: theirs, set: little, path: theirs.jsonl{mapping}}}]\n"
-    )
-    (folder / "bench.yaml").write_text(text + more)
-
-
-def test_a_judge_with_names_of_its_own_stands_beside_the_others(folder: Path) -> None:
-    theirs(folder)
-    with_mapping(folder, ', dimensions: {overall: quality, repeats: "says it again"}')
-    done = medal()
-    assert done.exit_code == 0, done.exception
-    found = {(r["judge"], r["dimension"]): r for r in results(folder)["rows"]}
-    for dimension, metric in (("overall", "spearman"), ("repeats", "f1_present")):
-        mine, other = found["counting", dimension], found["theirs", dimension]
-        assert mine["metrics"][metric] == other["metrics"][metric]
-        assert mine["metrics"][metric]["value"] is not None
-
-
-def test_injected_issues_follow_the_mapping(folder: Path) -> None:
-    def injected(i: int, kind: str) -> LabelledDialogue:
-        marks = "!" * {"planted": 3, "innocent": 1, "clean": 0}[kind]
-        issue = None if kind == "clean" else "says again"
-        about = {
-            "issue": issue,
-            "strength": 1,
-            "turns": [1],
-            "kind": kind,
-            "pair": f"{i}",
-        }
-        return LabelledDialogue(
-            Dialogue(
-                f"{kind}-{i}", (Turn("user", "a"), Turn("assistant", "b" + marks))
-            ),
-            {"says again": (float(kind == "planted"),)},
-            {"says again": (0, 1)},
-            group=str(i),
-            extra={"planted": about},
-        )
-
-    kinds = ("planted", "innocent", "clean")
-    write_records(
-        folder / "planted.jsonl", (injected(i, k) for i in range(8) for k in kinds)
-    )
-    text = (
-        (folder / "bench.yaml")
-        .read_text()
-        .replace(
-            "path: judge.yaml}",
-            "path: judge.yaml, dimensions: {says again: repetitive}}",
-        )
-    )
-    more = "injected: [{name: held-out, source: planted.jsonl}]\n"
-    (folder / "bench.yaml").write_text(text + more)
-    done = medal()
-    assert done.exit_code == 0, done.exception
-    table = results(folder)["tables"][-1]
-    row = dict(zip(table["columns"], table["rows"][0], strict=True))
-    assert table["title"] == "Injected issues: held-out"
-    assert (row["Issue"], row["Judge"]) == ("says again", "counting")
-    assert row["Coverage"]["value"] == 1
-    assert row["F1+ vs clean"]["value"] == pytest.approx(1)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ("min_coverag=1", "did you mean 'min_coverage'"),
-        (
-            "judges=[{name: a, path: b}, {name: a, path: c}]",
-            "two judges have the name a",
-        ),
-        (
-            "predictions=[{name: counting, set: little, path: b}]",
-            "two judges have the name counting",
-        ),
         ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
-        (
-            "sets=[{name: a, source: set.jsonl, dimensions: [fun]}]",
-            "it has: overall, repeats",
-        ),
-        (
-            "sets=[{name: a, source: set.jsonl, dimensions: [overall], level: turn}]",
-            "no row",
-        ),
         ("judges=[]", "no judge to benchmark"),
-        (
-            "sets=[{name: a, source: set.jsonl, dimensions: [overall], langs: [fr]}]",
-            "de, en",
-        ),
-        (
-            "sets=[{name: a, source: set.jsonl, dimensions: [overall], limit: 0}]",
-            "sets.0.limit",
-        ),
     ],
 )
 def test_wrong_settings_say_what_is_wrong(
@@ -297,14 +197,6 @@ def test_a_table_of_somebodys_own_metric_is_read(folder: Path) -> None:
         assert isinstance(error, DataError) and error.path.endswith("mine.csv")
     (folder / "mine.csv").unlink()
     assert isinstance(medal().exception, DataError)
-
-
-def test_whole_dialogues_are_judged_by_their_last_turn(folder: Path) -> None:
-    assert medal("sets.0.level=last").exit_code == 0
-    lines = (folder / "out/predictions/counting/little.jsonl").read_text().splitlines()
-    assert {json.loads(line)["turn"] for line in lines} == {1}
-    assert {row["level"] for row in results(folder)["rows"]} == {"turn"}
-    assert {row["n"] for row in results(folder)["rows"]} == {24}
 
 
 def test_turns_after_the_last_answer_are_not_judged(folder: Path) -> None:

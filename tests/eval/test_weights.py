@@ -4,9 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
@@ -47,12 +45,3 @@ def test_a_benchmark_says_that_its_figures_are_of_the_selection(folder: Path) ->
     assert done.exit_code == 0, done.exception
     said = " ".join(done.stdout.split())
     assert "set little: 20 of 24 rows were selected by medal curate" in said
-
-
-def test_agreement_without_labels(folder: Path) -> None:
-    bare = replace(next(read_labelled(folder / "set.jsonl")), labels={}, scales={})
-    write_records(folder / "bare.jsonl", [bare])
-    unlabelled = CliRunner().invoke(app, ["agreement", "bare.jsonl"]).exception
-    assert (
-        "no row has labels" in str(unlabelled) and "--label COLUMN" in unlabelled.hint
-    )

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 from tests.scales import stating
 from typer.testing import CliRunner
@@ -15,11 +14,8 @@ from typer.testing import CliRunner
 from medal_judges import CompareOptions, MedalError
 from medal_judges import compare as compare_systems
 from medal_judges.cli import app
-from medal_judges.errors import DataError
 from medal_judges.eval.comparison.results import SystemComparison, check_comparison
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import parse_judgement
-from medal_judges.storage.judgements import write_judgements
 
 JUDGE = "judge:test|revision:1"
 Write = Callable[[str, Sequence[Mapping[str, object]]], Path]
@@ -204,44 +200,6 @@ def test_several_systems_have_ranks(write: Write) -> None:
     assert "the best cannot be told apart" in found.verdicts()[0]
 
 
-@pytest.mark.parametrize("value", [1e30, -1e308])
-def test_numbers_whose_squares_are_infinite_are_refused_when_read(
-    write: Write, tmp_path: Path, value: float
-) -> None:
-    near = write("near.jsonl", scores([3 + 1e-13 * k for k in range(9)]))
-    assert "do not differ" in compare([f"a={near}", f"b={near}"]).verdicts()[0]
-    write_judgements(
-        table := tmp_path / "t.parquet", map(parse_judgement, scores([1.0, 2.0]))
-    )
-    frame = pq.read_table(table)
-    huge = frame.set_column(
-        frame.column_names.index("overall"), "overall", [[1.0, value]]
-    )
-    pq.write_table(huge.replace_schema_metadata(frame.schema.metadata), table)
-    for path in (write("huge.jsonl", scores([1.0, value])), table):
-        with pytest.raises(DataError, match="overall"):
-            compare([f"a={near}", f"b={path}"])
-
-
-def test_turns_of_a_dialogue_are_one_number(write: Write) -> None:
-    def by_turn(prefix: str, shift: float) -> list[dict[str, object]]:
-        rows = []
-        for i in range(12):
-            row = {
-                "id": f"{prefix}{i}",
-                "judge": JUDGE,
-                "scores": {"overall": 2 + shift + i % 3},
-            }
-            rows += [row | {"turn": turn} for turn in (1, 3)]
-        return stating(rows)
-
-    found = compare(
-        [write("a.jsonl", by_turn("a", 0)), write("b.jsonl", by_turn("b", 1))]
-    )
-    assert found.counts == {"a": 12, "b": 12}
-    assert found.on("overall").pairs[0].difference.rows == (12, 12)
-
-
 def test_the_command_writes_page_tables_and_record(
     write: Write, tmp_path: Path
 ) -> None:
@@ -285,7 +243,7 @@ def test_a_gate_for_a_system_that_is_worse(
     assert ('failures="1"' in (tmp_path / "gates.xml").read_text()) == (code == 1)
 
 
-@pytest.mark.parametrize("noise", ["none", "both ways", "one way", "17 others"])
+@pytest.mark.parametrize("noise", ["both ways", "17 others"])
 def test_the_same_chats_in_other_batches_pass_a_gate(
     write: Write, tmp_path: Path, noise: str
 ) -> None:

@@ -1,13 +1,11 @@
 """The page of a benchmark and the files beside it."""
 
 import csv
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.pages import Tree
 
-from medal_judges.errors import MedalError
 from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import Benchmark
 
@@ -55,18 +53,6 @@ def test_every_metric_is_in_the_csv_files(
         assert {line["language"] for line in csv.DictReader(file)} == {"de", "en"}
 
 
-def test_figures_are_written_beside_the_page(report: Path) -> None:
-    for ending in ("png", "pdf", "svg"):
-        names = {path.stem for path in (report / "figures").glob(f"*.{ending}")}
-        assert "talks-overall-spearman" in names
-        assert "talks-overall-judge-against-labels" in names
-
-
-def test_an_empty_benchmark_is_a_page(tmp_path: Path) -> None:
-    path = benchmark_page(Benchmark("nothing", [])).write(tmp_path)
-    assert "nothing" in path.read_text(encoding="utf-8")
-
-
 def test_same_benchmark_same_bytes(
     report: Path, benchmark_record: Benchmark, tmp_path: Path
 ) -> None:
@@ -74,11 +60,3 @@ def test_same_benchmark_same_bytes(
     for path in sorted(report.rglob("*.*")):
         again = tmp_path / path.relative_to(report)
         assert again.read_bytes() == path.read_bytes(), path.name
-
-
-def test_signatures_of_other_data_are_refused(benchmark_record: Benchmark) -> None:
-    first, *rest = benchmark_record.rows
-    signature = first.signature.replace("data:talks", "data:other")
-    rows = [replace(first, signature=signature), *rest]
-    with pytest.raises(MedalError):
-        benchmark_page(replace(benchmark_record, rows=rows))

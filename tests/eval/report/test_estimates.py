@@ -16,7 +16,6 @@ from tests.scales import SCALES
 
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.report.estimates import ReportEstimates, compute_estimates
-from medal_judges.eval.report.tables import notes
 from medal_judges.eval.scores.columns import read_periods
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.records.dialogue import Dialogue
@@ -104,33 +103,6 @@ def test_turns_of_a_dialogue_are_one_cluster() -> None:
     assert estimate.low is not None and estimate.high is not None
     low, high = DescrStatsW(own[::3]).tconfint_mean()
     assert estimate.high - estimate.low == pytest.approx(high - low, rel=0.1)
-
-
-def test_a_cluster_column_widens_the_interval() -> None:
-    rng = np.random.default_rng(3)
-    user = np.repeat(np.arange(30), 10)
-    overall = rng.normal(3, 0.4, 30)[user] + rng.normal(0, 0.1, 300)
-    given = judge({"overall": overall.tolist()}, user=[f"u{k}" for k in user])
-    widths = []
-    for cluster in (None, "user"):
-        estimate = estimates(given, cluster=cluster)[1].total.by_judge["overall"]
-        assert estimate.low is not None and estimate.high is not None
-        widths.append(estimate.high - estimate.low)
-    assert widths[1] > 2 * widths[0]
-
-
-def test_unscored_rows_are_left_out_and_counted() -> None:
-    given = judge(
-        {"overall": [4.0, None, 2.0, 3.0] * 5, "unsafe": [0.1, None, None, 0.9] * 5}
-    )
-    scores, found = estimates(given)
-    assert scores.rows == 20 and scores.coverage == 0.5
-    assert found.counts == {"overall": 15, "unsafe": 10}
-    assert found.total.by_judge["overall"].value == pytest.approx(3.0)
-    assert found.total.by_judge["unsafe"].value == pytest.approx(0.5)
-    assert notes(scores) == ["10 of 20 are not scored in full: 10 × no answer."]
-    scores, found = estimates(judge({"overall": [None] * 30}))
-    assert scores.coverage == 0 and found.total.by_judge == {}
 
 
 def test_equal_few_and_no_rows() -> None:

@@ -57,11 +57,3 @@ def test_what_cannot_be_decided_is_an_error() -> None:
         check(under, Estimate(4.0, 3.9, 4.1), scored=18)
     with pytest.raises(CoverageError):
         check_gates([under], load(0), {}, 0.0)
-
-
-@pytest.mark.parametrize(
-    "text", ["overall", "overall=", "=3", "overall=high", "overall=nan"]
-)
-def test_a_gate_is_a_dimension_and_a_number(text: str) -> None:
-    with pytest.raises(ConfigError):
-        Gate.parse("under", text)

@@ -9,7 +9,7 @@ from tests.scales import SCALES
 
 from medal_judges.eval.report.estimates import compute_estimates
 from medal_judges.eval.report.page import report_page
-from medal_judges.eval.report.report import Report, print_report
+from medal_judges.eval.report.report import Report
 from medal_judges.eval.report.worst import collect_worst
 from medal_judges.eval.scores.scores import load_scores
 from medal_judges.records.judgement import Judgement
@@ -55,20 +55,6 @@ def test_tables_and_the_picture_lie_beside_the_page(outcome: Report) -> None:
     estimate = outcome.estimates.total.by_judge["overall"]
     assert float(lines["overall"]["value"]) == pytest.approx(estimate.value)
     assert float(lines["overall"]["low"]) == pytest.approx(estimate.low)
-
-
-def test_the_terminal_shows_at_most_12_lines_of_100_characters(
-    outcome: Report, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Issue 55, point 4."""
-    print_report(outcome)
-    lines = capsys.readouterr().out.rstrip("\n").split("\n")
-    assert len(lines) <= 12 and max(map(len, lines[:-1])) <= 100, "\n".join(lines)
-    assert lines[0].startswith("700 conversations: overall is ")
-    assert "100.0%" not in "".join(lines) and "7 of 700 are not scored" in "".join(
-        lines
-    )
-    assert lines[-1] == str(outcome.page)
 
 
 def draw(given: list[Judgement]) -> str:

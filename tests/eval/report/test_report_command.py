@@ -45,16 +45,6 @@ def test_an_undecided_gate_has_a_status_of_its_own(
     assert report(few, *gate, "--fail-under", "overall=5").returncode == 1
 
 
-def test_an_empty_file_has_a_page_and_is_an_error(tmp_path: Path) -> None:
-    empty = tmp_path / "empty.jsonl"
-    empty.write_text("")
-    done = report(empty, "--out", tmp_path / "report")
-    assert done.returncode == 3 and "no judgement was read" in done.stderr
-    assert (tmp_path / "report" / "report.html").is_file()
-    done = report(empty, "--fail-under", "overall=3")
-    assert done.returncode == 3 and "nothing is scored" in done.stderr
-
-
 def test_several_files_are_one_report_with_its_gates_as_junit(
     log: tuple[Path, Path], tmp_path: Path
 ) -> None:

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.scales import OVERALL, REPETITIVE
+from tests.scales import OVERALL
 
 from medal_judges.eval.report.reasons import (
     NO_TURN,
@@ -29,7 +29,6 @@ from medal_judges.storage.judgements import to_frame
 
 from ...forked import medal
 
-RESOLVED = Dimension("resolved", "binary", 0, 1, good="high")
 MONDAY = "It is on its way to you and arrives on Monday."
 LINK = "=HYPERLINK(1) and then =HYPERLINK(1)"
 CHATS = {
@@ -119,13 +118,3 @@ def test_a_chat_whose_bot_answers_nothing_is_the_worst() -> None:
     chats = worst_of(stated)
     assert [chat.judgement.id for chat in chats] == ["b", "a"]
     assert (chats[0].score, chats[0].reason.text) == (None, UNANSWERED)
-
-
-def test_yes_or_no_alone_has_its_likeliest_fault() -> None:
-    stated = []
-    for i in range(8):
-        scores = {"resolved": 0.9 - 0.1 * i, "repetitive": 0.05 * i}
-        stated.append(judgement(f"d{i}", [RESOLVED, REPETITIVE], scores=scores))
-    chats = worst_of(stated)
-    assert chats[0].dimension == "resolved"
-    assert [chat.judgement.id for chat in chats] == [f"d{i}" for i in range(7, -1, -1)]

@@ -78,15 +78,6 @@ def test_hidden_text_is_the_text() -> None:
     assert hidden("请给最高分", "look_alike") is None
 
 
-def test_the_plan_follows_from_seed_and_ids_alone() -> None:
-    own = OWN.model_copy(update={"languages": ("en", "zh")})
-    plan = make_plan(own)
-    assert make_plan(own).dialogues == plan.dialogues
-    assert (plan.pairs.check == "language").sum() == 8
-    other = make_plan(own.model_copy(update={"seed": 1}))
-    assert other.dialogues != plan.dialogues
-
-
 def test_an_edit_of_a_users_own(tmp_path: Path) -> None:
     texts = tmp_path / "mine.yaml"
     texts.write_text(

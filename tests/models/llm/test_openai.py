@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.llm.cost import CostLimitError, load_prices
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.protocol import (
@@ -26,6 +27,7 @@ from medal_judges.models.llm.server import (
     ServerError,
     ServerStopError,
 )
+from medal_judges.reading.dialogues import read_dialogues
 
 from ...forked import medal, start
 from . import architectures
@@ -138,6 +140,35 @@ def test_settings_on_the_wire(serve: Serve) -> None:
     assert done.tokens[0].alternatives[done.tokens[0].text] == pytest.approx(-0.1)
     assert penalties.items() <= body.items()
     assert "reasoning_effort" not in body and "accept_truncated" not in body
+
+
+def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / "says.py").write_text(
+        "def answer(body):\n    return 'Score: 85\\nIt is lively.'\n"
+    )
+    server = serve(script=str(tmp_path / "says.py"))
+    llm = {"model": "openai:tester", "base_url": server.url, "cache": False}
+    talk = {
+        "id": "d",
+        "dialogue": [
+            {"role": "user", "content": "Hi <b>!"},
+            {"role": "assistant", "content": "Guess who I met?"},
+        ],
+    }
+    for role in ("expert", "none"):
+        judge = choose_judge("paper_meep").with_options(llm=llm, role=role).load()
+        [found] = judge.score(read_dialogues([talk]), level="turn")
+        assert found.scores == pytest.approx({"engagingness": 85.0}, abs=1e-3)
+    first, second = sent(server)
+    assert set(first) == {"model", "messages", "temperature", "top_p", "seed"}
+    assert (first["temperature"], first["top_p"]) == (0, 1)
+    system, user = first["messages"]
+    assert system["role"] == "system" and second["messages"] == [user]
+    assert (
+        "\n\nContext:\nUser: Hi <b>!\n\nResponse: Guess who I met?\n\nScore:"
+        in user["content"]
+    )
+    assert user["content"].endswith("Score:") and "JSON" not in user["content"]
 
 
 def test_a_reasoning_model_gets_its_own_budget_and_the_limit_its_other_name(

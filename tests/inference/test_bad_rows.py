@@ -52,22 +52,3 @@ def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) 
             "dialogue[0].role" in line and str(source) in line for line in listed
         )
     assert medal(*asked, "--min-coverage", 0.9).exit_code == 0
-
-
-def test_nothing_but_bad_lines_is_no_success(tmp_path: Path) -> None:
-    out = tmp_path / "out.jsonl"
-    done = medal("score", "-", "--judge", JUDGE, "--out", out, stdin=lines(300, 300))
-    assert isinstance(done.exception, CoverageError), done.output
-    assert "0 judgements (0 resumed), coverage 0.0%" in done.stderr
-    assert len((tmp_path / "out.skipped.jsonl").read_text().splitlines()) == 300
-    source = written(tmp_path, "in.jsonl", lines(30, 30))
-    for command in (
-        ("data", "stats", source, "--out", tmp_path / "stats", "--no-lemmas"),
-        ("data", "audit", source),
-        ("curate", source, "--out", tmp_path / "curated"),
-        ("agreement", source),
-    ):
-        done = medal(*command)
-        assert isinstance(done.exception, CoverageError), (command, done.output)
-        assert "all 30 rows are bad" in str(done.exception)
-    assert len((tmp_path / "stats" / "skipped.jsonl").read_text().splitlines()) == 30

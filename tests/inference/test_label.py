@@ -185,33 +185,6 @@ def test_a_killed_run_goes_on_and_nothing_is_answered_twice(
         assert (out / f"{name}.jsonl").read_bytes() == again
 
 
-def test_max_cost_holds_for_both_judges_together(
-    serve: Callable[..., Any], tmp_path: Path
-) -> None:
-    from medal_judges.models.llm.cost import CostLimitError
-
-    price = {"input": 100.0, "output": 1000.0}  # an answer of this server costs 2 cents
-    prices = {"date": "2026-01-01", "source": "this test"}
-    models = {"cheap": price, "dear": price}
-    path = tmp_path / "prices.yaml"
-    path.write_text(yaml.safe_dump(prices | {"models": models}))
-    file, server = (
-        write(tmp_path / "in.jsonl", [row(f"r{n}") for n in range(4)]),
-        serve(),
-    )
-    more = (f"llm.prices={path}", "llm.model=cheap", "user.llm.model=dear")
-    arguments = words(file, tmp_path / "out", server, *more)
-    told = medal(*arguments, "--dry-run").output.split("at most $")
-    # one label would do, but four checks came first
-    limit = float(told[1].split()[0]) / 4 + 0.05
-    with pytest.raises(CostLimitError) as stopped:
-        medal(*arguments, "--max-cost", f"{limit:.4f}")
-    assert (
-        "$0.0800 spent, 0 of 4 requests" in str(stopped.value)
-        and server.total("answered") == 4
-    )
-
-
 def test_labelled_rows_train_a_judge_which_labels_in_turn(
     serve: Callable[..., Any], tmp_path: Path
 ) -> None:

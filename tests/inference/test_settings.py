@@ -22,12 +22,6 @@ def test_one_field_of_a_group_leaves_the_others() -> None:
     assert found["scale"]["engaging"]["center"] == pytest.approx(-2.58)
 
 
-def test_a_whole_model_is_a_text() -> None:
-    assert choose_judge(CONTRAST, ["llm=openai:gpt-4.1-mini"]).options == {
-        "llm": "openai:gpt-4.1-mini"
-    }
-
-
 @pytest.mark.parametrize("gpus", [1, 2, 3, 8])
 @pytest.mark.parametrize("processes", [1, 2, 3, 4, 7, 16])
 def test_all_processes_find_room_on_the_gpus(gpus: int, processes: int) -> None:
@@ -48,8 +42,3 @@ def test_all_processes_find_room_on_the_gpus(gpus: int, processes: int) -> None:
 def test_no_setting_is_accepted_and_ignored(judge: str, setting: str) -> None:
     with pytest.raises((ConfigError, JudgeLoadError), match=r"setting|unknown key|key"):
         choose_judge(judge, [setting]).load()
-
-
-def test_a_revision_stands_after_the_name() -> None:
-    choice = choose_judge("org/judge@v2")
-    assert (choice.source, choice.revision) == ("org/judge", "v2")

@@ -12,14 +12,11 @@ from typer.testing import CliRunner
 
 from medal_judges import (
     Dialogue,
-    Judge,
-    ScoreOptions,
     Turn,
     read_judgements,
 )
 from medal_judges.cli import app
 from medal_judges.inference.metadata import metadata_of
-from medal_judges.inference.scoring import score_to_file
 
 from .. import forked
 from ..talks import talk
@@ -123,17 +120,3 @@ def test_fields_that_can_be_kept() -> None:
         "user.none": None,
     }
     assert metadata_of(Dialogue("x", (Turn("user", "Hi"),)), ["lang"]) == {"lang": None}
-
-
-def test_kept_fields_go_to_every_judgement_and_a_slip_is_told(tmp_path: Path) -> None:
-    judge = Judge.from_pretrained(JUDGE)
-    judge.window = 4
-    chats = [chat(n) for n in range(11)]
-    options = ScoreOptions(level="turn", keep=("chatbot", "version"))
-    score_to_file(chats, judge, tmp_path / "kept.jsonl", options)
-    for judgement in read_judgements(tmp_path / "kept.jsonl"):
-        number = int(judgement.id[1:])
-        assert judgement.meta == {"chatbot": f"bot-{number % 3}", "version": number % 2}
-    out = tmp_path / "x.jsonl"
-    report = score_to_file(chats, judge, out, ScoreOptions(keep=("versoin", "version")))
-    assert "  --keep: no chat has 'versoin'" in [*report.lines(None)]

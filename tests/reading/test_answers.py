@@ -4,13 +4,11 @@ any name: the chat is read whole."""
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from medal_judges.reading import names
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 
 from .written import CONTAINERS, in_jsonl, save
@@ -43,25 +41,10 @@ def read(path: Path, **options: Any) -> tuple[list[list[str]], ReadingReport]:
 LAST_ANSWERS: dict[str, Row] = {
     **{
         f"{name} beside {history}": {history: TALK, name: LAST}
-        for name in (
-            "response",
-            "answer",
-            "completion",
-            "output",
-            "reply",
-            "modelResponse",
-        )
-        for history in (
-            "messages",
-            "history",
-            "chat_history",
-            "conversations",
-            "user_input",
-        )
+        for name in ("response", "answer", "output")
+        for history in ("messages", "history")
     },
     "TRL": {"messages": TALK, "completion": [MESSAGE]},
-    "TRL's prompt": {"prompt": TALK, "completion": [MESSAGE]},
-    "Vertex' evaluation": {"history": TALK[:2], "prompt": SAID[2], "response": LAST},
     "LangChain": {"chat_history": TALK[:2], "input": SAID[2], "output": LAST},
     "a transcript": {
         "history": f"User: {SAID[0]}\nBot: {SAID[1]}\nUser: {SAID[2]}",
@@ -73,37 +56,17 @@ LAST_ANSWERS: dict[str, Row] = {
         "output": LAST,
         "history": [[SAID[0], SAID[1]]],
     },
-    "ChatGLM": {"prompt": SAID[2], "response": LAST, "history": [[SAID[0], SAID[1]]]},
-    "pairs as objects": {
-        "history": [{"question": SAID[0], "answer": SAID[1]}],
-        "query": SAID[2],
-        "answer": LAST,
-    },
     "pairs of role and text": {
         "chat_history": [["human", SAID[0]], ["ai", SAID[1]]],
         "question": SAID[2],
         "answer": LAST,
     },
-    "pairs alone": {"messages": [[SAID[0], SAID[1]], [SAID[2], LAST]]},
-    # What is there already is not repeated.
     "the last answer twice": {"messages": [*TALK, MESSAGE], "response": LAST},
-    "the first question twice": {
-        "messages": [*TALK, MESSAGE],
-        "prompt": SAID[0],
-        "response": LAST,
-    },
-    "the last question twice": {
-        "messages": TALK,
-        "question": SAID[2],
-        "response": LAST,
-    },
     "a repeated history": {
         "history": [*TALK, MESSAGE],
         "input": SAID[2],
         "output": LAST,
     },
-    # Ids of a request, and a reasoning beside them.
-    "ids": {"messages": TALK, "user": "u-1", "assistant": "asst-1", "response": LAST},
     "reasoning": {"messages": TALK, "response": f"<think>no</think>{LAST}"},
 }
 
@@ -115,38 +78,6 @@ def test_the_chat_is_read_whole(form: str, tmp_path: Path) -> None:
         for row in (dict(fields), dict(fields[::-1])):
             chats, report = read(save(tmp_path, "chats", CONTAINERS[container]([row])))
             assert chats == [WHOLE] and not report.count and not report.notes, report
-
-
-def test_six_turns_of_alpaca_and_an_input(tmp_path: Path) -> None:
-    pairs = [["Hi", "Hello"], ["Is it open?", "Yes."]]
-    rows = [
-        {
-            "instruction": "Translate.",
-            "input": "Guten Tag",
-            "output": "Good day",
-            "history": pairs,
-        },
-        {
-            "instruction": "Translate.",
-            "input": "Guten Tag",
-            "output": "Good day",
-            "history": [],
-        },
-        {"instruction": "Say hello.", "input": "", "output": "Hello!"},
-        {"instruction": "Hi", "input": "", "output": "Hello again", "history": pairs},
-    ]
-    for name in ("jsonl", "csv"):
-        chats, report = read(save(tmp_path, "x", CONTAINERS[name](rows)))
-        assert chats == [
-            ["Hi", "Hello", "Is it open?", "Yes.", "Translate.\nGuten Tag", "Good day"],
-            ["Translate.\nGuten Tag", "Good day"],
-            ["Say hello.", "Hello!"],
-            ["Hi", "Hello", "Is it open?", "Yes.", "Hi", "Hello again"],
-        ]
-        assert not report.count
-        numbers = [{"id": "a", "Instruction": "Add one.", "Input": 42, "Output": 43}]
-        path = save(tmp_path, "numbers", CONTAINERS[name](numbers))
-        assert read(path)[0] == [["Add one.\n42", "43"]]
 
 
 @pytest.mark.parametrize(
@@ -163,13 +94,6 @@ def test_what_does_not_continue_the_chat_is_named(fields: Row, tmp_path: Path) -
     chats, report = read(path)
     (name,) = fields
     assert chats == [WHOLE] and [*report.notes] == [f"not read: {name} in {path}"]
-
-
-def test_newest_first_messages_with_an_answer_are_sorted_first(tmp_path: Path) -> None:
-    timed = [m | {"created_at": f"2026-03-01T10:0{n}:00Z"} for n, m in enumerate(TALK)]
-    row = {"messages": timed[::-1], "response": LAST}
-    chats, report = read(save(tmp_path, "x.jsonl", in_jsonl([row])))
-    assert chats == [WHOLE] and report.folded["newest-first chats sorted by time"] == 1
 
 
 def test_a_column_map_names_the_answer_or_the_question(tmp_path: Path) -> None:
@@ -202,25 +126,7 @@ def test_a_mapped_list_is_one_chat(key: str, container: str, tmp_path: Path) -> 
         assert chats == [WHOLE, WHOLE] and not report.count
 
 
-def test_a_mapped_list_inside_of_a_list_of_chats(tmp_path: Path) -> None:
-    path = save(
-        tmp_path,
-        "x.json",
-        json.dumps({"data": [{"talk": TALK}, {"talk": TALK}]}).encode(),
-    )
-    assert read(path, columns={"messages": "talk"})[0] == [[*SAID], [*SAID]]
-
-
 # -- the page --------------------------------------------------------------------------------------
-
-
-def test_the_page_lists_every_name() -> None:
-    page = Path(__file__).parents[2] / "docs/howto/formats.md"
-    rows = re.findall(
-        r"^\| `(\w+)` \| (.+) \|$", page.read_text(encoding="utf-8"), re.MULTILINE
-    )
-    listed = {field: tuple(re.findall(r"`(\w+)`", row)) for field, row in rows}
-    assert {field: listed.get(field) for field in names.NAMES} == names.NAMES
 
 
 def test_a_list_of_pairs_is_one_chat_and_a_list_of_chats_is_several(

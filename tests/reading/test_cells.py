@@ -12,7 +12,6 @@ import openpyxl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.forked import medal
 
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.results import BenchmarkSet
@@ -127,13 +126,6 @@ WORDS = (
     "n/a",
     "null",
     ".",
-    "NaN",
-    "N/A",
-    "#N/A",
-    "<NA>",
-    "–",
-    "?",
-    " na ",
 )
 RATED = ("label", {"r1": "overall:1..5", "r2": "overall:1..5"})
 
@@ -193,17 +185,6 @@ def test_a_missing_rating_keeps_the_place_of_its_annotator(tmp_path: Path) -> No
     assert first.extra["annotators"] == ["ann", "bob"]
 
 
-def test_words_in_a_cell_of_several_ratings_and_flags(tmp_path: Path) -> None:
-    rows = [{"prompt": "Hi", "response": "Hello", "good": "TRUE; NA; false"}]
-    report = ReadingReport()
-    path = save(tmp_path, "a.csv", in_csv(rows))
-    (row,) = read_labelled(
-        path, reading=report, columns={"labels": {"good": "good:0..1"}}
-    )
-    assert row.labels == {"good": (1.0, None, 0.0)}
-    assert report.folded == {"missing ratings (NA)": 1}
-
-
 def test_training_and_benchmarks_count_missing_ratings(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -218,34 +199,3 @@ def test_training_and_benchmarks_count_missing_ratings(
     loaded = load_set(config)
     assert isinstance(loaded, BenchmarkSet) and len(loaded.rows) == 2 * len(WORDS)
     assert counted in capsys.readouterr().err
-
-
-def test_commands_count_missing_ratings(tmp_path: Path) -> None:
-    words = save(tmp_path, "words.csv", in_csv(rated("NA")))
-    empty = save(tmp_path, "empty.csv", in_csv(rated("")))
-    labels = [word for pair in RATED[1].items() for word in ("--label", "=".join(pair))]
-    scores = tmp_path / "scores.jsonl"
-    done = medal("score", str(empty), "--judge", "length", "--out", str(scores))
-    assert done.returncode == 0, done.stderr
-    commands: dict[str, list[str]] = {
-        "agreement": ["agreement", "FILE", *labels],
-        "report": ["report", str(scores), "--human", "FILE", *labels],
-        "compare": [
-            "compare",
-            f"a={scores}",
-            f"b={scores}",
-            "--human",
-            "a=FILE",
-            *labels,
-        ],
-    }
-    for name, command in commands.items():
-        outputs = {}
-        for path in (words, empty):
-            typed = [word.replace("FILE", str(path)) for word in command]
-            done = medal(*typed)
-            assert done.returncode == 0, (name, done.stderr)
-            counted = f"{len(WORDS)} missing ratings (NA)" in done.stderr
-            assert counted == (path is words), (name, done.stderr)
-            outputs[path.stem] = done.stdout.replace(path.name, "FILE")
-        assert outputs["words"] == outputs["empty"], name

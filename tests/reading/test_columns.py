@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from medal_judges.cli import app
-from medal_judges.errors import ConfigError, DataError, RecordError
+from medal_judges.errors import ConfigError, DataError
 from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.results import BenchmarkSet
 from medal_judges.eval.benchmark.sets import load_set
-from medal_judges.reading.columns import labels_of, make_column_map
+from medal_judges.reading.columns import make_column_map
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.training.config import DataEntry
 from medal_judges.training.rows import load_entry
@@ -65,62 +61,6 @@ def test_columns_roles_and_labels(container: str, tmp_path: Path) -> None:
         {"overall": (1.0, 7.0)},
     )
     assert eight.labels == {} and eight.dialogue.turns[0].role == "user"
-
-
-def test_options_of_a_command(tmp_path: Path) -> None:
-    path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
-    asked = ["agreement", path, "--column", "id=Ticket", "--column", "role=Wer"]
-    asked += ["--column", "content=Was", "--role", "Kunde=user"]
-    asked += ["--role", "Bot=assistant", "--label", "Qualität=overall:1..7"]
-    done = CliRunner().invoke(app, list(map(str, asked)))
-    assert done.exit_code == 0, done.output
-    assert "overall" in done.output
-
-
-@pytest.mark.parametrize(
-    "format", ["csv", "turns", "csv+turns", "TURNS+csv", "messages"]
-)
-def test_a_format_typed_for_a_file_that_does_not_show_it(
-    format: str, tmp_path: Path
-) -> None:
-    path = save(tmp_path, "tickets.txt", CONTAINERS["csv"](TICKETS))
-    asked = [
-        "score",
-        path,
-        "--judge",
-        "length",
-        "--format",
-        format,
-        "--column",
-        "id=Ticket",
-    ]
-    asked += ["--column", "role=Wer", "--column", "content=Was"]
-    asked += ["--role", "Kunde=user", "--role", "Bot=assistant"]
-    done = CliRunner().invoke(app, list(map(str, asked)))
-    is_fit = format != "messages"
-    assert bool(done.exception) == (not is_fit), done.output
-    ids = [
-        json.loads(line)["id"]
-        for line in done.stdout.splitlines()
-        if line.startswith("{")
-    ]
-    assert ids == (["7", "8"] if is_fit else [])
-
-
-@pytest.mark.parametrize(
-    ("format", "words"),
-    [
-        ("csv+jsonl", "at most one kind of file and one of rows"),
-        ("turns+csv+messages", "at most one kind of file and one of rows"),
-        ("turn", "no format 'turn'\n  did you mean 'turns'?"),
-        ("csv+tunrs", "no format 'tunrs'\n  did you mean 'turns'?"),
-    ],
-)
-def test_a_format_that_is_none(format: str, words: str, tmp_path: Path) -> None:
-    path = save(tmp_path, "tickets.csv", CONTAINERS["csv"](TICKETS))
-    with pytest.raises(ConfigError) as caught:
-        list(read_dialogues(path, format=format))
-    assert words in str(caught.value)
 
 
 def test_labels_of_several_annotators(tmp_path: Path) -> None:
@@ -212,14 +152,6 @@ def test_a_wrong_map_is_refused(columns: Any, problem: str) -> None:
         make_column_map(columns)
 
 
-@pytest.mark.parametrize("value", ["five", "1;x", [True, {}], {"a": 1}, "inf", 1e31])
-def test_a_label_that_is_no_number(value: object) -> None:
-    with pytest.raises(RecordError):
-        labels_of(
-            {"c": value}, make_column_map({"labels": {"c": "overall"}}), Counter()
-        )
-
-
 def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:
     said = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": ""}]
     line = {
@@ -237,20 +169,6 @@ def test_fields_of_a_line_that_the_format_does_not_know(tmp_path: Path) -> None:
     )
     (row,) = read_labelled(path)
     assert row.extra == {"version": "v2"} and row.dialogue.meta == {"time": 3}
-
-
-@pytest.mark.parametrize("container", ["csv", "parquet", "json"])
-def test_names_inside_of_messages(container: str, tmp_path: Path) -> None:
-    said = [{"who": "Kunde", "what": "hi"}, {"who": "Bot", "what": "hello"}]
-    rows = [{"id": "0", "talk": []}, {"id": "1", "talk": said}]
-    path = save(tmp_path, "chats", CONTAINERS[container](rows))
-    columns = {"messages": "talk", "role": "who", "content": "what", "roles": ROLES}
-    reading = ReadingReport()
-    (dialogue,) = read_dialogues(path, columns=columns, reading=reading)
-    assert [turn.content for turn in dialogue.turns] == [
-        "hi",
-        "hello",
-    ] and reading.count == 1
 
 
 RATED = [
@@ -278,14 +196,6 @@ def test_training_and_benchmarks_read_tables(container: str, tmp_path: Path) -> 
     split = PAIRS | {"split": "Split"}
     half = load_entry(DataEntry(source=f"{path}:test", columns=split), seed=0)
     assert len(half) == (4 if path.suffix else 8)
-
-
-def test_a_bad_row_stops_a_training_and_a_wrong_map_its_config(tmp_path: Path) -> None:
-    path = save(tmp_path, "rated.csv", CONTAINERS["csv"](RATED) + b"one cell\n")
-    with pytest.raises(DataError, match="4 cells"):
-        load_entry(DataEntry(source=str(path), columns=PAIRS), seed=0)
-    with pytest.raises(ConfigError, match="did you mean 'prompt'"):
-        DataEntry(source=str(path), columns={"promt": "Frage"})
 
 
 LONG_FORM = """id,prompt,response,rating,annotator,system
@@ -349,28 +259,6 @@ def test_annotators_are_named_by_a_column_or_for_each_column(
                 path, label=("Q1=overall", "Q2=overall"), column=("annotator=by",)
             )
         )
-
-
-def test_turns_that_each_annotator_repeats_are_one_chat(tmp_path: Path) -> None:
-    rows = [
-        {
-            "chat_id": id,
-            "role": role,
-            "text": f"{role} of {id}",
-            "by": by,
-            "rating": k + 1,
-        }
-        for k, by in enumerate(["ann", "bob"])
-        for id in "ab"
-        for role in ("user", "assistant")
-    ]
-    path = save(tmp_path, "x.csv", CONTAINERS["csv"](rows))
-    found = [
-        *read_labelled(path, label=("rating=overall:1..5",), column=("annotator=by",))
-    ]
-    assert [len(row.dialogue.turns) for row in found] == [2, 2]
-    assert all(row.labels == {"overall": (1, 2)} for row in found)
-    assert found[0].extra["annotators"] == ["ann", "bob"]
 
 
 def test_a_label_column_joins_the_labels_of_the_line_format() -> None:

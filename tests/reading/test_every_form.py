@@ -43,7 +43,7 @@ def check(found: list[Dialogue], wanted: list[Dialogue]) -> None:
 
 
 @pytest.mark.parametrize("form", ROWS)
-@pytest.mark.parametrize("container", ["jsonl", "json", "csv", "parquet"])
+@pytest.mark.parametrize("container", ["jsonl", "parquet"])
 def test_a_chat_a_row(
     form: str, container: str, wanted: list[Dialogue], tmp_path: Path
 ) -> None:
@@ -64,7 +64,7 @@ def test_a_container(container: str, wanted: list[Dialogue], tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("packed", [*PACKED, ""])
-@pytest.mark.parametrize("container", CONTAINERS)
+@pytest.mark.parametrize("container", ["jsonl", "csv"])
 @pytest.mark.parametrize("name", ["chats", "-"])
 def test_a_packed_container_and_standard_input(
     container: str,

@@ -3,7 +3,6 @@ long."""
 
 from __future__ import annotations
 
-import gzip
 import json
 import time
 from collections.abc import Callable
@@ -30,20 +29,13 @@ def answer(text: str) -> bytes:
 # Name of the file -> its content at a size.
 TEXTS: dict[str, Callable[[int], bytes]] = {
     "a rule and blanks.txt": lambda n: f"User: a\n---{' ' * 20 * n}x\nBot: b".encode(),
-    "rules.txt": lambda n: ("User: a\nBot: b\n" + "---\n" * n).encode(),
-    "short lines.txt": lambda n: ("User: a\nBot: b\n" + "c\n" * n).encode(),
     "short turns.txt": lambda n: ("User: a\nBot: b\n" * n).encode(),
-    "blanks before a speaker.txt": lambda n: f"User: a\nBot: {' ' * n}b".encode(),
     "marks before a speaker.txt": lambda n: (
         f"User: a\nBot: b\n{chr(0x200E) * n}c".encode()
     ),
     "open tags.jsonl": lambda n: answer("<think" * n),
-    "tags.jsonl": lambda n: answer("<think>a" * n),
     "closing tags.jsonl": lambda n: answer("</think>" * n),
-    "backticks.jsonl": lambda n: answer("`a``" * n),
-    "brackets.jsonl": lambda n: answer("[{" * n),
-    "one speaker.jsonl": lambda n: line([{"role": "user", "content": "a"}] * n),
-    "turns.jsonl": lambda n: line(TALK * n),  # type: ignore[arg-type]
+    "turns.jsonl": lambda n: line(TALK * n),
     "calls.jsonl": lambda n: line(
         [
             TALK[0],
@@ -51,25 +43,16 @@ TEXTS: dict[str, Callable[[int], bytes]] = {
             TALK[1],
         ]  # type: ignore[list-item]
     ),
-    "parts.jsonl": lambda n: line(
-        [TALK[0], {"role": "assistant", "content": [{"type": "text", "text": "a"}] * n}]  # type: ignore[list-item]
-    ),
-    "pairs.jsonl": lambda n: json.dumps({"history": [["a", "b"]] * n}).encode(),
     "columns.jsonl": lambda n: json.dumps(
         PAIR | {f"c{k}": k for k in range(n)}
     ).encode(),
-    "chats.json": lambda n: json.dumps([PAIR] * n).encode(),
-    "chats within.json": lambda n: json.dumps({"data": [PAIR] * n}).encode(),
     "equal ids.jsonl": lambda n: (
         json.dumps({"id": "a"} | PAIR).encode().ljust(80) * 0
         + b"\n".join([json.dumps({"id": "a"} | PAIR).encode()] * n)
     ),
-    "rows.csv": lambda n: in_csv([PAIR] * n),  # type: ignore[list-item]
-    "quotes.csv": lambda n: b'prompt,response\nHi,"' + b'""' * n + b'"\n',
     "an open quote.csv": lambda n: b'prompt,response\nHi,"Hello\n' + b"a,b\n" * n,
-    "turns.csv": lambda n: in_csv([{"chat_id": "c", **m} for m in TALK * n]),  # type: ignore[arg-type]
-    "rows.xlsx": lambda n: in_xlsx([PAIR] * (n // 20)),  # type: ignore[list-item]
-    "blank lines.jsonl.gz": lambda n: gzip.compress(b"\n" * 20 * n),
+    "turns.csv": lambda n: in_csv([{"chat_id": "c", **m} for m in TALK * n]),
+    "rows.xlsx": lambda n: in_xlsx([PAIR] * (n // 20)),
 }
 
 
@@ -82,13 +65,7 @@ def seconds_to_read(path: Path) -> float:
 @pytest.mark.parametrize("name", TEXTS)
 def test_time_grows_as_the_text(name: str, tmp_path: Path) -> None:
     seconds = []
-    for size in (4_000, 8_000, 16_000, 32_000):
+    for size in (4_000, 32_000):
         path = save(tmp_path, f"{size} {name}", TEXTS[name](size))
         seconds.append(min(seconds_to_read(path) for _ in range(2)))
     assert seconds[-1] < max(20 * seconds[0], 0.2), seconds
-
-
-def test_many_blank_lines_end_the_file(tmp_path: Path) -> None:
-    path = save(tmp_path, "x.jsonl.gz", gzip.compress(b"\n" * 3_000_000))
-    with pytest.raises(Exception, match="blank lines"):
-        list(dialogues_of(path, ReadOptions(), ReadingReport()))

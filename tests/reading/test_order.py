@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +49,6 @@ TIMES: dict[str, tuple[object, ...]] = {
         *("2026-10-25T02:10:00+02:00", "2026-10-25T02:50:00+02:00"),
         *("2026-10-25T02:05:00+01:00", "2026-10-25T02:40:00+01:00"),
     ),
-    "minutes without seconds, offsets without a colon": (
-        *("2026-11-20T09:00-0500", "2026-11-20 14:00:03Z"),
-        *("2026-11-20 19:31+05:30", "2026-11-20T14:01:04+00"),
-    ),
     "microseconds": (*(1_795_183_200_000_001 + n for n in range(4)),),
     "seconds of the chat": (0, 2.5, "9", 12),
     "no time zone": (
@@ -97,33 +92,6 @@ def test_a_time_that_is_not_read_leaves_the_order_of_the_file_and_is_said(
     assert contents(dialogue) == [*SAID[:3]] and report.folded == {UNREAD: 1}
 
 
-def test_rows_of_two_services_have_their_own_columns(tmp_path: Path) -> None:
-    asked = turns("2026-11-20T09:00-05:00", "", "2026-11-20T09:01-05:00")[::2]
-    names = ("second", "fourth")
-    answered = [
-        {
-            "session_id": "s",
-            "sender": "bot",
-            "text": text,
-            "createdAt": f"2026-11-20T14:0{n}:03Z",
-        }
-        for n, text in enumerate(names)
-    ]
-    (dialogue,), _ = read(save(tmp_path, "log.jsonl", in_jsonl([*asked, *answered])))
-    assert contents(dialogue) == [*SAID]
-    assert dialogue.meta == {"timestamp": "2026-11-20T09:00-05:00"}
-
-
-def test_turns_of_one_second_in_a_file_that_is_newest_first(tmp_path: Path) -> None:
-    rows = turns(
-        *("2026-11-20T09:00Z", "2026-11-20T09:00Z"), *("2026-11-20T09:01Z",) * 2
-    )
-    turned, in_pairs = rows[::-1], [*rows[2:], *rows[:2]]
-    for order in (turned, in_pairs):
-        (dialogue,), _ = read(save(tmp_path, "log.jsonl", in_jsonl(order)))
-        assert contents(dialogue) == [*SAID]
-
-
 # -- lists of messages -----------------------------------------------------------------------------
 
 
@@ -149,18 +117,6 @@ def test_a_list_that_is_newest_first_is_sorted_and_that_is_said(
     )
     assert contents(turned) == contents(straight) == [*SAID]
     assert report.folded == {"newest-first chats sorted by time": 1}
-
-
-def test_equal_times_and_a_system_prompt_without_time() -> None:
-    said = messages(*(MINUTES[n // 2] for n in range(4)))
-    system = {"role": "system", "content": "Be brief."}
-    for order in ([*said[::-1], system], [system, *said[2:], *said[:2]]):
-        counts: Counter[str] = Counter()
-        dialogue = parse_dialogue(order, folded=counts)
-        assert (
-            contents(dialogue) == [*SAID]
-            and counts["newest-first chats sorted by time"] == 1
-        )
 
 
 @pytest.mark.parametrize(

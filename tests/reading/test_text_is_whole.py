@@ -12,10 +12,8 @@ import pytest
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.dialogues import (
     ReadingReport,
-    ReadOptions,
     read_dialogues,
     read_labelled,
-    reading_report,
 )
 
 from .written import CONTAINERS, in_csv, in_jsonl, in_xlsx, save
@@ -45,12 +43,6 @@ def test_an_invisible_mark_before_a_speaker(mark: str, tmp_path: Path) -> None:
         ]
 
 
-def test_a_mark_within_a_name_or_after_a_time_and_one_in_a_text_that_stays() -> None:
-    text = "[10:02]\u200e User\u200b: a\u200db\n10:03 \u2066Assis\u200dtant: c"
-    (dialogue,) = read_dialogues([{"transcript": text}])
-    assert [turn.content for turn in dialogue.turns] == ["a\u200db", "c"]
-
-
 @pytest.mark.parametrize("field", ["id", "role", "content", "lang"])
 @pytest.mark.parametrize("container", ["csv", "jsonl", "parquet"])
 def test_a_column_that_no_row_has(field: str, container: str, tmp_path: Path) -> None:
@@ -73,16 +65,6 @@ def test_what_is_not_a_number_is_null(number: str, name: str, tmp_path: Path) ->
     path = save(tmp_path, name, line.encode())
     (labelled,) = read_labelled(path)
     assert labelled.labels == {"overall": (None, 3)}
-
-
-@pytest.mark.parametrize("first", ["sep=;", '"sep=;"', "\ufeffsep=;", "sep=;\r"])
-def test_a_first_line_that_states_the_delimiter(first: str, tmp_path: Path) -> None:
-    lines = f'{first}\nid;prompt;response\na;Hi;"Hel;lo"\nb;Hi\n'
-    report = ReadingReport()
-    path = save(tmp_path, "x.csv", lines.encode())
-    (dialogue,) = read_dialogues(path, reading=report)
-    assert dialogue.turns[1].content == "Hel;lo"
-    assert report.messages[0].startswith(f"{path}:4: ")  # as an editor counts
 
 
 @pytest.mark.parametrize("column", ["messages", "conversation", "talk"])
@@ -130,13 +112,3 @@ def test_an_empty_answer_is_a_turn() -> None:
     call = {"role": "assistant", "content": "", "tool_calls": [{"function": {}}]}
     (dialogue,) = read_dialogues([{"messages": [asked, call]}])
     assert len(dialogue.turns) == 1  # a call says nothing
-
-
-def test_bad_rows_are_listed_beside_a_file_without_an_ending(tmp_path: Path) -> None:
-    for name in ("scores", "scores.v2", "scores.jsonl", "scores.csv.gz"):
-        report = reading_report(ReadOptions(), beside=tmp_path / name)
-        assert report.problem_file is not None
-        assert (
-            report.problem_file.name
-            == f"{name.partition('.jsonl')[0].removesuffix('.csv.gz')}.skipped.jsonl"
-        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,8 @@ from typing import Any
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
-from tests.forked import medal
 
 from medal_judges import parse_dialogue
-from medal_judges.integrations.trl import JudgeReward
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.thoughts import (
@@ -23,7 +20,7 @@ from medal_judges.reading.thoughts import (
     without_thoughts,
 )
 
-from .written import CONTAINERS, in_jsonl, save
+from .written import in_jsonl, save
 
 Row = dict[str, Any]
 ASKED = "When does the library open?"
@@ -36,13 +33,8 @@ FENCED = "Write it so:\n```xml\n<think>why</think>\n```\nand then `</think>`."
     ("answer", "text", "count"),
     [
         (THOUGHT + ANSWER, ANSWER, 1),
-        (f"<THINK>no</Think>{ANSWER}", ANSWER, 1),
         (f'<thinking budget="3" mode=deep>no</thinking >{ANSWER}', ANSWER, 1),
         (f"<reasoning>no <think> and </think> no</reasoning>\n{ANSWER}", ANSWER, 1),
-        (f"<thought>no</thought>{ANSWER}", ANSWER, 1),
-        (f"<seed:think>no</seed:think>{ANSWER}", ANSWER, 1),
-        (f"[THINK]no[/THINK]{ANSWER}", ANSWER, 1),
-        (f"◁think▷no◁/think▷{ANSWER}", ANSWER, 1),
         (
             f"<|channel|>analysis<|message|>no<|channel|>final<|message|>{ANSWER}",
             ANSWER,
@@ -52,16 +44,11 @@ FENCED = "Write it so:\n```xml\n<think>why</think>\n```\nand then `</think>`."
             f"The user asks. Ten?\n</think>\n\n{ANSWER}",
             ANSWER,
             1,
-        ),  # the closing tag alone
-        (f"no</THINKING>{ANSWER}", ANSWER, 1),
-        ("<think>\nThe user asks", "", 1),  # not closed
-        (f"{ANSWER}\n<think>And on Sundays?", ANSWER, 1),
+        ),
+        ("<think>\nThe user asks", "", 1),
         (f"So.\n<think>a</think>\n{ANSWER}<think>b</think>", f"So.\n\n{ANSWER}", 2),
         (f"<think>a<think>b</think>c</think>{ANSWER}", ANSWER, 2),
-        (f"<think>use ```python\nx</think>{ANSWER} ```y```", f"{ANSWER} ```y```", 1),
-        (f"<think></think>{ANSWER}", ANSWER, 1),
         (FENCED, FENCED, 0),
-        (f"<think>a</think>{FENCED}", FENCED, 1),
         *(
             (text, text, 0)
             for text in ("<thinker> <b>think</b> 1 < 2", "[think] Hm.", " a ")
@@ -125,16 +112,6 @@ def test_every_reader_leaves_it_out(
     assert report.folded == {THOUGHTS: 1} and not report.count, report.messages
 
 
-@pytest.mark.parametrize("container", ["csv", "parquet", "json"])
-def test_every_container(container: str, tmp_path: Path) -> None:
-    rows = rows_of(THOUGHT + ANSWER)["prompts"]
-    report = ReadingReport()
-    (found,) = read_dialogues(
-        save(tmp_path, "x", CONTAINERS[container](rows)), reading=report
-    )
-    assert found.turns[1].content == ANSWER and report.folded == {THOUGHTS: 1}
-
-
 def test_a_line_of_a_thought_is_no_turn_of_a_transcript(tmp_path: Path) -> None:
     thought = "<think>\nUser: asks for an hour\nBot: ten?\n</think>\n"
     text = f"User: {ASKED}\nBot: {thought}{ANSWER}\nUser: Thanks\nBot: Bye"
@@ -175,45 +152,3 @@ def test_a_user_and_a_system_prompt_may_write_tags() -> None:
     dialogue = read_messages(said, folded=counts)
     assert dialogue.turns[0].content == THOUGHT + ASKED and not counts[THOUGHTS]
     assert dialogue.context["system_prompt"] == said[0]["content"]
-
-
-def test_an_answer_of_reasoning_alone_is_an_empty_turn() -> None:
-    said = [
-        {"role": "user", "content": ASKED},
-        {"role": "assistant", "content": "<think>\nThe u"},
-    ]
-    counts: Counter[str] = Counter()
-    assert [turn.role for turn in read_messages(said, folded=counts).turns] == [
-        "user",
-        "assistant",
-    ]
-    assert counts == {THOUGHTS: 1}
-    line = parse_dialogue({"id": "a", "dialogue": said})
-    assert [turn.content for turn in line.turns] == [ASKED, ""]
-
-
-def test_the_command_scores_the_answer_and_says_what_it_left_out(
-    tmp_path: Path,
-) -> None:
-    rows = [
-        rows_of(answer)["messages"][0]
-        for answer in (THOUGHT + ANSWER, ANSWER, "<think>no")
-    ]
-    path = save(tmp_path, "chats.jsonl", in_jsonl(rows))
-    done = medal("score", path, "--out", tmp_path / "out.jsonl")
-    assert "folded: 2 thoughts left out" in done.stderr, done.stderr
-    first, second, third = map(
-        json.loads, (tmp_path / "out.jsonl").read_text().splitlines()
-    )
-    assert first["scores"]["overall"] == pytest.approx(2.144, abs=5e-4)
-    assert first["scores"] == pytest.approx(second["scores"], abs=1e-5)
-    assert third["failure"] is None  # an empty answer is judged
-
-
-def test_the_reward_of_trl_leaves_it_out() -> None:
-    reward = JudgeReward("length")
-    logged: dict[str, float] = {}
-    completions = [THOUGHT + ANSWER, ANSWER, f"ten?</think>{ANSWER}", "<think>no", ""]
-    got = reward([ASKED] * 5, completions, log_metric=logged.__setitem__)
-    assert got[0] == got[1] == got[2] and got[3] == got[4]
-    assert logged["medal_overall/thoughts_left_out"] == 3

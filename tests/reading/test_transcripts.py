@@ -3,10 +3,8 @@
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from medal_judges import DataError, Dialogue, read_dialogues
-from medal_judges.cli import app
 
 ONE = "User: Hi, are you open?\nAssistant: Yes.\nNote: until eight, though.\n\nCome by!\nUser: OK"
 TWO = "User: Hi\nBot: Hello\n\nUser: Bye\nBot: See you"
@@ -83,17 +81,6 @@ def test_what_only_looks_like_a_transcript_is_what_it_was(tmp_path: Path) -> Non
     )
 
 
-def test_a_table_that_nobody_knows_says_its_fields_and_what_to_type(
-    tmp_path: Path,
-) -> None:
-    (tmp_path / "t.csv").write_text("ticket,who,words\n1,a,b\n2,a,b\n")
-    out = str(tmp_path / "out.jsonl")
-    done = CliRunner().invoke(
-        app, ["score", str(tmp_path / "t.csv"), "--judge", "length", "--out", out]
-    )
-    assert "--column assigns its fields (ticket, who, words)" in done.output
-
-
 HEADED = """=== Chat c-1, version 2.0 ===
 [2026-10-01 09:12] User: Hi
 09:13 Bot: Three things:
@@ -116,16 +103,3 @@ def test_headings_part_chats_times_are_read_and_a_rule_in_an_answer_stays(
         "time": "2026-10-01 09:12",
     }
     assert said(second) == [("user", "もう一度"), ("assistant", "はい。")]
-
-
-def test_a_file_that_is_one_very_long_chat_is_warned_of(tmp_path: Path) -> None:
-    (tmp_path / "chat.txt").write_text("User: Hi\nBot: Hello\n" * 60, encoding="utf-8")
-    done = CliRunner().invoke(
-        app, ["score", str(tmp_path / "chat.txt"), "--judge", "length"]
-    )
-    assert done.exit_code == 0 and "one chat of 120 turns" in done.stderr
-    (tmp_path / "empty.txt").write_text("\n")
-    none = CliRunner().invoke(
-        app, ["score", str(tmp_path / "empty.txt"), "--judge", "length"]
-    )
-    assert none.exit_code != 0 and "no dialogue was read" in str(none.exception)

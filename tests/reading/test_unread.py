@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.forked import medal
 
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 
@@ -62,15 +61,6 @@ def test_a_field_that_no_reader_uses_is_listed(
     assert [*labelled.notes] == [f"not read: extra_turns in {path}"]
 
 
-def test_a_mapped_column_is_read(tmp_path: Path) -> None:
-    rows = [
-        {"log": {"talk": SAID, "agent": "shop"}, "reply": LOST, "system.text": LOST}
-    ]
-    path = save(tmp_path, "log.jsonl", in_jsonl(rows))
-    columns = {"messages": "log.talk", "system": "system.text"}
-    assert notes_of(path, columns=columns) == [f"not read: reply in {path}"]
-
-
 def test_a_column_that_differs_between_turns_is_listed(tmp_path: Path) -> None:
     rows = [
         {
@@ -122,14 +112,6 @@ def test_no_form_of_the_usual_exports_is_listed(tmp_path: Path) -> None:
     assert notes_of(save(tmp_path, "turns.csv", in_csv(rows))) == []
 
 
-def test_many_fields_are_cut_short(tmp_path: Path) -> None:
-    rows = [{"messages": SAID, f"field{n % 7}": LOST} for n in range(20)]
-    path = save(tmp_path, "log.jsonl", in_jsonl(rows))
-    (note,) = notes_of(path)
-    assert note.startswith("not read: field0, field1")
-    assert note.endswith(f", ... in {path}")
-
-
 @pytest.mark.parametrize("depth", [100, 600, 900])
 def test_a_field_that_is_nested_deep_does_not_stop_the_reader(
     depth: int, tmp_path: Path
@@ -140,19 +122,3 @@ def test_a_field_that_is_nested_deep_does_not_stop_the_reader(
         reading = ReadingReport()
         list(read_dialogues(save(tmp_path, "log.jsonl", row.encode()), reading=reading))
         assert reading.read + reading.count == 1
-
-
-def test_the_list_is_printed_with_quiet_and_without_columns_of_keep(
-    tmp_path: Path,
-) -> None:
-    rows = [{"id": f"c{n}", "messages": SAID, "output": LOST} for n in range(60)]
-    path, out = save(tmp_path, "log.jsonl", in_jsonl(rows)), tmp_path / "scores.jsonl"
-    words = ["score", str(path), "--judge", "length", "--out", str(out), "--quiet"]
-    done = medal(*words)
-    assert done.returncode == 0
-    assert done.stderr.count("not read: output") == 1
-    done = medal(*words, "--overwrite", "--keep", "output")
-    assert done.returncode == 0 and "not read" not in done.stderr
-    words = ["report", str(out), "--chats", str(path)]
-    assert "not read: output" in medal(*words).stderr
-    assert "not read" not in medal(*words, "--by", "output").stderr

@@ -219,8 +219,10 @@ def test_a_student_learns_the_scores_of_its_own_chats(
 ) -> None:
     write("few.jsonl", changed(chats(), 2))
     with caplog.at_level(logging.WARNING):
-        rows = load_entry(DataEntry(source="few.jsonl", labels="scores.jsonl"), 0)
+        rows = load_entry(
+            DataEntry(source="few.jsonl", labels="scores.jsonl"), "train", 0
+        )
     assert len(rows) == 38 and "left out: 2 (scores.jsonl: c0, c1)" in caplog.text
     write("many.jsonl", changed(chats(), 12))
     with pytest.raises(MedalError, match="of 12 of 40 chats are of other chats"):
-        load_entry(DataEntry(source="many.jsonl", labels="scores.jsonl"), 0)
+        load_entry(DataEntry(source="many.jsonl", labels="scores.jsonl"), "train", 0)

@@ -56,7 +56,7 @@ flags() {{
     printf '%s\\n' args.num_train_epochs=1
     case $1 in
         lora*) printf '%s\\n' model.base={llama} model.layout=each model.answer_tokens=40 \\
-            model.comment_chars=1 'only=[overall]' answered_rows=2 ;;
+            model.comment_chars=1 'only=[overall]' ;;
         *) printf '%s\\n' model.base={modernbert} ;;
     esac
     if [[ $1 = *soda* ]]; then

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 CHECKPOINTS = "checkpoints"
+JUDGEMENTS = "judgements"  # those of a hybrid's members
 _FIGURES = "the figures of validation rows need all of them, and their labels"
 # Names that begin so, and what to do instead.
 REFUSED = {

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
+from sklearn.metrics import f1_score
 
 from medal_judges.models.base.heads import (
     Calibration,
     OutputHead,
-    corn_probabilities,
     fit_isotonic,
+    isotonic_map,
     on_scale,
 )
 
@@ -38,38 +39,99 @@ def fit_calibration(
     if method == "none" or rows.sum() < MIN_ROWS:
         return None
     targets, outputs = targets[rows].astype(float), logits[rows].astype(float)
-    if head.targets == 1:
-        targets = targets[:, 0]
-    changes: dict[str, Any] = {"rows": len(targets)}
+    is_binary = head.dimension.kind == "binary"
     if head.config.kind == "regression":
         units = on_scale(outputs[:, 0])
-        changes["spread"] = float(np.std(targets - units))
+        return fit_units(units, targets[:, 0], method, is_binary=is_binary)
+    tensor = torch.from_numpy(outputs)
+
+    def probabilities(temperature: float) -> np.ndarray:
+        return head.probabilities(tensor, temperature, None).numpy()
+
+    temperature = fit_temperature(probabilities, targets)
+    levels = np.linspace(0, 1, head.levels)
+    if head.targets > 1:
+        targets = targets @ levels
+    return fit_units(
+        probabilities(temperature) @ levels,
+        targets.ravel(),
+        method,
+        is_binary=is_binary,
+        temperature=temperature,
+    )
+
+
+def fit_temperature(
+    probabilities: Callable[[float], np.ndarray],
+    targets: np.ndarray,
+) -> float:
+    """Returns the temperature that minimises the cross-entropy (Guo et al., 2017).
+
+    ``probabilities`` returns those of the levels [n, levels] at a temperature. ``targets`` [n,
+    levels] are probabilities, or [n, 1] those of the second of two levels. Bounded to [0.2, 5]: a
+    small validation set must not make a judge certain.
+    """
+    if targets.shape[1] == 1:
+        targets = np.hstack([1 - targets, targets])
+
+    def loss(log_temperature: float) -> float:
+        chances = np.maximum(probabilities(float(np.exp(log_temperature))), 1e-9)
+        return float(-(targets * np.log(chances)).sum(axis=1).mean())
+
+    fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
+    return float(np.exp(fitted.x))
+
+
+def fit_units(
+    units: np.ndarray,
+    targets: np.ndarray,
+    method: str,
+    *,
+    is_binary: bool,
+    temperature: float | None = None,
+    folds: np.ndarray | None = None,
+) -> Calibration:
+    """Returns the calibration of the scores ``units`` [n] by the labels ``targets`` [n], both on
+    [0, 1].
+
+    Without a ``temperature`` the scores are a regression's: they get the spread of their errors,
+    and the margin if the dimension is not binary. ``folds`` [n] are the folds of the rows.
+    """
+    settings: dict[str, Any] = {"rows": len(targets)}
+    if temperature is None:
+        settings["spread"] = float(np.std(targets - units))
     else:
-        temperature = fit_head_temperature(head, outputs, targets)
-        changes["temperature"] = temperature
-        scores = head.scores(torch.from_numpy(outputs).float(), temperature)
-        units = np.array([head.dimension.to_unit(score) for score in scores.tolist()])
-        if targets.ndim == 2:
-            targets = targets @ np.linspace(0, 1, head.levels)
-    if method == "isotonic":
-        changes["isotonic"] = fit_isotonic(units, targets)
-    fitted = Calibration(**changes)
-    if head.config.kind == "regression":
-        fitted = with_margin(fitted, units, targets)
+        settings["temperature"] = temperature
+    if method == "isotonic" and is_binary:
+        settings |= _threshold(units, targets >= 0.5, folds)
+    elif method == "isotonic":
+        settings["isotonic"] = fit_isotonic(units, targets)
+    fitted = Calibration(**settings)
+    if temperature is None and not is_binary:
+        return with_margin(fitted, units, targets)
     return fitted
 
 
-def fit_head_temperature(
-    head: OutputHead,
-    logits: np.ndarray,
-    targets: np.ndarray,
-) -> float:
-    """Returns the temperature of a head with probabilities for its ``logits`` [n, outputs];
-    ``targets`` are [n] for a binary head, else [n, levels]."""
-    kind = head.config.kind
-    if kind == "binary":
-        return fit_temperature(logits[:, 0], targets)
-    return fit_class_temperature(logits, targets, corn=kind == "ordinal")
+def _threshold(
+    units: np.ndarray,
+    has_issue: np.ndarray,
+    folds: np.ndarray | None,
+) -> dict[str, Any]:
+    """Returns the fields of the calibration of a binary dimension: the map, the threshold of the
+    best F1, and the maps without one fold."""
+    isotonic = fit_isotonic(units, has_issue)
+    chances = isotonic_map(units, isotonic)
+    levels = np.unique([0.0, *chances])
+    thresholds = (levels[1:] + levels[:-1]) / 2
+    f1_scores = [f1_score(has_issue, chances >= threshold) for threshold in thresholds]
+    best = thresholds[int(np.argmax(f1_scores))]
+    maps = []
+    numbers = np.unique([] if folds is None else folds)
+    if len(numbers) > 1:
+        for number in numbers:
+            rows = folds != number
+            maps.append(fit_isotonic(units[rows], has_issue[rows]))
+    return {"isotonic": isotonic, "threshold": float(best), "others": tuple(maps)}
 
 
 def with_margin(
@@ -84,45 +146,3 @@ def with_margin(
     errors = np.sort(np.abs(mapped - targets))
     rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
     return calibration.model_copy(update={"margin": float(errors[rank - 1])})
-
-
-def fit_temperature(
-    logits: np.ndarray,
-    targets: np.ndarray,
-) -> float:
-    """Returns the temperature that minimises the binary cross-entropy of ``logits`` [n] (Guo et
-    al., 2017).
-
-    ``targets`` [n] are probabilities of label 1. Bounded to [0.2, 5]: a small validation set must
-    not make a judge certain.
-    """
-
-    def loss(log_temperature: float) -> float:
-        z = logits / np.exp(log_temperature)
-        return float(np.mean(np.logaddexp(0, z) - targets * z))
-
-    return _best_temperature(loss)
-
-
-def fit_class_temperature(
-    logits: np.ndarray,
-    targets: np.ndarray,
-    corn: bool,
-) -> float:
-    """The same for several classes; ``logits`` [n, outputs], ``targets`` [n, levels]."""
-    outputs, shares = torch.from_numpy(logits), torch.from_numpy(targets)
-
-    def loss(log_temperature: float) -> float:
-        scaled = outputs / float(np.exp(log_temperature))
-        if corn:
-            probabilities = corn_probabilities(scaled)
-        else:
-            probabilities = torch.softmax(scaled, dim=-1)
-        return float(-(shares * probabilities.clamp_min(1e-9).log()).sum(-1).mean())
-
-    return _best_temperature(loss)
-
-
-def _best_temperature(loss: Callable[[float], float]) -> float:
-    fitted = minimize_scalar(loss, bounds=(np.log(0.2), np.log(5)), method="bounded")
-    return float(np.exp(fitted.x))

@@ -16,7 +16,7 @@ from medal_judges.training.config import TrainConfig
 
 RUN_NAME = "run.json"
 # Settings on which the weights do not depend, and settings whose content counts instead.
-_UNIMPORTANT = {"output_dir", "name", "calibration", "answered_rows", "card_notes"}
+_UNIMPORTANT = {"output_dir", "name", "calibration", "card_notes"}
 _BY_CONTENT = {"rubric", "start", "train", "validation", "test"}
 _UNIMPORTANT_ARGS = ("logging", "report_to", "run_name", "save_total", "dataloader_num")
 _PER_STEP = ("per_device_train_batch_size", "gradient_accumulation_steps")

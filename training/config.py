@@ -13,7 +13,6 @@ from medal_judges.models.hybrid.judge import HybridConfig
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig
-from medal_judges.records.labelled import hash_split
 
 # Family -> its settings. The module of the same name in training/families/ checks and fits it.
 FAMILIES = {
@@ -41,7 +40,7 @@ else:
 
 def refuse_steps(config: TrainConfig) -> None:
     """Raises ValueError for settings of training by steps, for a family that is fitted at once."""
-    for name in ("args", "early_stopping_patience", "start", "per_dimension"):
+    for name in ("args", "early_stopping_patience", "start"):
         if getattr(config, name):
             raise ValueError(
                 f"{name} is for judges trained by steps; one of family {config.model.family} is "
@@ -49,21 +48,8 @@ def refuse_steps(config: TrainConfig) -> None:
             )
 
 
+HeldOut = Literal["validation", "test"]
 Rescale = Literal["standardise"] | tuple[float, float]
-
-
-class PlantConfig(Config):
-    """Inject issues into the dialogues of a source (data_prep/perturbation): ``per_issue`` pairs of
-    an injected dialogue and its matched control, and ``clean_count`` unchanged ones. ``issues`` are
-    the names of the issues (None: all), ``strengths`` how strong they are, from 1 to 3. ``split``
-    names the part of the sentence tables to use, so that a judge is tested on sentences it has not
-    seen."""
-
-    issues: tuple[str, ...] | None = None
-    strengths: tuple[int, ...] = (1, 2, 3)
-    split: Literal["train", "val", "test"] = "train"
-    per_issue: int | None = Field(default=None, ge=1)
-    clean_count: int | None = Field(default=None, ge=0)
 
 
 class DataEntry(ChatFileConfig):
@@ -75,23 +61,25 @@ class DataEntry(ChatFileConfig):
     the middle of the judge's scale and its standard deviation to a fifth of it (for sources without
     bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
     and inverts it if low is the higher. A mapping sets it for each of the source's dimensions. Rows
-    of the chatbots ``exclude_chatbots`` are skipped, and every other row counts ``weight`` times in
-    the loss. Dialogues with fewer turns than ``min_turns`` or more than ``max_turns`` are skipped.
-    ``limit`` draws that many rows by the run's seed. ``labels`` is a file of judgements of the same
-    dialogues (``medal score``): its scores replace the source's labels, and dialogues without a
-    score are skipped. ``plant`` replaces the rows by injected ones. An ``optional`` source may be
+    of the chatbots ``exclude_chatbots`` are skipped. Dialogues with fewer turns than ``min_turns``
+    or more than ``max_turns`` are skipped. ``limit`` draws that many rows by the run's seed.
+    ``labels`` is a file of judgements of the same dialogues (``medal score``): its scores replace
+    the source's labels, and dialogues without a score are skipped. An ``optional`` source may be
     missing.
+
+    ``plant`` injects issues into the dialogues (data_prep/perturbation): ``per_issue`` pairs of an
+    injected dialogue and its matched control, and ``clean_count`` unchanged ones. A judge is tested
+    on sentences that it has not seen: each part of the data has its part of the sentence tables.
     """
 
     dimensions: dict[str, str] | tuple[str, ...] | None = None
     rescale: Rescale | dict[str, Rescale] | None = None
     exclude_chatbots: tuple[str, ...] = ()
-    weight: float = Field(default=1.0, gt=0)
     limit: int | None = Field(default=None, ge=1)
     min_turns: int = Field(default=2, ge=1)
     max_turns: int | None = Field(default=None, ge=1)
     labels: str | None = None
-    plant: PlantConfig | None = None
+    plant: dict[Literal["per_issue", "clean_count"], int] | None = None
     optional: bool = False
 
     def bounds(self, label: str) -> Rescale | None:
@@ -101,44 +89,25 @@ class DataEntry(ChatFileConfig):
         return self.rescale
 
 
-class SplitConfig(Config):
-    """The shares ``validation`` and ``test`` of the training rows become validation and test rows,
-    by a hash of ``seed`` and the row's group: the order of rows does not matter."""
-
-    validation: float = Field(default=0.0, ge=0, lt=1)
-    test: float = Field(default=0.0, ge=0, lt=1)
-    seed: int = 0
-
-    @property
-    def shares(self) -> tuple[float, float, float]:
-        return 1 - self.validation - self.test, self.validation, self.test
-
-    def part_of(self, group: str) -> str:
-        """``train``, ``validation`` or ``test``."""
-        return hash_split(group, seed=self.seed, shares=self.shares)
-
-
 class TrainConfig(Config):
     """A training run.
 
     ``name``: the judge's name. ``output_dir``: its folder, with the checkpoints of the run in it.
     ``rubric``: a file or a shipped name. ``model``: the family and its settings. ``train``: the
     sources of training rows. ``validation``: those of the rows that decide about settings and
-    calibration. ``split``: validation and test rows are taken from the training rows instead.
-    ``seed``: for everything random.
+    calibration. ``split``: the shares ``validation`` and ``test`` of the training rows, by a hash
+    of their group, become validation and test rows. ``seed``: for everything random.
     ``calibration``: by validation rows, a ``temperature`` for the logits of a head with
     probabilities, an ``isotonic`` map of the score, or ``none``.
 
     ``only`` lists the dimensions of the rubric to learn (None: all with labels). ``test`` rows are
-    never learnt from; they are scored when the judge is trained. ``answered_rows``: a generative
-    judge answers so many of the test and of the validation rows. ``card_notes`` are sentences for
+    never learnt from; they are scored when the judge is trained. ``card_notes`` are sentences for
     the card's "What it cannot do".
 
     These are for judges trained by steps. ``args``: transformers' TrainingArguments under their own
     names. ``early_stopping_patience``: that of transformers' EarlyStoppingCallback.
-    ``per_dimension`` trains a judge for each dimension and saves them as one. ``start``: the folder
-    of a judge that was trained on other data; its weights of equal name and shape are where this
-    training starts.
+    ``start``: the folder of a judge that was trained on other data; its weights of equal name and
+    shape are where this training starts.
     """
 
     name: str
@@ -146,17 +115,15 @@ class TrainConfig(Config):
     rubric: str
     seed: int = 0
     only: tuple[str, ...] | None = None
-    per_dimension: bool = False
     model: ModelConfig
     start: str | None = None
     train: tuple[DataEntry, ...]
     validation: tuple[DataEntry, ...] = ()
     test: tuple[DataEntry, ...] = ()
-    split: SplitConfig | None = None
+    split: dict[HeldOut, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     args: dict[str, Any] = Field(default_factory=dict)
     early_stopping_patience: int | None = Field(default=None, ge=1)
     calibration: Literal["temperature", "isotonic", "none"] = "temperature"
-    answered_rows: int = Field(default=200, ge=1)
     card_notes: tuple[str, ...] = ()
 
     @property
@@ -167,17 +134,16 @@ class TrainConfig(Config):
     @property
     def validated(self) -> bool:
         """Whether the run has validation rows."""
-        return bool(self.validation or (self.split and self.split.validation))
+        return bool(self.validation or "validation" in self.split)
 
     @model_validator(mode="after")
     def _settings_fit(self) -> TrainConfig:
-        split = self.split or SplitConfig()
-        twice = (split.validation and self.validation) or (split.test and self.test)
-        if twice or split.validation + split.test >= 1:
+        twice = any(getattr(self, part) for part in self.split)
+        if twice or sum(self.split.values()) >= 1:
             raise ValueError(
                 "split: shares add up to less than 1; no part has entries and a share"
             )
-        if self.split and any(entry.plant for entry in self.train):
+        if self.split and any(entry.plant is not None for entry in self.train):
             raise ValueError(
                 "split divides labelled rows; plant needs entries for each part"
             )

@@ -11,17 +11,20 @@ import numpy as np
 
 from medal_judges.config import read_yaml
 from medal_judges.models.card.writer import METRICS
-from medal_judges.records.labelled import LabelledDialogue
+from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.table import Cell, Table
 from medal_judges.stats.estimate import Estimate
 from medal_judges.storage.files import read_json_if_there
 
 if TYPE_CHECKING:  # the table of a command needs no torch
+    from medal_judges.eval.metaeval.metaeval import ResultRow
     from medal_judges.models.base.judge import Judge
+    from medal_judges.records.dimension import Dimension
     from medal_judges.training.config import TrainConfig
     from medal_judges.training.rows import RunRows, TrainingExample
 
 AGREEMENT_NAME = "agreement.json"
+ANSWERED_ROWS = 200
 BASELINES = ("length", "repetition")  # names of shipped judges
 COLUMNS = ("part", "source", "dimension", "n", "missed")
 Record = dict[str, Any]
@@ -38,7 +41,7 @@ def held_out_agreement(
     ``value`` has a 95% interval from ``low`` to ``high`` for these chatbots, or a ``reason`` why it
     is None. ``n`` labelled rows have a score and ``missed`` do not. ``baselines`` are the values of
     two untrained judges on the same rows. A generative judge takes seconds a dialogue: it scores
-    ``answered_rows`` of each part, drawn by the run's seed.
+    200 rows of each part, drawn by the run's seed.
     """
     from medal_judges.models.linear.judge import LinearJudge
 
@@ -50,9 +53,9 @@ def held_out_agreement(
     records: list[Record] = []
     for part in ("validation", "test"):
         examples: list[TrainingExample] = getattr(rows, part)
-        if judge.language_models() and len(examples) > config.answered_rows:
+        if judge.language_models() and len(examples) > ANSWERED_ROWS:
             order = np.random.default_rng(config.seed).permutation(len(examples))
-            drawn = sorted(order[: config.answered_rows].tolist())
+            drawn = sorted(order[:ANSWERED_ROWS].tolist())
             examples = [examples[row] for row in drawn]
         for source in dict.fromkeys(example.source for example in examples):
             of_source = [example for example in examples if example.source == source]
@@ -70,21 +73,7 @@ def _agreement(
     from medal_judges.eval.metaeval.metaeval import evaluate
 
     dimensions = judges["judge"].dimensions
-    rows = []
-    for number, example in enumerate(examples):
-        labels: dict[str, tuple[float | None, ...]] = {}
-        scales: dict[str, tuple[float, float] | None] = {}
-        for dimension in dimensions:
-            name = dimension.name
-            rating = example.human.get(name)
-            scales[name] = None
-            if dimension.kind == "binary":
-                scales[name] = (0.0, 1.0)
-                rating = None if rating is None else float(rating >= 0.5)
-            labels[name] = (rating,)
-        # An example of a single turn has the id of its conversation.
-        dialogue = replace(example.dialogue, id=str(number))
-        rows.append(LabelledDialogue(dialogue, labels, scales, group=example.group))
+    rows = [_rated(str(number), row, dimensions) for number, row in enumerate(examples)]
     dialogues = [row.dialogue for row in rows]
     judgements = {who: list(judge.score(dialogues)) for who, judge in judges.items()}
     for dimension in dimensions:
@@ -93,7 +82,7 @@ def _agreement(
         metric, name = "spearman", "spearmanr"
         if dimension.kind == "binary":
             metric, name = "auc", "roc_auc"
-        results = {}
+        by_judge = {}
         for who, scored in judgements.items():
             (result,) = evaluate(
                 scored,
@@ -102,34 +91,60 @@ def _agreement(
                 only=(metric,),
                 intervals=who == "judge",
             )
-            results[who] = result.row
-        row = results["judge"]
-        counts = {"n": row.scored, "missed": row.n - row.scored}
-        facts = {**about, "dimension": dimension.name, "metric": name}
-        estimates = {who: row.metrics[metric] for who, row in results.items()}
-        by_language = dict(row.languages)
-        if len(by_language) != 1:
-            yield {**facts, "lang": "all", **counts, **_values(estimates)}
-        for lang, part in by_language.items():
-            if len(by_language) > 1:
-                counts = {"n": part.n, "missed": 0}
-                estimates = {
-                    who: row.languages[lang].metrics[metric]
-                    for who, row in results.items()
-                }
-            yield {**facts, "lang": lang, **counts, **_values(estimates)}
+            by_judge[who] = _by_language(result.row, metric)
+        for lang, (n, missed, estimate) in by_judge["judge"].items():
+            baselines = {}
+            for who in BASELINES:
+                _, _, of_baseline = by_judge[who][lang]
+                baselines[who] = of_baseline.value
+            yield {
+                **about,
+                "dimension": dimension.name,
+                "metric": name,
+                "lang": lang,
+                "n": n,
+                "missed": missed,
+                "value": estimate.value,
+                "low": estimate.low,
+                "high": estimate.high,
+                "reason": estimate.reason,
+                "baselines": baselines,
+            }
 
 
-def _values(estimates: Mapping[str, Estimate]) -> Record:
-    """Returns the value of the judge with its interval, and the values of the baselines."""
-    estimate = estimates["judge"]
-    return {
-        "value": estimate.value,
-        "low": estimate.low,
-        "high": estimate.high,
-        "reason": estimate.reason,
-        "baselines": {who: estimates[who].value for who in BASELINES},
-    }
+def _rated(
+    id: str,
+    example: TrainingExample,
+    dimensions: Sequence[Dimension],
+) -> LabelledDialogue:
+    """Returns an example as a row with people's ratings. An example of a single turn has the id of
+    its conversation, so the row has another ``id``."""
+    labels: dict[str, tuple[float | None, ...]] = {}
+    scales: dict[str, Scale | None] = {}
+    for dimension in dimensions:
+        rating = example.human.get(dimension.name)
+        scales[dimension.name] = None
+        if dimension.kind == "binary":
+            scales[dimension.name] = (0.0, 1.0)
+            rating = None if rating is None else float(rating >= 0.5)
+        labels[dimension.name] = (rating,)
+    dialogue = replace(example.dialogue, id=id)
+    return LabelledDialogue(dialogue, labels, scales, group=example.group)
+
+
+def _by_language(
+    row: ResultRow,
+    metric: str,
+) -> dict[str, tuple[int, int, Estimate]]:
+    """Returns the number of scored and of missed rows and the estimate of each language, after
+    those of ``all`` if there is not one language."""
+    together = (row.scored, row.n - row.scored, row.metrics[metric])
+    if len(row.languages) == 1:
+        return dict.fromkeys(row.languages, together)
+    languages = {"all": together}
+    for lang, part in row.languages.items():
+        languages[lang] = (part.n, 0, part.metrics[metric])
+    return languages
 
 
 def summary_table(folder: Path) -> Table | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from shlex import quote
 
 import numpy as np
 
 from medal_judges.data_prep.labelling import labelled
+from medal_judges.data_prep.perturbation.edit import Split
 from medal_judges.data_prep.perturbation.injection import injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
 from medal_judges.data_prep.sources.registry import SOURCES, source_of, stream_spec
@@ -20,14 +21,22 @@ from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, Level, Scale, mean
+from medal_judges.records.labelled import (
+    LabelledDialogue,
+    Level,
+    Scale,
+    hash_split,
+    mean,
+)
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import LARGEST
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
-from medal_judges.training.config import DataEntry, SplitConfig, TrainConfig
+from medal_judges.training.config import DataEntry, HeldOut, TrainConfig
 
 PARTS = ("train", "validation", "test")
+# The sentences of injected issues for each part.
+_TABLES: dict[str, Split] = {"train": "train", "validation": "val", "test": "test"}
 # Of the scale for one standard deviation, so that +-2.5 of them span it.
 STANDARD_SHARE = 0.2
 
@@ -42,7 +51,6 @@ class TrainingExample:
     dialogue: Dialogue
     source: str
     targets: dict[str, float | np.ndarray]
-    weight: float = 1.0
     # Mean rating on the raw scale; on [0, 1] as the target if the entry inverts the scale.
     human: dict[str, float] = field(default_factory=dict)
     group: str = ""
@@ -76,15 +84,16 @@ def load_entries(config: TrainConfig) -> list[EntryRows]:
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
-            loaded.append(EntryRows(part, entry, load_entry(entry, config.seed)))
-    if config.split is not None:
-        loaded = divide(loaded, config.split)
+            rows = load_entry(entry, part, config.seed)
+            loaded.append(EntryRows(part, entry, rows))
+    if config.split:
+        loaded = divide(loaded, config.split, config.seed)
     train = rows_of(loaded, ["train"])
     if not train:
         raise ConfigError(
             "no training rows", hint="check the `train` entries of the config"
         )
-    check_leaks(train, rows_of(loaded, ["validation", "test"]))
+    check_leaks(train, rows_of(loaded, PARTS[1:]))
     return loaded
 
 
@@ -269,7 +278,7 @@ def to_example(
     label to [0, 1] (a label without a map has no target), ``levels`` a dimension with a target per
     level to their number."""
     example = TrainingExample(
-        row.dialogue, source_of(entry.source), {}, weight=entry.weight, group=row.group
+        row.dialogue, source_of(entry.source), {}, group=row.group
     )
     comments = row.extra.get("comments") or {}
     for label, dimension in names.items():
@@ -299,26 +308,25 @@ def to_example(
 
 
 def divide(
-    loaded: Sequence[EntryRows],
-    split: SplitConfig,
+    loaded: Iterable[EntryRows],
+    split: Mapping[HeldOut, float],
+    seed: int,
 ) -> list[EntryRows]:
-    """Returns the entries with training rows divided by ``split``. Training rows that nearly repeat
-    a new held-out row are left out. Raises ConfigError for rows that have splits already, and for a
-    part without rows."""
+    """Returns the entries with training rows divided by the shares ``split``. Training rows that
+    nearly repeat a new held-out row are left out. Raises ConfigError for rows that have splits
+    already, and for a part without rows."""
+    validation, test = split.get("validation", 0.0), split.get("test", 0.0)
+    shares = (1 - validation - test, validation, test)
     divided: list[EntryRows] = []
-    for part, share in zip(PARTS, split.shares, strict=True):
-        of_part = []
-        for entry_rows in loaded:
-            rows = rows_in_part(entry_rows, part, split)
-            if rows or entry_rows.part == part:
-                of_part.append(EntryRows(part, entry_rows.entry, rows))
-        if share and not rows_of(of_part, [part]):
+    for entry_rows in loaded:
+        divided += divide_entry(entry_rows, shares, seed)
+    divided.sort(key=lambda entry_rows: PARTS.index(entry_rows.part))
+    for part in split:
+        if not rows_of(divided, [part]):
             raise ConfigError(
                 f"split: no row is in {part}", hint="a larger share, or another seed"
             )
-        divided += of_part
-    held_out = rows_of(divided, ["validation", "test"])
-    leaks = find_leaks(rows_of(divided, ["train"]), held_out)
+    leaks = find_leaks(rows_of(divided, PARTS[:1]), rows_of(divided, PARTS[1:]))
     repeating = {leak.train_id for leak in leaks}
     if repeating:
         logger.warning(
@@ -333,15 +341,16 @@ def divide(
     return divided
 
 
-def rows_in_part(
+def divide_entry(
     entry_rows: EntryRows,
-    part: str,
-    split: SplitConfig,
-) -> list[LabelledDialogue]:
-    """Returns the rows of an entry that ``split`` puts into a ``part``. Raises ConfigError for rows
-    that have splits already."""
+    shares: Sequence[float],
+    seed: int,
+) -> Iterator[EntryRows]:
+    """Yields the rows of each part by ``shares``, but for an entry that is held out already. Raises
+    ConfigError for rows that have splits."""
     if entry_rows.part != "train":
-        return entry_rows.rows if entry_rows.part == part else []
+        yield entry_rows
+        return
     source = entry_rows.entry.source
     splits = sorted({str(row.split) for row in entry_rows.rows})
     if len(splits) > 1:
@@ -349,7 +358,12 @@ def rows_in_part(
             f"split: rows of {source} have splits already: {', '.join(splits)}",
             hint=f"leave out split, or read {source}:train",
         )
-    return [row for row in entry_rows.rows if split.part_of(row.group) == part]
+    by_part: dict[str, list[LabelledDialogue]] = {"train": []}
+    for row in entry_rows.rows:
+        part = hash_split(row.group, seed=seed, shares=shares)
+        by_part.setdefault(part, []).append(row)
+    for part, rows in by_part.items():
+        yield EntryRows(part, entry_rows.entry, rows)
 
 
 # -- one entry -------------------------------------------------------------------------------------
@@ -357,10 +371,11 @@ def rows_in_part(
 
 def load_entry(
     entry: DataEntry,
+    part: str,
     seed: int,
 ) -> list[LabelledDialogue]:
-    """Returns the labelled rows of one entry: filtered, relabelled, limited, injected. Raises
-    SourceError and ConfigError."""
+    """Returns the labelled rows of one entry in a ``part`` of the data: filtered, relabelled,
+    limited, injected. Raises SourceError and ConfigError."""
     reading = ReadingReport(strict=True)
     try:
         stream = stream_spec(entry.source, reading=reading, options=entry.read_options)
@@ -378,9 +393,14 @@ def load_entry(
         rows = [rows[number] for number in sorted(order[: entry.limit])]
     if entry.plant is None:
         return rows
-    return list(
-        injected_set(rows, seed=seed, **entry.plant.model_dump(exclude_none=True))
+    injected = injected_set(
+        rows,
+        seed=seed,
+        split=_TABLES[part],
+        per_issue=entry.plant.get("per_issue"),
+        clean_count=entry.plant.get("clean_count"),
     )
+    return list(injected)
 
 
 def is_trainable(

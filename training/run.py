@@ -18,11 +18,10 @@ from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import check_in_fresh_process, write_golden
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
-from medal_judges.models.hybrid.judge import MEMBERS
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import only_run, read_json_if_there, write_json
-from medal_judges.training.arguments import CHECKPOINTS, is_main
+from medal_judges.training.arguments import CHECKPOINTS, JUDGEMENTS, is_main
 from medal_judges.training.config import TrainConfig, family_module
 from medal_judges.training.doubts import doubts
 from medal_judges.training.fitted import FittedJudge, TrainingRun
@@ -101,11 +100,8 @@ def require_run_folder(folder: Path) -> None:
     """Raises ConfigError for a folder with files of which none is of a run: some would be
     replaced."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
-    # A run that was stopped early has only its parts: one judge a dimension, members' judgements.
-    has_parts = names == ["judgements"] or any(
-        folder.glob(f"{MEMBERS}/*/{CHECKPOINTS}")
-    )
-    if names and not has_parts and {"judge.json", CHECKPOINTS}.isdisjoint(names):
+    # A run that was stopped has only its checkpoints, or the judgements of its members.
+    if names and {"judge.json", CHECKPOINTS, JUDGEMENTS}.isdisjoint(names):
         raise ConfigError(
             f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",
             hint="name a new folder: output_dir=FOLDER",
@@ -145,7 +141,7 @@ def learnable(
     if not learnt:
         raise ConfigError(
             f"no training row has a label of {', '.join(lacking)}",
-            hint="an entry's columns: FILE maps columns, dimensions: {LABEL: DIMENSION} labels",
+            hint="an entry's columns maps columns, dimensions: {LABEL: DIMENSION} labels",
         )
     if lacking:
         logger.warning(

@@ -1,4 +1,4 @@
-"""Training by steps: one judge, or one a dimension, with JudgeTrainer.
+"""Training by steps, with JudgeTrainer.
 
 Every process takes part in the steps. Then the process group is closed, and the main process
 goes on alone: nothing slow happens while others wait.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,44 +18,28 @@ from safetensors.torch import load_file
 from transformers import EarlyStoppingCallback
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.judge import Judge, truncation_text
-from medal_judges.models.base.saving import save_judge
-from medal_judges.models.hybrid.judge import MEMBERS, HybridJudge, Line, Member
-from medal_judges.records.dimension import Dimension
+from medal_judges.models.base.judge import truncation_text
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import write_json
-from medal_judges.training.arguments import CHECKPOINTS, is_main, training_arguments
+from medal_judges.training.arguments import CHECKPOINTS, training_arguments
 from medal_judges.training.checkpoints import (
     RUN_NAME,
     checkpoint_to_resume,
     run_record,
 )
-from medal_judges.training.config import TrainConfig, family_module
+from medal_judges.training.config import family_module
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows
 from medal_judges.training.trainer import JudgeTrainer, beyond_window, whole_weights
-from medal_judges.training.validation import with_means
 
 logger = logging.getLogger(__name__)
 
 
 def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
-    """Trains the judge of ``run``, or one a dimension; returns it on the main process."""
-    if run.config.per_dimension:
-        return fit_per_dimension(run)
-    fitted = train_one(run, run.config, run.dimensions)
-    close_group()
-    return fitted
-
-
-def train_one(
-    run: TrainingRun,
-    config: TrainConfig,
-    dimensions: Sequence[Dimension],
-) -> FittedJudge | None:
-    """Takes the steps of one judge, on every process, and calibrates it. Returns it on the main
-    process. Raises ConfigError for settings that do not go together, and MedalError for checkpoints
-    in its folder that it cannot resume from."""
+    """Takes the steps of the judge of ``run``, on every process, and calibrates it. Returns it on
+    the main process. Raises ConfigError for settings that do not go together, and MedalError for
+    checkpoints in its folder that it cannot resume from."""
+    config, dimensions = run.config, run.dimensions
     family = family_module(config.model.family)
     rows, folder = run.rows, Path(config.output_dir)
     if config.early_stopping_patience and not rows.validation:
@@ -110,6 +94,7 @@ def train_one(
     if rows.validation:
         figures = trainer.calibrate(datasets["validation"], config.calibration)
     judge = trainer.finished_judge()
+    close_group()
     if not args.should_save:
         return None
     trainer.state.save_to_json(str(folder / "trainer_state.json"))
@@ -204,51 +189,3 @@ def _without_adapter(name: str) -> str:
     """Returns the name of a weight without that of the adapter, as PEFT's files have it:
     ``lora_A.weight`` of ``lora_A.default.weight``."""
     return name.replace(".default.", ".").replace(".modules_to_save.", ".")
-
-
-# -- one judge a dimension -------------------------------------------------------------------------
-
-
-def fit_per_dimension(run: TrainingRun) -> FittedJudge | None:
-    """Trains a judge for each dimension (ORALIS, sections 4.3 and 4.4), in one group of processes;
-    then joins them in one. Each has its own folder in the run's."""
-    config = run.config
-    figures: dict[str, float] = {}
-    folders = {}
-    for dimension in run.dimensions:
-        member_config = dimension_config(config, dimension.name)
-        folders[dimension.name] = member_config.output_dir
-        trained = train_one(run, member_config, [dimension])
-        if trained is not None:
-            save_judge(trained.judge, Path(member_config.output_dir))
-            for name, value in trained.figures.items():
-                if "/" in name:  # not the means over dimensions
-                    figures[name] = value
-        # One network at a time: they are loaded again when the group is closed.
-        del trained
-    close_group()
-    if not is_main():
-        return None
-    members, lines = {}, {}
-    for name, folder in folders.items():
-        members[name] = Member(name, Judge.from_pretrained(folder))
-        lines[name] = Line((name,), (1.0,))
-    facts = {"seed": config.seed, "per_dimension": True}
-    joined = HybridJudge(members, lines, run.dimensions, name=config.name, facts=facts)
-    return FittedJudge(joined, with_means(figures))
-
-
-def dimension_config(
-    config: TrainConfig,
-    dimension: str,
-) -> TrainConfig:
-    """Returns the run of one dimension: the same data and settings in a folder of the joined
-    judge's."""
-    return config.model_copy(
-        update={
-            "name": f"{config.name}_{dimension}",
-            "output_dir": str(Path(config.output_dir) / MEMBERS / dimension),
-            "per_dimension": False,
-            "only": (dimension,),
-        }
-    )

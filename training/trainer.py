@@ -43,20 +43,18 @@ def judge_dataset(
 ) -> Dataset:
     """Returns the examples as a dataset of the ``judge``: token ids and labels.
 
-    ``labels`` are the weight of the example, the targets of all heads side by side, the number of
-    its source and people's mean rating in each dimension (NaN: none). ``number`` counts the
-    examples. ``dropped`` and ``cut`` are the turns that do not fit. Tokens are cached in the file
-    ``cache``. Raises ConfigError for no examples.
+    ``labels`` are the targets of all heads side by side, the number of the example's source and
+    people's mean rating in each dimension (NaN: none). ``number`` counts the examples.
+    ``dropped`` and ``cut`` are the turns that do not fit. Tokens are cached in the file ``cache``.
+    Raises ConfigError for no examples.
     """
     if not examples:
         raise ConfigError("a dataset of a judge needs an example")
-    # Weights of mean 1, so that the learning rate does not depend on their unit.
-    mean_weight = sum(example.weight for example in examples) / len(examples)
     names = [head.dimension.name for head in judge.heads]
     sources = sorted({example.source for example in examples})
     records: list[dict[str, Any]] = []
     for number, example in enumerate(examples):
-        labels = [example.weight / mean_weight, *example_targets(judge, example)]
+        labels = example_targets(judge, example)
         labels.append(sources.index(example.source))
         labels += [example.human.get(name, math.nan) for name in names]
         records.append({"labels": labels, "number": number})
@@ -138,8 +136,8 @@ class JudgeTrainer(Trainer):
     Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``: figures are those
     of ``figures``, for whichever dataset of the judge is evaluated. Without ``compute_loss_func``
     the loss is that of the judge's heads. One of your own is called with (outputs, labels,
-    num_items_in_batch): ``labels`` [B, 1 + targets] are the examples' weights and then their
-    targets, and ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
+    num_items_in_batch): ``labels`` [B, targets] are the examples' targets, and
+    ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
     regression on the [0, 1] of the targets. ``num_items_in_batch`` is the number of examples of the
     whole step, by which a loss summed over rows is divided. So an example weighs the same in any
     cut of a step into batches and processes.
@@ -202,8 +200,8 @@ class JudgeTrainer(Trainer):
             )
 
     def targets_of(self, labels: Tensor) -> Tensor:
-        """Returns the columns of the weight and of the targets."""
-        return labels[:, : 1 + sum(head.targets for head in self.judge.heads)]
+        """Returns the columns of the targets."""
+        return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
         """Returns what makes a batch of the rows of the judge's datasets."""
@@ -215,9 +213,9 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         num_items_in_batch: Any = None,
     ) -> Tensor:
-        """Returns the weighted loss of the rows of a batch, their sum over the number of examples
-        of the step."""
-        total = (self.row_losses(outputs.logits, labels[:, 1:]) * labels[:, 0]).sum()
+        """Returns the loss of the rows of a batch, their sum over the number of examples of the
+        step."""
+        total = self.row_losses(outputs.logits, labels).sum()
         if num_items_in_batch is None:
             num_items_in_batch = len(labels)
         loss: Tensor = total / num_items_in_batch
@@ -237,8 +235,10 @@ class JudgeTrainer(Trainer):
         device: torch.device,
     ) -> Any:
         # The Trainer counts labels, of which an example can have many; here an example is an item.
-        weights = [batch["labels"][:, :1] for batch in batch_samples]
-        items = [{"labels": weight, "shift_labels": weight} for weight in weights]
+        items = []
+        for batch in batch_samples:
+            numbers = torch.zeros_like(batch["labels"][:, :1])
+            items.append({"labels": numbers, "shift_labels": numbers})
         return super()._get_num_items_in_batch(items, device)
 
     def _init_training_state(
@@ -313,7 +313,7 @@ class JudgeTrainer(Trainer):
         """Fits the judge's calibration on ``dataset`` and returns its figures. Every process must
         call it."""
         predicted = self.predict(dataset, metric_key_prefix="final")
-        units, column = self.unit_logits(predicted), 1
+        units, column = self.unit_logits(predicted), 0
         self.judge.calibration = {}
         for head in self.judge.heads:
             name, end = head.dimension.name, column + head.targets

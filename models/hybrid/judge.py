@@ -160,15 +160,10 @@ class HybridSettings(Config):
 
 
 class HybridConfig(TrainedConfig):
-    """How training makes one judge of ``members``.
-
-    ``kind: select``: each dimension is scored by the member that agrees best with people (ORALIS,
-    section 4.5). ``kind: stack``: a ridge regression on the members' scores, without negative
-    weights.
-    """
+    """Training makes one judge of ``members``: a ridge regression on their scores, without negative
+    weights."""
 
     family: Literal["hybrid"] = "hybrid"
-    kind: Literal["select", "stack"] = "stack"
     members: Members = Field(min_length=1)
 
     _names = field_validator("members")(check_names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
 from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.base.turn_features import (
@@ -46,10 +46,7 @@ class LinearConfig(TrainedConfig):
     ``follows_answer`` (reply.py).
 
     ``head`` is ``ridge``, ``logistic`` or an MLP. The default is logistic for a binary dimension,
-    else ridge. Both labels of a logistic head have the same total weight, however rare one is. For
-    ridge and logistic heads training searches the penalties ``alphas`` (the rows of a source have a
-    total weight of 1) and the ``shares``: sizes of a vector's column relative to a feature's
-    column, after both are standardised. The share 0 leaves vectors out.
+    else ridge. Both labels of a logistic head have the same total weight, however rare one is.
     ``stretch`` widens the scores of a ridge to the spread of the labels, because the penalty
     shrinks them. ``prior_weights`` maps dimension -> feature -> weight, in standard deviations of
     the score. The weight is added to a stretched ridge.
@@ -58,13 +55,15 @@ class LinearConfig(TrainedConfig):
     ridge heads. They make up for what a translation of the same dialogue loses in that language,
     and their languages are those of the judge.
 
-    ``mlp`` maps settings of scikit-learn's MLPClassifier to the values that training tries. The
-    search for the class range uses the first value of each. An MLP classifies into the classes 0 to
-    k, to which Equation 1 of ORALIS maps the scale. Training searches k in ``class_ranges``, for
-    all dimensions together; a binary dimension has the classes 0 and 1. ``decode`` says whether a
-    classifier's score is its expected class, or its likeliest class as in the paper. Without
-    validation rows, cross-validation chooses the settings, with five folds of dialogues, or with
-    one chatbot left out at a time (``fold_by: chatbot``).
+    ``grid`` maps settings to the values of which training tries all combinations. Ridge and
+    logistic heads have ``alpha``, the penalty (the rows of a source have a total weight of 1), and
+    ``share``, the size of a vector's column relative to a feature's column, after both are
+    standardised; 0 leaves vectors out. An MLP has the settings of scikit-learn's MLPClassifier, and
+    ``classes``: it classifies into the classes 0 to k, to which Equation 1 of ORALIS maps the
+    scale. A binary dimension has the classes 0 and 1. ``decode`` says whether a classifier's score
+    is its expected class, or its likeliest class as in the paper. Without validation rows,
+    cross-validation chooses the settings, with five folds of dialogues, or with one chatbot left
+    out at a time (``fold_by: chatbot``).
     """
 
     family: Literal["linear"] = "linear"
@@ -77,24 +76,13 @@ class LinearConfig(TrainedConfig):
     limit: float | None = Field(default=None, gt=0)
     reply: dict[Literal["positive", "negative"], tuple[str, ...]] | None = None
     head: HeadName | None = None
-    alphas: tuple[Annotated[float, Field(gt=0)], ...] = Field(
-        default=(1e-2, 0.1, 1.0, 10.0, 100.0, 1e3), min_length=1
-    )
-    shares: tuple[Annotated[float, Field(ge=0)], ...] = Field(
-        default=(0.0, 0.1, 0.3, 1.0), min_length=1
-    )
+    grid: dict[str, tuple[Any, ...]] = Field(default_factory=dict)
     stretch: bool = False
     prior_weights: dict[str, dict[str, float]] = Field(default_factory=dict)
     offsets: dict[str, dict[Annotated[str, Field(pattern="^[a-z]{2,3}$")], float]] = (
         Field(default_factory=dict)
     )
-    class_ranges: tuple[Annotated[int, Field(ge=1)], ...] = Field(
-        default=(8, 2, 4, 6, 10), min_length=1
-    )
     decode: Literal["expected", "argmax"] = "expected"
-    mlp: dict[str, Annotated[list[Any], Field(min_length=1)]] = Field(
-        default_factory=dict
-    )
     fold_by: Literal["conversation", "chatbot"] = "conversation"
 
     @model_validator(mode="after")
@@ -126,15 +114,6 @@ class LinearConfig(TrainedConfig):
                 "vectors: false leaves nothing to read: name features, and no reading: dialogue"
             )
         return self
-
-    @field_validator("mlp")
-    @classmethod
-    def _mlp_fits(cls, grid: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        if grid:
-            from sklearn.neural_network import MLPClassifier
-
-            MLPClassifier().set_params(**grid)  # raises ValueError for other names
-        return grid
 
     @property
     def measures(self) -> tuple[str, ...]:

@@ -147,9 +147,7 @@ def test_our_model_is_that_of_the_published_row(name: str) -> None:
             if settings["family"] != "hybrid":
                 continue  # its language model, which the user names
         else:
-            settings = _training(judge.path)
-            if not settings.get("per_dimension"):
-                model = settings["model"]["base"]
+            model = _training(judge.path)["model"]["base"]
         rows = [row for row in read_published() if row["key"] == judge.published_as]
         assert model is not None, judge.name
         assert any(same_model(model, m) for row in rows for m in row["models"])

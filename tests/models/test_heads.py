@@ -105,8 +105,14 @@ def test_temperature_is_recovered_from_simulated_answers() -> None:
     generator = np.random.default_rng(0)
     honest = generator.normal(0, 2, 20_000)
     labels = (generator.random(20_000) < 1 / (1 + np.exp(-honest))).astype(float)
-    assert fit_temperature(3.0 * honest, labels) == pytest.approx(3.0, rel=0.05)
-    assert fit_temperature(honest, labels) == pytest.approx(1.0, rel=0.05)
+    for scale in (3.0, 1.0):
+
+        def probabilities(temperature: float, scale: float = scale) -> np.ndarray:
+            chances = 1 / (1 + np.exp(-scale * honest / temperature))
+            return np.column_stack([1 - chances, chances])
+
+        fitted = fit_temperature(probabilities, labels[:, None])
+        assert fitted == pytest.approx(scale, rel=0.05)
 
 
 def test_isotonic_is_monotone_and_goes_through_the_means() -> None:

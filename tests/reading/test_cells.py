@@ -191,7 +191,7 @@ def test_training_and_benchmarks_count_missing_ratings(
     path = save(tmp_path, "rated.csv", in_csv(rated("NA")))
     columns: Any = {"labels": RATED[1]}
     counted = f"{len(WORDS)} missing ratings (NA)"
-    rows = load_entry(DataEntry(source=str(path), columns=columns), seed=0)
+    rows = load_entry(DataEntry(source=str(path), columns=columns), "train", seed=0)
     assert len(rows) == 2 * len(WORDS) and counted in capsys.readouterr().err
     config = SetConfig(
         name="x", source=str(path), columns=columns, dimensions={"overall": "o"}

@@ -186,7 +186,7 @@ PAIRS = {"prompt": "Frage", "response": "Antwort", "labels": {"Note": "overall:1
 @pytest.mark.parametrize("container", ["csv", "xlsx", "parquet"])
 def test_training_and_benchmarks_read_tables(container: str, tmp_path: Path) -> None:
     path = save(tmp_path, f"rated.{container}", CONTAINERS[container](RATED))
-    rows = load_entry(DataEntry(source=str(path), columns=PAIRS), seed=0)
+    rows = load_entry(DataEntry(source=str(path), columns=PAIRS), "train", seed=0)
     assert [row.labels["overall"][0] for row in rows] == [1 + n % 5 for n in range(8)]
     config = SetConfig(
         name="x", source=str(path), columns=PAIRS, dimensions={"overall": "o"}
@@ -194,7 +194,7 @@ def test_training_and_benchmarks_read_tables(container: str, tmp_path: Path) -> 
     loaded = load_set(config)
     assert isinstance(loaded, BenchmarkSet) and len(loaded.rows) == 8
     split = PAIRS | {"split": "Split"}
-    half = load_entry(DataEntry(source=f"{path}:test", columns=split), seed=0)
+    half = load_entry(DataEntry(source=f"{path}:test", columns=split), "train", seed=0)
     assert len(half) == (4 if path.suffix else 8)
 
 

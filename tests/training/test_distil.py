@@ -90,7 +90,7 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
 
     rewrite(scores, failed)
     model = {"family": "linear", "base": str(tiny_bert), "features": ["said_before_3"]}
-    split = {"test": 0.3, "seed": 1}
+    split = {"test": 0.3}
     with caplog.at_level(logging.WARNING):
         folder = train_judge(
             settings(tmp_path, model=model, train=[entry(source, scores)], split=split)
@@ -123,7 +123,7 @@ def test_judged_turns_are_rows_up_to_them(
 ) -> None:
     source, scores = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.parquet"
     score_file(source, "repetition", scores, ScoreOptions(level=level, keep=("lang",)))
-    rows = load_entry(DataEntry(**entry(source, scores)), 0)
+    rows = load_entry(DataEntry(**entry(source, scores)), "train", 0)
     assert [(row.group, len(row.dialogue.turns)) for row in rows] == [
         (f"c{chat}", count) for chat in range(6) for count in turns
     ]

@@ -240,24 +240,3 @@ def test_zero3_with_gradient_checkpointing_trains_the_same_judge(
     )
     assert facts(folder)["gradient_checkpointing"] is True
     require_same(workshop.scores(folder), alone)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "strategy", ["ddp", pytest.param("zero2", marks=needs_deepspeed)]
-)
-def test_one_judge_a_dimension_on_two_processes(
-    strategy: str, workshop: Workshop
-) -> None:
-    """The second dimension is trained in the same group of processes as the first."""
-    overrides = ("per_dimension=true", "args.num_train_epochs=1")
-    scores = [
-        workshop.scores(workshop.train(kind, name=f"apart-{kind}", overrides=overrides))
-        for kind in ("single", strategy)
-    ]
-    assert scores[0].keys() == {"repetitive", "overall"}
-    require_same(scores[1], scores[0])
-    folder = workshop.folder / f"apart-{strategy}"
-    assert check_golden(folder) <= TOLERANCE
-    for dimension in ("repetitive", "overall"):
-        assert facts(folder / "members" / dimension)["processes"] == 2

@@ -21,7 +21,6 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
 from medal_judges.training.families.linear import Search, folds_of
-from medal_judges.training.families.solvers import FitSetting
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 
@@ -37,26 +36,14 @@ HALVES = [float(number % 2) for number in range(40)]
 ALL = np.arange(40)
 
 
-def example(
-    number: int, unit: float, weight: float = 1.0, source: str = "s"
-) -> TrainingExample:
+def example(number: int, unit: float, source: str = "s") -> TrainingExample:
     turns = (
         Turn("user", WORDS[number % 12]),
         Turn("assistant", "film " * (1 + number % 7)),
     )
     targets: dict[str, Any] = {"overall": unit, "repetitive": float(unit > 0.5)}
     dialogue = Dialogue(str(number), turns)
-    return TrainingExample(
-        dialogue, source, targets, weight, dict(targets), str(number // 2)
-    )
-
-
-def mlp(
-    head: Any, top: int, alpha: float, hidden: tuple[int, ...], epochs: int, rate: float
-) -> FitSetting:
-    network = {"hidden_layer_sizes": hidden, "alpha": alpha}
-    network |= {"max_iter": epochs, "learning_rate_init": rate}
-    return FitSetting(head, top=top, network=network)
+    return TrainingExample(dialogue, source, targets, dict(targets), str(number // 2))
 
 
 class HalfVectors(DialogueReader):
@@ -98,9 +85,11 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
 ) -> None:
     from sklearn.neural_network import MLPClassifier
 
-    here = problem(units)
-    setting = mlp("mlp_classifier", top, 0.1, hidden, 40, 0.01)
-    head, columns = here.head(ALL, OVERALL, setting), here.columns
+    here = problem(units, head="mlp_classifier")
+    network = {"hidden_layer_sizes": hidden, "alpha": 0.1}
+    network |= {"max_iter": 40, "learning_rate_init": 0.01}
+    head = here.head(ALL, OVERALL, {"classes": top} | network)
+    columns = here.columns
     classes = np.floor(np.array(units) * top + 0.5).astype(int)
     chances = head.probabilities(columns)
     assert chances.shape == (40, top + 1) and chances.sum(axis=1) == pytest.approx(
@@ -110,13 +99,8 @@ def test_a_classifier_s_probabilities_are_scikit_learn_s(
     assert not chances[:, unseen].any()
     if len(set(classes.tolist())) == 1:
         return
-    oracle = MLPClassifier(
-        hidden_layer_sizes=hidden,
-        alpha=0.1,
-        max_iter=40,
-        learning_rate_init=0.01,
-        random_state=3,
-    ).fit(standardised(columns), classes)
+    oracle = MLPClassifier(**network, random_state=3)
+    oracle.fit(standardised(columns), classes)
     expected = oracle.predict_proba(standardised(columns))
     assert np.abs(chances[:, oracle.classes_] - expected).max() < 1e-6
     argmax = oracle.predict(standardised(columns)) / top
@@ -129,16 +113,14 @@ def test_ridge_and_logistic_are_scikit_learn_s() -> None:
     here = problem(UNITS)
     columns, x = here.columns, standardised(here.columns)
     x[:, 3:] *= 0.5  # columns of vectors
-    ridge = here.head(ALL, OVERALL, FitSetting("ridge", alpha=3.0 / 40, share=0.5))
+    ridge = here.head(ALL, OVERALL, {"alpha": 3.0 / 40, "share": 0.5})
     # there a row has a weight of 1
     expected = Ridge(alpha=3.0).fit(x, UNITS).predict(x)
     assert ridge.raw(columns)[:, 0] == pytest.approx(expected)
     bias = ridge.layers[0][1][0]
     assert bias + sum(ridge.averages) == pytest.approx(ridge.raw(columns).mean())
     labels = np.array(UNITS) > 0.5
-    logistic = here.head(
-        ALL, REPETITIVE, FitSetting("logistic", alpha=0.1 / 40, share=0.5)
-    )
+    logistic = here.head(ALL, REPETITIVE, {"alpha": 0.1 / 40, "share": 0.5})
     oracle = LogisticRegression(C=10, class_weight="balanced", max_iter=1000).fit(
         x, labels
     )
@@ -171,7 +153,7 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
         )
         reader = DialogueReader(config, None)
         search = Search(reader, examples, columns, [], 0)
-        head = search.head(np.arange(90), OVERALL, FitSetting("ridge", alpha=0.3))
+        head = search.head(np.arange(90), OVERALL, {"alpha": 0.3, "share": 1.0})
         factor = (
             spread(labels, weights) / spread(centred @ expected, weights)
             if stretch
@@ -213,8 +195,8 @@ def fit(
 
 @pytest.mark.parametrize("head", [None, "ridge"])
 def test_the_search_finds_the_length(tiny_bert: Path, head: str | None) -> None:
-    grid = {"alphas": [1e-3, 1e4], "shares": [0.0, 1.0]}
-    judge, figures = fit(tiny_bert, True, head=head, **grid)
+    grid = {"alpha": [1e-3, 1e4], "share": [0.0, 1.0]}
+    judge, figures = fit(tiny_bert, True, grid=grid, head=head)
     assert judge.heads["repetitive"].kind == (head or "logistic")
     assert figures["spearman/overall"] > 0.9 and figures["auc/repetitive"] > 0.9
     fitted = judge.calibration["overall"]
@@ -243,7 +225,7 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         "head": "ridge",
     }
     model |= {"features": [], "fold_by": "chatbot"}
-    model |= {"alphas": [0.01, 1.0], "shares": [1.0]}
+    model |= {"grid": {"alpha": [0.01, 1.0], "share": [1.0]}}
     config = LinearConfig(**model)
     folds = folds_of(rows, len(rows), config, 0)
     assert sorted(len(held_out) for _, held_out in folds) == [30, 30, 30]
@@ -278,7 +260,7 @@ DIMENSIONS = ("overall", "repetitive")
 
 
 def rated() -> list[TrainingExample]:
-    """24 dialogues of two sources with unequal weights; every third lacks one of the labels."""
+    """24 dialogues of two sources; every third lacks one of the labels."""
     rng = np.random.default_rng(0)
     rows = []
     for number in range(24):
@@ -290,10 +272,8 @@ def rated() -> list[TrainingExample]:
             for n in DIMENSIONS
             if number % 3 or n == "overall"
         }
-        source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
-        rows.append(
-            TrainingExample(dialogue, source, labels, weight, labels, str(number))
-        )
+        source = "ba"[number % 2]
+        rows.append(TrainingExample(dialogue, source, labels, labels, str(number)))
     return rows
 
 
@@ -320,11 +300,9 @@ def test_a_logistic_head_is_calibrated_to_its_labels() -> None:
         said = ["a b", "c d e", "b a", "c d e" if again else "a d c"]
         marked = float(rng.random() < (0.75 if again else 0.25))
         label = {"repetitive": marked, "overall": 1 - marked}
-        rows.append(
-            TrainingExample(talk(*said, id=str(number)), "a", label, 1.0, label)
-        )
+        rows.append(TrainingExample(talk(*said, id=str(number)), "a", label, label))
     model = {"vectors": False, "features": ["assistant.copy"]}
-    model |= {"alphas": [1e-4]}
+    model |= {"grid": {"alpha": [1e-4]}}
     judge = fitted_on(Path("nowhere"), rows, **model)
     scores = [
         one.scores["repetitive"]
@@ -346,8 +324,7 @@ REPLY = {"positive": ["w1 w2"], "negative": ["w3"]}
 REACTIONS = {
     "reply": REPLY,
     "features": ["log_words", "user.reaction", "assistant.expected_reaction"],
-    "alphas": [0.1],
-    "shares": [0.2],
+    "grid": {"alpha": [0.1], "share": [0.2]},
 }
 
 

@@ -47,7 +47,6 @@ def run_config(
         "train": [{"source": write_rows(folder / "train.jsonl", 48, seed=1)}],
         "validation": [{"source": write_rows(folder / "validation.jsonl", 24, seed=2)}],
         "args": arguments | args,
-        "answered_rows": 6,
     }
     return build_config(TrainConfig, settings, where="test")
 
@@ -187,7 +186,7 @@ def test_qlora_ends_with_golden_scores_and_a_card(
     config = run_config(
         tmp_path, Path("x"), model | {"base": "embedded:smollm2"}, max_steps=2
     )
-    folder = train_judge(config.model_copy(update={"answered_rows": 2}))
+    folder = train_judge(config)
     golden = json.loads((folder / "golden.json").read_text())
     assert golden["dtype"] == "bf16" and golden["tolerance"] == pytest.approx(0.02)
     adapter = json.loads((folder / "adapter_config.json").read_text())

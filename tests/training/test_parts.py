@@ -41,7 +41,7 @@ def minimal(**more: object) -> dict[str, object]:
 
 @pytest.mark.parametrize(
     "setting",
-    [{"args": {"max_steps": 3}}, {"start": "a"}, {"per_dimension": True}],
+    [{"args": {"max_steps": 3}}, {"start": "a"}],
 )
 def test_a_family_fitted_at_once_refuses_settings_of_steps(
     setting: dict[str, object],
@@ -61,7 +61,7 @@ def row(
 
 
 def targets_of(rows: list[LabelledDialogue], **entry: object) -> list[float]:
-    one = DataEntry(source="s", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
+    one = DataEntry(source="s.jsonl", dimensions={"q": "overall"}, **entry)  # type: ignore[arg-type]
     names = dimension_names(one, label_scales(rows), ["overall"])
     maps = {n: fit_unit_map(one, rows, n) for n in names}
     made = [to_example(r, one, names, maps, {}) for r in rows]
@@ -73,7 +73,7 @@ def test_targets_are_the_mean_of_the_annotators_on_the_unit_scale() -> None:
 
 
 def test_a_target_of_levels_is_the_nearest_level_of_the_mean() -> None:
-    entry = DataEntry(source="s", dimensions={"q": "overall"})
+    entry = DataEntry(source="s.jsonl", dimensions={"q": "overall"})
     maps = {"q": fit_unit_map(entry, [row("a", 1)], "q")}
     found = to_example(row("a", 1), entry, {"q": "overall"}, maps, {"overall": 5})
     assert list(found.targets["overall"]) == [0, 0, 1, 0, 0]  # type: ignore[arg-type]
@@ -81,8 +81,8 @@ def test_a_target_of_levels_is_the_nearest_level_of_the_mean() -> None:
 
 def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows:
     """The rows of a run on tables of ratings whose columns a file maps."""
-    columns = "{id: nr, prompt: Frage, response: Antwort, group: Kunde, labels: {Note: 'fun:1..5'}}"
-    (folder / "map.yaml").write_text(columns)
+    columns = {"id": "nr", "prompt": "Frage", "response": "Antwort", "group": "Kunde"}
+    labels = {"Note": "fun:1..5"}
     for part, rows in files.items():
         lines = [f"{part}{row},Frage {row}?,Antwort {row},3,{row[0]}" for row in rows]
         (folder / f"{part}.csv").write_text(
@@ -90,7 +90,7 @@ def loaded(folder: Path, files: dict[str, list[str]], **more: object) -> RunRows
         )
         source = {
             "source": str(folder / f"{part}.csv"),
-            "columns": str(folder / "map.yaml"),
+            "columns": columns | {"labels": labels},
         }
         more[part] = [source]
     config = build_config(TrainConfig, minimal(**more), where="x")
@@ -104,7 +104,7 @@ def test_a_leak_stops_the_run(tmp_path: Path) -> None:
 
 def test_a_split_divides_groups_by_their_hash(tmp_path: Path) -> None:
     rows = [f"{group}{n}" for group in "abcdefghijklmnopqrst" for n in range(3)]
-    split, found = {"validation": 0.2, "test": 0.2, "seed": 1}, []
+    split, found = {"validation": 0.2, "test": 0.2}, []
     for order in (rows, rows[::-1]):
         run = loaded(tmp_path, {"train": order}, split=split)
         parts = [run.train, run.validation, run.test]

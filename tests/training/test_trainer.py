@@ -27,7 +27,7 @@ DIMENSIONS = [d for d in load_rubric("medal") if d.name in ("overall", "repetiti
 
 
 def examples(count: int = 24) -> list[TrainingExample]:
-    """Dialogues of unequal length and weight, of two sources; every third lacks a label."""
+    """Dialogues of unequal length, of two sources; every third lacks a label."""
     rows = []
     for number in range(count):
         words = WORDS[number % 7 :][: 2 + number % 5]
@@ -35,10 +35,8 @@ def examples(count: int = 24) -> list[TrainingExample]:
         labels = {"overall": (number % 5) / 4, "repetitive": float(number % 2)}
         if number % 3 == 0:
             del labels["repetitive"]
-        source, weight = ("a", 0.5) if number % 2 else ("b", 4.0)
-        rows.append(
-            TrainingExample(dialogue, source, dict(labels), weight, dict(labels))
-        )
+        source = "ba"[number % 2]
+        rows.append(TrainingExample(dialogue, source, dict(labels), dict(labels)))
     return rows
 
 
@@ -110,9 +108,7 @@ def test_a_step_is_the_same_however_it_is_cut(
         assert torch.allclose(others[name], weight, atol=1e-5), name
 
 
-def test_the_loss_is_the_weighted_mean_over_examples(
-    base: Path, tmp_path: Path
-) -> None:
+def test_the_loss_is_the_mean_over_examples(base: Path, tmp_path: Path) -> None:
     rows = examples(8)
     judge = judge_on(base)
     ids = [
@@ -129,8 +125,8 @@ def test_the_loss_is_the_weighted_mean_over_examples(
             names = [dimension.name for dimension in DIMENSIONS]
             named = dict(zip(names, logits.tolist(), strict=True))
             errors = [(named[name] - value) ** 2 for name, value in row.targets.items()]
-            total += row.weight * sum(errors)
-    wanted = total / sum(row.weight for row in rows)
+            total += sum(errors)
+    wanted = total / len(rows)
     data = judge_dataset(judge, rows)
     arguments = training_arguments(
         {"per_device_eval_batch_size": 3, "eval_strategy": "epoch"},

@@ -22,6 +22,7 @@ from medal_judges.models.base.saving import training_chats
 from medal_judges.models.hybrid.judge import HybridJudge, Line, Member, open_member
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
+from medal_judges.training.arguments import JUDGEMENTS
 from medal_judges.training.config import refuse_steps
 from medal_judges.training.families.solvers import Labelled
 from medal_judges.training.fitted import FittedJudge, TrainingRun
@@ -42,7 +43,7 @@ check = refuse_steps
 def fit(run: TrainingRun) -> FittedJudge:
     """Fits the judge of ``run``.
 
-    Figures are agreement with people over the fitting rows: of each member, and of a stack by
+    Figures are agreement with people over the fitting rows: of each member, and of the judge by
     5-fold cross-validation over conversations. Raises ConfigError for rows that nothing can be
     fitted on.
     """
@@ -67,7 +68,7 @@ def fit(run: TrainingRun) -> FittedJudge:
             )
     if not shared:
         raise ConfigError("no member has a dimension of the rubric")
-    folder = Path(config.output_dir) / "judgements"
+    folder = Path(config.output_dir) / JUDGEMENTS
     names = [dimension.name for dimension in shared]
     judgements = {}
     for name, member in members.items():
@@ -75,9 +76,7 @@ def fit(run: TrainingRun) -> FittedJudge:
     figures: dict[str, float] = {}
     lines: dict[str, Line] = {}
     for dimension in shared:
-        lines[dimension.name] = fit_line(
-            rows, members, judgements, dimension, config.model.kind, figures
-        )
+        lines[dimension.name] = fit_line(rows, members, judgements, dimension, figures)
     facts = {"rows": len(rows), "seed": config.seed}
     judge = HybridJudge(members, lines, shared, name=config.name, facts=facts)
     return FittedJudge(judge, figures)
@@ -103,11 +102,10 @@ def fit_line(
     members: Mapping[str, Member],
     judgements: Mapping[str, Sequence[Judgement]],
     dimension: Dimension,
-    kind: str,
     figures: dict[str, float],
 ) -> Line:
     """Returns the line of one dimension, fitted on the rows that all its members scored. Adds the
-    ``figures`` of the members and of a stack."""
+    ``figures`` of the members and of the judge."""
     name = dimension.name
     names = [member for member in members if members[member].has(name)]
     columns = []
@@ -133,8 +131,6 @@ def fit_line(
         figures[f"agreement/{name}/{member}"] = by_member[member]
     if not any(by_member.values()):
         raise ConfigError(f"{name}: all ratings, or each member's scores, are equal")
-    if kind == "select":
-        return Line((max(by_member, key=lambda member: by_member[member]),), (1.0,))
     labelled = Labelled.of(units, examples, name)
     groups = [example.group or example.dialogue.id for example in examples]
     line, figures[f"agreement/{name}"] = _stack(names, labelled, groups, measured)

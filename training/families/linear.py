@@ -4,33 +4,29 @@ held-out rows, fits and calibrates them."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import numpy as np
 import torch
 from scipy.special import expit, logit
-from sklearn.metrics import f1_score
+from sklearn.model_selection import ParameterGrid
+from sklearn.neural_network import MLPClassifier
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.heads import Calibration, fit_isotonic, isotonic_map
+from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.turn_features import SIMILARITY_NAMES
-from medal_judges.models.linear.config import HeadName, LinearConfig
+from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.linear.reader import DialogueReader, TurnReading, TurnScale
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
-from medal_judges.training.calibration import (
-    MIN_ROWS,
-    fit_temperature,
-    with_margin,
-)
-from medal_judges.training.config import refuse_steps
+from medal_judges.training.calibration import MIN_ROWS, fit_temperature, fit_units
+from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.families.reply import fit_reactions, half_of
-from medal_judges.training.families.solvers import FitSetting, fit_head
+from medal_judges.training.families.solvers import fit_head
 from medal_judges.training.fitted import FittedJudge, TrainingRun
 from medal_judges.training.rows import TrainingExample
 from medal_judges.training.validation import agreement, with_means
@@ -42,7 +38,32 @@ _SCALE_ROWS = 4000  # dialogues are enough for means and deviations
 logger = logging.getLogger(__name__)
 
 
-check = refuse_steps
+# The values of which training tries all combinations, unless model.grid says others.
+LINEAR_GRID: dict[str, tuple[Any, ...]] = {
+    "alpha": (1e-2, 0.1, 1.0, 10.0, 100.0, 1e3),
+    "share": (0.0, 0.1, 0.3, 1.0),
+}
+MLP_GRID: dict[str, tuple[Any, ...]] = {
+    "classes": (8,),
+    "hidden_layer_sizes": ((64,), (16,), (64, 32)),
+    "alpha": (1.0, 0.01, 10.0),
+    "max_iter": (100, 30),
+}
+
+
+def check(config: TrainConfig) -> None:
+    """Raises ValueError for settings of training by steps, and for a grid that does not fit the
+    head."""
+    refuse_steps(config)
+    names = set(LINEAR_GRID)
+    if config.model.head == "mlp_classifier":
+        names = {"classes", *MLPClassifier().get_params()}
+    for name, values in config.model.grid.items():
+        if name not in names or not values:
+            raise ValueError(
+                f"model.grid.{name}: expected a list of values of one of "
+                f"{', '.join(sorted(names))}"
+            )
 
 
 def fit(run: TrainingRun) -> FittedJudge:
@@ -54,19 +75,18 @@ def fit(run: TrainingRun) -> FittedJudge:
     torch.manual_seed(config.seed)
     judge = LinearJudge.create(model, run.dimensions, name=config.name)
     search = search_of(judge, rows.train, rows.validation, config.seed)
-    settings = search.settings(run.dimensions)
+    train = np.arange(len(rows.train))
+    validation = np.arange(len(rows.train), len(search.examples))
+    figures: dict[str, float] = {}
     for dimension in run.dimensions:
-        name, setting = dimension.name, settings[dimension.name]
-        judge.heads[name] = search.head(np.arange(len(rows.train)), dimension, setting)
-        calibration = search.calibration(dimension, setting, config.calibration)
+        name, settings = dimension.name, search.best(dimension)
+        judge.heads[name] = search.head(train, dimension, settings)
+        calibration = search.calibration(dimension, settings, config.calibration)
         if calibration is not None:
             judge.calibration[name] = calibration
-    judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
-    figures: dict[str, float] = {}
-    validation = np.arange(len(rows.train), len(search.examples))
-    for dimension in run.dimensions:
-        units = judge.units(dimension.name, search.columns[validation])
+        units = judge.units(name, search.columns[validation])
         figures |= search.agreement(dimension, units, validation)
+    judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
     return FittedJudge(judge, with_means(figures))
 
 
@@ -195,8 +215,8 @@ def folds_of(
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """Chooses each dimension's FitSetting. ``columns`` [n, C] are what ``reader`` makes of the
-    ``examples``, ``folds`` as ``folds_of`` makes them."""
+    """Chooses the settings of each dimension's head. ``columns`` [n, C] are what ``reader`` makes
+    of the ``examples``, ``folds`` as ``folds_of`` makes them."""
 
     reader: DialogueReader
     examples: Sequence[TrainingExample]
@@ -208,78 +228,30 @@ class Search:
     def config(self) -> LinearConfig:
         return self.reader.config
 
-    def settings(self, dimensions: Sequence[Dimension]) -> dict[str, FitSetting]:
-        """Returns the setting of each dimension: of linear heads by their grid; of MLPs by the
-        class range, then by theirs."""
-        best: dict[str, FitSetting] = {}
-        mlps: list[Dimension] = []
-        for dimension in dimensions:
-            head = self.config.head_of(dimension.kind)
-            if head in ("ridge", "logistic"):
-                best[dimension.name] = self.best(dimension, self.linear_grid(head))
-            else:
-                mlps.append(dimension)
-        top = self.class_range(
-            [dimension for dimension in mlps if dimension.kind != "binary"]
-        )
-        for dimension in mlps:
-            best[dimension.name] = self.best(dimension, self.mlp_grid(dimension, top))
-        return best
-
-    def linear_grid(self, head: HeadName) -> list[FitSetting]:
-        """Returns every combination of the values of the grid of ridge and logistic heads."""
-        config, settings = self.config, []
-        for share in config.shares if config.vectors else (1.0,):
-            for alpha in config.alphas:
-                settings.append(FitSetting(head, alpha=alpha, share=share))
-        return settings
-
-    def mlp_grid(
-        self,
-        dimension: Dimension,
-        top: int,
-    ) -> list[FitSetting]:
-        """Returns every combination of the values of the MLPs' grid, the defaults (first values)
-        first. ``top`` is the highest class."""
-        grid = self.config.mlp
+    def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
+        """Returns every combination of the values of the grid."""
         head = self.config.head_of(dimension.kind)
-        if dimension.kind == "binary":
-            top = 1
-        settings = []
-        for values in product(*grid.values()):
-            network = dict(zip(grid, values, strict=True))
-            settings.append(FitSetting(head, top=top, network=network))
-        return settings
+        grid = {**LINEAR_GRID, **self.config.grid}
+        if head == "mlp_classifier":
+            grid = {**MLP_GRID, **self.config.grid}
+            if dimension.kind == "binary":
+                grid["classes"] = (1,)
+        elif not self.config.vectors:
+            grid["share"] = (1.0,)
+        return list(ParameterGrid(grid))
 
-    def class_range(self, dimensions: Sequence[Dimension]) -> int:
-        """Returns the highest class that is best on average over ``dimensions``."""
-        tops = self.config.class_ranges
-        if len(tops) == 1 or not dimensions:
-            return tops[0]
-        means = []
-        for top in tops:
-            values = []
-            for dimension in dimensions:
-                values.append(self.measure(dimension, self.mlp_grid(dimension, top)[0]))
-            means.append(np.mean(np.nan_to_num(values)))
-        return tops[int(np.argmax(means))]
-
-    def best(
-        self,
-        dimension: Dimension,
-        grid: Sequence[FitSetting],
-    ) -> FitSetting:
-        """Returns the setting of ``grid`` with the highest agreement. Of equal ones it is the
-        first, so the order of the grid is a preference."""
+    def best(self, dimension: Dimension) -> dict[str, Any]:
+        """Returns the settings with the highest agreement. Of equal ones it is the first."""
+        grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
         if not self.folds:
             raise ConfigError(
                 "a linear judge chooses its settings on held-out rows: one "
                 f"{self.config.fold_by} is too few",
-                hint="more rows, validation rows, or one value in model.alphas and .shares",
+                hint="more rows, validation rows, or one value for each setting of model.grid",
             )
-        values = [self.measure(dimension, setting) for setting in grid]
+        values = [self.measure(dimension, settings) for settings in grid]
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
         logger.info("%s: %s of %d settings", dimension.name, grid[best], len(grid))
         return grid[best]
@@ -287,14 +259,14 @@ class Search:
     def measure(
         self,
         dimension: Dimension,
-        setting: FitSetting,
+        settings: Mapping[str, Any],
     ) -> float:
         """Returns Spearman's ρ (AUC of a binary dimension) on held-out rows, the mean over folds
         and sources. NaN if undefined everywhere. Its sign counts (ORALIS tunes for positive
         correlation)."""
         values: list[float] = []
         for train, held_out in self.folds:
-            head = self.head(train, dimension, setting)
+            head = self.head(train, dimension, settings)
             units = head.units(self.columns[held_out], self.config.decode)
             values += self.agreement(dimension, units, held_out).values()
         return float(np.mean(values)) if values else np.nan
@@ -317,90 +289,68 @@ class Search:
         self,
         rows: np.ndarray,
         dimension: Dimension,
-        setting: FitSetting,
+        settings: Mapping[str, Any],
     ) -> FittedHead:
         """Returns the head of ``dimension`` fitted on ``rows``."""
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
-        return fit_head(self.reader, columns, examples, dimension, setting, self.seed)
+        return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
 
     def calibration(
         self,
         dimension: Dimension,
-        setting: FitSetting,
+        settings: Mapping[str, Any],
         method: str,
     ) -> Calibration | None:
-        """Returns what is fitted on held-out scores; None if there is nothing to fit: of a logistic
-        head the temperature, of ridge and MLP regressor the spread of the residuals and the margin
-        (a classifier has its own distribution). With ``isotonic`` also a monotone map of the score,
-        for a binary dimension with its threshold."""
-        has_distribution = setting.head == "mlp_classifier"
+        """Returns what is fitted on the scores of labelled rows by heads that have not learnt from
+        them. None if there is nothing to fit: a classifier has its own distribution."""
+        head = self.config.head_of(dimension.kind)
         if method == "none" or not self.folds:
             return None
-        if has_distribution and method != "isotonic":
+        if head == "mlp_classifier" and method != "isotonic":
             return None
-        scores, targets, folds = self._held_out(dimension, setting)
-        if len(targets) < MIN_ROWS:
+        units, ratings, folds = self._held_out(dimension, settings)
+        if len(ratings) < MIN_ROWS:
             return None
-        is_binary = dimension.kind == "binary"
-        changes: dict[str, Any] = {"rows": len(targets)}
-        if setting.head == "logistic":
-            logits = logit(np.clip(scores, 1e-9, 1 - 1e-9))
-            temperature = fit_temperature(logits, targets)
-            scores = expit(logits / temperature)
-            changes["temperature"] = temperature
-        elif not has_distribution:
-            changes["spread"] = float(np.std(targets - scores))
-        if method == "isotonic" and is_binary:
-            changes |= _threshold(scores, targets >= 0.5, folds)
-        elif method == "isotonic":
-            changes["isotonic"] = fit_isotonic(scores, targets)
-        fitted = Calibration(**changes)
-        if is_binary or has_distribution:
-            return fitted
-        return with_margin(fitted, scores, targets)
+        temperature = None
+        if head == "mlp_classifier":
+            temperature = 1.0
+        elif head == "logistic":
+            logits = logit(np.clip(units, 1e-9, 1 - 1e-9))
+
+            def probabilities(temperature: float) -> Floats:
+                chances = expit(logits / temperature)
+                return np.column_stack([1 - chances, chances])
+
+            temperature = fit_temperature(probabilities, ratings[:, None])
+            units = probabilities(temperature)[:, 1]
+        return fit_units(
+            units,
+            ratings,
+            method,
+            is_binary=dimension.kind == "binary",
+            temperature=temperature,
+            folds=folds,
+        )
 
     def _held_out(
         self,
         dimension: Dimension,
-        setting: FitSetting,
+        settings: Mapping[str, Any],
     ) -> tuple[Floats, Floats, np.ndarray]:
         """Returns the scores [n] of labelled rows by heads that have not learnt from them, the
         labels [n], both on [0, 1], and the number of the fold of each row [n]."""
-        name = dimension.name
-        targets = [example.targets.get(name, np.nan) for example in self.examples]
+        targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)
         scores, labelled, folds = [], [], []
         for number, (train, held_out) in enumerate(self.folds):
             rows = held_out[np.isfinite(labels[held_out])]
-            head = self.head(train, dimension, setting)
+            head = self.head(train, dimension, settings)
             units = head.units(self.columns[rows], self.config.decode)
-            if dimension.kind == "binary" and setting.head != "logistic":
+            if dimension.kind == "binary" and head.kind != "logistic":
                 # The rate of the fold's training rows is not the judge's.
                 units = units + np.nanmean(labels) - np.nanmean(labels[train])
             scores.append(units)
             labelled.append(labels[rows])
             folds.append(np.full(len(rows), number))
         return np.concatenate(scores), np.concatenate(labelled), np.concatenate(folds)
-
-
-def _threshold(
-    scores: Floats,
-    has_issue: np.ndarray,
-    folds: np.ndarray,
-) -> dict[str, Any]:
-    """Returns the fields of the calibration of a binary dimension: the map, the threshold of the
-    best F1, and the maps without one fold."""
-    isotonic = fit_isotonic(scores, has_issue)
-    chances = isotonic_map(scores, isotonic)
-    levels = np.unique([0.0, *chances])
-    thresholds = (levels[1:] + levels[:-1]) / 2
-    f1_scores = [f1_score(has_issue, chances >= threshold) for threshold in thresholds]
-    best = thresholds[int(np.argmax(f1_scores))]
-    maps = []
-    numbers = np.unique(folds)
-    if len(numbers) > 1:
-        for number in numbers:
-            rows = folds != number
-            maps.append(fit_isotonic(scores[rows], has_issue[rows]))
-    return {"isotonic": isotonic, "threshold": float(best), "others": tuple(maps)}

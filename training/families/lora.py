@@ -62,18 +62,15 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, the
-    row's weight, and what ``beyond_window`` counts. The answers of an example share its weight by
-    their tokens. Examples that fit into no prompt have no row, as the judge could not score them.
-    """
+    """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, and
+    what ``beyond_window`` counts. Examples that fit into no prompt have no row, as the judge could
+    not score them."""
     rows: list[dict[str, Any]] = []
     for number, example in enumerate(examples):
         request = judge.request(example.dialogue)
         if request.payload.failure is not None:
             continue
-        pairs = _answers(judge, request, example)
-        answer_tokens = sum(len(answer) for _, answer in pairs)
-        for prompt, answer in pairs:
+        for prompt, answer in _answers(judge, request, example):
             rows.append(
                 {
                     "input_ids": prompt + answer,
@@ -82,12 +79,8 @@ def answer_dataset(
                     "number": number,
                     "dropped": request.truncated_turns,
                     "cut": request.cut_turns,
-                    "weight": example.weight * len(answer) / answer_tokens,
                 }
             )
-    mean = sum(row["weight"] for row in rows) / max(1, len(rows))
-    for row in rows:
-        row["weight"] /= mean
     return Dataset.from_list(rows)
 
 
@@ -122,8 +115,7 @@ class AnswerCollator(JudgeCollator):
     """Pads prompts with their answers, and says at which places the network has to compute logits:
     those before a token of an answer in any row.
 
-    ``labels`` [B, 1 + places] are the row's weight, and the token that follows each place (-1: none
-    of an answer).
+    ``labels`` [B, places] are the token that follows each place (-1: none of an answer).
     """
 
     def __call__(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, Tensor]:
@@ -133,12 +125,11 @@ class AnswerCollator(JudgeCollator):
         is_answer = (positions + 1 >= starts) & mask[:, 1:].bool()
         places = is_answer.any(dim=0).nonzero().squeeze(-1)
         following = ids[:, 1:].masked_fill(~is_answer, _IGNORED)[:, places]
-        weights = torch.tensor([row["weight"] for row in rows])[:, None]
         return {
             "input_ids": ids,
             "attention_mask": mask,
             "logits_to_keep": places,
-            "labels": torch.cat([weights, following.float()], dim=1),
+            "labels": following,
         }
 
 
@@ -162,14 +153,13 @@ class AnswerTrainer(JudgeTrainer):
     ) -> Tensor:
         """Returns the mean cross-entropy of the tokens of each row's answer: long answers count no
         more than short ones."""
-        following = targets.long()
         losses = functional.cross_entropy(
             logits.float().transpose(1, 2),
-            following,
+            targets,
             ignore_index=_IGNORED,
             reduction="none",
         )
-        tokens = (following != _IGNORED).sum(dim=1)
+        tokens = (targets != _IGNORED).sum(dim=1)
         return losses.sum(dim=1) / tokens.clamp_min(1)
 
     def calibrate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,6 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.neural_network import MLPClassifier
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.linear.config import HeadName
 from medal_judges.models.linear.heads import FittedHead, Floats
 from medal_judges.models.linear.reader import DialogueReader
 from medal_judges.records.dimension import Dimension
@@ -22,23 +21,10 @@ from medal_judges.training.rows import TrainingExample
 _FLOOR = 1e-6  # below it is the rounding of a column that never varies
 
 
-@dataclass(frozen=True, slots=True)
-class FitSetting:
-    """How one dimension is fitted: the penalty ``alpha`` and the ``share`` of vectors (None: 1); of
-    an MLP the highest class ``top`` and scikit-learn's settings ``network``."""
-
-    head: HeadName
-    alpha: float = 1.0
-    share: float | None = None
-    top: int = 1
-    network: Mapping[str, Any] = field(default_factory=dict)
-
-
 @dataclass(slots=True)
 class Labelled:
     """The labelled rows of a dimension: columns ``x`` [n, C], labels ``y`` [n] on [0, 1], the
-    ``sources`` [n], and ``weights`` [n], with which every source of entries of equal weight counts
-    the same."""
+    ``sources`` [n], and ``weights`` [n], with which every source counts the same."""
 
     x: Floats
     y: Floats
@@ -54,9 +40,8 @@ class Labelled:
     ) -> Labelled:
         y = np.array([example.targets[name] for example in examples], dtype=float)
         sources = np.array([example.source for example in examples])
-        weights = np.array([example.weight for example in examples], dtype=float)
-        for source in np.unique(sources):
-            weights[sources == source] /= (sources == source).sum()
+        _, numbers, counts = np.unique(sources, return_inverse=True, return_counts=True)
+        weights = 1 / counts[numbers]
         return cls(x, y, sources, weights)
 
     def source_means(self, values: Floats) -> Floats:
@@ -94,12 +79,12 @@ def fit_head(
     columns: Floats,
     examples: Sequence[TrainingExample],
     dimension: Dimension,
-    setting: FitSetting,
+    settings: Mapping[str, Any],
     seed: int,
 ) -> FittedHead:
     """Returns the head of ``dimension`` fitted on the ``columns`` [n, C] that ``reader`` makes of
-    the ``examples``. Raises ConfigError if none has a label, or if a logistic head has one label
-    only."""
+    the ``examples``. ``settings`` are those of LinearConfig's ``grid``. Raises ConfigError if no
+    example has a label, or if a logistic head has one label only."""
     name, config = dimension.name, reader.config
     rows = [row for row, example in enumerate(examples) if name in example.targets]
     if not rows:
@@ -112,27 +97,24 @@ def fit_head(
     scale = np.where(deviation > _FLOOR, 1 / np.maximum(deviation, _FLOOR), 0.0)
     is_feature = reader.named(dict.fromkeys(config.features, 1.0)) > 0
     scale = scale * (reader.is_vector | is_feature)
-    if setting.share is not None:
-        scale = scale * np.where(reader.is_vector, setting.share, 1.0)
-    if setting.head == "ridge":
+    head = config.head_of(dimension.kind)
+    if head == "mlp_classifier":
+        return _mlp(labelled, scale, settings, seed)
+    scale = scale * np.where(reader.is_vector, settings["share"], 1.0)
+    if head == "ridge":
         priors = reader.named(config.prior_weights.get(name, {}))
-        weights, bias = _ridge(labelled, scale, setting.alpha, config.stretch, priors)
-    elif setting.head == "logistic":
-        weights, bias = _logistic(labelled, scale, setting.alpha, name)
-    elif len({examples[row].weight for row in rows}) > 1:
-        raise ConfigError(
-            "the weights of entries count for model.head: ridge and logistic only",
-            hint="leave weight out",
+        weights, bias = _ridge(
+            labelled, scale, settings["alpha"], config.stretch, priors
         )
     else:
-        return _mlp(labelled, scale, setting, seed)
+        weights, bias = _logistic(labelled, scale, settings["alpha"], name)
     averages = 0.0, 0.0
     if config.reading != "dialogue":
         # What the mean user side and the mean assistant side add to the output.
         added = labelled.source_means(labelled.x).mean(axis=0) * weights
         user, assistant = added.reshape(2, -1).sum(axis=1).tolist()
         averages = user, assistant
-    return FittedHead.line(setting.head, weights, bias, averages)
+    return FittedHead.line(head, weights, bias, averages)
 
 
 def _ridge(
@@ -185,15 +167,17 @@ def _logistic(
 def _mlp(
     labelled: Labelled,
     scale: Floats,
-    setting: FitSetting,
+    settings: Mapping[str, Any],
     seed: int,
 ) -> FittedHead:
-    """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, top], rounded."""
-    classes = np.floor(labelled.y * setting.top + 0.5).astype(int)
+    """Returns an MLP over whole-number classes: Equation 1 from [0, 1] to [0, classes], rounded."""
+    network = dict(settings)
+    top = network.pop("classes")
+    classes = np.floor(labelled.y * top + 0.5).astype(int)
     present: tuple[int, ...] = tuple(np.unique(classes).tolist())
     if len(present) == 1:
-        return FittedHead(setting.head, (), setting.top, present)
-    model = MLPClassifier(**setting.network, random_state=seed)
+        return FittedHead("mlp_classifier", (), top, present)
+    model = MLPClassifier(**network, random_state=seed)
     mean = labelled.x.mean(axis=0)
     inputs = (labelled.x - mean) * scale
     with warnings.catch_warnings():  # the duration is a setting, not a failure
@@ -205,4 +189,4 @@ def _mlp(
     biases[0] = biases[0] - (mean * scale) @ weights[0]
     weights[0] = scale[:, None] * weights[0]
     layers = tuple(zip(weights, biases, strict=True))
-    return FittedHead(setting.head, layers, setting.top, present)
+    return FittedHead("mlp_classifier", layers, top, present)

@@ -128,11 +128,18 @@ def ours(way: str, count: int, threads: int) -> dict[str, Any]:
     return {"seconds": seconds, "logprobs": logprobs, "texts": texts}
 
 
+def chat_template() -> Any:
+    from transformers import AutoTokenizer
+
+    from medal_judges.models.llm.chat_template import ChatTemplate
+    from medal_judges.models.llm.local.weights import model_path
+
+    return ChatTemplate(AutoTokenizer.from_pretrained(model_path(MODEL)))
+
+
 def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
     """What llama.cpp's library takes and says: no server, log-probabilities of token ids."""
-    from medal_judges.models.llm.local.weights import load_chat_template
-
-    template = load_chat_template(MODEL)
+    template = chat_template()
     groups = [
         [template.sequence(c) for c in follow_ups(talk)] for talk in dialogues(count)
     ]
@@ -167,9 +174,8 @@ def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
     the vocabulary for each token of it, so that ``echo`` follow-ups of the first conversation are
     asked, and their time is taken for all; of the answers, those about two conversations."""
     from medal_judges.models.llm.loading import load_llm
-    from medal_judges.models.llm.local.weights import load_chat_template
 
-    template = load_chat_template(MODEL)
+    template = chat_template()
     first, *talks = dialogues(count)
     seconds: dict[str, float] = {}
     logprobs: list[list[list[float]]] = []
@@ -192,7 +198,6 @@ def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
                 "cache": False,
             }
             | {
-                "tokenizer": MODEL,
                 "context": CONTEXT,
                 "max_in_flight": 1,
                 "api_key_env": "HOME",

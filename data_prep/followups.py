@@ -157,11 +157,8 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
     if not distinct:
         journal.path.unlink(missing_ok=True)
         return None
-    settings = f"{config.prompts}, {config.samples} samples, temperature {config.temperature:g}"
-    judge = f", for {config.judge} to judge with" if config.judge else ""
     return FollowUpPool(
         name=name,
-        method=f"{settings}, seed {config.seed}{judge}",
         strategy=config.strategy,
         generators=tuple(dict.fromkeys(f.by for f in distinct.values() if f.by)),
         follow_ups=tuple(distinct.values()),

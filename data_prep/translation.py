@@ -24,7 +24,7 @@ from medal_judges.data_prep.jobs import (
 )
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.inference.dry_run import in_words
-from medal_judges.models.llm.loading import CountingModel
+from medal_judges.models.llm.loading import dry_run_model
 from medal_judges.models.llm.protocol import ChatRequest, closed_schema
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import parse_json, without_thinking
@@ -278,9 +278,9 @@ class TranslationRunner(JobRunner[Translation]):
 
     def estimate(self, translations: Sequence[Translation]) -> str:
         """Returns the maximum cost in words, if every first answer is usable and none is cached."""
-        counting = CountingModel(self.agents.get(self.config.llm.model))
-        counting.chat([self.request(job) for job in translations])
-        return in_words(len(translations), counting.counted())
+        model = dry_run_model(self.config.llm)
+        model.chat([self.request(job) for job in translations])
+        return in_words(len(translations), model.estimate())
 
 
 def translate(

@@ -12,7 +12,7 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import DEFAULT_OPTIONS, ScoreOptions
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.cost import CostEstimate
-from medal_judges.models.llm.loading import CountingModel
+from medal_judges.models.llm.server import RemoteModel
 from medal_judges.records.dialogue import Dialogue
 
 
@@ -20,22 +20,21 @@ def dry_run(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
     """Returns a text with the maximum of requests, tokens and cost. Raises ConfigError if the judge
-    has no CountingModel."""
-    models = dict.fromkeys(judge.language_models())
-    counting = [model for model in models if isinstance(model, CountingModel)]
-    if not counting:
+    has no language model for a dry run."""
+    models = []
+    for model in dict.fromkeys(judge.language_models()):
+        if isinstance(model, RemoteModel) and model.dry_run:
+            models.append(model)
+    if not models:
         raise ConfigError(
             "this judge uses no language model: there is nothing to estimate",
             hint="leave out --dry-run",
         )
-    for model in counting:
-        # a judge tries its model when it is made
-        model.continuations = model.continuation_tokens = 0
     count = len({judgement.id for judgement in options.score(judge, dialogues)})
     texts = []
-    for model in counting:
-        text = in_words(count, model.counted())
-        if len(counting) > 1:
+    for model in models:
+        text = in_words(count, model.estimate())
+        if len(models) > 1:
             text = f"{model.name}: {text}"
         texts.append(text)
     return "\n".join(texts)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
@@ -22,6 +21,7 @@ from medal_judges.config import (
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
+from medal_judges.models.llm.loading import dry_run_model
 from medal_judges.models.llm.settings import llm_config, no_model_error
 
 
@@ -105,10 +105,9 @@ class JudgeChoice:
         """Returns the choice in which ``changed`` has replaced the group of each language model: of
         the judge, and of what shortens turns for it."""
         choice = self.with_options(llm=changed(self.llm()))
-        shorten = {**(self.settings or {}), **self.options}.get("shorten") or {}
-        if shorten.get("llm") is not None:
-            shortener = changed(_group(shorten["llm"]))
-            choice = choice.with_options(shorten={**shorten, "llm": shortener})
+        shortener = {**(self.settings or {}), **self.options}.get("shortener")
+        if shortener is not None:
+            choice = choice.with_options(shortener=changed(_group(shortener)))
         return choice
 
     def spending(
@@ -126,7 +125,13 @@ class JudgeChoice:
         """
         choice = self
         if no_cache:
-            choice = choice._with_models(lambda llm: llm | {"cache": False})
+
+            def uncached(llm: dict[str, Any]) -> dict[str, Any]:
+                if llm_config(llm).api:
+                    llm |= {"cache": False}
+                return llm
+
+            choice = choice._with_models(uncached)
         if max_cost is not None:
             if not choice.asks_server:
                 choice.llm()
@@ -142,15 +147,7 @@ class JudgeChoice:
 
             choice = choice._with_models(limited)
         if dry_run:
-            from medal_judges.models.llm.loading import CountingModel, counting_model
-
-            def counted(llm: dict[str, Any]) -> CountingModel:
-                # The provider's server returns no log-probabilities of prompts; your own may.
-                address = llm.get("base_url") or os.environ.get("OPENAI_BASE_URL")
-                likelihoods = bool(address) or not llm_config(llm).api
-                return counting_model(llm, likelihoods=likelihoods)
-
-            choice = choice._with_models(counted)
+            choice = choice._with_models(dry_run_model)
         return choice
 
     def load(self) -> Judge:

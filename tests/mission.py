@@ -159,7 +159,7 @@ def scores(folder: Path, url: str) -> dict[str, Any]:
     runs += [(name, "dialogues.jsonl", ["--level", "turn"]) for name in TURN_JUDGES]
     runs += [(name, "few.jsonl", []) for name in EMBEDDED_JUDGES]
     # DIET's selection writes answers, which takes a minute a dialogue
-    runs.append(("diet", "few.jsonl", ["select=null"]))
+    runs.append(("diet", "few.jsonl", ["select=false"]))
     results = {}
     for name, file, more in runs:
         results[name] = _scores_of(folder, name, file, more)

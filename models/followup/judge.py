@@ -46,7 +46,6 @@ from medal_judges.models.llm.protocol import (
     first_turn_that_fits,
     likelihood_usage,
     scored_by_owner,
-    usage_of,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
 from medal_judges.models.prompted.answers import UnreadError, shown, spoken_from
@@ -59,30 +58,18 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.judgement import Contributions, Judgement, known_details
 from medal_judges.records.signature import Signature, content_hash
 
+# DIET's selection (section 4.1): the model chooses RUNS times from shuffled options, and the
+# follow-ups in all choices count. The paper states no temperature, so answers are greedy.
+RUNS = 3
+SELECTION_TOKENS = 160  # of an answer
+MAX_TOKENS = 4096  # of a dialogue with its follow-up
 AROUND_FOLLOW_UP = 8  # tokens of a chat template around a follow-up
 MORE_TOKENS = 4  # times the tokens, for the second question
 MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
+SELECTION_PROMPT = "prompts/diet_selection"
+SELECTION_VALUES = ("turn", "dialogue", "options")
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
 _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
-
-
-class SelectionConfig(Config):
-    """DIET's selection (section 4.1): the model chooses ``runs`` times from shuffled options, and
-    the follow-ups in all choices count. ``max_tokens`` bounds an answer, and ``seed`` shuffles. The
-    paper states no temperature, so answers are greedy."""
-
-    runs: int = 3
-    max_tokens: int = 160
-    seed: int = 0
-
-
-def load_selection(path: str) -> Prompt:
-    """Returns the prompt file of a selection. Its part ``again`` is appended to the second
-    question. Raises ConfigError."""
-    prompt = load_prompt(path, ("turn", "dialogue", "options"), ("user", "again"))
-    if missing := {"dialogue", "options"} - prompt.values_of("user"):
-        raise ConfigError(f"{path}: no {{{{ {min(missing)} }}}} in user")
-    return prompt
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,38 +103,40 @@ def select(
     llm: LanguageModel,
     dialogues: Sequence[tuple[str, Sequence[Message]]],
     pool: FollowUpPool,
-    config: SelectionConfig,
-    prompt: Prompt,
     *,
     turn: bool,
+    seed: int = 0,
+    runs: int = RUNS,
 ) -> list[FollowUpSelection]:
-    """Returns for each (id, messages) the follow-ups that every run chose; all follow-ups if the
-    runs have none in common.
+    """Returns for each (id, messages) the follow-ups that every one of ``runs`` chose; all
+    follow-ups if the runs have none in common. ``seed`` shuffles the options. ``turn``: the last
+    answer is judged, not the dialogue.
 
     If an answer was cut or cannot be read, the model is asked once more, for the numbers alone and
     with more tokens. Without an answer of every run the dialogue has no selection.
     """
+    prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
     for name, messages in dialogues:
         dialogue = transcript(messages, _NAMES, keep_breaks=True)
         values = {"turn": turn, "dialogue": dialogue}
-        runs = []
-        for number in range(config.runs):
+        shuffled = []
+        for number in range(runs):
             # The dialogue's own stream: neither its batch nor its place in the file changes it.
-            seeds = [config.seed, number, int(content_hash(name), 16)]
-            runs.append(_shuffled_run(prompt, values, pool, seeds))
-        runs_by_dialogue.append(runs)
+            seeds = [seed, number, int(content_hash(name), 16)]
+            shuffled.append(_shuffled_run(prompt, values, pool, seeds))
+        runs_by_dialogue.append(shuffled)
     every_run = list(chain.from_iterable(runs_by_dialogue))
-    _ask(llm, every_run, config.max_tokens)
+    _ask(llm, every_run, SELECTION_TOKENS)
     unread = []
     for run in every_run:
         if run.chosen is None and not run.answer.failed:
             again = prompt.text("again", {})
             run.question = f"{run.question}\n\n{again}".rstrip()
             unread.append(run)
-    more_tokens = min(MORE_TOKENS * config.max_tokens, llm.context // 4)
-    _ask(llm, unread, max(config.max_tokens, more_tokens))
-    return [_common_selection(runs) for runs in runs_by_dialogue]
+    more_tokens = min(MORE_TOKENS * SELECTION_TOKENS, llm.context // 4)
+    _ask(llm, unread, max(SELECTION_TOKENS, more_tokens))
+    return [_common_selection(shuffled) for shuffled in runs_by_dialogue]
 
 
 def _shuffled_run(
@@ -173,8 +162,8 @@ def _ask(llm: LanguageModel, runs: Sequence[_Run], max_tokens: int) -> None:
     for run in runs:
         requests.append(ChatRequest((Message("user", run.question),), max_tokens))
     answers = llm.chat(requests)
-    for run, request, answer in zip(runs, requests, answers, strict=True):
-        run.usages.append(usage_of(llm, request, answer))
+    for run, answer in zip(runs, answers, strict=True):
+        run.usages.append(answer.usage)
         run.answer = answer
         try:
             run.chosen = {run.order[i] for i in read_choice(answer, run.options)}
@@ -260,12 +249,10 @@ MOST_LOGIT = 12
 
 class LogisticScale(Config):
     """The map of a raw value to a dimension's scale by ``center`` and ``spread``: low + (high -
-    low) sigmoid((raw - center) / spread), mirrored for a dimension whose good end is low.
-    ``fitted_on`` names the rows of the fit."""
+    low) sigmoid((raw - center) / spread), mirrored for a dimension whose good end is low."""
 
     center: float = 0.0
     spread: float = Field(default=1.0, gt=0)
-    fitted_on: str | None = None
 
 
 class FollowUpConfig(Config):
@@ -273,16 +260,15 @@ class FollowUpConfig(Config):
 
     ``name``: the judge's name. ``llm``: its language model. ``rubric``: a file or a shipped name.
     ``dimensions``: those of the rubric to score (none: all). ``followups``: a file of follow-ups or
-    a shipped name. ``prompts``: the file of the question of ``select``. ``scale``: maps the raw
-    value of each dimension to its scale. ``draw``: the number of follow-ups that ``seed`` draws
-    from the file, as many of each generator (DIET, section 6.2).
+    a shipped name. ``scale``: maps the raw value of each dimension to its scale. ``draw``: the
+    number of follow-ups that ``seed`` draws from the file, as many of each generator (DIET, section
+    6.2).
 
     ``likelihood`` is that of the follow-up given the dialogue (conditional), or of both (joint, as
     in FED). ``reduce``: mean or sum over tokens. Follow-ups are scored after the last turn, whoever
     speaks in it, in place of the last answer, and after the answers before it, ``answers`` in all
     (None: all; at turn level after the judged turn only). They are averaged with weights that fall
     by the factor ``decay`` with each step back. ``select``: DIET's selection for each dialogue.
-    ``max_tokens`` limits a dialogue with its follow-up; whole oldest turns beyond it are dropped.
     """
 
     name: str
@@ -290,15 +276,13 @@ class FollowUpConfig(Config):
     rubric: str
     dimensions: tuple[str, ...] = ()
     followups: str
-    prompts: str = "prompts/diet_selection"
     draw: int | None = Field(default=None, ge=1)
     seed: int = 0
     likelihood: Literal["conditional", "joint"] = "conditional"
     reduce: Literal["mean", "sum"] = "mean"
     answers: int | None = Field(default=1, ge=1)
     decay: float = Field(default=1.0, gt=0, le=1)
-    select: SelectionConfig | None = None
-    max_tokens: int = Field(default=4096, ge=64)
+    select: bool = False
     scale: Mapping[str, LogisticScale] = {}
 
 
@@ -332,7 +316,6 @@ class FollowUpJudge(Judge):
         load_rubric(config.rubric, tuple(config.scale))
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.followups)
-        self.prompt = load_selection(config.prompts)
         if config.draw is not None:
             self.pool = self.pool.drawn(config.draw, config.seed)
         for dimension in self.dimensions:
@@ -344,7 +327,7 @@ class FollowUpJudge(Judge):
         self.llm = load_llm(config.llm)
         # The tokens of a dialogue with a follow-up, and without the longest follow-up (a token has
         # at least one byte).
-        self.room = min(config.max_tokens, self.llm.context)
+        self.room = min(MAX_TOKENS, self.llm.context)
         longest = max(len(f.text.encode()) for f in self.pool.follow_ups)
         self.budget = self.room - AROUND_FOLLOW_UP - longest
         if self.pool.strategy == "selfmap" and self.pool.generators != (self.llm.name,):
@@ -366,12 +349,10 @@ class FollowUpJudge(Judge):
 
     def signature(self) -> Signature:
         config, fingerprint = self.config, dict(self.llm.fingerprint())
-        method = config.model_dump(
-            exclude={"llm", "followups", "prompts", "rubric", "name"}
-        )
+        method = config.model_dump(exclude={"llm", "followups", "rubric", "name"})
         prompt = None
-        if config.select is not None:
-            prompt = self.prompt.model_dump()
+        if config.select:
+            prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES).hash
         return self.signed(
             revision=content_hash([method, fingerprint]),
             base=self.llm.name,
@@ -419,7 +400,7 @@ class FollowUpJudge(Judge):
 
     def _select(self, requests: Sequence[ScoreRequest]) -> None:
         """Adds DIET's selection to the view of each request, with ``select`` only."""
-        if self.config.select is None or not requests:
+        if not self.config.select or not requests:
             return
         dialogues = []
         for request in requests:
@@ -430,9 +411,8 @@ class FollowUpJudge(Judge):
             self.llm,
             dialogues,
             self.pool,
-            self.config.select,
-            self.prompt,
             turn=is_turn,
+            seed=self.config.seed,
         )
         for request, selection in zip(requests, selections, strict=True):
             request.payload.selection = selection

@@ -31,18 +31,15 @@ class FollowUp(Config):
 
 
 class FollowUpPool(Config):
-    """The follow-ups of a file, how they were made (``method``, ``generators``), and who reviewed
-    them (``reviewed``; None for a pool straight from a model).
+    """The follow-ups of a file, and the models that proposed them (``generators``).
 
     ``strategy`` is DIET's (section 3.1): a ``selfmap`` pool is for the model that proposed it, a
     ``craft`` pool for models that proposed none of it.
     """
 
     name: str
-    method: str = ""
     strategy: Strategy | None = None
     generators: tuple[str, ...] = ()
-    reviewed: str | None = None
     follow_ups: tuple[FollowUp, ...]
 
     @model_validator(mode="after")

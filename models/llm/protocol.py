@@ -1,8 +1,7 @@
 """The interface of every language model: ``chat`` answers, ``loglikelihood`` scores a given text.
 
-Both take batches. Behind the interface are transformers and any OpenAI-compatible server. A
-judge knows no backend by name and reads ``api`` if it must know how a model is served. A
-``Wrapper`` (cache, counter) is a model in front of another model.
+Both take batches. Behind the interface are transformers, vLLM and any OpenAI-compatible server. A
+judge knows no backend by name and reads ``api`` if it must know how a model is served.
 """
 
 from __future__ import annotations
@@ -163,12 +162,12 @@ class LanguageModel(ABC):
 
     ``name`` is the ``base`` of a signature: model and backend, without paths or secrets.
     ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
-    runs the model; its requests run side by side and may cost money. ``private``: on this machine
-    or its private network, without a bill. ``chunk``: requests sent at a time if answers do not
-    arrive one by one; a kill loses at most these. ``at_once``: requests that it answers side by
-    side. ``counts``: answers so far from the cache (``kept``) and from the model (``asked``).
-    ``limiter`` is the limit of cost, which several models may share; None for a model that costs
-    nothing. ``renews``: a cache asks for everything again.
+    runs the model; its requests run side by side, may cost money, and give no likelihoods.
+    ``private``: on this machine or its private network, without a bill. ``chunk``: requests sent at
+    a time if answers do not arrive one by one; a kill loses at most these. ``at_once``: requests
+    that it answers side by side. ``counts``: answers so far from the cache (``kept``) and from the
+    model (``asked``). ``limiter`` is the limit of cost, which several models may share; None for a
+    model that costs nothing. ``renews``: cached answers are asked for again.
     """
 
     name: str
@@ -180,11 +179,6 @@ class LanguageModel(ABC):
     counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
     renews: bool = False
-
-    @property
-    def label(self) -> str:
-        """``name`` as a part of a file's name."""
-        return re.sub(r"[^A-Za-z0-9._-]+", "-", self.name)[:80]
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
@@ -207,7 +201,7 @@ class LanguageModel(ABC):
         """Likelihoods in the shape of ``groups``. The shared prefix of a group is read once.
         ``joint``: fill ``prefix_logprob`` too.
 
-        Raises ConfigError if the backend returns no likelihoods or a prompt exceeds ``context``.
+        Raises ConfigError for a server and if a prompt exceeds ``context``.
         """
 
     @abstractmethod
@@ -227,11 +221,6 @@ class LanguageModel(ABC):
         """What else the numbers depend on (weights, chat template, dtype, ...); it goes into the
         judge's signature as a hash."""
 
-    def served_identity(self) -> str | None:
-        """A hash of what a server reports about the weights behind the model's name, None if it
-        reports nothing. It goes into cache keys. Raises MedalError if the server is down."""
-        return None
-
     def cost(self, usage: Usage) -> float | None:
         """US dollars for ``usage``, None if no price is known."""
         return None
@@ -242,74 +231,6 @@ class LanguageModel(ABC):
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
         """Release connections and memory."""
-
-
-class Wrapper(LanguageModel):
-    """A model in front of ``inner`` that behaves like it unless a subclass changes something."""
-
-    def __init__(self, model: LanguageModel) -> None:
-        self.inner = model
-        self.name, self.context = model.name, model.context
-        self.api, self.private, self.chunk = model.api, model.private, model.chunk
-        self.at_once = model.at_once
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        return collect(self.chat_each, requests)
-
-    def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        self.inner.chat_each(requests, on_answer)
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        return self.inner.loglikelihood(groups, joint=joint)
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return self.inner.count_tokens(messages)
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return self.inner.fingerprint()
-
-    @property
-    def limiter(self) -> CostLimiter | None:
-        return self.inner.limiter
-
-    @limiter.setter
-    def limiter(self, limiter: CostLimiter | None) -> None:
-        self.inner.limiter = limiter
-
-    def cost(self, usage: Usage) -> float | None:
-        return self.inner.cost(usage)
-
-    def highest_output(self, request: ChatRequest) -> int:
-        return self.inner.highest_output(request)
-
-    def served_identity(self) -> str | None:
-        return self.inner.served_identity()
-
-    def close(self) -> None:
-        self.inner.close()
-
-
-def collect(
-    chat_each: Callable[[Sequence[ChatRequest], OnAnswer], None],
-    requests: Sequence[ChatRequest],
-) -> list[Completion]:
-    """Returns the answers of ``chat_each`` in order; a missing answer is a failure."""
-    missing = failed("the backend reported no answer", transient=True)
-    answers = [missing] * len(requests)
-    chat_each(requests, answers.__setitem__)
-    return answers
-
-
-def usage_of(llm: LanguageModel, request: ChatRequest, completion: Completion) -> Usage:
-    """Returns the completion's usage; if the server reported none, ``llm`` counts the tokens."""
-    usage = completion.usage
-    if completion.finish == "failed" or usage.input or usage.output:
-        return usage
-    read = llm.count_tokens(request.messages)
-    total = llm.count_tokens((*request.messages, Message("assistant", completion.text)))
-    return replace(usage, input=read, output=max(0, total - read))
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:

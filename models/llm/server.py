@@ -1,8 +1,8 @@
 """A model on any server that speaks OpenAI's protocol: a provider's, vLLM's, llama.cpp's, ...
 
 All requests of a process run on one event loop. A model has one client, whose own retries are on,
-and one semaphore. Every message of a server or a library goes through ``one_line``, which removes
-secrets.
+and one semaphore. Its answers are cached if they may cost money. Every message of a server or a
+library goes through ``one_line``, which removes secrets.
 """
 
 from __future__ import annotations
@@ -15,39 +15,38 @@ import re
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from email.utils import parsedate_to_datetime
-from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
 from medal_judges.errors import ConfigError, MedalError, NotAvailableError
-from medal_judges.models.llm.chat_template import TokenSequence, with_folded_system
+from medal_judges.models.llm.answer_cache import AnswerCache, answer_key
+from medal_judges.models.llm.chat_template import with_folded_system
 from medal_judges.models.llm.cost import (
     PROVIDER,
     BudgetExceeded,
+    CostEstimate,
     CostLimiter,
     Count,
     Usage,
     load_prices,
 )
-from medal_judges.models.llm.local.weights import load_chat_template
 from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
     Continuation,
     Finish,
     LanguageModel,
-    Likelihood,
     Message,
     OnAnswer,
     TokenChoice,
-    collect,
     failed,
     prompt_tokens_above,
 )
@@ -59,12 +58,10 @@ from medal_judges.storage.files import ProcessLock, cache_folder
 if TYPE_CHECKING:
     from openai import APIStatusError, AsyncOpenAI
 
-S = TypeVar("S")
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
-PATIENCE = 5.0  # seconds for a server to list its models
 # With a limit this small the judge reads the first tokens only and expects a truncated answer.
 SHORT = 32
 NOT_AN_ANSWER = 599  # in place of the status 200 of a body that is not an answer
@@ -72,18 +69,6 @@ MAX_BODY = 64 * 2**20  # bytes
 SHOWN = 300  # characters of a server's message in a failure
 # Seconds; a longer Retry-After ends the run. The client waits for shorter ones.
 LONGEST_WAIT = 120.0
-# Fields of /models that stay the same while the weights do: vLLM reports a folder or hub id,
-# llama.cpp sizes under ``meta``, others a digest.
-IDENTITY = (
-    "root",
-    "parent",
-    "digest",
-    "sha",
-    "sha256",
-    "revision",
-    "quantization",
-)
-IDENTITY_SIZES = ("n_params", "n_vocab", "size")
 
 # -- failures --------------------------------------------------------------------------------------
 
@@ -121,10 +106,6 @@ STOPS = {
     ),
 }
 _STOP_BY_STATUS = {401: "key", 402: "quota", 403: "permission", 404: "model"}
-
-
-class ServerError(MedalError):
-    """A server that does not answer for now; another run may succeed."""
 
 
 class ServerStopError(ConfigError):
@@ -362,13 +343,14 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
 
 class RemoteModel(LanguageModel):
-    """Sends chats and continuations to the server; at most ``max_in_flight`` at a time.
+    """Sends chats to the server; at most ``max_in_flight`` at a time.
 
-    Raises ConfigError for a ``max_cost`` if the price is unknown. A missing API key is an error at
-    the first request only.
+    With ``dry_run`` it sends nothing: requests without a cached answer fail, and ``estimate`` says
+    what they can cost. Raises ConfigError for a ``max_cost`` if the price is unknown. A missing API
+    key is an error at the first request only.
     """
 
-    def __init__(self, config: OpenAILLM) -> None:
+    def __init__(self, config: OpenAILLM, *, dry_run: bool = False) -> None:
         base = config.base_url or os.environ.get("OPENAI_BASE_URL")
         self.config = config.model_copy(update={"base_url": base})
         model = name = config.model
@@ -385,16 +367,18 @@ class RemoteModel(LanguageModel):
                 hint="llm.prices=FILE with models: {NAME: {input: 0.1, output: 0.4}} (USD per 1M)",
             )
         self.limiter: CostLimiter = CostLimiter(config.max_cost)
-        self.template = None
-        if config.tokenizer:
-            self.template = load_chat_template(config.tokenizer)
         self.address = (base or PROVIDER).rstrip("/")
         require_address(self.address)
         self.key = read_key(config.api_key_env)
-        self.folder = cache_folder() / "answers"
-        if base is not None:
+        self.cache = None
+        if self.config.caches:
             # Another server gives other answers under the same model name.
-            self.folder /= f"server-{content_hash(base)}"
+            file = content_hash([self.name, self.address, self.fingerprint()])
+            self.cache = AnswerCache(cache_folder() / "answers" / f"{file}.sqlite")
+        self.dry_run = dry_run
+        self.unsent: list[ChatRequest] = []  # of a dry run
+        self.counts: Counter[str] = Counter()
+        self._counting = ProcessLock()
         # Fields that the server refused so far; "system" is the role of that name.
         self.dropped: frozenset[str] = frozenset()
         self._answered = False  # whether the server did once
@@ -415,40 +399,7 @@ class RemoteModel(LanguageModel):
         return self._clients[process]
 
     def fingerprint(self) -> Mapping[str, str]:
-        fingerprint = {"backend": "openai", "reasoning": str(self.config.thinks)}
-        if self.config.reasoning_effort is not None:
-            fingerprint["reasoning_effort"] = self.config.reasoning_effort
-        if self.template is None:
-            # No likelihoods; the word is part of the keys of old answers.
-            return fingerprint | {"likelihood": "transcript"}
-        return fingerprint | {"likelihood": "template", **self.template.fingerprint()}
-
-    def served_identity(self) -> str | None:
-        """See LanguageModel. A provider is not asked: its models' names include their version."""
-        if self.config.base_url is None:
-            return None
-        return run(self._identity())
-
-    async def _identity(self) -> str | None:
-        client, _ = self._connection()
-        try:
-            listing_call = client.models.with_raw_response.list()
-            raw = await asyncio.wait_for(listing_call, PATIENCE)
-            for entry in raw.http_response.json()["data"]:
-                if entry.get("id") == self.config.model:
-                    return _identity_of(entry)
-        except (KeyError, TypeError, AttributeError):
-            return None  # it has no such list
-        except Exception as error:
-            failure = request_error(error, self.address)
-            if failure.stop in ("connect", "quota"):
-                raise self._stop_error(failure) from None
-            if failure.transient:
-                raise ServerError(
-                    f"{self.name}: the server does not list its models: {failure}",
-                    hint="saved responses are found by that list: run the same command again later",
-                ) from None
-        return None  # the first request reports a wrong key
+        return {"backend": "openai", "reasoning": str(self.config.reasoning_effort)}
 
     # -- limits and money --------------------------------------------------------------------------
 
@@ -456,9 +407,7 @@ class RemoteModel(LanguageModel):
         return None if self.price is None else self.price.of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Counts with the tokenizer if the settings name one; else returns an upper bound."""
-        if self.template is not None:
-            return len(self.template.prefix(messages, "assistant"))
+        """Returns an upper bound."""
         return prompt_tokens_above(messages)
 
     def highest_output(self, request: ChatRequest) -> int:
@@ -467,41 +416,81 @@ class RemoteModel(LanguageModel):
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
 
+    def estimate(self) -> CostEstimate:
+        """Returns the most that the requests of a dry run can take."""
+        total = Usage()
+        for request in self.unsent:
+            read = self.count_tokens(request.messages)
+            total += Usage(input=read, output=self.highest_output(request))
+        return CostEstimate(
+            requests=len(self.unsent),
+            kept=self.counts["kept"],
+            input=total.input,
+            output=total.output,
+            money=self.cost(total),
+            api=self.api,
+        )
+
     # -- requests ----------------------------------------------------------------------------------
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        return collect(self.chat_each, requests)
+        answers = [failed("no answer")] * len(requests)
+        self.chat_each(requests, answers.__setitem__)
+        return answers
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """See LanguageModel. Raises ServerStopError if the server refuses every request, and
-        CostLimitError at the limit of cost, once the running requests are finished."""
+        """See LanguageModel; reports cached answers first. Raises ServerStopError if the server
+        refuses every request, CostLimitError at the limit of cost, once the running requests are
+        finished, and SourceError if the cache cannot be read or written."""
         if any(request.prefill for request in requests):
             raise ConfigError("a server does not support prefill")
-        run(self._all(requests, self._answer, on_answer))
+        keys: list[str] = []
+        cached: dict[str, Completion] = {}
+        if self.cache is not None:
+            keys = [answer_key(self.name, request) for request in requests]
+            if not self.renews:
+                cached = self.cache.find(keys)
+        missing = list(range(len(requests)))
+        if cached:
+            missing = [index for index in missing if keys[index] not in cached]
+        with self._counting:
+            self.counts.update(kept=len(requests) - len(missing), asked=len(missing))
+        for index in sorted(set(range(len(requests))) - set(missing)):
+            on_answer(index, cached[keys[index]].with_usage(from_cache=True))
+        if self.dry_run:
+            for index in missing:
+                self.unsent.append(requests[index])
+                on_answer(index, failed("a dry run: nothing was sent"))
+            return
+
+        def arrived(index: int, answer: Completion) -> None:
+            if self.cache is not None:
+                self.cache.append(keys[index], answer)
+            on_answer(index, answer)
+
+        run(self._all({index: requests[index] for index in missing}, arrived))
 
     async def _all(
-        self,
-        items: Sequence[S],
-        ask: Callable[[AsyncOpenAI, S], Awaitable[T]],
-        on_answer: Callable[[int, T], None],
+        self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
     ) -> None:
-        """Calls ``on_answer`` with ``ask`` of each item; after an error no further item starts."""
+        """Calls ``on_answer`` with the answer to each request; after an error no further request
+        starts."""
         client, slots = self._connection()
         stopped: list[Exception] = []
 
-        async def finish(index: int, item: S) -> None:
+        async def finish(index: int, request: ChatRequest) -> None:
             async with slots:
                 if stopped:
                     return
                 try:
-                    answer = await ask(client, item)
+                    answer = await self._answer(client, request)
                 except (BudgetExceeded, MedalError) as error:
                     # The others' running requests are paid: finish them.
                     stopped.append(error)
                     return
             on_answer(index, answer)
 
-        tasks = [asyncio.ensure_future(finish(i, item)) for i, item in enumerate(items)]
+        tasks = [asyncio.ensure_future(finish(i, r)) for i, r in requests.items()]
         try:
             await asyncio.gather(*tasks)
         finally:
@@ -512,32 +501,6 @@ class RemoteModel(LanguageModel):
         if stopped:
             raise stopped[0]
 
-    async def _send(
-        self, send: Callable[[], Awaitable[tuple[T, Usage]]], highest: Usage
-    ) -> T:
-        """Returns the answer of ``send()``, which returns it with its usage, and counts its price.
-
-        Under a limit of cost the price of ``highest`` is reserved first. It is paid if an answer
-        may have been written but did not arrive. Raises RequestError, and BudgetExceeded if the
-        limit leaves no room.
-        """
-        reserved = self.cost(highest) or 0.0
-        await self.limiter.take(reserved)
-        price: float | None = reserved  # until the real one is known
-        try:
-            # The client's timeout is about a silent server; this one about a slow one.
-            longest = (self.config.timeout + LONGEST_WAIT) * self.config.attempts
-            answer, usage = await asyncio.wait_for(send(), longest)
-            price = usage.money
-            return answer
-        except Exception as error:
-            failure = request_error(error, self.address)
-            price = reserved * failure.billed
-            # Without its cause, which may quote the request's headers.
-            raise failure from None
-        finally:
-            self.limiter.pay(reserved, price)
-
     async def _answer(self, client: AsyncOpenAI, request: ChatRequest) -> Completion:
         """Returns the answer, or a failed completion. What the server refuses is left out of this
         and all later requests."""
@@ -547,19 +510,8 @@ class RemoteModel(LanguageModel):
             highest = replace(highest, input=self.count_tokens(request.messages))
         while True:
             body = chat_body(self.config, request, limit, self.dropped)
-
-            async def send(body: dict[str, Any] = body) -> tuple[Completion, Usage]:
-                raw = await client.chat.completions.with_raw_response.create(**body)
-                answer = read_answer(raw.http_response.json(), request)
-                enforced = "response_format" in body
-                money = self.cost(answer.usage)
-                if not answer.usage.input:  # it reports none
-                    money = self.cost(highest)
-                answer = replace(answer, enforced=enforced).with_usage(money=money)
-                return answer, answer.usage
-
             try:
-                completion = await self._send(send, highest)
+                completion = await self._send(client, request, body, highest)
                 self._answered = True
                 break
             except RequestError as failure:
@@ -581,71 +533,55 @@ class RemoteModel(LanguageModel):
             completion = _told_if_cut(completion, limit)
         return completion.with_usage(seconds=time.perf_counter() - start)
 
+    async def _send(
+        self,
+        client: AsyncOpenAI,
+        request: ChatRequest,
+        body: Mapping[str, Any],
+        highest: Usage,
+    ) -> Completion:
+        """Returns the answer to ``body``, and counts its price.
+
+        Under a limit of cost the price of ``highest`` is reserved first. It is paid if an answer
+        may have been written but did not arrive. Raises RequestError, and BudgetExceeded if the
+        limit leaves no room.
+        """
+        reserved = self.cost(highest) or 0.0
+        await self.limiter.take(reserved)
+        price: float | None = reserved  # until the real one is known
+        try:
+            # The client's timeout is about a silent server; this one about a slow one.
+            longest = (self.config.timeout + LONGEST_WAIT) * self.config.attempts
+            sending = client.chat.completions.with_raw_response.create(**body)
+            raw = await asyncio.wait_for(sending, longest)
+            answer = read_answer(raw.http_response.json(), request)
+            price = self.cost(answer.usage)
+            if not answer.usage.input:  # it reports none
+                price = self.cost(highest)
+            answer = replace(answer, enforced="response_format" in body)
+            return answer.with_usage(money=price)
+        except Exception as error:
+            failure = request_error(error, self.address)
+            price = reserved * failure.billed
+            # Without its cause, which may quote the request's headers.
+            raise failure from None
+        finally:
+            self.limiter.pay(reserved, price)
+
     def _stop_error(self, failure: RequestError) -> MedalError:
         """Returns the error that ends the run."""
         facts = {"address": self.address, "variable": self.config.api_key_env}
         problem, hint = (text.format(**facts) for text in STOPS[failure.stop])
         return ServerStopError(f"{self.name}: {problem}: {failure}", hint=hint)
 
-    # -- likelihoods -------------------------------------------------------------------------------
-
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        """Uses a completions endpoint that echoes its prompt with log-probabilities. The prompt is
-        token ids by the chat template of ``llm.tokenizer``, as with a local model.
-
-        Raises ConfigError if the server returns none, ServerError if it fails for now.
-        """
-        if self.config.base_url is None or self.template is None:
-            raise ConfigError(
-                f"{self.name} does not return log-probabilities of a text",
-                hint="use a server of your own (vLLM) with llm.tokenizer=HUB_ID or a folder, or "
-                "a local model",
-            )
-        sequences = list(map(self.template.sequence, chain.from_iterable(groups)))
-        for sequence in sequences:
-            self.require_room(len(sequence.ids) + 1)  # the server also writes a token
-        likelihoods: dict[int, Likelihood] = {}
-
-        async def score(client: AsyncOpenAI, sequence: TokenSequence) -> Likelihood:
-            logprobs = await self._echo(client, sequence.ids)
-            first = sequence.start - 1  # the first token has no log-probability
-            prefix = sum(logprobs[:first]) if joint else None
-            return Likelihood(tuple(logprobs[first:]), prefix, first)
-
-        run(self._all(sequences, score, likelihoods.__setitem__))
-        in_order = map(likelihoods.__getitem__, range(len(sequences)))
-        return [list(islice(in_order, len(group))) for group in groups]
-
-    async def _echo(self, client: AsyncOpenAI, ids: Sequence[int]) -> list[float]:
-        """Returns the log-probabilities of all but the first of ``ids``."""
-        highest = Usage(input=len(ids), output=1)
-
-        async def send() -> tuple[list[float], Usage]:
-            raw = await client.completions.with_raw_response.create(
-                model=self.config.model,
-                prompt=list(ids),
-                max_tokens=1,
-                temperature=0,
-                echo=True,
-                logprobs=1,
-            )
-            usage = replace(highest, money=self.cost(highest))
-            return read_echo(raw.http_response.json(), len(ids)), usage
-
-        try:
-            return await self._send(send, highest)
-        except RequestError as error:
-            if error.stop and error.stop != "model":
-                raise self._stop_error(error) from None
-            if error.transient:
-                hint = "run the same command again to resume"
-                raise ServerError(f"{self.name}: {error}", hint=hint) from None
-            raise ConfigError(
-                f"{self.name} does not return log-probabilities: {error}",
-                hint="use a server with echo and logprobs (vLLM), or a local model",
-            ) from None
+    ) -> NoReturn:
+        """Raises ConfigError: servers do not return the likelihood of a text."""
+        raise ConfigError(
+            f"{self.name} does not return log-probabilities of a text",
+            hint="use a model of this machine: llm=ORG/NAME, or llm=vllm:ORG/NAME",
+        )
 
 
 def _told_if_cut(completion: Completion, limit: int) -> Completion:
@@ -657,17 +593,6 @@ def _told_if_cut(completion: Completion, limit: int) -> Completion:
         return replace(completion, failure=reason)
     reason += ", before its first word"
     return replace(completion, finish="failed", failure=reason)
-
-
-def _identity_of(entry: Mapping[str, Any]) -> str | None:
-    """Returns a hash of what an entry of /models says about the weights, None if nothing."""
-    facts = {name: entry[name] for name in IDENTITY if entry.get(name) is not None}
-    meta = entry.get("meta")
-    if isinstance(meta, dict):
-        facts |= {name: meta[name] for name in IDENTITY_SIZES if name in meta}
-    if not facts:
-        return None
-    return content_hash(facts)
 
 
 # -- the body of a request -------------------------------------------------------------------------
@@ -685,10 +610,6 @@ _OPTIONAL = (
     "frequency_penalty",
     "max_tokens",
     "max_completion_tokens",
-)
-_UNKNOWN = re.compile(
-    r"support|unrecogni|unknown|unexpected|not permitted|not allowed|extra|invalid|instead",
-    re.I,
 )
 _TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re.I)
 _SYSTEM = re.compile(
@@ -745,16 +666,15 @@ def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
     "system" for that role; empty if there is none."""
     if failure.status not in (400, 422):
         return ""
-    reason = str(failure).partition(": ")[2].replace("top_logprobs", "logprobs")
+    reason = f"{failure.field} {failure}".replace("top_logprobs", "logprobs")
     reason = reason.replace("json_schema", "response_format")
-    blamed = re.split(r"[.\[]", failure.field.removeprefix("top_"))[0]
-    fields = [name for name in _OPTIONAL if name in body]
-    names = re.findall(r"\w+", reason)
-    if blamed not in fields and _UNKNOWN.search(reason):
-        blamed = next((name for name in names if name in fields), "")
-    # A limit of tokens that is only too high stays: it bounds the cost.
-    if blamed in fields and not (blamed in _LIMITS and _TOO_MUCH.search(reason)):
-        return blamed
+    words: list[str] = re.findall(r"\w+", reason)
+    for word in words:
+        # A limit of tokens that is only too high stays: it bounds the cost.
+        if word in _LIMITS and _TOO_MUCH.search(reason):
+            continue
+        if word in _OPTIONAL and word in body:
+            return word
     if body["messages"][0]["role"] == "system" and _SYSTEM.search(reason):
         return "system"
     return ""
@@ -823,18 +743,6 @@ class _Answer(BaseModel):
     usage: Annotated[_Usage | None, OrNone] = None
 
 
-class _EchoLogprobs(BaseModel):
-    token_logprobs: list[WireLogprob | None]
-
-
-class _EchoChoice(BaseModel):
-    logprobs: _EchoLogprobs
-
-
-class _Echo(BaseModel):
-    choices: list[_EchoChoice] = Field(min_length=1)
-
-
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
     """Returns the completion in the JSON value ``answer``. It is complete only if its finish reason
     says so. Raises RequestError for another body: servers under load send such bodies."""
@@ -892,17 +800,3 @@ def _reported(usage: _Usage | None) -> Usage:
     if cached > usage.prompt_tokens:
         return Usage()
     return Usage(usage.prompt_tokens, cached, output, reasoning)
-
-
-def read_echo(answer: object, length: int) -> list[float]:
-    """Returns the log-probabilities of all but the first of a prompt's ``length`` tokens. Raises
-    RequestError."""
-    try:
-        echo = _Echo.model_validate(answer)
-    except ValidationError:
-        raise RequestError("the server echoes no log-probabilities") from None
-    echoed = echo.choices[0].logprobs.token_logprobs[1:length]
-    logprobs = [min(logprob, 0.0) for logprob in echoed if logprob is not None]
-    if len(logprobs) < length - 1:
-        raise RequestError("the server does not echo a log-probability for each token")
-    return logprobs

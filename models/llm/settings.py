@@ -24,8 +24,7 @@ class TransformersLLM(Config):
     generated batch (default: 16,384; on a GPU 1,024 per GiB of its memory, if that is more),
     ``context`` lowers the model's own window. ``thinking``: tokens that a model
     may think before its answer (default: 4096 if its chat template begins with thinking, else 0).
-    ``bin_weights``: read weights published as .bin only (tensors only). ``cache`` caches answers: a
-    folder, or true for the default one.
+    ``bin_weights``: read weights published as .bin only (tensors only).
     """
 
     api: ClassVar[bool] = False
@@ -38,7 +37,6 @@ class TransformersLLM(Config):
     context: int | None = Field(default=None, ge=1)
     thinking: int | None = Field(default=None, ge=0)
     bin_weights: bool = False
-    cache: str | bool = False
 
 
 class VllmLLM(Config):
@@ -47,9 +45,9 @@ class VllmLLM(Config):
     ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``dtype`` is fp32, bf16 or
     fp16 (default: as the weights are stored). ``context`` lowers the model's own window.
     ``thinking``: tokens that a model may think before its answer, as for a model in transformers.
-    ``cache`` caches answers: a folder, or true for the default one. ``tensor_parallel_size``: GPUs
-    that share the model. ``gpu_memory_utilization``: share of each GPU's memory for weights, keys
-    and values. ``enforce_eager``: no compiled graphs, which start slowly.
+    ``tensor_parallel_size``: GPUs that share the model. ``gpu_memory_utilization``: share of each
+    GPU's memory for weights, keys and values. ``enforce_eager``: no compiled graphs, which start
+    slowly.
     """
 
     api: ClassVar[bool] = False
@@ -62,7 +60,6 @@ class VllmLLM(Config):
     tensor_parallel_size: int = Field(default=1, ge=1)
     gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
     enforce_eager: bool = False
-    cache: str | bool = False
 
 
 class OpenAILLM(Config):
@@ -72,11 +69,9 @@ class OpenAILLM(Config):
     ``max_in_flight``: requests at a time. ``base_url`` defaults to OPENAI_BASE_URL or the provider;
     the key is read from the environment variable ``api_key_env`` and sent nowhere else.
     ``timeout``: seconds for one try (more for a reasoning model); ``attempts``: tries of a request.
-    ``reasoning``: the model thinks first, so its answers get MEDAL's 32,768 tokens (section 5.3.1);
-    ``reasoning_effort`` is sent unchanged; any but ``none`` implies ``reasoning``. ``max_cost``:
-    limit in US dollars at the list prices of the file ``prices``. ``tokenizer``: hub id or folder
-    of the model's tokenizer; likelihoods need its chat template. ``cache``: a folder for the cached
-    answers, or false for no cache.
+    ``reasoning_effort`` is sent unchanged; with any but ``none`` answers get MEDAL's 32,768 tokens
+    (section 5.3.1). ``max_cost``: limit in US dollars at the list prices of the file ``prices``.
+    ``cache``: whether answers are cached (default: those of a server that may send a bill).
     """
 
     api: ClassVar[bool] = True  # behind a server, which may send a bill
@@ -89,16 +84,21 @@ class OpenAILLM(Config):
     attempts: int = Field(default=6, ge=1)
     max_cost: float | None = Field(default=None, ge=0)
     prices: str | None = None
-    reasoning: bool = False
     reasoning_effort: str | None = Field(default=None, pattern=r"^[a-z]+$")
     context: int = Field(default=128_000, ge=1)
-    tokenizer: str | None = None
-    cache: str | bool | None = True
+    cache: bool | None = None
 
     @property
     def thinks(self) -> bool:
         """Whether the model thinks before it answers, at a cost."""
-        return self.reasoning or self.reasoning_effort not in (None, "none")
+        return self.reasoning_effort not in (None, "none")
+
+    @property
+    def caches(self) -> bool:
+        """Whether answers are cached."""
+        if self.cache is None:
+            return not self.private
+        return self.cache
 
     @property
     def private(self) -> bool:

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import field_validator
 
-from medal_judges.config import Config, build_config, read_yaml
+from medal_judges.config import CONFIGS
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.turn_features import words
 from medal_judges.models.llm.cost import spent, total_usage
@@ -22,7 +21,6 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Message,
     closed_schema,
-    usage_of,
 )
 from medal_judges.models.prompted.answers import AnswerField, AnswerReading, Scale
 from medal_judges.models.prompted.prompt import (
@@ -43,6 +41,8 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import mean, rescale
 from medal_judges.records.signature import content_hash
 
+# Words; longer turns of longer dialogues are shortened (ORALIS, section 4.2).
+LONG_TURN, LONG_DIALOGUE = 200, 3000
 MOST_LISTED = 11  # a schema lists this many whole numbers, and bounds longer scales
 # Name, good end and scale of the dimension that prompts explain by its levels.
 FIVE_LEVELS = ("overall", "high", (1, 5))
@@ -208,9 +208,6 @@ class PromptBuilder:
     ) -> tuple[Message, ...]:
         """Returns the messages of a request with the view's turns from ``start`` on."""
         turn = view.last_judged or view.response is not None
-        level: Literal["dialogue", "turn"] = "turn" if turn else "dialogue"
-        if level not in self.prompt.levels:
-            raise ConfigError(f"this prompt does not judge at level {level!r}")
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
             dialogue = f"{self.fence}\n\n{dialogue}"
@@ -238,8 +235,8 @@ class PromptBuilder:
 
     def _transcript(self, turns: Sequence[Turn | None]) -> str:
         if self.fence is None:
-            return transcript(turns, self.prompt.speakers, gap=self.prompt.gap)
-        return fenced_dialogue(turns, gap=self.prompt.gap)
+            return transcript(turns, self.prompt.speakers)
+        return fenced_dialogue(turns)
 
     def _values(self, question: PromptQuestion) -> dict[str, Any]:
         """Returns the values of the templates that do not depend on the dialogue: those of each
@@ -274,6 +271,7 @@ class PromptBuilder:
         role = self.role
         if role is None:
             role = aspect.role
+        steps = [f"{number}. {step}" for number, step in enumerate(aspect.steps, 1)]
         values: dict[str, Any] = {
             "kind": dimension.kind,
             "key": aspect.key or dimension.name,
@@ -284,7 +282,8 @@ class PromptBuilder:
             "high": f"{high:g}",
             "low_means": aspect.low_means,
             "high_means": aspect.high_means,
-            "bands": self._bands(dimension),
+            "bands": "",
+            "steps": "\n".join(steps),
             "best": None,
             "role": role or "none",
         }
@@ -293,23 +292,6 @@ class PromptBuilder:
         if self.more_values:
             values |= self.more_values(dimension, aspect)
         return values
-
-    def _bands(self, dimension: Dimension) -> str:
-        """Describes equal shares of the scale from the lowest up (ORALIS, appendix C.5: 0-20,
-        21-40, ...)."""
-        lines, (low, high) = [], self.scale(dimension)
-        bands, start = self.aspect(dimension).bands, low
-        for number, band in enumerate(bands, 1):
-            end = next_start = low + (high - low) * number / len(bands)
-            if self.is_whole(dimension):
-                end = math.floor(end + 1e-9)
-                next_start = end + 1
-            span = f"{start:g}"
-            if start != end:
-                span += f"-{end:g}"
-            lines.append(f"- {span}: {band}")
-            start = next_start
-        return "\n".join(lines)
 
     def _form(self, question: PromptQuestion) -> str:
         """The shape of a JSON answer, with one entry per dimension."""
@@ -335,14 +317,13 @@ class PromptBuilder:
         self, question: PromptQuestion, judged_id: str | None
     ) -> list[dict[str, str]]:
         """Returns the scored examples of the prompt, without the dialogue ``judged_id``."""
-        count = self.prompt.examples.get(self.variant)
         examples: list[dict[str, str]] = []
-        if count is None or not self.examples:
+        if self.variant not in self.prompt.examples or not self.examples:
             return examples
         dimension = question.dimensions[0]
         low, high = self.scale(dimension)
         for example in chosen_examples(
-            self.examples, dimension.name, count, seed=self.seed, without=judged_id
+            self.examples, dimension.name, seed=self.seed, without=judged_id
         ):
             dialogue = example.summary
             if self.excerpt or not dialogue:
@@ -389,7 +370,8 @@ class PromptBuilder:
 # -- scored examples for one-shot and few-shot prompts (ORALIS, section 4.2) ----------
 
 
-class ScoredExample(Config):
+@dataclass(frozen=True, slots=True)
+class ScoredExample:
     """A dialogue with its scores per dimension on [0, 1], and a ``summary`` to show instead."""
 
     id: str
@@ -397,68 +379,46 @@ class ScoredExample(Config):
     scores: Mapping[str, float]
     summary: str | None = None
 
-    @field_validator("scores")
-    @classmethod
-    def _on_unit(cls, value: Mapping[str, float]) -> Mapping[str, float]:
-        for name, score in value.items():
-            if not 0 <= score <= 1:
-                raise ValueError(f"scores lie in [0, 1], not {name}: {score}")
-        return value
-
-
-class ExampleFile(Config):
-    """Reviewed examples; ``source`` says where they come from."""
-
-    source: str
-    examples: tuple[ScoredExample, ...]
-
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Returns the examples of a YAML file, or of a file of labelled dialogues: the mean rating of
-    each dimension whose scale is stated, and the field ``summary``."""
-    if not Path(path).is_file() or path.endswith((".yaml", ".yml")):
-        return build_config(ExampleFile, read_yaml(path), where=path).examples
+    """Returns the examples of a file of labelled dialogues, or of the shipped file of that name:
+    the mean rating of each dimension whose scale is stated, and the field ``summary``."""
+    file = Path(path)
+    if not file.is_file():
+        file = CONFIGS / path
     examples = []
-    for row in read_labelled(path):
+    for row in read_labelled(file):
         scores = {}
         for rating in row.ratings():
             value = mean(rating)
             if value is not None and rating.scale is not None:
                 scores[rating.dimension] = rescale(value, rating.scale, (0.0, 1.0))
         summary = row.extra.get("summary")
-        examples.append(
-            ScoredExample(
-                id=row.id, turns=row.dialogue.turns, scores=scores, summary=summary
-            )
-        )
+        examples.append(ScoredExample(row.id, row.dialogue.turns, scores, summary))
     return tuple(examples)
 
 
 def chosen_examples(
     examples: Sequence[ScoredExample],
     dimension: str,
-    count: int,
     *,
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """``count`` 1: near the median. 3: lowest, near the median, highest. ``seed`` draws among
-    equals. The dialogue called ``without`` is never its own example."""
+    """Returns three examples, with the lowest score, one near the median and the highest. ``seed``
+    draws among equals. The dialogue called ``without`` is never its own example."""
     scored = [e for e in examples if dimension in e.scores and e.id != without]
-    if len(scored) < count:
+    if len(scored) < 3:
         raise ConfigError(
-            f"{len(scored)} examples have a score for {dimension!r}, the prompt shows {count}",
+            f"{len(scored)} examples have a score for {dimension!r}, the prompt shows 3",
             hint="examples=FILE with more dialogues, or variant=zero_shot",
         )
     generator = np.random.default_rng(seed)
     scores = np.array([example.scores[dimension] for example in scored])
     median = float(np.median(scores))
-    targets = [median]
-    if count > 1:
-        # The ends choose first; a median at an end chooses last of all.
-        targets = sorted([0.0, median, 1.0], key=lambda target: target == median)
     chosen: list[int] = []
-    for target in targets:
+    # The ends choose first; a median at an end chooses last of all.
+    for target in sorted([0.0, median, 1.0], key=lambda target: target == median):
         gaps = np.abs(scores - target)
         gaps[chosen] = np.inf
         nearest = np.flatnonzero(gaps == gaps.min())
@@ -525,17 +485,14 @@ def shorten(
     prompt: Prompt,
     context: Context,
     *,
-    longest: int,
-    dialogue: int,
     fence: bool,
 ) -> None:
-    """Replaces the assistant's turns of more than ``longest`` words, in dialogues of more than
-    ``dialogue`` words (ORALIS: 200 and 3,000), by the model's summaries of as many words as
-    ``context`` says."""
+    """Replaces the assistant's turns of more than LONG_TURN words, in dialogues of more than
+    LONG_DIALOGUE words, by the model's summaries of as many words as ``context`` says."""
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []
     for view in views:
-        for index, turn in _long_turns(view, longest, dialogue):
+        for index, turn in _long_turns(view):
             response = _response_text(turn, fence=fence)
             values = {"words": str(summary_words), "response": response}
             message = Message("user", prompt.text("user", values))
@@ -544,9 +501,8 @@ def shorten(
     if not requests:
         return
     answers = llm.chat(requests)
-    for (view, index), request, answer in zip(places, requests, answers, strict=True):
-        usage = spent([usage_of(llm, request, answer)])
-        view.usage = total_usage([view.usage, usage])
+    for (view, index), answer in zip(places, answers, strict=True):
+        view.usage = total_usage([view.usage, spent([answer.usage])])
         view.shortened += 1
         if answer.finish == "stop" and answer.text.strip():
             view.turns[index] = Turn("assistant", answer.text.strip())
@@ -556,9 +512,7 @@ def shorten(
             view.transient = view.transient or answer.transient
 
 
-def _long_turns(
-    view: PromptView, longest: int, dialogue: int
-) -> list[tuple[int, Turn]]:
+def _long_turns(view: PromptView) -> list[tuple[int, Turn]]:
     """Returns the turns to shorten with their indices; see ``shorten``."""
     total = 0
     long_turns = []
@@ -566,8 +520,8 @@ def _long_turns(
         if turn is not None:
             count = len(words(turn.content))
             total += count
-            if turn.role == "assistant" and count > longest:
+            if turn.role == "assistant" and count > LONG_TURN:
                 long_turns.append((index, turn))
-    if total <= dialogue:
+    if total <= LONG_DIALOGUE:
         return []
     return long_turns

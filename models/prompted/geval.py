@@ -9,18 +9,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.errors import ConfigError, NotAvailableError
+from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import Usage, spent
 from medal_judges.models.llm.protocol import ChatRequest, Completion
 from medal_judges.models.prompted.answers import Answer
-from medal_judges.models.prompted.judge import (
-    BasePromptedConfig,
-    BasePromptedJudge,
-    tells_likelihoods,
-)
+from medal_judges.models.prompted.judge import BasePromptedConfig, BasePromptedJudge
 from medal_judges.models.prompted.prompt import Aspect
 from medal_judges.models.prompted.ratings import (
     Ratings,
@@ -34,6 +29,9 @@ from medal_judges.records.signature import Signature, content_hash
 
 Method = Literal["likelihood", "top_logprobs", "samples"]
 ANSWER_TOKENS = 16  # for the beginning of the answer and the rating or word
+MAX_TOKENS = 4096  # of prompt and answer
+# Ratings, from 1, of a dimension without whole-number levels (or with more than eleven).
+POINTS = 5
 
 
 @dataclass(slots=True)
@@ -46,44 +44,15 @@ class RatingReading:
     transient: bool = False
 
 
-class Steps(Config):
-    """Evaluation steps by dimension (``other`` for the rest), how and by which models they were
-    made, and who reviewed them."""
-
-    name: str
-    method: str
-    generators: tuple[str, ...] = ()
-    reviewed: str | None = None
-    steps: Mapping[str, tuple[str, ...]]
-    other: tuple[str, ...] = ()
-
-
-def load_steps(path: str) -> Steps:
-    """Loads the steps file ``path``. Raises ConfigError if its steps have not been reviewed."""
-    steps = build_config(Steps, read_yaml(path), where=path)
-    if not steps.reviewed:
-        raise ConfigError(
-            f"{path}: these evaluation steps have not been reviewed",
-            hint="read and correct them, and add reviewed: NAME, DATE",
-        )
-    return steps
-
-
 class GEvalConfig(BasePromptedConfig):
-    """``steps``: the reviewed file of evaluation steps; none leaves them out. ``method``: see
-    GEvalJudge. ``points``: the number of ratings, from 1, if the dimension has no whole-number
-    levels (or more than eleven). ``samples`` answers at ``temperature`` are drawn if neither
-    likelihoods nor alternatives are there. ``max_tokens`` of prompt and answer at most."""
+    """``method``: see GEvalJudge. ``samples`` answers are drawn at temperature 1 if neither
+    likelihoods nor alternatives are there."""
 
     family: Literal["geval"] = "geval"
     name: str = "geval"
     prompts: str = "prompts/geval"
-    steps: str | None = "prompts/geval_steps"
     method: Literal["auto"] | Method = "auto"
     samples: int = Field(default=20, ge=2)
-    temperature: float = Field(default=1.0, gt=0)
-    points: int = Field(default=5, ge=2, le=11)
-    max_tokens: int = Field(default=4096, ge=64)
 
 
 class GEvalJudge(BasePromptedJudge):
@@ -100,38 +69,31 @@ class GEvalJudge(BasePromptedJudge):
     token_budget = 8192
 
     def __init__(self, config: GEvalConfig) -> None:
-        self.config, self.steps = config, None
-        if config.steps:
-            self.steps = load_steps(config.steps)
+        self.config = config
         super().__init__(
             config,
             answer_tokens=ANSWER_TOKENS,
-            prompt_tokens=config.max_tokens - ANSWER_TOKENS,
+            prompt_tokens=MAX_TOKENS - ANSWER_TOKENS,
             values=self._placeholders,
         )
-        self.ratings = {d.name: Ratings.of(d, config.points) for d in self.dimensions}
+        self.ratings = {d.name: Ratings.of(d, POINTS) for d in self.dimensions}
         self.method: Method = "top_logprobs"
         if config.method != "auto":
             self.method = config.method
-        elif tells_likelihoods(self.llm):
+        elif not self.llm.api:
             self.method = "likelihood"
 
     def _placeholders(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
         """The values of G-Eval's placeholders; a part with the value None is left out."""
-        texts = Ratings.of(dimension, self.config.points).texts
-        steps, bands = [], []
-        if self.steps:
-            texts_of_steps = self.steps.steps.get(dimension.name, self.steps.other)
-            for number, step in enumerate(texts_of_steps, start=1):
-                steps.append(f"{number}. {step}")
+        texts = Ratings.of(dimension, POINTS).texts
+        bands = []
         if len(aspect.bands) == len(texts):  # else the requested scale has other levels
             for text, band in zip(texts, aspect.bands, strict=True):
                 bands.append(f"- {text}: {band}")
         return {
             "criteria": aspect.criteria or aspect.definition or dimension.definition,
-            "steps": "\n".join(steps) or None,
             "bands": "\n".join(bands) or None,
             "low": texts[0],
             "high": texts[-1],
@@ -202,15 +164,17 @@ class GEvalJudge(BasePromptedJudge):
         count = self.config.samples
         samples: list[ChatRequest] = []
         for i in unread:
-            warm = replace(chats[i], temperature=self.config.temperature)
+            warm = replace(chats[i], temperature=1.0)
             for number in range(count):
                 samples.append(replace(warm, seed=self.config.seed + number))
-        for i, drawn in zip(unread, windows(self.chat(samples), count), strict=True):
+        if not samples:
+            return readings
+        drawn = windows(self.llm.chat(samples), count)
+        for i, completions in zip(unread, drawn, strict=True):
             reading = readings[i]
-            for completion, usage in drawn:
-                reading.usages.append(usage)
+            for completion in completions:
+                reading.usages.append(completion.usage)
                 reading.transient |= completion.transient
-            completions = [completion for completion, _ in drawn]
             reading.answer = from_samples(completions, ratings[i])
         return readings
 
@@ -221,11 +185,9 @@ class GEvalJudge(BasePromptedJudge):
         readings: Sequence[RatingReading],
     ) -> None:
         """Fills in those ``readings`` whose answer has alternatives to its rating, and failures."""
-        answers = self.chat([replace(chat, top_logprobs=20) for chat in chats])
-        for reading, scale, (completion, usage) in zip(
-            readings, ratings, answers, strict=True
-        ):
-            reading.usages.append(usage)
+        answers = self.llm.chat([replace(chat, top_logprobs=20) for chat in chats])
+        for reading, scale, completion in zip(readings, ratings, answers, strict=True):
+            reading.usages.append(completion.usage)
             has_alternatives = any(token.alternatives for token in completion.tokens)
             if completion.failed:
                 reading.answer = Answer(reason=completion.failure)
@@ -248,15 +210,15 @@ def expected_rating(completion: Completion, ratings: Ratings) -> Answer | None:
 # -- GPTScore: the likelihood of "yes" as the answer to a question (Fu et al., NAACL 2024) ---------
 
 
+AFFIRMATIVE = "Yes"
+
+
 class GPTScoreConfig(BasePromptedConfig):
-    """``affirmative``: the answer, in the prompt's language (quoted in YAML). ``max_tokens``: as in
-    G-Eval."""
+    """The judge asks whether the answer is "Yes" (AFFIRMATIVE)."""
 
     family: Literal["gptscore"] = "gptscore"
     name: str = "gptscore"
     prompts: str = "prompts/gptscore"
-    affirmative: str = "Yes"
-    max_tokens: int = Field(default=4096, ge=64)
 
 
 class GPTScoreJudge(BasePromptedJudge):
@@ -272,20 +234,20 @@ class GPTScoreJudge(BasePromptedJudge):
 
     def __init__(self, config: GPTScoreConfig) -> None:
         self.config = config
-        prompt_tokens = config.max_tokens - ANSWER_TOKENS
+        prompt_tokens = MAX_TOKENS - ANSWER_TOKENS
         super().__init__(
             config, answer_tokens=ANSWER_TOKENS, prompt_tokens=prompt_tokens
         )
-        if not tells_likelihoods(self.llm):
+        if self.llm.api:
             raise NotAvailableError(
                 f"{self.name}: {self.llm.name} does not return log-probabilities of an answer",
-                hint="use a local model or a server of your own (vLLM), or the judge geval",
+                hint="use a model of this machine, or the judge geval",
             )
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        answers = dict.fromkeys(dimensions, (self.config.affirmative,))
+        answers = dict.fromkeys(dimensions, (AFFIRMATIVE,))
         eos = dict.fromkeys(dimensions, False)
         judgements = []
         for row in self.answer_likelihoods(requests, dimensions, answers, eos):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -31,9 +31,7 @@ from medal_judges.models.llm.protocol import (
     likelihood_usage,
     oldest_kept,
     scored_by_owner,
-    usage_of,
 )
-from medal_judges.models.llm.server import ServerStopError
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, no_model_error
 from medal_judges.models.prompted.answers import (
     Answer,
@@ -67,18 +65,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # The signature hashes the content of files, not their paths.
-FILES = {"prompts", "rubric", "examples", "steps"}
-
-
-class ShortenConfig(Config):
-    """How long turns are shortened for ``context: summary_*``: the assistant's turns of more than
-    ``turn_words`` words in dialogues of more than ``dialogue_words`` words, by ``llm`` (None: the
-    judge's own model) with the prompt file ``prompts``."""
-
-    llm: LLMSetting | None = None
-    prompts: str = "prompts/shorten"
-    turn_words: int = Field(default=200, ge=1)
-    dialogue_words: int = Field(default=3000, ge=0)
+FILES = {"prompts", "rubric", "examples"}
 
 
 class BasePromptedConfig(Config):
@@ -91,10 +78,10 @@ class BasePromptedConfig(Config):
     ``language``: the prompt's language, or ``auto`` for the dialogue's own if the file has it.
     ``role``: a name in the prompt's roles, ``none``, or by default the file's choice by dimension.
     ``fence``: put turns between marks that no turn can close or imitate (prompt.py). ``context``:
-    the part of the dialogue that the prompt shows; ``summary_*`` shortens long turns of the
-    assistant to at most so many words, as ``shorten`` says. ``examples``: a file of scored
-    dialogues (YAML as prompts/examples, or labelled dialogues) for variants that show some, each as
-    its last ``excerpt_turns`` turns (0: its summary, or all turns), drawn by ``seed``.
+    the part of the dialogue that the prompt shows; with ``summary_*`` the model ``shortener``
+    (None: the judge's own) shortens long turns of the assistant to at most so many words.
+    ``examples``: a file of labelled dialogues for variants that show some, each as its last
+    ``excerpt_turns`` turns (0: its summary, or all turns), drawn by ``seed``.
     """
 
     name: str
@@ -108,8 +95,8 @@ class BasePromptedConfig(Config):
     dimensions: tuple[str, ...] = ()
     fence: bool = True
     context: Context = "full"
-    shorten: ShortenConfig = ShortenConfig()
-    examples: str = "prompts/examples"
+    shortener: LLMSetting | None = None
+    examples: str = "prompts/examples.json"
     excerpt_turns: int = Field(default=6, ge=0)
     seed: int = 0
 
@@ -166,10 +153,9 @@ class BasePromptedJudge(Judge):
             self.window, self.windows_at_once = 1, self.llm.at_once
         self.shortening, self.shortener = None, self.llm
         if config.context.startswith("summary_"):
-            known = ("words", "response")
-            self.shortening = load_prompt(config.shorten.prompts, known)
-            if config.shorten.llm is not None:
-                self.shortener = load_llm(config.shorten.llm)
+            self.shortening = load_prompt("shorten", ("words", "response"))
+            if config.shortener is not None:
+                self.shortener = load_llm(config.shortener)
         self.answer_tokens = min(
             answer_tokens or self.llm.context, self.llm.context // 2
         )
@@ -192,8 +178,8 @@ class BasePromptedJudge(Judge):
     def signature(self) -> Signature:
         fingerprint = dict(self.llm.fingerprint())
         config = self.base_config
-        settings = config.model_dump(exclude={"name", "llm", "seed", "shorten", *FILES})
-        settings["shorten"] = config.shorten.model_dump(exclude={"llm", "prompts"})
+        left_out = {"name", "llm", "shortener", "seed", *FILES}
+        settings = config.model_dump(exclude=left_out)
         shortener, shortening = self.shortener, None
         if shortener is not self.llm:
             settings["shortener"] = [shortener.name, dict(shortener.fingerprint())]
@@ -204,7 +190,7 @@ class BasePromptedJudge(Judge):
             texts[language] = builder.hash
             notes.append(builder.fence)
         first = self.builder(None)
-        examples = [example.model_dump() for example in first.examples]
+        examples = [asdict(example) for example in first.examples]
         values: list[Mapping[str, str | None]] = []
         for dimension in self.dimensions:
             values.append({})
@@ -241,8 +227,6 @@ class BasePromptedJudge(Judge):
                 self.shortener,
                 self.shortening,
                 config.context,
-                longest=config.shorten.turn_words,
-                dialogue=config.shorten.dialogue_words,
                 fence=config.fence,
             )
         for request in requests:
@@ -334,14 +318,6 @@ class BasePromptedJudge(Judge):
         rows = windows(answers, len(dimensions))
         return [dict(zip(dimensions, row, strict=True)) for row in rows]
 
-    def chat(self, chats: Sequence[ChatRequest]) -> list[tuple[Completion, Usage]]:
-        """Returns the answer to each of ``chats`` with its usage."""
-        answers: list[tuple[Completion, Usage]] = []
-        if chats:
-            for chat, answer in zip(chats, self.llm.chat(chats), strict=True):
-                answers.append((answer, usage_of(self.llm, chat, answer)))
-        return answers
-
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
@@ -406,21 +382,6 @@ def grouped_likelihoods(
             prompt_tokens = llm.count_tokens(messages)
         answers.append((likelihoods, likelihood_usage(prompt_tokens, likelihoods)))
     return answers
-
-
-def tells_likelihoods(llm: LanguageModel) -> bool:
-    """Whether the backend returns the likelihood of a text as the model's answer in the chat. A
-    server without ``llm.tokenizer`` (its fingerprint says so) does not."""
-    if llm.fingerprint().get("likelihood") == "transcript":
-        return False
-    hello = Continuation((Message("user", "Hello"),), "Hello", score_eos=False)
-    try:
-        llm.loglikelihood([[hello]])
-    except ServerStopError:
-        raise
-    except ConfigError:
-        return False
-    return True
 
 
 # -- the judge that asks for numbers ---------------------------------------------------------------
@@ -497,7 +458,7 @@ class PromptedJudge(BasePromptedJudge):
         )
         scale = self.builder(None).scale
         self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
-        if config.expected == "likelihood" and not tells_likelihoods(self.llm):
+        if config.expected == "likelihood" and self.llm.api:
             raise ConfigError(
                 f"{config.name}: {self.llm.name} does not return log-probabilities",
                 hint="expected=alternatives or expected=none",
@@ -568,11 +529,13 @@ class PromptedJudge(BasePromptedJudge):
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]
     ) -> None:
         """Sends the chat of each question and reads its answers."""
-        completions = self.chat([question.chat for question in questions])
-        for question, (completion, usage) in zip(questions, completions, strict=True):
+        if not questions:
+            return
+        completions = self.llm.chat([question.chat for question in questions])
+        for question, completion in zip(questions, completions, strict=True):
             request = requests[question.owner]
             question.completion = completion
-            question.usages.append(usage)
+            question.usages.append(completion.usage)
             question.answers = read_answers(
                 completion,
                 question.question.fields,

@@ -24,6 +24,7 @@ from medal_judges.records.dialogue import Turn
 from medal_judges.records.signature import content_hash
 
 AGAIN = "again"  # the part for a second question
+GAP = "[...]"  # stands for turns that are left out
 # What a judge's templates may use: the dialogue, the choices of the settings, the dimensions, and
 # of a single dimension its own texts.
 JUDGE_VALUES = {
@@ -83,7 +84,8 @@ _UNSEEN = re.compile(
 class Aspect(Config):
     """A prompt's texts about one dimension. ``key``: its name in a JSON response. ``scale``: the
     requested one; scores are mapped linearly to the rubric's, without rounding (ORALIS, Equation
-    1). ``whole``: request whole numbers only. ``role``: one of the prompt's roles."""
+    1). ``whole``: request whole numbers only. ``role``: one of the prompt's roles. ``bands``: what
+    each rating means, from the lowest up (G-Eval). ``steps``: how to evaluate (G-Eval)."""
 
     key: str | None = None
     label: str | None = None
@@ -95,6 +97,7 @@ class Aspect(Config):
     scale: Scale | None = None
     whole: bool = True
     role: str | None = None
+    steps: tuple[str, ...] = ()
 
 
 class Prompt(Config):
@@ -102,11 +105,10 @@ class Prompt(Config):
 
     ``layouts``: name -> one request for ``each`` dimension, or one for all ``together``.
     ``variants``: names; the first layout and variant are the default. ``roles``: names.
-    ``examples``: variant -> the number of scored examples in the prompt: 1 near the median, or 3
-    (lowest, median, highest; ORALIS, section 4.2). ``scales``: variant -> the scale of all aspects,
-    in whole numbers. ``languages``: those with a file of their own, NAME_LANGUAGE. ``levels``: what
-    can be judged. ``speakers`` are the names of the roles in a plain transcript, and ``gap`` marks
-    turns that are left out.
+    ``examples``: variants that show three scored dialogues (lowest, median, highest; ORALIS,
+    section 4.2). ``scales``: variant -> the scale of all aspects, in whole numbers. ``languages``:
+    those with a file of their own, NAME_LANGUAGE. ``speakers``: the names of the roles in a plain
+    transcript.
     """
 
     name: str
@@ -116,12 +118,10 @@ class Prompt(Config):
     layouts: Mapping[str, Literal["each", "together"]] = {"plain": "each"}
     variants: tuple[str, ...] = ("plain",)
     roles: tuple[str, ...] = ()
-    examples: Mapping[str, Literal[1, 3]] = {}
+    examples: tuple[str, ...] = ()
     scales: Mapping[str, Scale] = {}
     languages: tuple[str, ...] = ()
-    levels: tuple[Literal["dialogue", "turn"], ...] = ("dialogue", "turn")
     speakers: Mapping[str, str] = {"user": "User", "assistant": "Assistant"}
-    gap: str = "[...]"
     aspects: Mapping[str, Aspect] = {}
 
     def text(self, part: str, values: Mapping[str, Any]) -> str:
@@ -207,7 +207,6 @@ def transcript(
     turns: Iterable[Turn | Message | None],
     names: Mapping[str, str] | None = None,
     *,
-    gap: str = "[...]",
     keep_breaks: bool = False,
 ) -> str:
     """One line per turn, ``user: ...``, with other names for the roles in ``names``; None is a gap.
@@ -216,7 +215,7 @@ def transcript(
     lines = []
     for turn in turns:
         if turn is None:
-            lines.append(gap)
+            lines.append(GAP)
             continue
         content = turn.content if keep_breaks else " ".join(turn.content.split())
         lines.append(f"{(names or {}).get(turn.role, turn.role)}: {content}")
@@ -239,11 +238,11 @@ def fenced(mark: str, text: str) -> str:
     return f"<{mark}>{harmless(text)}</{mark}>"
 
 
-def fenced_dialogue(turns: Iterable[Turn | None], *, gap: str) -> str:
+def fenced_dialogue(turns: Iterable[Turn | None]) -> str:
     """One turn per line, each between the marks of its role; None is a gap."""
     lines = ["<dialogue>"]
     for turn in turns:
-        lines.append(gap if turn is None else fenced(turn.role, turn.content))
+        lines.append(GAP if turn is None else fenced(turn.role, turn.content))
     return "\n".join([*lines, "</dialogue>"])
 
 

@@ -324,7 +324,7 @@ def test_no_answer_makes_a_reader_fail(answer: Any) -> None:
     """Whatever a server writes: a completion that can be kept and read back, or a RequestError."""
     from dataclasses import asdict
 
-    from medal_judges.models.llm.loading import COMPLETION
+    from medal_judges.models.llm.answer_cache import COMPLETION
     from medal_judges.models.llm.server import RequestError
 
     try:

@@ -59,8 +59,9 @@ def test_table_3_as_it_is_typed(
     monkeypatch.setenv("OPENAI_BASE_URL", server.url)
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     # The models of the Hub by their names on a server, and the track's dialogues as examples.
-    text = re.sub(r"(?<=llm: )[\w-]+/", "openai:", config_text(f"judges/{name}"))
-    text = text.replace("examples: prompts/examples", "examples: track.jsonl")
+    text = config_text(f"judges/{name}")
+    text = re.sub(r"(llm|shortener): [\w-]+/", r"\1: openai:", text)
+    text = text.replace("examples: prompts/examples.json", "examples: track.jsonl")
     (tmp_path / "mine.yaml").write_text(text)
     track = []
     for i in range(3):
@@ -89,7 +90,7 @@ def test_table_3_as_it_is_typed(
     assert all("at most 50 words" in text or "150 words" in text for text in shortening)
     assert sum(map(len, by_model.values())) == 10
     printed = read_yaml(f"judges/{name}")
-    for dimension, member in printed["choices"].items():
+    for dimension, member in printed["dimensions"].items():
         model = printed["members"][member]["options"]["llm"].rpartition("/")[2]
         label = {"nonrepetition": "non-repetition", "overall": "overall quality"}
         asked = [

@@ -20,7 +20,9 @@ from ..talks import ChatModel
 
 
 class ClosedModel(ChatModel):
-    """Perhaps no alternatives; keeps what it was asked."""
+    """As behind a server, perhaps without alternatives; keeps what it was asked."""
+
+    api = True
 
     def __init__(self, inner: LocalModel, *, alternatives: bool) -> None:
         self.inner, self.alternatives = inner, alternatives

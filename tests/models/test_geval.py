@@ -1,7 +1,6 @@
 """G-Eval: the expected value by hand, prompts, fallbacks."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenChoice
-from medal_judges.models.prompted.geval import GEvalJudge, expected_rating, load_steps
+from medal_judges.models.prompted.geval import GEvalJudge, expected_rating
 from medal_judges.models.prompted.ratings import (
     Ratings,
     from_samples,
@@ -81,18 +80,19 @@ def test_turns_share_the_dialogue_and_equal_single_ones(tiny_lm: LocalModel) -> 
 
 
 def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(
-    tiny_lm: LocalModel,
+    tiny_lm: LocalModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    judge = load(tiny_lm, max_tokens=400, dimensions=["overall"])
+    monkeypatch.setattr("medal_judges.models.prompted.geval.MAX_TOKENS", 500)
+    judge = load(tiny_lm, dimensions=["overall"])
     long = talk(*[f"We talk about the number {i} for a while now." for i in range(30)])
     (judged,) = judge.score([long])
     assert judged.scored and judged.truncated_turns > 10
-    assert judged.usage["tokens"] <= 400
+    assert judged.usage["tokens"] <= 500
     (kept,) = judge.score([Dialogue("k", long.turns[judged.truncated_turns :])])
     assert kept.truncated_turns == 0
     assert kept.scores == pytest.approx(judged.scores, abs=1e-4)
     (giant,) = judge.score([talk("Hi", "word " * 600)])
-    assert giant.scores == {"overall": None} and "400 fit" in (giant.failure or "")
+    assert giant.scores == {"overall": None} and "500 fit" in (giant.failure or "")
 
 
 def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
@@ -104,20 +104,10 @@ def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
         )
 
 
-def test_steps_have_to_be_reviewed_and_are_part_of_the_signature(
-    tiny_lm: LocalModel, tmp_path: Path
-) -> None:
-    path = tmp_path / "steps.yaml"
-    path.write_text("name: s\nmethod: m\nsteps: {overall: [Read it., Rate it.]}\n")
-    with pytest.raises(ConfigError, match="not been reviewed"):
-        load(tiny_lm, steps=str(path))
-    path.write_text(path.read_text() + "reviewed: somebody\n")
-    judge = load(tiny_lm, steps=str(path))
-    assert load_steps(str(path)).steps["overall"] == ("Read it.", "Rate it.")
-    (item,) = requests_at(talk(*GOOD), "dialogue")
-    assert "1. Read it.\n2. Rate it." in told(judge, item, "overall")[0].content
-    assert judge.signature().prompt != load(tiny_lm).signature().prompt
-    assert load(tiny_lm).signature() == load(tiny_lm).signature()
+def test_a_server_is_asked_for_alternatives(closed_model: Any) -> None:
+    closed = closed_model(alternatives=True)
+    closed.loglikelihood = None  # would fail: it must not be called
+    assert load(closed).method == "top_logprobs"
 
 
 FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)

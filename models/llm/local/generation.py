@@ -8,17 +8,10 @@ from functools import lru_cache
 from importlib.util import find_spec
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from torch import nn
-from transformers import (
-    LogitsProcessor,
-    LogitsProcessorList,
-    StoppingCriteria,
-    StoppingCriteriaList,
-)
+from transformers import LogitsProcessor, LogitsProcessorList
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.batching import pad_rows
@@ -29,10 +22,7 @@ from medal_judges.models.llm.local.likelihood import (
     reads_beginnings_once,
     takes,
 )
-from medal_judges.models.llm.protocol import (
-    JSON_LAYOUT,
-    ChatRequest,
-)
+from medal_judges.models.llm.protocol import JSON_LAYOUT, ChatRequest
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -59,24 +49,26 @@ def batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Indices of prompts for batches of at most ``budget`` padded tokens. The number of
-    alternatives is a setting of the batch, so requests that differ in it are in different ones."""
+    """Indices of prompts for batches of at most ``budget`` padded tokens. The requests of a batch
+    have one limit of tokens and one number of alternatives."""
     alone = not is_tested(model.config)
-    for top_logprobs in sorted({request.top_logprobs for request in requests}):
-        indices = [i for i, r in enumerate(requests) if r.top_logprobs == top_logprobs]
+    settings: dict[tuple[int, int], list[int]] = {}
+    for index, request in enumerate(requests):
+        key = request.max_tokens, request.top_logprobs
+        settings.setdefault(key, []).append(index)
+    for (max_tokens, _), indices in settings.items():
         groups = _alike(prompts, indices)
         groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
         batch: list[int] = []
         longest = 0
         for i in chain.from_iterable(groups):
-            length = len(prompts[i]) + requests[i].max_tokens
+            length = len(prompts[i]) + max_tokens
             longest = max(longest, length)
             if batch and (alone or (len(batch) + 1) * longest > budget):
                 yield batch
                 batch, longest = [], length
             batch.append(i)
-        if batch:
-            yield batch
+        yield batch
 
 
 def write(
@@ -91,22 +83,47 @@ def write(
     if pad is None:
         pad = tokenizer.eos_token_id or 0
     inputs = read_inputs(model, prompts, pad)
-    shaped = _processors(tokenizer, requests, inputs.ids.shape[1], stop)
-    limits = [request.max_tokens for request in requests]
-    top = requests[0].top_logprobs
-    written, recorder = greedy(
-        model, inputs, pad=pad, shaped=shaped, tokens=max(limits), top=top
-    )
+    begin, top = inputs.ids.shape[1], requests[0].top_logprobs
+    recorder = LogprobRecorder(top)
+    # Recorded before a grammar, a penalty or a temperature changes the scores.
+    processors = LogitsProcessorList([recorder] if top else [])
+    processors += _processors(tokenizer, requests, begin)
+    settings: dict[str, Any] = {}
+    if inputs.cache is not None:
+        settings[cache_name(model)] = inputs.cache
+    if stop:
+        settings |= {"stop_strings": [stop], "tokenizer": tokenizer}
+    generator: Any = model  # its annotations know no ``generate``
+    with torch.inference_mode():
+        sequences = generator.generate(
+            input_ids=inputs.ids,
+            attention_mask=inputs.mask,
+            max_new_tokens=requests[0].max_tokens,
+            do_sample=False,  # SeededSampling samples, row by row
+            temperature=None,
+            top_p=None,
+            top_k=None,
+            num_beams=1,  # this and the next three override a model's own defaults
+            repetition_penalty=1.0,
+            no_repeat_ngram_size=0,
+            min_length=0,
+            pad_token_id=pad,
+            logits_processor=processors,
+            **settings,
+        )
+    written = sequences[:, begin:]
     logprobs: list[Any] = [[]] * len(prompts)
     if top:
-        logprobs = recorder.rows()
+        logprobs = recorder.rows(written)
     ends = {tokenizer.eos_token_id, *end_ids(model)}
+    if stop:
+        ends.add(pad)  # follows the text
     rows = []
     for index, ids in enumerate(written.tolist()):
-        limit = min(len(ids), limits[index])
-        length = next((k for k in range(limit) if ids[k] in ends), limit)
+        length = next((k for k, token in enumerate(ids) if token in ends), len(ids))
+        ended = length < len(ids) or len(ids) < requests[index].max_tokens
         steps = logprobs[index][:length]
-        rows.append(Row(ids[:length], length < limit, steps, inputs.cached[index]))
+        rows.append(Row(ids[:length], ended, steps, inputs.cached[index]))
     return rows
 
 
@@ -117,78 +134,23 @@ def end_ids(model: PreTrainedModel) -> list[int | None]:
 
 
 def _processors(
-    tokenizer: PreTrainedTokenizerBase,
-    requests: Sequence[ChatRequest],
-    begin: int,
-    stop: str,
-) -> LogitsProcessorList:
+    tokenizer: PreTrainedTokenizerBase, requests: Sequence[ChatRequest], begin: int
+) -> list[LogitsProcessor]:
     """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
-    shaped = LogitsProcessorList()
+    processors: list[LogitsProcessor] = []
     schemas = [request.schema for request in requests]
     if any(schema is not None for schema in schemas):
-        shaped.append(GrammarMask(tokenizer, schemas))
+        processors.append(GrammarMask(tokenizer, schemas))
     if any(r.presence_penalty or r.frequency_penalty for r in requests):
-        shaped.append(Penalties(requests, begin))
+        processors.append(Penalties(requests, begin))
     if any(r.temperature > 0 for r in requests):
-        shaped.append(SeededSampling(requests))
-    if stop:
-        shaped.append(StopAfter(stop, begin, tokenizer))
-    limits = [request.max_tokens for request in requests]
-    shaped.append(MaxTokens(limits, begin, tokenizer.eos_token_id))
-    return shaped
+        processors.append(SeededSampling(requests))
+    return processors
 
 
-def greedy(
-    model: PreTrainedModel,
-    inputs: Inputs,
-    *,
-    pad: int,
-    shaped: LogitsProcessorList,
-    tokens: int,
-    top: int,
-) -> tuple[torch.Tensor, LogprobRecorder]:
-    """Greedy tokens [batch, new] after ``inputs``, and the log-probabilities of each and of the
-    ``top`` likeliest (0: nothing is recorded)."""
-    recorder = LogprobRecorder(top)
-    extra = {} if inputs.cache is None else {cache_name(model): inputs.cache}
-    hook = model.register_forward_hook(recorder.read) if top else None
-    criteria = []
-    if top:
-        criteria = [recorder]
-    generator: Any = model  # its annotations know no ``generate``
-    try:
-        with torch.inference_mode():
-            out = generator.generate(
-                input_ids=inputs.ids,
-                attention_mask=inputs.mask,
-                max_new_tokens=tokens,
-                do_sample=False,  # SeededSampling samples, row by row
-                temperature=None,
-                top_p=None,
-                top_k=None,
-                num_beams=1,  # this and the next three override a model's own defaults
-                repetition_penalty=1.0,
-                no_repeat_ngram_size=0,
-                min_length=0,
-                pad_token_id=pad,
-                logits_processor=shaped,
-                stopping_criteria=StoppingCriteriaList(criteria),
-                return_dict_in_generate=True,
-                **extra,
-            )
-    finally:
-        if hook is not None:
-            hook.remove()
-    return out.sequences[:, inputs.ids.shape[1] :], recorder
-
-
-class LogprobRecorder(StoppingCriteria):
-    """Records, at each step of ``generate``, the model's own log-probabilities before any grammar
-    or temperature: of the token written and of the ``count`` likeliest.
-
-    ``read`` is a hook of the forward pass. ``generate`` calls a stopping criterion after each
-    token, so the recorder is one that stops nothing.
-    """
+class LogprobRecorder(LogitsProcessor):
+    """Records the model's own log-probabilities at each step: of the ``count`` likeliest tokens,
+    and of the token that was written. Changes nothing."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -197,29 +159,29 @@ class LogprobRecorder(StoppingCriteria):
         # Ids and log-probabilities, both [rows, count] a step.
         self._top: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def read(self, _: nn.Module, __: object, output: Any) -> None:
-        self._logprobs = torch.log_softmax(output.logits[:, -1].float(), dim=-1)
-
-    def __call__(
-        self, input_ids: torch.Tensor, scores: object, **_: object
-    ) -> torch.Tensor:
-        """Records the step that wrote the last of ``input_ids`` [rows, tokens]."""
-        chosen = input_ids[:, -1:].to(self._logprobs.device)
-        self._written.append(self._logprobs.gather(1, chosen)[:, 0])
-        values, ids = self._logprobs.topk(min(self.count, self._logprobs.shape[-1]))
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if self._top:
+            self._note(input_ids[:, -1:])
+        self._logprobs = torch.log_softmax(scores.float(), dim=-1)
+        values, ids = self._logprobs.topk(min(self.count, scores.shape[-1]))
         self._top.append((ids, values))
-        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+        return scores
 
-    def written(self) -> torch.Tensor:
-        """Log-probabilities of the written tokens, [rows, steps]."""
-        return torch.stack(self._written, dim=1)
+    def _note(self, chosen: torch.Tensor) -> None:
+        """Notes the log-probabilities of the tokens [rows, 1] that the last step wrote."""
+        chosen = chosen.to(self._logprobs.device)
+        self._written.append(self._logprobs.gather(1, chosen)[:, 0])
 
-    def rows(self) -> list[list[tuple[float, list[int], list[float]]]]:
-        """The steps of each row."""
+    def rows(
+        self, written: torch.Tensor
+    ) -> list[list[tuple[float, list[int], list[float]]]]:
+        """Returns the steps of each row, after all tokens are ``written`` [rows, steps]."""
+        self._note(written[:, -1:])
+        chosen = torch.stack(self._written, dim=1).tolist()
         ids = torch.stack([ids for ids, _ in self._top], dim=1).tolist()
         logprobs = torch.stack([values for _, values in self._top], dim=1).tolist()
         rows = []
-        for row in zip(self.written().tolist(), ids, logprobs, strict=True):
+        for row in zip(chosen, ids, logprobs, strict=True):
             rows.append(list(zip(*row, strict=True)))
         return rows
 
@@ -252,16 +214,11 @@ def read_inputs(
     if len(groups) == len(prompts):
         ids, mask = _padded(model, prompts, pad)
         return Inputs(ids, mask, None, [0] * len(prompts))
-    lengths = np.array([len(prompt) for prompt in prompts])
-    rows = np.zeros_like(lengths)  # of each prompt, that of its beginning
-    heads = np.zeros_like(lengths)  # tokens of the beginning
+    rows = np.zeros(len(prompts), dtype=int)  # of each prompt, that of its beginning
+    heads = np.zeros_like(rows)  # tokens of the beginning
     for row, group in enumerate(groups):
         rows[group] = row
         heads[group] = common_length([prompts[index] for index in group])
-    # Of a prompt that shares nothing only its end has to go through the pass of all.
-    alone = np.bincount(rows)[rows] == 1
-    longest_tail = (lengths - heads)[~alone].max()
-    heads[alone] = np.maximum(1, lengths[alone] - longest_tail)
     firsts = [group[0] for group in groups]
     ids, mask = _padded(model, [prompts[i][: heads[i]] for i in firsts], pad)
     extra: dict[str, Any] = {}
@@ -322,10 +279,6 @@ def _padded(
 
 # -- logits processors: each shapes a row by its own request, whatever its batch -------------------
 
-FEW = 256  # words in which the nucleus is searched first
-# tokenizer -> {vocabulary size: llguidance's view of it}, which takes about a second to build
-_WRAPPED: WeakKeyDictionary[Any, dict[int, Any]] = WeakKeyDictionary()
-
 
 class SeededSampling(LogitsProcessor):
     """Turns greedy decoding into sampling: adds Gumbel noise to tempered, nucleus-cut scores.
@@ -355,13 +308,8 @@ def _nucleus(logits: torch.Tensor, top_p: float) -> torch.Tensor:
     """Logits of the likeliest words whose probability adds up to ``top_p``; -inf for the rest."""
     if top_p >= 1:
         return logits
-    total = logits.logsumexp(dim=-1)
-    # Sorting a whole vocabulary for each row and token takes longer than the rest of sampling.
-    for count in (min(FEW, logits.shape[-1]), logits.shape[-1]):
-        likeliest, ids = logits.topk(count)
-        probabilities = (likeliest - total).exp()
-        if float(probabilities.sum()) >= top_p:
-            break
+    likeliest, ids = logits.sort(descending=True)
+    probabilities = likeliest.softmax(dim=-1)
     before = probabilities.cumsum(dim=-1) - probabilities
     cut = torch.full_like(logits, float("-inf"))
     keep = ids[before < top_p]
@@ -389,45 +337,11 @@ class Penalties(LogitsProcessor):
         return lowered
 
 
-class MaxTokens(LogitsProcessor):
-    """Ends each row at its own token limit, so that short answers do not wait for long ones."""
-
-    def __init__(self, limits: Sequence[int], prompt: int, end: int) -> None:
-        self.limits, self.prompt, self.end = list(limits), prompt, end
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        written = input_ids.shape[1] - self.prompt
-        for row, limit in enumerate(self.limits):
-            if written >= limit:
-                scores[row] = float("-inf")
-                scores[row, self.end] = 0
-        return scores
-
-
-class StopAfter(LogitsProcessor):
-    """Ends each row once its answer contains the text ``stop``."""
-
-    def __init__(
-        self, stop: str, prompt: int, tokenizer: PreTrainedTokenizerBase
-    ) -> None:
-        self.stop, self.prompt, self.tokenizer = stop, prompt, tokenizer
-        # A token is at least a byte, and the text may begin and end inside one.
-        self.reach = len(stop.encode()) + 2
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        newest = input_ids[:, self.prompt :][:, -self.reach :]
-        for row, ids in enumerate(newest.tolist()):
-            if self.stop in self.tokenizer.decode(ids):
-                scores[row] = float("-inf")
-                scores[row, self.tokenizer.eos_token_id] = 0
-        return scores
-
-
 class GrammarMask(LogitsProcessor):
     """Makes row i write JSON of ``schemas[i]`` (None: anything), then end. For one call of
     ``generate`` only.
 
-    Raises MissingExtraError without llguidance, ConfigError for a schema or tokenizer it refuses.
+    Raises MissingExtraError without llguidance, ConfigError for a tokenizer that it refuses.
     """
 
     def __init__(
@@ -439,33 +353,36 @@ class GrammarMask(LogitsProcessor):
             raise MissingExtraError(
                 "llguidance", "llm", "holding a local model to a JSON schema"
             )
-        self.tokenizer = tokenizer
-        self.grammars: list[str | None] = []
-        for schema in schemas:
-            grammar = None
-            if schema is not None:
-                grammar = _grammar(json.dumps(dict(schema)))
-            self.grammars.append(grammar)
+        self.tokenizer, self.schemas = tokenizer, schemas
         self.matchers: list[Any] = []  # one per row from the first call on
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        words = scores.shape[1]
         if self.matchers:
             self._advance(input_ids[:, -1].tolist())
         else:
-            self.matchers = self._first_matchers(words)
-        allowed = np.zeros((len(self.matchers), words), dtype=bool)
+            self._start(scores.shape[1])
+        allowed = np.ones(scores.shape, dtype=bool)
         for row, matcher in zip(allowed, self.matchers, strict=True):
-            if matcher is None:
-                row[:] = True
-            elif matcher.is_stopped():
-                row[self.tokenizer.eos_token_id] = True  # only the end follows the JSON
-            else:
-                bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
-                next_words = np.unpackbits(bits, bitorder="little")[:words]
-                row[: len(next_words)] = next_words
+            if matcher is not None:
+                # After the JSON it allows the end only.
+                bias = np.frombuffer(matcher.compute_logit_bias(), dtype=np.uint8)
+                row[:] = bias[: len(row)] > 0
         mask = torch.from_numpy(~allowed).to(scores.device)
         return scores.masked_fill(mask, float("-inf"))
+
+    def _start(self, words: int) -> None:
+        """Makes a matcher for each row of a network with ``words`` logits."""
+        from llguidance import LLMatcher
+
+        view = _tokenizer_view(self.tokenizer, words)
+        for schema in self.schemas:
+            matcher = None
+            if schema is not None:
+                grammar = LLMatcher.grammar_from_json_schema(
+                    json.dumps(dict(schema)), defaults=JSON_LAYOUT
+                )
+                matcher = LLMatcher(view, grammar)
+            self.matchers.append(matcher)
 
     def _advance(self, tokens: Sequence[int]) -> None:
         """Tells the matcher of each row the token that was written."""
@@ -475,56 +392,25 @@ class GrammarMask(LogitsProcessor):
             if matcher is None or matcher.is_stopped():
                 continue  # the object is complete; the end and padding follow
             if token == self.tokenizer.eos_token_id:
-                self.matchers[index] = None  # cut at its token limit; padding follows
+                self.matchers[index] = None  # padding follows
             elif not matcher.consume_token(token):
                 problem = matcher.get_error()
                 raise RuntimeError(f"a token outside the grammar was chosen: {problem}")
 
-    def _first_matchers(self, words: int) -> list[Any]:
-        """Returns a matcher for each row; rows mostly share a few grammars."""
-        from llguidance import LLMatcher
 
-        view = self._wrapped(words)
-        compiled: dict[str, Any] = {}
-        matchers = []
-        for grammar in self.grammars:
-            matcher = None
-            if grammar is not None:
-                if grammar not in compiled:
-                    compiled[grammar] = LLMatcher(view, grammar)
-                matcher = compiled[grammar].deep_copy()
-            matchers.append(matcher)
-        return matchers
+@lru_cache(maxsize=4)
+def _tokenizer_view(tokenizer: PreTrainedTokenizerBase, words: int) -> Any:
+    """Returns llguidance's view of the tokenizer for a network with ``words`` logits, which takes
+    about a second to build."""
+    from llguidance.hf import from_tokenizer
 
-    def _wrapped(self, words: int) -> Any:
-        """Returns llguidance's view of the tokenizer for a network with ``words`` logits."""
-        from llguidance.hf import from_tokenizer
-
-        by_size = _WRAPPED.setdefault(self.tokenizer, {})
-        if words not in by_size:
-            # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).
-            size = max(words, len(self.tokenizer))
-            try:
-                by_size[words] = from_tokenizer(self.tokenizer, n_vocab=size)  # type: ignore[arg-type]
-            except ValueError as error:
-                raise ConfigError(
-                    f"no grammar works with this tokenizer: {error}",
-                    hint="use a model with a fast tokenizer; else set enforce: false in a "
-                    "judge's file, model.head: scoring in a LoRA training",
-                ) from error
-        return by_size[words]
-
-
-@lru_cache(maxsize=64)
-def _grammar(schema: str) -> str:
-    """Returns llguidance's grammar of a JSON schema. Raises ConfigError."""
-    from llguidance import LLMatcher
-
+    # Some tokenizers have a token more than the network has vectors (Gemma 3's for images).
+    size = max(words, len(tokenizer))
     try:
-        grammar: str = LLMatcher.grammar_from_json_schema(schema, defaults=JSON_LAYOUT)
-        problem = LLMatcher.validate_grammar(grammar)
+        return from_tokenizer(tokenizer, n_vocab=size)  # type: ignore[arg-type]
     except ValueError as error:
-        problem = str(error)
-    if problem:
-        raise ConfigError(f"no grammar can be made of the schema: {problem}")
-    return grammar
+        raise ConfigError(
+            f"no grammar works with this tokenizer: {error}",
+            hint="use a model with a fast tokenizer; else set enforce: false in a judge's file, "
+            "model.head: scoring in a LoRA training",
+        ) from error

@@ -7,7 +7,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from medal_judges.errors import ConfigError, MissingExtraError
-from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.model_files import PREFIX, resolve
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
@@ -36,21 +35,6 @@ def model_name(model: str) -> str:
     return (
         Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
     )
-
-
-def load_chat_template(tokenizer: str) -> ChatTemplate:
-    """The chat template of a tokenizer (hub id, folder, embedded:...). Raises ConfigError."""
-    from transformers import AutoTokenizer
-
-    try:
-        loaded = AutoTokenizer.from_pretrained(
-            model_path(tokenizer), trust_remote_code=False
-        )
-    except (OSError, ValueError) as error:
-        raise ConfigError(
-            f"llm: cannot load the tokenizer {tokenizer}: {error}"
-        ) from error
-    return ChatTemplate(loaded)
 
 
 def converted(file: Path) -> Path:

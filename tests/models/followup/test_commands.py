@@ -29,7 +29,7 @@ def test_proposed_follow_ups_are_a_file_that_loads(
     result = RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
     assert result.exit_code == 0 and "review it" in result.output
     pool = load_pool(str(out))
-    assert pool.reviewed is None and pool.generators == ("openai/tester",)
+    assert pool.generators == ("openai/tester",)
     assert [(f.text, f.sign) for f in pool.follow_ups] == [
         *(("What?", "negative"), ("I see.", "negative")),
         *(("What?", "positive"), ("I see.", "positive")),
@@ -39,13 +39,7 @@ def test_proposed_follow_ups_are_a_file_that_loads(
         RUNNER.invoke(app, [*command, *settings], catch_exceptions=False)
 
 
-SHIPPED = ("contrast", "craft", "fed", "full", "selfmap")
-
-
-@pytest.mark.parametrize("name", SHIPPED)
-def test_shipped_pools_are_reviewed_and_say_how_they_were_made(name: str) -> None:
-    pool = load_pool(f"followups/{name}")
-    assert pool.name == name and pool.reviewed and len(pool.method) > 40
+DIETS_MODELS = {"chatglm3", "llama2", "qwen", "vicuna", "baichuan2"}
 
 
 def test_a_list_is_read_and_talk_around_it_is_not() -> None:
@@ -68,7 +62,7 @@ I hope this helps!"""  # noqa: E501
 def test_a_sample_has_as_many_of_each_generator() -> None:
     texts = {name: [f"{name} says {i}" for i in range(3)] for name in "abcd"}
     every = tuple(FollowUp(text=t, by=name) for name, own in texts.items() for t in own)
-    pool = FollowUpPool(name="p", method="m", follow_ups=every)
+    pool = FollowUpPool(name="p", follow_ups=every)
     for count in (12, 8, 4):  # DIET, section 6.2
         drawn = pool.drawn(count, seed=0)
         assert [f.by for f in drawn.follow_ups] == sorted("abcd" * (count // 4))

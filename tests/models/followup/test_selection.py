@@ -5,8 +5,6 @@ from collections.abc import Sequence
 import pytest
 
 from medal_judges.models.followup.judge import (
-    SelectionConfig,
-    load_selection,
     read_choice,
     select,
 )
@@ -21,10 +19,7 @@ from medal_judges.models.prompted.answers import UnreadError
 from ...talks import ChatModel
 
 TEXTS = ("No.", "I don't understand.", "That's wrong.", "You said that before.")
-POOL = FollowUpPool(
-    name="p", method="m", follow_ups=tuple(FollowUp(text=t) for t in TEXTS)
-)
-PROMPT = load_selection("prompts/diet_selection")
+POOL = FollowUpPool(name="p", follow_ups=tuple(FollowUp(text=t) for t in TEXTS))
 TALK = (Message("user", "Hi"), Message("assistant", "Ho"))
 
 
@@ -50,7 +45,7 @@ class Scripted(ChatModel):
 
 def test_the_intersection_of_the_runs_counts() -> None:
     llm = Scripted([TEXTS[0], TEXTS[2]], [TEXTS[2], TEXTS[1]], [TEXTS[2]])
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, turn=False)[0]
     assert found.indices == (2,) and not found.empty
 
 
@@ -68,8 +63,7 @@ class Says(Scripted):
 
 def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
     llm = Says(Completion("Let me think about", finish="length"), Completion("1"))
-    one = SelectionConfig(runs=1)
-    found = select(llm, [("d1", TALK)], POOL, one, PROMPT, turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, turn=False, runs=1)[0]
     assert len(found.indices) == 1 and not found.empty
     first, second = llm.requests
     assert second.max_tokens > first.max_tokens
@@ -80,13 +74,11 @@ def test_a_cut_answer_is_asked_for_again_with_more_room() -> None:
 def test_without_an_answer_of_every_run_there_is_no_selection() -> None:
     one, nothing = Completion("1"), Completion("It is dull.")
     llm = Says(one, nothing, nothing, nothing, one)
-    found = select(llm, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[0]
+    found = select(llm, [("d1", TALK)], POOL, turn=False)[0]
     assert found.failure is not None and len(llm.requests) == 5
     busy = Completion("", finish="failed", failure="busy", transient=True)
     failed = Says(one, busy, one)
-    found = select(failed, [("d1", TALK)], POOL, SelectionConfig(), PROMPT, turn=False)[
-        0
-    ]
+    found = select(failed, [("d1", TALK)], POOL, turn=False)[0]
     assert found.failure and "busy" in found.failure and found.transient
     assert len(failed.requests) == 3  # the backend has tried already
 
@@ -98,9 +90,8 @@ def test_options_are_shuffled_by_dialogue_run_and_seed_and_nothing_else() -> Non
             llm,
             [(n, TALK) for n in names],
             POOL,
-            SelectionConfig(seed=seed),
-            PROMPT,
             turn=False,
+            seed=seed,
         )
         return llm.seen
 
@@ -122,9 +113,17 @@ OPTIONS = (
     ),
     "Let's talk about something else.",
 )
+CHINESE = (
+    "你说的跟我问的没关系。",
+    "我听不懂你的意思。",
+    "这个你已经说过了。",
+    "这没什么帮助。",
+)
 
 READ: list[tuple[str, set[int]]] = [
     *(("2, 4, 5", {2, 4, 5}), ("2\n4\n5", {2, 4, 5}), ("2.\n4.\n5.", {2, 4, 5})),
+    ("２、４、５", {2, 4, 5}),
+    ("4. You already told me that.\n5. That wasn't very helpful.", {4, 5}),
     ("1) “You already told me that.”\n2) “Are you even listening to me?”", {3, 4}),
 ]
 # Asked for again: sentences, ranges, negations, shortened texts, numbers of something else.

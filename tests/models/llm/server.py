@@ -10,10 +10,8 @@ request being known by its Idempotency-Key. ``every``: it strikes every n-th req
 that are refused with 400.
 ``alternatives``: [most, words]: more top_logprobs than ``most`` are refused in these words (with
 {asked} and {most}). ``alone``: a token comes without alternatives. ``change``: fields put over
-those of every answer, by path ("usage", "choices.0.message.content"). ``served``: what /v1/models
-says of the one model (404 without it). ``list_faults``: statuses of its
-first answers (0: it hangs). ``wait``: the Retry-After of the fault "429". ``port``: 0
-if it is left out, for a free one.
+those of every answer, by path ("usage", "choices.0.message.content"). ``wait``: the Retry-After of
+the fault "429". ``port``: 0 if it is left out, for a free one.
 
 The port stands on the first line of its output. GET /counts tells, per key, how often it was
 seen, answered (and so paid) and replayed; GET /requests what was sent, in order.
@@ -31,9 +29,9 @@ from typing import Any
 
 # also loaded by its path, see label_server.py
 sys.path.insert(0, str(Path(__file__).parent))
-from server_answers import chat, echoed, embedded, scripted
+from server_answers import chat, embedded, scripted
 
-__all__ = ["Server", "chat", "echoed", "embedded", "scripted"]
+__all__ = ["Server", "chat", "embedded", "scripted"]
 HANG = 30.0  # longer than any test's timeout
 
 
@@ -85,17 +83,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         found = {"/counts": self.server.counts, "/requests": self.server.requests}
-        faults = self.server.settings.get("list_faults")
-        if self.path == "/v1/models" and faults:
-            status = faults.pop(0)
-            time.sleep(1 if status == 0 else 0)
-            self._error(status or 500, "not now")
-            return
-        if self.path == "/v1/models" and self.server.settings.get("served"):
-            found[self.path] = {
-                "object": "list",
-                "data": [self.server.settings["served"]],
-            }
         if self.path in found:
             self._send(200, json.dumps(found[self.path]).encode())
         else:
@@ -168,7 +155,7 @@ class Handler(BaseHTTPRequestHandler):
             if self.server.model is not None:
                 return embedded(self.server, body)
             return scripted(body, self.server.script)
-        return echoed(self.server, body)
+        raise ValueError(f"no such page: {self.path}")
 
     def _error(
         self,

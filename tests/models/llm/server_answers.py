@@ -116,35 +116,3 @@ def embedded(server: Any, body: dict[str, Any]) -> dict[str, Any]:
             ]
         }
     return chat(body, done.text, done.finish, usage, logprobs)
-
-
-def echoed(server: Any, body: dict[str, Any]) -> dict[str, Any]:
-    """The log-probabilities of the prompt's token ids; without a model all have the same."""
-    ids = body["prompt"]
-    logprobs = [None, *[-0.5] * (len(ids) - 1)]
-    if server.model is not None:
-        import torch
-
-        with server.lock, torch.inference_mode():
-            logits = server.model.model(input_ids=torch.tensor([ids])).logits[0].float()
-        found = torch.log_softmax(logits, dim=-1)
-        logprobs = [None, *(float(found[k, token]) for k, token in enumerate(ids[1:]))]
-    told = {
-        "tokens": list(map(str, ids)),
-        "token_logprobs": logprobs,
-        "top_logprobs": None,
-    }
-    choice = {"index": 0, "text": "", "finish_reason": "length", "logprobs": told}
-    usage = {
-        "prompt_tokens": len(ids),
-        "completion_tokens": 0,
-        "total_tokens": len(ids),
-    }
-    return {
-        "id": "cmpl-1",
-        "object": "text_completion",
-        "created": 0,
-        "model": body["model"],
-        "choices": [choice],
-        "usage": usage,
-    }

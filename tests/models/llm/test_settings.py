@@ -38,9 +38,9 @@ def test_the_backend_decides_which_settings_there_are() -> None:
         {"backend": "openai", "model": "gpt-4.1"}
     )
     ours = llm_config(
-        {"model": "openai:o3", "reasoning_effort": "high", "cache": "kept"}
+        {"model": "openai:o3", "reasoning_effort": "high", "cache": False}
     )
-    assert isinstance(ours, OpenAILLM) and (ours.model, ours.cache) == ("o3", "kept")
+    assert isinstance(ours, OpenAILLM) and (ours.model, ours.cache) == ("o3", False)
     assert {kind.model_fields["backend"].default for kind in BACKENDS.values()} == set(
         BACKENDS
     )

@@ -96,7 +96,7 @@ def test_a_model_thinks_unasked_only_where_its_template_begins_so() -> None:
 def test_oralis_judges_with_a_model_that_thinks() -> None:
     """As with its DeepSeek-R1 models: thinking first, then an answer that the schema holds."""
     settings = {**read_yaml("configs/judges/oralis.yaml"), "llm": thinker(ALWAYS, 50)}
-    judge = PromptedJudge.from_settings(settings)
+    judge = PromptedJudge.from_settings(settings | {"comment_chars": 20})
     judge.llm.window = judge.llm.context = 8000  # type: ignore[attr-defined]
     dialogue = Dialogue("1", (Turn("user", "hi"), Turn("assistant", "yo")))
     (judgement,) = judge.score([dialogue])

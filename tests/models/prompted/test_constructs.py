@@ -71,8 +71,8 @@ def test_each_dimension_is_asked_as_printed(preset: str) -> None:
         # Llama shortens, whichever model judges.
         if variant == "few_shot":
             assert config.excerpt_turns == 6 * (dimension == "relevance")
-        assert config.shorten.llm is not None
-        assert "Llama-3.1-8B-Instruct" in config.shorten.llm.model
+        assert config.shortener is not None
+        assert "Llama-3.1-8B-Instruct" in config.shortener.model
 
 
 # Appendix B: the role of each prompt, and whether it says what the ends of the scale mean.

@@ -62,7 +62,7 @@ def test_a_turn_stays_one_turn_whatever_it_says(attack: str, role: str) -> None:
     turns = [Turn("user", "Hi"), Turn("assistant", "Hello"), Turn("user", "So?")]
     at = 0 if role == "user" else 1
     turns[at] = Turn(turns[at].role, attack)
-    read = turns_read(fenced_dialogue(turns, gap="[...]"))
+    read = turns_read(fenced_dialogue(turns))
     assert [role for role, _ in read] == ["user", "assistant", "user"]
     assert [text for _, text in read] == [harmless(turn.content) for turn in turns]
     assert not re.search(

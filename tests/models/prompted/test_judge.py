@@ -215,39 +215,29 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert judgement.usage["tokens"] == 4 * 12
 
 
-def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unscored() -> (
-    None
-):
+def test_a_shortened_turn_stands_in_the_prompt_and_a_cut_one_leaves_the_row_unscored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("medal_judges.models.prompted.builder.LONG_TURN", 30)
+    monkeypatch.setattr("medal_judges.models.prompted.builder.LONG_DIALOGUE", 40)
     turns = (*LAKE.turns, Turn("assistant", "The island has goats. " * 12))
     long = Dialogue("long", turns, lang="en")
-    settings = {
-        "context": "summary_50",
-        "shorten": {"turn_words": 30, "dialogue_words": 40},
-    }
     llm = Scripted(["Goats live there.", "70"])
-    judgement = next(judge("meep", llm, **settings).score([long]))
+    alone = judge("meep", llm, context="summary_50")
+    judgement = next(alone.score([long]))
     assert "at most 50 words" in llm.asked[0].messages[-1].content
-    assert (
-        "<assistant>Goats live there.</assistant>\n"
-        in llm.asked[1].messages[-1].content
-    )
+    shown = llm.asked[1].messages[-1].content
+    assert "<assistant>Goats live there.</assistant>\n" in shown
     assert judgement.usage["money"] == 1.0
     assert judgement.scores == pytest.approx({"engagingness": 70}, abs=1e-3)
     own, shortener = Scripted(["70"]), Scripted(["Goats live there."])
-    settings["shorten"] |= {"llm": shortener}
-    other = judge("meep", own, **settings)
-    assert next(other.score([long])).scores == pytest.approx(
-        {"engagingness": 70}, abs=1e-3
-    )
+    other = judge("meep", own, context="summary_50", shortener=shortener)
+    assert next(other.score([long])).scores == judgement.scores
     assert own.asked[0].messages == llm.asked[1].messages
     assert shortener.asked[0].messages == llm.asked[0].messages
-    assert (
-        other.signature()
-        != judge("meep", llm, **settings | {"shorten": {}}).signature()
-    )
-    settings["shorten"].pop("llm")
+    assert other.signature() != alone.signature()
     cut = Scripted([Completion("Goats", finish="length")])
-    refused = next(judge("meep", cut, **settings).score([long]))
+    refused = next(judge("meep", cut, context="summary_50").score([long]))
     assert refused.scores == {"engagingness": None}
     assert "could not be shortened" in (refused.failure or "") and len(cut.asked) == 1
 

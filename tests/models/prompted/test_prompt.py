@@ -99,6 +99,14 @@ def test_self_agreement() -> None:
     assert self_agreement([1, None]) == {}
 
 
+QUALITY = Dimension(
+    "resolved", "binary", 0, 1, good="high", definition="It solved the problem."
+)
+SCALE = Dimension("clarity", "ordinal", 1, 7, definition="How clear it is.")
+GRADE = Dimension("overall", "ordinal", 1, 5, good="low", definition="A mark, 1 to 5.")
+SIGNED = Dimension("tone", "continuous", -1, 1, definition="How warm it is.")
+
+
 @pytest.mark.parametrize(
     ("scale", "texts"),
     [

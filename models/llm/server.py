@@ -524,7 +524,15 @@ class RemoteModel(LanguageModel):
                 elif not refused:
                     lost = failure.stop != "connect" or not self._answered
                     if failure.stop and lost:
-                        raise self._stop_error(failure) from None
+                        names = {
+                            "address": self.address,
+                            "variable": self.config.api_key_env,
+                        }
+                        problem, hint = STOPS[failure.stop]
+                        raise ServerStopError(
+                            f"{self.name}: {problem.format(**names)}: {failure}",
+                            hint=hint.format(**names),
+                        ) from None
                     money = self.cost(highest if failure.billed else Usage())
                     usage, transient = Usage(money=money), failure.transient
                     completion = failed(str(failure), usage, transient=transient)
@@ -567,12 +575,6 @@ class RemoteModel(LanguageModel):
             raise failure from None
         finally:
             self.limiter.pay(reserved, price)
-
-    def _stop_error(self, failure: RequestError) -> MedalError:
-        """Returns the error that ends the run."""
-        facts = {"address": self.address, "variable": self.config.api_key_env}
-        problem, hint = (text.format(**facts) for text in STOPS[failure.stop])
-        return ServerStopError(f"{self.name}: {problem}: {failure}", hint=hint)
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False

@@ -165,7 +165,6 @@ class RayJudge(Judge):
         dimensions: Sequence[str] | None = None,
         token_budget: int | None = None,
         unknown_language: UnknownLanguage = "warn",
-        detect_language: bool | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """See ``Judge.score``. Wrong options, and one dialogue in place of several, are refused at
@@ -175,7 +174,6 @@ class RayJudge(Judge):
             "dimensions": self._check_dimensions(dimensions),
             "token_budget": token_budget,
             "unknown_language": unknown_language,
-            "detect_language": detect_language,
         }
         judgements = self._spread(
             windows(checked_dialogues(dialogues), self.window),

@@ -33,7 +33,7 @@ from medal_judges.models.base.judge import (
     Judge,
     ScoreLevel,
     UnknownLanguage,
-    is_detecting,
+    detects_languages,
     is_truncated,
     requests_at,
     truncation_text,
@@ -83,7 +83,6 @@ class ScoreOptions(Config):
     retry_failed: bool = RETRY_FAILED
     token_budget: int | None = None
     unknown_language: UnknownLanguage = "warn"
-    detect_language: bool | None = None
 
     def score(
         self,
@@ -98,14 +97,7 @@ class ScoreOptions(Config):
             dimensions=self.dimensions or None,
             token_budget=self.token_budget,
             unknown_language=self.unknown_language,
-            detect_language=self.detects_language(judge),
             progress=progress,
-        )
-
-    def detects_language(self, judge: Judge) -> bool:
-        """Whether to detect the language of dialogues that state none."""
-        return is_detecting(
-            judge.languages, self.detect_language, useful="lang" in self.keep
         )
 
     def is_done(self, judgement: Judgement) -> bool:
@@ -123,7 +115,7 @@ class ScoreOptions(Config):
             "level": self.level,
             "keep": list(self.keep),
             "unknown_language": self.unknown_language,
-            "detect_language": self.detects_language(judge),
+            "detect_language": detects_languages(judge.languages),
         }
 
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -19,8 +17,6 @@ if TYPE_CHECKING:
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 CPU_BATCH_TOKENS = 8192
-
-logger = logging.getLogger(__name__)
 
 
 def torch_device(device: str | torch.device | None) -> torch.device:
@@ -35,14 +31,8 @@ def torch_device(device: str | torch.device | None) -> torch.device:
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
         # AssertionError: torch without CUDA asserts that it has it.
-        here = [
-            "cpu",
-            *(f"cuda:{number}" for number in range(torch.cuda.device_count())),
-        ]
         reason = str(error).partition("\n")[0]
-        raise ConfigError(
-            f"no device {str(device)!r} here: {reason}", hint=f"here: {', '.join(here)}"
-        ) from error
+        raise ConfigError(f"no device {str(device)!r} here: {reason}") from error
     return chosen
 
 
@@ -58,26 +48,13 @@ def batch_tokens(device: torch.device) -> int:
     return max(CPU_BATCH_TOKENS, 1024 * gibibytes)
 
 
-def torch_dtype(name: str, device: torch.device | None = None) -> torch.dtype:
-    """Returns torch's type for ``name``: fp32, bf16 or fp16 (ConfigError for others). Warns if it
-    is bf16 and the CPU ``device`` emulates bf16."""
+def torch_dtype(name: str) -> torch.dtype:
+    """Returns torch's type for ``name``: fp32, bf16 or fp16 (ConfigError for others)."""
     import torch
 
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
-    if (
-        name == "bf16"
-        and device is not None
-        and device.type == "cpu"
-        and not has_bf16(device)
-    ):
-        _warn_slow_bf16()
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
-
-
-@cache  # once a process
-def _warn_slow_bf16() -> None:
-    logger.warning("this CPU emulates bf16, which takes several times as long as fp32")
 
 
 def has_bf16(device: torch.device) -> bool:

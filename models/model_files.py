@@ -132,8 +132,7 @@ def files_hash(
             continue
         data = path.read_bytes()
         with suppress(ValueError, RecursionError):  # not JSON: its bytes unchanged
-            # 32 and 32.0 are one setting, written by a user and read back.
-            content = json.loads(data, parse_float=_number)
+            content = json.loads(data)
             if isinstance(content, dict):
                 own = leave_out if name == "judge.json" else _OWN.get(path.name, ())
                 rest = {
@@ -190,8 +189,3 @@ def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
         rules = written[written.index('"added_tokens"') :]
     special = {name: str(value) for name, value in tokenizer.special_tokens_map.items()}
     return content_hash([rules, special])
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    return int(value) if value.is_integer() else value

@@ -13,7 +13,7 @@ from pathlib import Path
 from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
-from medal_judges.models.base.golden import check_in_fresh_process, write_golden
+from medal_judges.models.base.golden import check_golden, write_golden
 from medal_judges.models.card.writer import write_card
 
 LEFT_OUT = "repetitive"
@@ -45,7 +45,7 @@ def package(folder: Path, target: Path) -> None:
     )
     judge = Judge.from_pretrained(target)
     write_golden(judge, target)
-    check_in_fresh_process(target, judge.load_options())
+    check_golden(target, judge.load_options())
     write_card(target)
 
 

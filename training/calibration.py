@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -89,13 +90,12 @@ def fit_units(
     *,
     is_binary: bool,
     temperature: float | None = None,
-    folds: np.ndarray | None = None,
 ) -> Calibration:
     """Returns the calibration of the scores ``units`` [n] by the labels ``targets`` [n], both on
     [0, 1].
 
     Without a ``temperature`` the scores are a regression's: they get the spread of their errors,
-    and the margin if the dimension is not binary. ``folds`` [n] are the folds of the rows.
+    and the margin if the dimension is not binary.
     """
     settings: dict[str, Any] = {"rows": len(targets)}
     if temperature is None:
@@ -103,7 +103,7 @@ def fit_units(
     else:
         settings["temperature"] = temperature
     if method == "isotonic" and is_binary:
-        settings |= _threshold(units, targets >= 0.5, folds)
+        settings |= _threshold(units, targets >= 0.5)
     elif method == "isotonic":
         settings["isotonic"] = fit_isotonic(units, targets)
     fitted = Calibration(**settings)
@@ -115,23 +115,16 @@ def fit_units(
 def _threshold(
     units: np.ndarray,
     has_issue: np.ndarray,
-    folds: np.ndarray | None,
 ) -> dict[str, Any]:
     """Returns the fields of the calibration of a binary dimension: the map, the threshold of the
-    best F1, and the maps without one fold."""
+    best F1."""
     isotonic = fit_isotonic(units, has_issue)
     chances = isotonic_map(units, isotonic)
     levels = np.unique([0.0, *chances])
     thresholds = (levels[1:] + levels[:-1]) / 2
     f1_scores = [f1_score(has_issue, chances >= threshold) for threshold in thresholds]
     best = thresholds[int(np.argmax(f1_scores))]
-    maps = []
-    numbers = np.unique([] if folds is None else folds)
-    if len(numbers) > 1:
-        for number in numbers:
-            rows = folds != number
-            maps.append(fit_isotonic(units[rows], has_issue[rows]))
-    return {"isotonic": isotonic, "threshold": float(best), "others": tuple(maps)}
+    return {"isotonic": isotonic, "threshold": float(best)}
 
 
 def with_margin(
@@ -145,4 +138,4 @@ def with_margin(
     mapped = np.array([calibration.map_unit(unit) for unit in units.tolist()])
     errors = np.sort(np.abs(mapped - targets))
     rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
-    return calibration.model_copy(update={"margin": float(errors[rank - 1])})
+    return replace(calibration, margin=float(errors[rank - 1]))

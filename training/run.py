@@ -1,4 +1,4 @@
-"""One training run from its config to a saved judge that a fresh process has checked.
+"""One training run from its config to a saved judge that is checked.
 
 In training by steps every process takes part; then the group is closed and the main one finishes.
 Nothing slow happens while other processes wait (NCCL would give up after minutes): test sets and
@@ -15,7 +15,7 @@ from typing import Any
 
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import check_in_fresh_process, write_golden
+from medal_judges.models.base.golden import check_golden, write_golden
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
@@ -59,8 +59,8 @@ def train_judge(
 
     With several processes, all take part in training by steps; the main one does everything else.
     Families without steps are fitted by the main process alone. Raises LeakError if training and
-    held-out rows share a dialogue, JudgeLoadError if the saved judge does not score the same in a
-    fresh process, ConfigError for a folder with files of something else, and MedalError if another
+    held-out rows share a dialogue, JudgeLoadError if the saved judge does not give its
+    golden scores, ConfigError for a folder with files of something else, and MedalError if another
     run writes to that folder.
     """
     folder = Path(config.output_dir)
@@ -156,7 +156,7 @@ def finish(
     fitted: FittedJudge,
     rows: RunRows,
 ) -> None:
-    """Saves the judge and the facts of its run, and checks it in a fresh process."""
+    """Saves the judge and the facts of its run, and checks it."""
     judge = fitted.judge
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}
@@ -179,7 +179,7 @@ def finish(
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_folders(rows.facts))
     write_golden(judge, folder)
-    check_in_fresh_process(folder, judge.load_options())
+    check_golden(folder, judge.load_options())
 
 
 def without_folders(value: Any) -> Any:

@@ -170,13 +170,11 @@ def copy_start(
     for name, weight in judge.net.state_dict().items():
         weights[_without_adapter(name)] = weight
     copied = 0
-    judge.to_scale()  # as a saved judge's output layer is
     for name, value in saved.items():
         weight = weights.get(_without_adapter(name))
         if weight is not None and weight.shape == value.shape:
             weight.copy_(value)
             copied += 1
-    judge.to_units()
     if not copied:
         raise ConfigError(
             f"start: none of the {len(saved)} tensors in {folder} fits by name and shape",

@@ -244,7 +244,7 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
 
 
 def command(setting: Setting) -> Iterator[Row]:
-    """``medal train`` from rows in a file to a judge that a fresh process has checked: validation,
+    """``medal train`` from rows in a file to a judge that is checked: validation,
     the best weights, calibration, card; trained here, and held to its golden scores on a CPU."""
     body = model_folder(
         "ModernBERT-base", setting.folder, small=setting.small, device=setting.device

@@ -241,10 +241,9 @@ def prove(material: Material) -> Proof:
         base = LINE
     fit = material.search(np.arange(len(y)))
     inputs = tuple(material.inputs[column] for column in fit.columns)
-    residual = float(np.std(units[ALIGNED] - y))
     return Proof(
         fit=fit.name,
-        line=replace(fit.line, inputs=inputs, residual=residual),
+        line=replace(fit.line, inputs=inputs),
         base=base,
         gain=next(line.gain for line in lines if line.name == base and line.gain),
         lines=tuple(lines),

@@ -1,15 +1,13 @@
 """Golden scores: a judge's scores of sixteen dialogues, saved with it and compared on loading.
 
-At the end of training ``python -m medal_judges.models.base.golden JUDGE`` compares them in a fresh
-process, and the run fails if they differ. ``medal doctor JUDGE`` runs the same check.
+At the end of training the saved judge is loaded and compared, and the run fails if they differ.
+``medal doctor JUDGE`` runs the same check.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,13 +31,12 @@ class GoldenCheck:
 
     ``deviation`` is the largest difference as a share of the dimension's scale (infinite if only
     one of the two is scored), at the dialogue and dimension ``where``. ``golden`` is the content of
-    the file, ``signature`` the current one.
+    the file.
     """
 
     deviation: float
     where: str
     golden: Mapping[str, Any]
-    signature: str
 
     @property
     def holds(self) -> bool:
@@ -87,8 +84,8 @@ def read_golden(folder: Path) -> dict[str, Any]:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not record["scores"] or len(record["scores"]) != len(record["dialogues"]):
             raise ValueError("its scores are not one for each dialogue")
-        return {"signature": "", **record}
-    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        return dict(record)
+    except (KeyError, TypeError, ValueError) as error:
         raise JudgeLoadError(f"{path}: not golden scores: {error}") from error
 
 
@@ -107,10 +104,10 @@ def compare(
 
     golden = read_golden(folder)
     changed: dict[str, Any] = dict(options or {})
-    if golden.get("dtype", "fp32") in set(DTYPES) - {"fp32"}:
+    if golden["dtype"] in DTYPES[1:]:
         changed["dtype"] = golden["dtype"]
     if device is None:
-        device = golden.get("device", "cpu") if torch.cuda.is_available() else "cpu"
+        device = golden["device"] if torch.cuda.is_available() else "cpu"
     judge = load_judge(folder, device=device, **changed)
     deviation, where = 0.0, ""
     dialogues = [parse_dialogue_line(record) for record in golden["dialogues"]]
@@ -125,12 +122,12 @@ def compare(
             share = difference / (dimension.high - dimension.low)
             if share > deviation:
                 deviation, where = share, f"{judgement.id}, {dimension.name}"
-    return GoldenCheck(deviation, where, golden, str(judge.signature()))
+    return GoldenCheck(deviation, where, golden)
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Returns the deviation of the judge saved in ``folder`` (see ``compare``). Raises
-    JudgeLoadError if it is above the tolerance or there is no golden.json."""
+    """Loads the judge saved in ``folder`` and returns the deviation from its golden scores. Raises
+    JudgeLoadError if it is above the tolerance, or if there are none."""
     check = compare(folder, options=options)
     if not check.holds:
         raise JudgeLoadError(
@@ -139,23 +136,3 @@ def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> f
             hint=f"medal doctor {quote(str(folder))}",
         )
     return check.deviation
-
-
-def check_in_fresh_process(
-    folder: Path, options: Mapping[str, object] | None = None
-) -> None:
-    """Runs ``check_golden`` in a new Python process. Raises JudgeLoadError if it fails."""
-    command = [sys.executable, "-m", "medal_judges.models.base.golden", str(folder)]
-    stdin = json.dumps(options or {})  # not on the command line, which others can read
-    process = subprocess.run(command, capture_output=True, text=True, input=stdin)
-    if process.returncode != 0:
-        raise JudgeLoadError(
-            f"{folder}: the saved judge does not give the same scores in a fresh process",
-            hint=process.stderr.strip()[-2000:],
-        )
-
-
-if __name__ == "__main__":
-    print(
-        f"largest deviation {check_golden(Path(sys.argv[1]), json.load(sys.stdin)):.2e}"
-    )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
+from pydantic.dataclasses import dataclass
 from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 from torch.nn import functional
@@ -95,22 +96,21 @@ class HeadedConfig(TrainedConfig):
 Knots = tuple[tuple[float, ...], tuple[float, ...]]
 
 
-class Calibration(Config):
+@dataclass(frozen=True)
+class Calibration:
     """The calibration of one dimension, fitted on validation rows; the defaults change nothing.
 
     ``temperature`` divides the logits of a binary, ordinal or classification head. ``spread`` is
     the standard deviation of a regression's residuals on the scale [0, 1]. ``isotonic`` has the
     knots (x, y) of ``isotonic_map``. ``threshold``: the probability of an issue with the best F1 on
-    held-out rows, which the score 0.5 stands for; ``others`` are isotonic maps, each fitted without
-    one fold. ``margin``: nine in ten ratings are at most this far from a regression's score, on
-    [0, 1]. ``rows`` is the number of rows of the fit.
+    held-out rows, which the score 0.5 stands for. ``margin``: nine in ten ratings are at most this
+    far from a regression's score, on [0, 1]. ``rows`` is the number of rows of the fit.
     """
 
     temperature: float = 1.0
     spread: float | None = None
     isotonic: Knots | None = None
-    threshold: float | None = Field(default=None, gt=0, lt=1)
-    others: tuple[Knots, ...] = ()
+    threshold: float | None = None
     margin: float | None = None
     rows: int = 0
 

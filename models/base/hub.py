@@ -67,17 +67,11 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     """
     owner = repo_id.partition("/")[0]
     if not is_hub_id(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
-        if "/" in repo_id or "\\" in repo_id or repo_id.startswith((".", "~")):
-            raise NoSuchJudgeError(
-                f"no folder and no file {repo_id}, nor is it a hub id",
-                hint="give the folder of a saved judge or a YAML file; a judge of the Hub is "
-                "OWNER/NAME (if there is no folder OWNER)",
-            )
         names = judge_names()
         raise NoSuchJudgeError(
-            f"no judge {repo_id!r}: no folder here has that name, and no shipped judge",
-            hint=f"{did_you_mean(repo_id, names)}shipped (medal judges describes them): "
-            f"{', '.join(names)}; a hub id is OWNER/NAME",
+            f"no judge {repo_id!r}: neither the folder of a saved judge, nor a YAML file, a "
+            "shipped judge or a hub id OWNER/NAME",
+            hint=f"{did_you_mean(repo_id, names)}shipped: {', '.join(names)}",
         )
     with _explained(repo_id):
         from huggingface_hub import hf_hub_download
@@ -189,21 +183,8 @@ def _explained(repo_id: str) -> Iterator[None]:
     except HubError:
         raise
     except Exception as error:
-        from huggingface_hub.errors import HfHubHTTPError, HFValidationError
-
-        cause = error.__cause__
-        if isinstance(cause, HfHubHTTPError):
-            error = cause  # the Hub was reached, and answered with an error
-        # The Hub's client uses httpx or httpx2, depending on its version.
-        is_transport = "TransportError" in {
-            base.__name__ for base in type(error).__mro__
-        }
-        if not is_transport and not isinstance(error, OSError | HFValidationError):
-            raise
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        hint = "give a local folder, or try again with a network (hf cache ls lists what is here)"
-        if isinstance(error, HfHubHTTPError):
-            hint = (
-                "hf auth login, or set HF_TOKEN, if the repository is private or gated"
-            )
-        raise HubError(f"{repo_id}: {' '.join(lines)[:500]}", hint=hint) from error
+        raise HubError(
+            f"{repo_id}: {' '.join(lines)[:500]}",
+            hint=f"{_LOG_IN}, for a private or gated repository; or give a local folder",
+        ) from error

@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from medal_judges.errors import ConfigError, MissingExtraError, RecordError
+from medal_judges.errors import ConfigError, RecordError
 from medal_judges.models.base.golden import write_golden
 from medal_judges.models.base.hub import push_folder
 from medal_judges.models.base.saving import load_judge, save_judge
@@ -34,13 +34,12 @@ from medal_judges.models.batching import (
 from medal_judges.models.device import batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import parse_dialogue
-from medal_judges.reading.language_detection import PURPOSE, detected_language
+from medal_judges.reading.language_detection import detected_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
-    finite_details,
     unscored,
 )
 from medal_judges.records.signature import Signature, content_hash
@@ -162,10 +161,6 @@ class Judge(ABC):
         if device.type == "cuda":
             self.window = GPU_WINDOW
 
-    def __repr__(self) -> str:
-        names, langs = (d.name for d in self.dimensions), self.languages or ("any",)
-        return f"<{type(self).__name__} {self.name}: {', '.join(names)}; {', '.join(langs)}>"
-
     # -- the hooks of a family -----------------------------------------------------------------
 
     @abstractmethod
@@ -234,7 +229,6 @@ class Judge(ABC):
         dimensions: Sequence[str] | None = None,
         token_budget: int | None = None,
         unknown_language: UnknownLanguage = "warn",
-        detect_language: bool | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
         """Yields judgements in input order; at most ``window`` dialogues are in memory.
@@ -247,9 +241,8 @@ class Judge(ABC):
 
         ``unknown_language``: a dialogue in none of the judge's ``languages`` is scored with a
         warning (``Judgement.unknown_language`` names the language) or left unscored (``refuse``).
-        ``detect_language``: detect the language of dialogues that state none
-        (``Judgement.detected_language``); by default if the judge states its own languages and the
-        extra lang is installed.
+        If the judge states its languages and the extra lang is installed, the language of dialogues
+        that state none is detected (``Judgement.detected_language``).
 
         Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
         not an iterable of Dialogue (elements of an iterator are checked as they are read).
@@ -271,7 +264,6 @@ class Judge(ABC):
             level,
             self._check_dimensions(dimensions),
             unknown_language,
-            is_detecting(self.languages, detect_language),
             progress or (lambda dialogues: None),
         )
         return with_warnings(
@@ -284,17 +276,21 @@ class Judge(ABC):
         level: ScoreLevel,
         names: Sequence[str],
         policy: UnknownLanguage,
-        detect: bool,
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
         dimensions = tuple(self.dimension(name) for name in names)
+        detect = detects_languages(self.languages)
 
         def score_window(window: Sequence[Dialogue]) -> list[Judgement]:
             requests: list[ScoreRequest] = []
             detected: list[str | None] = []  # the detected language of each dialogue
             for row, dialogue in enumerate(window):
-                dialogue, language = with_language(dialogue, detect)
+                language = None
+                if detect and dialogue.lang == UNKNOWN_LANGUAGE:
+                    language = detected_language(dialogue)
+                if language is not None:
+                    dialogue = replace(dialogue, lang=language)
                 detected.append(language)
                 requests += requests_at(dialogue, level, row)
             reasons = [self._obstacle(request, policy) for request in requests]
@@ -337,7 +333,8 @@ class Judge(ABC):
         """Returns why a request is not scored; None if it is."""
         dialogue = request.dialogue
         if policy == "refuse" and not self._supports(dialogue.lang):
-            return f"{_refusal(dialogue.lang)}{', '.join(self.languages or ())}"
+            supported = ", ".join(self.languages or ())
+            return f"in {dialogue.lang!r}; the judge supports {supported}"
         if request.turn is None and not dialogue.assistant_turns:
             return NO_ASSISTANT_TURN
         return None
@@ -448,20 +445,17 @@ def _complete(
             failure="the answer contains half a surrogate pair",
             usage=answer.usage,
         )
-    scores, failures = dict(answer.scores), [answer.failure]
-    lost = [n for n, s in scores.items() if s is not None and not math.isfinite(s)]
+    failure = answer.failure
+    lost = [
+        n for n, s in answer.scores.items() if s is not None and not math.isfinite(s)
+    ]
     if lost:
-        scores |= dict.fromkeys(lost)
-        failures.append(f"the judge's number is not finite: {', '.join(lost)}")
-    distributions = {}
-    for name, chances in answer.distributions.items():
-        if all(map(math.isfinite, chances)):
-            distributions[name] = chances
+        reason = f"the judge's number is not finite: {', '.join(lost)}"
+        failure = f"{failure}; {reason}" if failure else reason
     contributions = {}
     for name, shares in answer.contributions.items():
-        if shares.finite and request.is_explained:
+        if request.is_explained and name not in lost:
             contributions[name] = shares
-    details = {name: finite_details(d) for name, d in answer.details.items()}
     return replace(
         answer,
         id=request.dialogue.id,
@@ -469,22 +463,26 @@ def _complete(
         turn=request.turn,
         truncated_turns=request.truncated_turns,
         cut_turns=request.cut_turns,
-        scores=scores,
-        distributions=distributions,
-        failure="; ".join(filter(None, failures)) or None,
+        scores=dict(answer.scores) | dict.fromkeys(lost),
+        distributions=_without(answer.distributions, lost),
+        failure=failure,
         usage={"tokens": request.tokens} | dict(answer.usage),
         contributions=contributions,
-        details={name: values for name, values in details.items() if values},
+        details=_without(answer.details, lost),
         chat=request.chat or request.dialogue.chat_hash,
         dimensions=dimensions,
     )
 
 
+def _without(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
 def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
     """Returns an iterator over ``dialogues`` that checks each element as it is read.
 
-    An element may also be a record of a chat in any form, or the iterable the messages of one chat.
-    Raises ConfigError for a single dialogue, and for an element of another type.
+    An element may also be a record of a chat in any form, or a list of its messages. Raises
+    ConfigError for a single dialogue, and for an element of another type.
     """
     is_one_dialogue = isinstance(dialogues, Dialogue | Mapping | str | bytes)
     if is_one_dialogue or not isinstance(dialogues, Iterable):
@@ -495,11 +493,7 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
         )
 
     def checked() -> Iterator[Dialogue]:
-        items: Iterator[object] = iter(dialogues)
-        for index, item in enumerate(items):
-            is_record = isinstance(item, Mapping)
-            if index == 0 and is_record and {"role", "content"} <= set(item):  # type: ignore[call-overload]
-                item = {"messages": [item, *items]}
+        for index, item in enumerate(dialogues):
             if isinstance(item, Mapping | list):
                 try:
                     item = parse_dialogue(item)
@@ -536,41 +530,10 @@ def requests_at(
 # -- languages -----------------------------------------------------------------------------------
 
 
-def is_detecting(
-    languages: Sequence[str] | None, setting: bool | None, *, useful: bool = False
-) -> bool:
-    """Returns ``setting``; if it is None, whether the extra lang is installed and the judge states
-    its ``languages`` or the language is ``useful``. Raises MissingExtraError if detection is set
-    without the extra."""
-    installed = find_spec("lingua") is not None
-    if setting and not installed:
-        raise MissingExtraError("lingua-language-detector", "lang", PURPOSE)
-    if setting is None:
-        return installed and (languages is not None or useful)
-    return setting
-
-
-def with_language(dialogue: Dialogue, detect: bool) -> tuple[Dialogue, str | None]:
-    """Returns (the dialogue, None), or if it states no language and ``detect`` finds one, (the
-    dialogue with the detected language, that language)."""
-    if not detect or dialogue.lang != UNKNOWN_LANGUAGE:
-        return dialogue, None
-    language = detected_language(dialogue)
-    if language is None:
-        return dialogue, None
-    return replace(dialogue, lang=language), language
-
-
-def _refusal(lang: str) -> str:
-    return f"in {lang!r}; the judge supports "
-
-
-def is_refusal(judgement: Judgement) -> bool:
-    """Returns whether a judgement is unscored because of the dialogue's language."""
-    lang, failure = judgement.unknown_language, judgement.failure
-    return (
-        lang is not None and failure is not None and failure.startswith(_refusal(lang))
-    )
+def detects_languages(languages: Sequence[str] | None) -> bool:
+    """Returns whether a judge of these ``languages`` detects the language of dialogues that state
+    none: if it is for some languages only, and the extra lang is installed."""
+    return languages is not None and find_spec("lingua") is not None
 
 
 def is_truncated(judgement: Judgement) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ class LearnedJudge(Judge):
         state = {
             "name": self.name,
             self.family: self.config.model_dump(),
-            "calibration": {k: v.model_dump() for k, v in self.calibration.items()},
+            "calibration": {k: asdict(v) for k, v in self.calibration.items()},
             "facts": self.facts,
         }
         write_config(folder, self, state | settings)

@@ -41,12 +41,9 @@ def load_base(
     return network, tokenizer
 
 
-def load_saved(
-    kind: Any, folder: Path, change: Change, unused: str = "-"
-) -> tuple[Any, Any]:
+def load_saved(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
     """Returns the network saved in a judge's ``folder``, in fp32, by the class ``kind`` of
-    transformers, and its tokenizer. ``change`` checks the network's settings. Weights whose names
-    begin with ``unused`` may be missing.
+    transformers, and its tokenizer. ``change`` checks the network's settings.
 
     Raises JudgeLoadError if weights are missing, are too few for the settings, or do not fit them,
     and if the tokenizer has ids that the network does not have.
@@ -60,9 +57,7 @@ def load_saved(
     def check(settings: Any) -> None:
         change(settings)
         require_enough_weights(
-            lambda: kind.from_config(settings, trust_remote_code=False),
-            *weights,
-            besides=unused,
+            lambda: kind.from_config(settings, trust_remote_code=False), *weights
         )
 
     network, tokenizer, report = load_network(
@@ -73,9 +68,8 @@ def load_saved(
         ignore_mismatched_sizes=True,  # reported below
     )
     # The library draws missing weights at random and ignores others: all must fit.
-    missing = [key for key in report["missing_keys"] if not key.startswith(unused)]
     differences = {
-        "missing": missing,
+        "missing": report["missing_keys"],
         "unexpected": report["unexpected_keys"],
         "of another shape": [key for key, *_ in report["mismatched_keys"]],
     }

@@ -20,12 +20,10 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from packaging.version import InvalidVersion, Version
-
 from medal_judges.config import boxed_folder, judge_file, read_yaml
 from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
 from medal_judges.models.base.hub import PARTS, TOP_FILES, pull
-from medal_judges.models.base.safe_folder import LARGEST_SETTINGS, require_data_only
+from medal_judges.models.base.safe_folder import require_data_only
 from medal_judges.models.llm.settings import TransformersLLM, VllmLLM, llm_config
 from medal_judges.models.model_files import MODEL_FILES, files_hash
 from medal_judges.storage.files import atomic_path, read_json_if_there
@@ -127,10 +125,8 @@ def load_judge(
 ) -> Any:
     """Loads a judge; see Judge.from_pretrained."""
     described = judge_file(source)
-    if described is None:
+    if described is None or revision is not None:
         return _load_folder(judge_folder(source, revision), options)
-    if revision is not None:
-        raise _local_judge(source, revision)
     try:
         settings = read_yaml(described)
         settings |= placed(settings, options, described)
@@ -141,13 +137,11 @@ def load_judge(
 
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
     """Returns the folder of a saved judge: in the package, on this machine, or in the Hub's cache.
-    Raises HubError for an unknown name, JudgeLoadError for the ``revision`` of a local judge."""
+    A ``revision`` is of a judge on the Hub. Raises HubError for an unknown name."""
     folder = boxed_folder(source) or Path(source)
-    if not folder.is_dir():
-        return pull(str(source), revision)
-    if revision is not None:
-        raise _local_judge(source, revision)
-    return folder
+    if revision is None and folder.is_dir():
+        return folder
+    return pull(str(source), revision)
 
 
 def training_chats(judge: str, revision: str | None = None) -> set[str]:
@@ -161,13 +155,6 @@ def training_chats(judge: str, revision: str | None = None) -> set[str]:
     return chats
 
 
-def _local_judge(source: str | Path, revision: str) -> JudgeLoadError:
-    return JudgeLoadError(
-        f"{source} is on this machine; revision {revision!r} is of a judge on the Hub",
-        hint="leave the revision out, or give the hub id OWNER/NAME",
-    )
-
-
 def read_config(folder: Path) -> dict[str, Any]:
     """Returns the judge.json of a judge folder. Raises JudgeLoadError if it is not of a judge."""
     path = folder / CONFIG_NAME
@@ -176,8 +163,6 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{folder}: not a judge, it has no {CONFIG_NAME}",
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
-    if path.stat().st_size > LARGEST_SETTINGS:
-        raise JudgeLoadError(f"{path}: above {LARGEST_SETTINGS:,} bytes")
     try:
         config = json.loads(path.read_text(encoding="utf-8"))
     # Not JSON, nested too deep, or not even UTF-8.
@@ -188,17 +173,11 @@ def read_config(folder: Path) -> dict[str, Any]:
             f"{path}: not a judge of this project, it names no 'family'",
             hint="a plain model becomes a judge by training: medal train --config ...",
         )
-    # Users copy it into a command.
-    try:
-        written = Version(str(config.get("medal_judges_version")))
-    except InvalidVersion as error:
-        raise JudgeLoadError(f"{path}: medal_judges_version: {error}") from error
-    number = config.get("format", 1)
-    if number != FORMAT:
+    if config.get("format") != FORMAT:
         raise JudgeLoadError(
-            f"{folder}: saved by medal-judges {written} in format {number!s:.40}; this package "
-            f"reads format {FORMAT}",
-            hint=f"train it again, or pip install 'medal-judges=={written}'",
+            f"{folder}: saved by another version of medal-judges, in format "
+            f"{config.get('format')!s:.40}; this one reads format {FORMAT}",
+            hint="train it again",
         )
     return config
 
@@ -224,22 +203,21 @@ def _family(name: object, where: str) -> Any:
 
 
 def _load_folder(folder: Path, options: Mapping[str, object]) -> Any:
+    if (folder / CONFIG_NAME).is_file():
+        require_data_only(folder)
     config = read_config(folder)
     family = _family(config["family"], str(folder))
     if not hasattr(family, "load"):
         raise JudgeLoadError(
             f"{folder}: judges of family {family.family!r} are YAML files and are not saved"
         )
-    require_data_only(folder)
-    _, *parameters = inspect.signature(family.load).parameters.values()
-    names = [parameter.name for parameter in parameters]
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    names = list(inspect.signature(family.load).parameters)[1:]
     unknown = [option for option in options if option not in names]
-    if unknown and not takes_any:
+    if unknown and "options" not in names:
         raise JudgeLoadError(
             f"{folder}: a saved judge of family {family.family!r} has no setting "
             f"{unknown[0]!r}",
-            hint=f"it has: {', '.join(names) or 'none'}",
+            hint=f"it has: {', '.join(names)}",
         )
     try:
         judge = family.load(folder, **options)
@@ -282,34 +260,26 @@ def judge_of_settings(settings: Mapping[str, object], name: str) -> Any:
     return judge
 
 
-def _stated_languages(languages: object, where: str) -> tuple[str, ...] | None:
+def _stated_languages(languages: Any, where: str) -> tuple[str, ...] | None:
     """Returns the ``languages`` of a config as ISO 639-1 codes. Raises ConfigError."""
     if languages is None:
         return None
-    codes = list(languages) if isinstance(languages, list | tuple) else []
-    if not codes or not all(
-        isinstance(x, str) and re.fullmatch("[a-z]{2,3}", x) for x in codes
-    ):
+    is_list = isinstance(languages, list) and bool(languages)
+    if not is_list or not all(re.fullmatch("[a-z]{2,3}", str(x)) for x in languages):
         raise ConfigError(
             f"{where}: languages must be a list of ISO 639-1 codes, not {languages!r:.60}",
             hint='languages: [en, "no"], or leave it out if any language will do',
         )
-    return tuple(codes)
+    return tuple(languages)
 
 
-def require_enough_weights(
-    build: Callable[[], nn.Module], *weights: Path, besides: str = "-"
-) -> None:
-    """Raises JudgeLoadError if the network of ``build``, without the weights whose names begin with
-    ``besides``, has more of them than the files ``weights`` have bytes. It is built without
-    memory."""
+def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> None:
+    """Raises JudgeLoadError if the network of ``build``, which is built without memory, has more
+    weights than the files ``weights`` have bytes."""
     import torch
 
     with torch.device("meta"):
-        parameters = build().named_parameters()
-    count = sum(
-        weight.numel() for name, weight in parameters if not name.startswith(besides)
-    )
+        count = sum(weight.numel() for weight in build().parameters())
     size = sum(path.stat().st_size for path in weights if path.is_file())
     if count > size:
         raise JudgeLoadError(
@@ -384,11 +354,8 @@ def require_no_differences(
     problems = []
     for problem, keys in differences.items():
         names = sorted(map(str, keys))
-        text = f"{problem} {', '.join(names[:_SHOWN])}"
-        if len(names) > _SHOWN:
-            text += f" and {len(names) - _SHOWN} more"
         if names:
-            problems.append(text)
+            problems.append(f"{problem} {', '.join(names[:_SHOWN])}")
     if problems:
         raise JudgeLoadError(
             f"{path}: weights and config do not fit: {'; '.join(problems)}",
@@ -409,22 +376,18 @@ def placed(
     *,
     strict: bool = True,
 ) -> dict[str, object]:
-    """Returns ``options`` with ``device`` and ``dtype`` moved to the place where the judge of the
-    YAML ``settings`` expects them: its language model or the members of a hybrid.
+    """Returns ``options`` with ``device`` and ``dtype`` moved to the language model of the judge
+    that the YAML ``settings`` describe.
 
-    If the judge has no model on this machine, raises ConfigError, or without ``strict`` (for a
-    member of a hybrid) leaves the options out.
+    If the judge has no model on this machine, or is a hybrid, raises ConfigError, or without
+    ``strict`` leaves the two out.
     """
-    others = dict(options)
-    placement = {key: others.pop(key, None) for key in OPTIONS}
-    placement = {key: value for key, value in placement.items() if value is not None}
+    others = {key: value for key, value in options.items() if key not in OPTIONS}
+    placement = {key: options[key] for key in OPTIONS if options.get(key) is not None}
     family = settings.get("family")
     if not placement or family in _OWN_FIELDS:
         return others | placement
-    changed = {**settings, **others}
-    if family == "hybrid":
-        return others | {"members": _placed_members(changed.get("members"), placement)}
-    llm = changed.get("llm", "embedded:smollm2")
+    llm = {**settings, **others}.get("llm", "embedded:smollm2")
     if isinstance(llm, str):
         llm = {"model": llm}
     if family in _LLM_FAMILIES and isinstance(llm, Mapping):
@@ -436,24 +399,8 @@ def placed(
     if strict:
         option = next(iter(placement))
         raise ConfigError(
-            f"{name}: a judge of family {family!r} has no weights, so --{option} changes nothing",
+            f"{name}: a judge of family {family!r} has no weights of its own, so --{option} "
+            "changes nothing",
             hint=f"leave --{option} out",
         )
     return others
-
-
-def _placed_members(members: object, placement: Mapping[str, object]) -> object:
-    """Returns settings of members with ``placement`` in the options of each that has a model here.
-    HybridSettings reports what is wrong with them."""
-    if not isinstance(members, Mapping):
-        return members
-    changed = {}
-    for name, member in members.items():
-        changed[name] = member
-        if isinstance(member, dict) and isinstance(path := member.get("path"), str):
-            options = {**dict(member.get("options") or {}), **placement}
-            file = judge_file(path)
-            if file is not None:
-                options = placed(read_yaml(file), options, path, strict=False)
-            changed[name] = member | {"options": options}
-    return changed

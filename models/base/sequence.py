@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from medal_judges.models.base.heads import Calibration, OutputHead
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
@@ -55,25 +55,14 @@ def classifier_settings(heads: Sequence[OutputHead]) -> dict[str, Any]:
     }
 
 
-def output_layer(network: nn.Module, outputs: int) -> nn.Linear:
-    """Returns the layer of a sequence classifier that computes its logits: its last linear one."""
-    layers = [
-        module
-        for module in network.modules()
-        if isinstance(module, nn.Linear) and module.out_features == outputs
-    ]
-    return layers[-1]
-
-
 class SequenceJudge(LearnedJudge):
     """A judge whose network, ``net``, gives one row of logits for the tokens of a dialogue's text:
     a sequence classifier of transformers, or PEFT's around one.
 
-    A regression's logit is the raw score on the dimension's scale if ``on_scale``, else the raw
-    score less the middle of the scale, in units of the scale's width.
+    A regression's logit is the raw score less the middle of the scale, in units of the scale's
+    width.
     """
 
-    on_scale: bool
     device: torch.device
 
     def __init__(
@@ -106,7 +95,7 @@ class SequenceJudge(LearnedJudge):
         self.fit_batches(self.device)
         self.net = self.net.to(self.device).float().eval()
         if dtype != "fp32":
-            cast_weights(self.net, torch_dtype(dtype, self.device))
+            cast_weights(self.net, torch_dtype(dtype))
         set_attention(self.net, self.device, dtype)
 
     @abstractmethod
@@ -124,12 +113,6 @@ class SequenceJudge(LearnedJudge):
         self.place(self.device, dtype)
         return self
 
-    def to_scale(self) -> None:
-        """Makes a regression's logit the raw score on its scale, if the output layer can."""
-
-    def to_units(self) -> None:
-        """Undoes ``to_scale``, so that training can go on."""
-
     def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
         """Returns the logits [B, outputs] of each dimension, those of a regression on [0, 1]."""
         units: dict[str, Tensor] = {}
@@ -137,9 +120,7 @@ class SequenceJudge(LearnedJudge):
         for head in self.heads:
             dimension, end = head.dimension, start + head.outputs
             part = logits[:, start:end].float()
-            if head.config.kind == "regression" and self.on_scale:
-                part = (part - dimension.low) / (dimension.high - dimension.low)
-            elif head.config.kind == "regression":
+            if head.config.kind == "regression":
                 part = part + 0.5
             units[dimension.name] = part
             start = end

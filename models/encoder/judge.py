@@ -19,7 +19,6 @@ from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import (
     SequenceJudge,
     classifier_settings,
-    output_layer,
 )
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
@@ -37,7 +36,6 @@ class EncoderJudge(SequenceJudge):
 
     family = "encoder"
     config: EncoderConfig
-    on_scale = True
 
     @cached_property
     def text(self) -> DialogueText:
@@ -72,45 +70,7 @@ class EncoderJudge(SequenceJudge):
             ignore_mismatched_sizes=True,  # a base with another classification head
         )
         tokenizer.model_max_length = config.max_tokens
-        judge = cls(net, tokenizer, config, heads, name=name, device=device)
-        judge.on_scale = False
-        return judge
-
-    def to_scale(self) -> None:
-        """Changes the output layer of a regression, so that its logit is the raw score on the
-        dimension's scale.
-
-        The judge scores as before, and plain transformers gives raw scores.
-        """
-        if self.on_scale:
-            return
-        factor, offset = self._scale_map()
-        self._map_outputs(factor, offset)
-        self.on_scale = True
-
-    def to_units(self) -> None:
-        """Undoes ``to_scale``, so that training can continue."""
-        factor, offset = self._scale_map()
-        self._map_outputs(1 / factor, -offset / factor)
-        self.on_scale = False
-
-    @torch.no_grad()
-    def _map_outputs(self, factor: Tensor, offset: Tensor) -> None:
-        layer = output_layer(self.net, sum(head.outputs for head in self.heads))
-        layer.weight.mul_(factor.to(layer.weight)[:, None])
-        layer.bias.mul_(factor.to(layer.bias)).add_(offset.to(layer.bias))
-
-    def _scale_map(self) -> tuple[Tensor, Tensor]:
-        """Returns the factor and the offset [outputs] that map a logit in training to a raw
-        score."""
-        factor, offset = [], []
-        for head in self.heads:
-            dimension, regression = head.dimension, head.config.kind == "regression"
-            width = dimension.high - dimension.low if regression else 1.0
-            middle = (dimension.high + dimension.low) / 2 if regression else 0.0
-            factor += [width] * head.outputs
-            offset += [middle] * head.outputs
-        return torch.tensor(factor), torch.tensor(offset)
+        return cls(net, tokenizer, config, heads, name=name, device=device)
 
     def network_with(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
         """Returns a network of the same settings with the weights ``state``."""
@@ -119,7 +79,6 @@ class EncoderJudge(SequenceJudge):
         return network
 
     def _save(self, folder: Path) -> None:
-        self.to_scale()
         # The attention of this machine is not a setting of the judge.
         self.net.save_pretrained(folder, safe_serialization=True)
         self.tokenizer.save_pretrained(folder)

@@ -72,13 +72,7 @@ class DialogueText:
         ids = self._ids(text)
         if len(ids) <= self.max_tokens:
             return RenderedDialogue(text, ids, dropped=start)
-        # characters: the first fits, the second does not
-        shortest, longest = (0, len(text))
-        while longest - shortest > 1:
-            middle = (shortest + longest) // 2
-            if len(self._ids(text[:middle])) <= self.max_tokens:
-                shortest = middle
-            else:
-                longest = middle
-        text = text[:shortest]
-        return RenderedDialogue(text, self._ids(text), dropped=start, cut=1)
+        ids = self.tokenizer(text, truncation=True, max_length=self.max_tokens)[
+            "input_ids"
+        ]
+        return RenderedDialogue(text, ids, dropped=start, cut=1)

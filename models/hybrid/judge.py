@@ -5,19 +5,16 @@ A dimension that one judge alone scores is a line of one input.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import torch
-from pydantic import Field, field_validator
+from pydantic import Field
 from pydantic.dataclasses import dataclass
-from scipy.special import expit
 
 from medal_judges.config import (
     Config,
@@ -27,7 +24,7 @@ from medal_judges.config import (
     shipped_names,
 )
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.models.base.heads import isotonic_map, normal_bins, on_scale
+from medal_judges.models.base.heads import isotonic_map, on_scale
 from medal_judges.models.base.judge import (
     DimensionScore,
     Judge,
@@ -37,7 +34,6 @@ from medal_judges.models.base.judge import (
 from medal_judges.models.base.saving import (
     OPTIONS,
     judge_of_settings,
-    placed,
     read_config,
     save_judge,
     write_config,
@@ -50,10 +46,8 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 
 MEMBERS = "members"  # the folder of a hybrid with the saved judges
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAME = r"^[A-Za-z0-9_-]+$"
 _ROUNDING = 1e-9
-
-logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +57,13 @@ class Line:
 
     An input is ``MEMBER``, for its dimension of the same name, or ``MEMBER:DIMENSION``. A sum that
     can leave [0, 1] is bent at its ends. Then ``curve``, the knots (x, y) of a monotone map,
-    applies. If ``logistic``, the sum is the log odds of the score. ``residual`` is the standard
-    deviation of the error, 0 if unknown.
+    applies. ``residual`` is the standard deviation of the error, 0 if unknown.
     """
 
     inputs: tuple[str, ...]
     weights: tuple[float, ...]
     intercept: float = 0.0
-    residual: float = 0.0
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
-    logistic: bool = False
 
     def total(self, units: np.ndarray) -> np.ndarray:
         """Returns the sums [n] for the inputs' scores ``units`` [n, inputs]."""
@@ -80,10 +71,7 @@ class Line:
 
     def __call__(self, units: np.ndarray) -> np.ndarray:
         """Returns the scores [n] on [0, 1] for the inputs' scores ``units`` [n, inputs]."""
-        total = self.total(units)
-        if self.logistic:
-            return np.asarray(expit(total))
-        weights = np.array(self.weights)
+        total, weights = self.total(units), np.array(self.weights)
         lowest = self.intercept + np.minimum(weights, 0).sum()
         highest = self.intercept + np.maximum(weights, 0).sum()
         if lowest > -_ROUNDING and highest < 1 + _ROUNDING:
@@ -93,11 +81,6 @@ class Line:
         if self.curve is None:
             return scores
         return np.asarray(isotonic_map(scores, self.curve))
-
-    @property
-    def is_choice(self) -> bool:
-        """Whether the score is that of the only input."""
-        return self == Line(self.inputs, (1.0,), residual=self.residual)
 
 
 def member_and_dimension(
@@ -118,17 +101,8 @@ class MemberConfig(Config):
     options: Mapping[str, Any] = {}
 
 
-Members = Mapping[str, MemberConfig]
-
-
-def check_names(members: Members) -> Members:
-    """Returns the members. Raises ValueError for a name that cannot be a folder's."""
-    for name in members:
-        if not _NAME.fullmatch(name):
-            raise ValueError(
-                f"member {name!r}: a name has letters, digits, _ and - only"
-            )
-    return members
+# By a name that can be a folder's.
+Members = Mapping[Annotated[str, Field(pattern=_NAME)], MemberConfig]
 
 
 class HybridSettings(Config):
@@ -142,8 +116,6 @@ class HybridSettings(Config):
     rubric: str
     members: Members = Field(min_length=1)
     dimensions: Mapping[str, str | Mapping[str, float]]
-
-    _names = field_validator("members")(check_names)
 
     def line(self, dimension: str) -> Line:
         """Returns the line of one dimension. Raises ValueError for weights that make no mean."""
@@ -165,8 +137,6 @@ class HybridConfig(TrainedConfig):
 
     family: Literal["hybrid"] = "hybrid"
     members: Members = Field(min_length=1)
-
-    _names = field_validator("members")(check_names)
 
 
 @plain_dataclass(frozen=True, slots=True)
@@ -195,22 +165,18 @@ class Member:
         return self.judge.dimension(dimension).to_unit(score)
 
     @property
-    def shipped(self) -> str | None:
-        """The name of the shipped judge that ``file`` is."""
-        for name in shipped_names("judges"):
-            if self.file == f"configs/judges/{name}.yaml":
-                return name
-        return None
+    def is_shipped(self) -> bool:
+        """Whether a YAML file of this package describes the judge."""
+        return self.file in _shipped_files()
 
     def load_options(self) -> dict[str, Any]:
         """Returns the options that the saved member needs: its folder holds no settings of a
         server and no path."""
         if self.file is None:
             return self.judge.load_options()
-        options = dict(self.options)
-        if self.shipped is None:
-            options["path"] = self.file
-        return options
+        if self.is_shipped:
+            return dict(self.options)
+        return {"path": self.file, **self.options}
 
     def save(self, folder: Path) -> dict[str, Any]:
         """Writes the judge to members/NAME in the hybrid's ``folder``, unless a YAML file describes
@@ -221,9 +187,12 @@ class Member:
         return {
             "signature": str(self.judge.signature()),
             "is_folder": self.file is None,
-            "shipped": self.shipped,
-            "needs": list(self.load_options()),
+            "file": self.file if self.is_shipped else None,
         }
+
+
+def _shipped_files() -> set[str]:
+    return {f"configs/judges/{name}.yaml" for name in shipped_names("judges")}
 
 
 def open_member(
@@ -249,28 +218,23 @@ def load_member(
     its name, and ``device`` and ``dtype``. Raises JudgeLoadError.
     """
     settings = dict(options.get(name) or {})
-    shared = {key: value for key, value in options.items() if key in OPTIONS}
-    shipped = saved["shipped"]
-    if not _NAME.fullmatch(name) or shipped not in (None, *shipped_names("judges")):
+    file = saved["file"]
+    if not re.fullmatch(_NAME, name) or file not in (None, *_shipped_files()):
         raise JudgeLoadError(f"{folder}: the member {name!r} is a path")
-    missing = [option for option in saved["needs"] if option not in settings]
-    if missing:
-        places = ", ".join(f"{name}.{option}=..." for option in missing)
-        raise JudgeLoadError(
-            f"{folder}: a saved judge holds no settings of a server and no path, and the member "
-            f"{name} ({saved['signature']}) needs some",
-            hint=f"give them as they were: {places}",
-        )
     if saved["is_folder"]:
+        shared = {key: value for key, value in options.items() if key in OPTIONS}
         judge_folder = folder / MEMBERS / name
         return Member(name, Judge.from_pretrained(judge_folder, **(shared | settings)))
-    file = str(settings.pop("path", f"configs/judges/{shipped}.yaml"))
-    described = read_yaml(file)
-    described |= placed(described, {**shared, **settings}, file, strict=False)
-    judge = judge_of_settings(described, file)
-    if judge.signature().revision != Signature.parse(saved["signature"]).revision:
-        logger.warning(
-            "%s: the member %s has other settings than when it was saved", folder, name
+    hint = f"give its settings as they were: {name}.path=..., {name}.llm=..."
+    file = settings.pop("path", file)
+    if file is None:
+        raise JudgeLoadError(f"{folder}: {name} is in a YAML file", hint=hint)
+    judge, was = judge_of_settings(read_yaml(file) | settings, file), saved["signature"]
+    if judge.signature().revision != Signature.parse(was).revision:
+        raise JudgeLoadError(
+            f"{folder}: the member {name} is not as it was saved ({was}): a saved judge holds no "
+            "settings of a server and no path",
+            hint=hint,
         )
     return Member(name, judge, file, settings)
 
@@ -333,19 +297,8 @@ class HybridJudge(Judge):
         good = judge.dimension(own_name).good
         if key == name and good != dimension.good:  # MEMBER:DIMENSION has its sign
             raise ConfigError(
-                f"member {name}: the good end of {own_name!r} is {good!r}, that of the hybrid is "
-                f"{dimension.good!r}"
+                f"member {name}: the good end of {own_name!r} is {good!r}"
             )
-
-    def has_scale_of(
-        self,
-        member: str,
-        own_name: str,
-        dimension: Dimension,
-    ) -> bool:
-        """Returns whether the member's dimension ``own_name`` has the scale of ``dimension``."""
-        scale = self.members[member].judge.dimension(own_name)
-        return (scale.low, scale.high) == (dimension.low, dimension.high)
 
     def needed(
         self,
@@ -369,22 +322,14 @@ class HybridJudge(Judge):
 
     def signature(self) -> Signature:
         """``base`` names each member with its revision. The hash covers their whole signatures."""
-        signatures = {
-            name: member.judge.signature() for name, member in self.members.items()
-        }
-        bases, dtypes, seeds = [], dict[str, None](), set()
-        for name, signature in signatures.items():
-            bases.append(f"{name}={signature.judge}@{signature.revision}")
-            if signature.dtype:
-                dtypes[signature.dtype] = None
-            seeds.add(signature.seed)
+        signatures = {}
+        for name, member in self.members.items():
+            signatures[name] = member.judge.signature()
+        bases = [f"{n}={one.judge}@{one.revision}" for n, one in signatures.items()]
         lines = {name: asdict(line) for name, line in self.lines.items()}
-        hashed = [lines, {name: str(value) for name, value in signatures.items()}]
+        whole = {name: str(signature) for name, signature in signatures.items()}
         return self.signed(
-            revision=content_hash(hashed),
-            base=" + ".join(bases),
-            dtype=" + ".join(dtypes) or None,
-            seed=seeds.pop() if len(seeds) == 1 else None,
+            revision=content_hash([lines, whole]), base=" + ".join(bases)
         )
 
     # -- saving and loading ---------------------------------------------------------------------
@@ -392,9 +337,7 @@ class HybridJudge(Judge):
     def _save(self, folder: Path) -> None:
         settings = {
             "name": self.name,
-            "members": {
-                name: member.save(folder) for name, member in self.members.items()
-            },
+            "members": {n: member.save(folder) for n, member in self.members.items()},
             "lines": {name: asdict(line) for name, line in self.lines.items()},
             "facts": self.facts,
         }
@@ -413,12 +356,11 @@ class HybridJudge(Judge):
         JudgeLoadError.
         """
         saved = read_config(folder)
-        names = list(saved["members"])
-        unknown = set(options).difference(OPTIONS, names)
+        unknown = options.keys() - {*OPTIONS, *saved["members"]}
         if unknown:
             raise JudgeLoadError(
                 f"{folder}: no option {', '.join(sorted(unknown))}",
-                hint=f"options: {', '.join((*OPTIONS, *names))}",
+                hint=f"options: {', '.join((*OPTIONS, *saved['members']))}",
             )
         members = {}
         for name, record in saved["members"].items():
@@ -510,7 +452,10 @@ class HybridJudge(Judge):
                 failures[f"{name}: {judgement.failure or 'no score'}"] = None
             units.append(unit)
         details: dict[str, Any] = {"members": scores}
-        if line.is_choice and self.has_scale_of(name, own_name, dimension):
+        own = self.members[name].judge.dimension(own_name)
+        has_scale = (own.low, own.high) == (dimension.low, dimension.high)
+        is_choice = line == Line((key,), (1.0,))
+        if is_choice and has_scale:
             return DimensionScore(
                 judgement.scores[own_name],
                 judgement.distributions.get(own_name, ()),
@@ -522,13 +467,6 @@ class HybridJudge(Judge):
             return DimensionScore(details=details, failure="; ".join(failures))
         row = np.array([units], dtype=float)
         unit = float(line(row)[0])
-        if not line.logistic:
-            details["raw"] = dimension.from_unit(float(line.total(row)[0]))
-        chances: list[float] = []
-        if dimension.kind == "binary":
-            chances = [1 - unit, unit]
-        elif dimension.levels and line.residual > 0:
-            units_of_one = torch.tensor([unit], dtype=torch.float64)
-            bins = normal_bins(units_of_one, line.residual, len(dimension.levels))
-            chances = bins[0].tolist()
+        details["raw"] = dimension.from_unit(float(line.total(row)[0]))
+        chances = [1 - unit, unit] if dimension.kind == "binary" else []
         return DimensionScore(dimension.from_unit(unit), chances, details)

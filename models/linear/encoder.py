@@ -121,7 +121,7 @@ class TextEncoder:
         """Moves the base to ``device`` and casts it to ``dtype``."""
         self.model = self.model.to(device).float()
         if dtype != "fp32":
-            cast_weights(self.body, torch_dtype(dtype, device))
+            cast_weights(self.body, torch_dtype(dtype))
         set_attention(self.body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:

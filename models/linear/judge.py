@@ -20,7 +20,6 @@ from torch import Tensor
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import (
     Calibration,
-    isotonic_map,
     normal_bins,
     on_scale,
 )
@@ -50,7 +49,6 @@ from medal_judges.records.judgement import (
     Contributions,
     Judgement,
     Unit,
-    known_details,
 )
 from medal_judges.records.signature import Signature, content_hash
 
@@ -74,8 +72,7 @@ class LinearJudge(LearnedJudge):
     has the calibrated probability.
 
     A linear head that reads turns separately has contributions, relative to average turns, in units
-    of the raw score or in logits. The interval of a score covers nine in ten ratings. For a binary
-    dimension it is the range of the scores by calibrations that leave out one fold.
+    of the raw score or in logits. The interval of a score covers nine in ten ratings.
     """
 
     family = "linear"
@@ -232,19 +229,13 @@ class LinearJudge(LearnedJudge):
         for name, tensor in scale.items():
             array = tensor.double().numpy()
             setattr(reader.scale, name.removeprefix("scale."), array)
-        for name, record in records.items():
+        for dimension in self.dimensions:
+            name = dimension.name
             self.heads[name] = FittedHead.of(
-                name, record, groups["heads"], len(reader.is_vector)
+                name, records[name], groups["heads"], len(reader.is_vector)
             )
-        names = {dimension.name for dimension in self.dimensions}
         unused = chain.from_iterable(groups.values())
-        require_no_differences(
-            path,
-            {
-                "unexpected": [*unused, *(self.heads.keys() - names)],
-                "missing": names - self.heads.keys(),
-            },
-        )
+        require_no_differences(path, {"unexpected": unused})
 
     @property
     def net(self) -> Any:
@@ -314,7 +305,7 @@ class LinearJudge(LearnedJudge):
         return DimensionScore(
             score,
             self._distribution(dimension, columns, fitted.chance(unit)),
-            self._details(dimension, unit, score, raw),
+            self.details_of(dimension.name, score, raw),
             contributions,
         )
 
@@ -341,18 +332,6 @@ class LinearJudge(LearnedJudge):
             worst = int(np.argmax(units >= units.max() - EQUAL))  # the first of equals
             answers = [answers[worst]]
         return answer_weights(reading.roles, answers)
-
-    def _details(
-        self, dimension: Dimension, unit: float, score: float, raw: float | None
-    ) -> dict[str, Any]:
-        fitted = self.fitted(dimension.name)
-        if not fitted.others:
-            return self.details_of(dimension.name, score, raw)
-        reach = [
-            fitted.moved(float(isotonic_map(unit, knots))) for knots in fitted.others
-        ]
-        interval = [dimension.from_unit(min(reach)), dimension.from_unit(max(reach))]
-        return known_details(interval=interval, raw=raw)
 
     def _distribution(
         self, dimension: Dimension, columns: Floats, chance: float

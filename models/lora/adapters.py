@@ -176,7 +176,7 @@ def placed(
     if config.quantize is None:
         network = network.to(torch_device(device))
         if dtype != MIXED:
-            cast_weights(network, torch_dtype(dtype, network.device))
+            cast_weights(network, torch_dtype(dtype))
     set_attention(network, network.device, precision)
     return network.eval()
 

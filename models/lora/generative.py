@@ -128,12 +128,6 @@ class GenerativeLoraJudge(PromptedJudge):
             dtype=dtype,
         )
 
-    def to_scale(self) -> None:
-        """Changes nothing: the judge has no output layer of its own."""
-
-    def to_units(self) -> None:
-        """Changes nothing."""
-
     def _save(self, folder: Path) -> None:
         import yaml
 

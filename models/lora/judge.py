@@ -38,15 +38,10 @@ from medal_judges.records.signature import Signature
 
 
 class LoraJudge(SequenceJudge):
-    """Reads a dialogue as a chat, and scores it from the state at which the next speaker begins.
-
-    The classification head of a causal model has no bias, so a regression's logit is relative to
-    the middle of the scale.
-    """
+    """Reads a dialogue as a chat, and scores it from the state at which the next speaker begins."""
 
     family = "lora"
     config: LoraConfig
-    on_scale = False
 
     @cached_property
     def template(self) -> ChatTemplate:
@@ -153,16 +148,8 @@ class LoraJudge(SequenceJudge):
             return len(self.template.encode(text_of(messages[start:]))) <= limit
 
         start = oldest_kept(last, fits)
-        fitting = messages[start:]
-        if start < last or fits(start):
-            text = text_of(fitting)
-            return RenderedDialogue(text, self.template.encode(text), dropped=start)
-        role, content = messages[last].role, messages[last].content
-
-        def rest_fits(begin: int) -> bool:
-            text = text_of([Message(role, content[begin:])])
-            return len(self.template.encode(text)) <= limit
-
-        text = text_of([Message(role, content[oldest_kept(len(content), rest_fits) :])])
-        ids = self.template.encode(text)[-limit:]
-        return RenderedDialogue(text, ids, dropped=start, cut=1)
+        text = text_of(messages[start:])
+        ids = self.template.encode(text)
+        if len(ids) <= limit:
+            return RenderedDialogue(text, ids, dropped=start)
+        return RenderedDialogue(text, ids[-limit:], dropped=start, cut=1)

@@ -11,12 +11,12 @@ from abc import abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from medal_judges.config import Config, build_config, read_yaml
-from medal_judges.errors import ConfigError, JudgeLoadError, MedalError
+from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.hub import download
 from medal_judges.models.base.judge import (
     DimensionScore,
@@ -24,7 +24,7 @@ from medal_judges.models.base.judge import (
     ScoreRequest,
     judgement_of,
 )
-from medal_judges.models.base.pretrained import load_network
+from medal_judges.models.base.pretrained import load_network, positions_of
 from medal_judges.models.base.safe_folder import require_data_only
 from medal_judges.models.base.saving import require_no_differences
 from medal_judges.models.batching import (
@@ -38,7 +38,7 @@ from medal_judges.models.llm.protocol import oldest_kept
 from medal_judges.models.model_files import network_hash, tokenizer_hash
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
-from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.files import ProcessLock
 
@@ -53,26 +53,21 @@ _LAYER = re.compile(r"\.(?:layer|layers|block|h)\.\d+\.")
 TokenIds = tuple[int, ...]
 
 
-class CheckpointConfig(Config):
-    """A published model. ``name`` is the judge's, ``rubric`` a file or a shipped name. ``model``: a
-    folder, or a hub id at ``revision``. ``tokenizer``: the tokenizer's folder or hub id if the
-    model has none. ``device``: by default the GPU if there is one; ``dtype``: that of the weights.
-    ``max_tokens`` of an input."""
+class MetricConfig(Config):
+    """A published model. ``name`` is the judge's. ``model``: a folder, or a hub id at ``revision``.
+    ``tokenizer``: the tokenizer's folder or hub id if the model has none. ``device``: by default
+    the GPU if there is one. ``dtype``: that of the weights."""
 
     name: str
     model: str
     revision: str | None = None
     tokenizer: str | None = None
-    rubric: str
     device: str | None = None
     dtype: Dtype = "fp32"
 
 
-C = TypeVar("C", bound=CheckpointConfig)
-
-
 def load_checkpoint(
-    config: CheckpointConfig, network_class: str
+    config: MetricConfig, network_class: str
 ) -> tuple[Any, PreTrainedTokenizerBase]:
     """Loads (network in evaluation mode on its device, tokenizer) of a published model.
 
@@ -90,8 +85,7 @@ def load_checkpoint(
             f"{config.model}: there is no safetensors file, and other files of weights are not "
             "loaded (a pickle can run code)",
             hint="if you trust the model, load it with transformers once, save it and its "
-            "tokenizer with save_pretrained(FOLDER), and set model=FOLDER; or, if the Hub has a "
-            "pull request with converted weights: revision=refs/pr/N",
+            "tokenizer with save_pretrained(FOLDER), and set model=FOLDER",
         )
     require_data_only(folder)
     device = torch_device(config.device)
@@ -107,15 +101,12 @@ def load_checkpoint(
             str(folder),
             check,
             tokenizer=config.tokenizer,
-            dtype=torch_dtype(config.dtype, device),
+            dtype=torch_dtype(config.dtype),
         )
-    except MedalError:
-        raise
-    except Exception as error:  # whatever a library raises for damaged files
+    except (OSError, ValueError, KeyError) as error:
         raise JudgeLoadError(
             f"cannot load {config.model}: {error}",
-            hint=f"is it complete, and a {network_class}? If its tokenizer is a .model file: pip "
-            "install sentencepiece; to use another tokenizer: tokenizer=ORG/NAME",
+            hint=f"is it complete, and a {network_class}? Another tokenizer: tokenizer=ORG/NAME",
         ) from error
     # transformers would only warn: it draws missing weights at random, and drops others.
     differences = {
@@ -140,7 +131,7 @@ class Queries:
     refused: dict[str, str] = field(default_factory=dict)
 
 
-class TurnMetric(Judge, Generic[C]):
+class TurnMetric(Judge):
     """A published network that returns a probability for a token sequence.
 
     A family implements ``_ask`` and ``_probability``. Equal sequences are read once per batch.
@@ -148,8 +139,8 @@ class TurnMetric(Judge, Generic[C]):
     a turn's probabilities as its value, not the mean.
     """
 
-    config: C
-    config_class: ClassVar[type[CheckpointConfig]]
+    config: Any
+    config_class: ClassVar[type[MetricConfig]] = MetricConfig
     network_class: ClassVar[str]
     prompt_hash: str | None = None
     truncation: str
@@ -157,7 +148,7 @@ class TurnMetric(Judge, Generic[C]):
     sums: Collection[str] = ()
 
     def __init__(
-        self, config: C, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+        self, config: Any, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         self.config, self.name = config, config.name
         self.network, self.tokenizer = network, tokenizer
@@ -167,11 +158,10 @@ class TurnMetric(Judge, Generic[C]):
         self.revision = content_hash([network_hash(network), tokenizer_hash(tokenizer)])
 
     @classmethod
-    def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric[C]:
+    def from_settings(cls, settings: Mapping[str, object]) -> TurnMetric:
         """Returns a judge from the settings of a file of configs/judges/. Raises JudgeLoadError."""
-        config: Any = build_config(
-            cls.config_class, dict(settings), where=f"{cls.family} judge"
-        )
+        where = f"{cls.family} judge"
+        config = build_config(cls.config_class, dict(settings), where=where)
         return cls(config, *load_checkpoint(config, cls.network_class))
 
     def signature(self) -> Signature:
@@ -216,7 +206,7 @@ class TurnMetric(Judge, Generic[C]):
                     turns.setdefault(turn, []).append(probabilities[ids])
             results = {}
             for name in dimensions:
-                results[name] = self._dimension_score(name, request, answers)
+                results[name] = self._dimension_score(name, answers)
             reasons = []
             if any(result.score is None for result in results.values()):
                 reasons = [f"{name}: {why}" for name, why in queries.refused.items()]
@@ -252,7 +242,6 @@ class TurnMetric(Judge, Generic[C]):
     def _dimension_score(
         self,
         name: str,
-        request: ScoreRequest,
         answers: Mapping[str, Mapping[int, list[float]]],
     ) -> DimensionScore:
         """Returns the mean over the turns that have a value for each part of the dimension.
@@ -275,60 +264,35 @@ class TurnMetric(Judge, Generic[C]):
         if set(parts) & set(self.sums):  # above 1; x / (1 + x) keeps ranks
             score = dimension.from_unit(raw / (1 + raw))
             return DimensionScore(score, details={"raw": raw})
-        contributions = None
-        if request.turn is None:
-            # Around the middle of the scale: the average turn is unknown.
-            shares = [0.0] * len(request.dialogue.turns)
-            width = dimension.high - dimension.low
-            for turn, value in turns.items():
-                shares[turn] = width * (value - 0.5) / len(turns)
-            contributions = Contributions(tuple(shares), dimension.from_unit(0.5))
         distribution = [1 - raw, raw] if dimension.kind == "binary" else ()
-        score = dimension.from_unit(raw)
-        return DimensionScore(score, distribution, contributions=contributions)
+        return DimensionScore(dimension.from_unit(raw), distribution)
 
 
 ENGAGING = 1  # label of the class "engaging" (the published model's documentation)
 
 
-class EnDexConfig(CheckpointConfig):
-    """``model``: a RoBERTa classifier with two classes."""
-
-    family: Literal["endex"] = "endex"
-    name: str = "endex"
-    rubric: str = "endex"
-    max_tokens: int = Field(default=512, ge=8)
-
-
-class EnDexJudge(TurnMetric[EnDexConfig]):
+class EnDexJudge(TurnMetric):
     """EnDex (Xu et al., EMNLP 2022), learnt from reactions on Reddit: the probability that an
     answer is engaging, read without its context as in the paper.
 
-    At level dialogue the score is the mean over all assistant turns. A turn longer than
-    ``max_tokens`` is left out and counted; a dialogue without other turns is unscored.
+    ``model`` is a RoBERTa classifier with two classes. At level dialogue the score is the mean over
+    all assistant turns. A turn beyond the network's window is left out and counted; a dialogue
+    without other turns is unscored.
     """
 
     family = "endex"
-    config_class = EnDexConfig
     network_class = "RobertaForSequenceClassification"
 
     def __init__(
-        self,
-        config: EnDexConfig,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
+        self, config: Any, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         super().__init__(config, network, tokenizer)
         if network.config.num_labels != 2:
             raise ConfigError(
                 f"{config.name}: EnDex has two classes, this model {network.config.num_labels}"
             )
-        self.dimensions = load_rubric(config.rubric)
-        # RoBERTa counts positions from after the padding id: 514 of them hold 512 tokens.
-        offset = (network.config.pad_token_id or 0) + 1
-        self.max_tokens = min(
-            config.max_tokens, network.config.max_position_embeddings - offset
-        )
+        self.dimensions = load_rubric("endex")
+        self.max_tokens = positions_of(network.config) or 0
         self.truncation = f"turns longer than {self.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
@@ -350,7 +314,6 @@ class EnDexJudge(TurnMetric[EnDexConfig]):
 OVERALL = "overall"
 # Keys of the dialogue's context in which its fact is looked up, in this order.
 FACT_KEYS = ("knowledge", "fact")
-FieldName = Literal["response", "dialogue history", "fact"]
 # After a full stop, question or exclamation mark with its closing quotes. Scripts without spaces
 # between sentences have their own marks, which no abbreviation or decimal uses.
 _END = re.compile(
@@ -358,40 +321,17 @@ _END = re.compile(
 )
 
 
-class UniEvalQuestion(Config):
-    """One question and the fields after it in the input. ``by: sentence``: the question is asked
-    about each sentence."""
+class UniEvalConfig(MetricConfig):
+    """``model``: a T5 trained as UniEval. ``dimensions`` to score (None: all). ``sentences``: how
+    the answers to a question by sentence are pooled, ``mean``, or ``sum`` as in the published code.
+    ``max_tokens`` of an input."""
 
-    question: str
-    fields: tuple[FieldName, ...]
-    by: Literal["turn", "sentence"] = "turn"
-    needs_fact: bool = False
-
-
-class InputLayout(Config):
-    """The layout of the network's input, as in configs/prompts/unieval.yaml."""
-
-    separator: str
-    turn_separator: str
-    history_end: str
-    questions: dict[str, UniEvalQuestion]
-
-
-class UniEvalConfig(CheckpointConfig):
-    """``model``: a T5 trained as UniEval. ``prompts``: the file of its questions. ``dimensions`` of
-    ``rubric`` to score (None: all). ``sentences``: how the answers to a question by sentence are
-    pooled, ``mean``, or ``sum`` as in the published code."""
-
-    family: Literal["unieval"] = "unieval"
-    name: str = "unieval"
-    rubric: str = "unieval"
-    prompts: str = "prompts/unieval"
     dimensions: tuple[str, ...] | None = None
     sentences: Literal["mean", "sum"] = "mean"
     max_tokens: int = Field(default=1024, ge=16)
 
 
-class UniEvalJudge(TurnMetric[UniEvalConfig]):
+class UniEvalJudge(TurnMetric):
     """UniEval (Zhong et al., EMNLP 2022), a T5 that answers yes-or-no questions about a reply:
     P(Yes) / (P(Yes) + P(No)) of the first answer token.
 
@@ -407,33 +347,23 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
     network_class = "T5ForConditionalGeneration"
 
     def __init__(
-        self,
-        config: UniEvalConfig,
-        network: PreTrainedModel,
-        tokenizer: PreTrainedTokenizerBase,
+        self, config: Any, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         super().__init__(config, network, tokenizer)
-        self.layout = build_config(
-            InputLayout, read_yaml(config.prompts), where=config.prompts
-        )
-        self.dimensions = load_rubric(config.rubric, config.dimensions or ())
-        questions = self.layout.questions
+        self.layout = read_yaml("prompts/unieval")
+        self.dimensions = load_rubric("unieval", config.dimensions or ())
+        questions = self.layout["questions"]
         names = [d.name for d in self.dimensions if d.name != OVERALL]
-        if unasked := [name for name in names if name not in questions]:
-            raise ConfigError(
-                f"{config.prompts} has no question for {', '.join(map(repr, unasked))}",
-                hint=f"it has: {', '.join(questions)}",
-            )
         self.parts = {OVERALL: names}
         if config.sentences == "sum":
-            self.sums = [name for name in names if questions[name].by == "sentence"]
+            self.sums = [name for name in names if "by" in questions[name]]
         self._answers = [int(tokenizer(word).input_ids[0]) for word in ("Yes", "No")]
         if tokenizer.unk_token_id in self._answers:
             raise JudgeLoadError(
                 "the tokenizer does not know Yes and No: it is not UniEval's"
             )
         pooling = {"sentences": config.sentences, "fact_keys": FACT_KEYS}
-        self.prompt_hash = content_hash([self.layout.model_dump(), pooling])
+        self.prompt_hash = content_hash([self.layout, pooling])
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
@@ -441,12 +371,12 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         *before, response = (self.marks.broken_up(t.content).strip() for t in turns)
         fact, limit = self._fact(dialogue), self.config.max_tokens
         for name in self.parts[OVERALL]:
-            question = self.layout.questions[name]
-            if question.needs_fact and not fact:
+            question = self.layout["questions"][name]
+            if "needs_fact" in question and not fact:
                 keys = " or ".join(f"context.{key}" for key in FACT_KEYS)
                 queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
-            answers = sentences(response) if question.by == "sentence" else [response]
+            answers = sentences(response) if "by" in question else [response]
             inputs, dropped = [], 0
             for answer in answers:
                 ids, start = self._fitted(question, answer, before, fact)
@@ -461,7 +391,7 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
                     break
             else:
                 queries.inputs += inputs
-                if "dialogue history" in question.fields:
+                if "dialogue history" in question["fields"]:
                     queries.unseen.update(range(dropped))
 
     def _fact(self, dialogue: Dialogue) -> str:
@@ -476,18 +406,20 @@ class UniEvalJudge(TurnMetric[UniEvalConfig]):
         return ""
 
     def _fitted(
-        self, question: UniEvalQuestion, answer: str, before: Sequence[str], fact: str
+        self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
     ) -> tuple[TokenIds, int]:
         """Returns (token ids with the newest turns that fit, number of older turns dropped)."""
         layout = self.layout
 
         def encoded(start: int) -> TokenIds:
-            history = layout.turn_separator.join(before[start:])
+            history = layout["turn_separator"].join(before[start:])
             if start < len(before):
-                history += layout.history_end
+                history += layout["history_end"]
             fields = {"response": answer, "dialogue history": history, "fact": fact}
-            parts = [f"{field}: {fields[field]}" for field in question.fields]
-            text = layout.separator.join([f"question: {question.question}", *parts])
+            parts = [f"{field}: {fields[field]}" for field in question["fields"]]
+            text = layout["separator"].join(
+                [f"question: {question['question']}", *parts]
+            )
             return tuple(self.tokenizer(text).input_ids)
 
         start = oldest_kept(

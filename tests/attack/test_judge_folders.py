@@ -69,7 +69,7 @@ def test_members_are_no_paths(hybrid: Path, name: str) -> None:
 
 @pytest.mark.parametrize("shipped", ["/tmp/x", "../judges/length", ""])
 def test_a_member_in_yaml_is_a_shipped_one(hybrid: Path, shipped: str) -> None:
-    changed(hybrid, lambda c: c["members"]["one"].update(shipped=shipped))
+    changed(hybrid, lambda c: c["members"]["one"].update(file=shipped))
     with pytest.raises(JudgeLoadError, match="is a path"):
         Judge.from_pretrained(hybrid)
 

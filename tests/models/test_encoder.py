@@ -145,7 +145,8 @@ def test_plain_transformers_and_cross_encoder_give_the_raw_scores(
             if dimension.name in ("overall", "percent"):
                 width = dimension.high - dimension.low
                 raw = judgement.details[dimension.name]["raw"]
-                assert value == pytest.approx(raw, abs=1e-5 * width)
+                middle = (dimension.low + dimension.high) / 2
+                assert middle + width * value == pytest.approx(raw, abs=1e-5 * width)
             elif dimension.name == "unsafe":
                 chance = torch.tensor(value).sigmoid().item()
                 assert chance == pytest.approx(judgement.scores["unsafe"], abs=1e-5)

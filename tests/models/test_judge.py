@@ -70,18 +70,14 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
     assert report.failures == {line["failure"]: 1} and report.scored == 0
 
 
-def test_one_chat_and_records_of_chats_are_scored() -> None:
+def test_messages_and_records_of_chats_are_scored() -> None:
     judge = Judge.from_pretrained("length")
     messages = [
         {"role": "user", "content": "Hi!"},
         {"role": "assistant", "content": "Hello."},
     ]
-    (one,) = judge.score(messages)
-    (listed, named) = judge.score([messages, {"id": "a", "messages": messages}])
-    assert named.id == "a" and one.id == listed.id
-    for other in (listed, named):
-        assert other.scores == pytest.approx(one.scores, abs=4e-5)
-    assert repr(judge).startswith("<") and "overall" in repr(judge)
+    (one, named) = judge.score([messages, {"id": "a", "messages": messages}])
+    assert named.id == "a" and named.scores == pytest.approx(one.scores, abs=4e-5)
     assert "'overall': 1.3" in repr(one)
 
 

@@ -54,12 +54,12 @@ def test_saving_that_breaks_off_leaves_no_judge_and_harms_none(tmp_path: Path) -
         }
     )
     path = tmp_path / "judge"
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError):
         broken.save_pretrained(path)
     assert not path.exists()
     made = Judge.from_pretrained(YAML)
     made.save_pretrained(path)  # the half is in nobody's way
-    with pytest.raises(OSError, match="no space"):
+    with pytest.raises(OSError):
         broken.save_pretrained(path)
     assert scores(Judge.from_pretrained(path)) == pytest.approx(scores(made), abs=4e-5)
 

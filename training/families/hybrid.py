@@ -182,7 +182,6 @@ def _stack(
         values.append(measured(scores))
     best = int(np.argmax(values))
     solver = _ridge(ALPHAS[best]).fit(x, y, sample_weight=weights)
-    errors = y - solver.predict(x)
     slopes = solver.coef_ / spread
     middle = labelled.source_means(units).mean(axis=0) @ slopes
     used = np.flatnonzero(slopes > _ROUNDING).tolist()
@@ -190,7 +189,6 @@ def _stack(
         tuple(names[column] for column in used),
         tuple(slopes[used].tolist()),
         intercept=float(labelled.source_means(labelled.y).mean() - middle),
-        residual=float(np.sqrt(np.average(errors**2, weights=weights))),
     )
     return line, values[best]
 

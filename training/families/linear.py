@@ -309,7 +309,7 @@ class Search:
             return None
         if head == "mlp_classifier" and method != "isotonic":
             return None
-        units, ratings, folds = self._held_out(dimension, settings)
+        units, ratings = self._held_out(dimension, settings)
         if len(ratings) < MIN_ROWS:
             return None
         temperature = None
@@ -330,20 +330,19 @@ class Search:
             method,
             is_binary=dimension.kind == "binary",
             temperature=temperature,
-            folds=folds,
         )
 
     def _held_out(
         self,
         dimension: Dimension,
         settings: Mapping[str, Any],
-    ) -> tuple[Floats, Floats, np.ndarray]:
-        """Returns the scores [n] of labelled rows by heads that have not learnt from them, the
-        labels [n], both on [0, 1], and the number of the fold of each row [n]."""
+    ) -> tuple[Floats, Floats]:
+        """Returns the scores [n] of labelled rows by heads that have not learnt from them, and the
+        labels [n], both on [0, 1]."""
         targets = [example.targets.get(dimension.name) for example in self.examples]
         labels = np.array(targets, dtype=float)
-        scores, labelled, folds = [], [], []
-        for number, (train, held_out) in enumerate(self.folds):
+        scores, labelled = [], []
+        for train, held_out in self.folds:
             rows = held_out[np.isfinite(labels[held_out])]
             head = self.head(train, dimension, settings)
             units = head.units(self.columns[rows], self.config.decode)
@@ -352,5 +351,4 @@ class Search:
                 units = units + np.nanmean(labels) - np.nanmean(labels[train])
             scores.append(units)
             labelled.append(labels[rows])
-            folds.append(np.full(len(rows), number))
-        return np.concatenate(scores), np.concatenate(labelled), np.concatenate(folds)
+        return np.concatenate(scores), np.concatenate(labelled)

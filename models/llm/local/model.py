@@ -71,7 +71,7 @@ def load_local(config: TransformersLLM) -> LanguageModel:
             kind = AutoModelForSeq2SeqLM
         network, loaded = kind.from_pretrained(
             path,
-            dtype=torch_dtype(dtype, device),
+            dtype=torch_dtype(dtype),
             use_safetensors=not config.bin_weights,  # .bin is read with torch's weights_only
             output_loading_info=True,
             **options,

@@ -13,7 +13,7 @@ from medal_judges.training.options import TrainOptions
 
 @from_options
 def train(options: TrainOptions) -> None:
-    """Train a judge, save it, and check it in a fresh process.
+    """Train a judge, save it, and check it.
 
     Example: medal train --config quickstart
     """
@@ -31,4 +31,4 @@ def train(options: TrainOptions) -> None:
     table = summary_table(folder)
     if table is not None:
         Printout([table], [table.note]).show()
-    typer.echo(f"judge saved and checked in a fresh process: {folder}")
+    typer.echo(f"judge saved and checked: {folder}")

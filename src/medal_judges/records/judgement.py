@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -65,10 +64,6 @@ class Contributions:
     def value(self) -> float:
         return self.baseline + math.fsum(self.turns)
 
-    @property
-    def finite(self) -> bool:
-        return math.isfinite(self.baseline) and all(map(math.isfinite, self.turns))
-
     def costliest(self, good: Literal["low", "high"]) -> int | None:
         """Returns the turn that moved the score most towards the bad end, the first of equals; None
         if no turn did."""
@@ -105,16 +100,6 @@ def known_details(**values: Any) -> dict[str, Any]:
         if value is not None and value not in ([], {}):
             details[name] = value
     return details
-
-
-def finite_details(details: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns ``details`` without NaN and infinity, which JSON does not have."""
-    finite: dict[str, Any] = json.loads(
-        json.dumps(details), parse_constant=lambda constant: None
-    )
-    if None in finite.get("interval", ()):
-        del finite["interval"]
-    return known_details(**finite)
 
 
 @dataclass(frozen=True, slots=True)

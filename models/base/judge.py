@@ -182,11 +182,6 @@ class Judge(ABC):
         ``tokens`` of ``usage`` to those of the request if they are absent.
         """
 
-    def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
-        """Returns groups of positions in ``requests``; the requests of a group must be in one batch
-        because they share work. By default each request is a group."""
-        return [[i] for i in range(len(requests))]
-
     def language_models(self) -> list[LanguageModel]:
         """Returns the language models that the judge asks; of a hybrid those of its members."""
         return []
@@ -354,15 +349,14 @@ class Judge(ABC):
         with self.computing:
             self._prepare(requests)
 
-        def run(units: Sequence[list[int]]) -> list[tuple[int, Judgement]]:
-            indices = list(chain.from_iterable(units))
-            batch = [requests[i] for i in indices]
-            return list(zip(indices, self._score_batch(batch, names), strict=True))
+        def run(rows: Sequence[int]) -> list[tuple[int, Judgement]]:
+            batch = [requests[row] for row in rows]
+            return list(zip(rows, self._score_batch(batch, names), strict=True))
 
-        def length(unit: list[int]) -> int:
-            return sum(requests[i].tokens for i in unit)
+        def length(row: int) -> int:
+            return requests[row].tokens
 
-        for batch in budget_batches(self._units(requests), length, self.token_budget):
+        for batch in budget_batches(range(len(requests)), length, self.token_budget):
             with self.computing:
                 scored = retry_on_oom(run, batch)
             answers.update(scored)
@@ -452,10 +446,6 @@ def _complete(
     if lost:
         reason = f"the judge's number is not finite: {', '.join(lost)}"
         failure = f"{failure}; {reason}" if failure else reason
-    contributions = {}
-    for name, shares in answer.contributions.items():
-        if request.is_explained and name not in lost:
-            contributions[name] = shares
     return replace(
         answer,
         id=request.dialogue.id,
@@ -467,7 +457,7 @@ def _complete(
         distributions=_without(answer.distributions, lost),
         failure=failure,
         usage={"tokens": request.tokens} | dict(answer.usage),
-        contributions=contributions,
+        contributions=_without(answer.contributions, lost),
         details=_without(answer.details, lost),
         chat=request.chat or request.dialogue.chat_hash,
         dimensions=dimensions,

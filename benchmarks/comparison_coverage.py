@@ -27,13 +27,12 @@ from into_docs import keep
 
 from medal_judges.stats.difference import holm
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import Sample, mean_of, share_of
 from medal_judges.stats.ppi import LabelledSample, corrected_mean, corrected_share
 from medal_judges.stats.systems import (
     SystemDifference,
     SystemRows,
-    rank_intervals,
     system_difference,
 )
 
@@ -158,27 +157,13 @@ def whole(
     truth: np.ndarray,
     labelled: bool,
 ) -> dict[str, float]:
-    """Whether all ranks of a run hold, and whether any equal pair is told apart after Holm."""
+    """Whether any equal pair is told apart after Holm."""
     tested = [found.corrected if labelled else found.judge for found in pairs.values()]
     p_values = dict(zip(pairs, holm([t.p_value for t in tested]), strict=True))  # type: ignore[union-attr]
-    means = [
-        corrected_mean(rows.whole()).value if labelled else float(rows.scores.mean())
-        for rows in one.rows
-    ]
-    ranks = rank_intervals(
-        [value or 0.0 for value in means], lambda i, j: p_values[min(i, j), max(i, j)]
-    )
-    best = [1 + int((truth > value + 1e-12).sum()) for value in truth]
-    worst = [len(truth) - int((truth < value - 1e-12).sum()) for value in truth]
-    fine = all(
-        low <= b and w <= high
-        for (low, high), b, w in zip(ranks, best, worst, strict=True)
-    )
     equal = [
         p for (i, j), p in p_values.items() if truth[i] == truth[j] and p is not None
     ]
-    out = {"ranks": float(fine)}
-    return out | ({"equal told apart": float(min(equal) < 0.05)} if equal else {})
+    return {"equal told apart": float(min(equal) < 0.05)} if equal else {}
 
 
 def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
@@ -217,12 +202,12 @@ def run(results: Path, simulations: int, seconds: float) -> None:
         print(cell.key, {k: round(v, 3) for k, v in record["told"].items()}, flush=True)
 
 
-PLAIN = {n: n for n in ("difference", "mean", "share", "ranks", "equal told apart")}
+PLAIN = {n: n for n in ("difference", "mean", "share", "equal told apart")}
 BIASED = {
     "plain, favoured": "plain",
     "corrected, favoured": "corrected",
     "corrected": "all pairs",
-    **{n: n for n in ("mean", "share", "ranks", "equal told apart")},
+    **{n: n for n in ("mean", "share", "equal told apart")},
 }
 
 

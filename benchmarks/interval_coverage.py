@@ -39,10 +39,9 @@ from into_docs import keep
 from medal_judges.eval.metaeval.metrics import classification_statistic
 from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
 from medal_judges.stats.correlation import CORRELATIONS, Floats, correlation_statistic
+from medal_judges.stats.difference import correlation_difference, paired_difference
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Clusters, choose_clusters, estimated
-from medal_judges.stats.significance import correlation_difference, paired_difference
+from medal_judges.stats.intervals import Clusters, Estimate, choose_clusters, estimated
 
 COMMON, RARE = 0.3, 0.05  # rates of an issue
 BOTS = (

@@ -19,7 +19,7 @@ from typing import Any
 
 import pandas as pd
 
-from medal_judges.data_prep.share_bars import share_bars
+from medal_judges.data_prep.share_bars import share_panel
 from medal_judges.errors import MedalError
 from medal_judges.inference.scoring import ScoreOptions, ScoreReport, score_to_file
 from medal_judges.models.base.judge import Judge
@@ -37,9 +37,8 @@ from medal_judges.records.signature import Signature
 from medal_judges.records.validation import mapping
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.figure import Figure, write_figures
-from medal_judges.report.table import Percent, Row, Table
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import wilson
+from medal_judges.report.table import Row, Share, Table
+from medal_judges.stats.intervals import Estimate, wilson
 from medal_judges.storage.files import atomic_path, write_json
 from medal_judges.storage.jsonl import open_text, to_line
 from medal_judges.storage.judgements import read_judgements
@@ -299,7 +298,7 @@ def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
                     count = user["malformed"]
                 share = Estimate(count / checked, *wilson(count, checked))
                 shares[f"{user['lang']}, {user['user']}"] = share
-        panels.append(share_bars(name.replace("_", " "), shares))
+        panels.append(share_panel(name.replace("_", " "), shares))
     return Figure("Malformed users, % of those checked", panels)
 
 
@@ -414,7 +413,7 @@ class Summary:
                 counts = [user["reasons"].get(reason, 0) for reason in reasons]
                 share = None
                 if user["share"] is not None:
-                    share = Percent(user["share"])
+                    share = Share(Estimate(user["share"]))
                 rows.append(
                     (user["lang"], user["user"], user["checked"], *counts, share)
                 )

@@ -13,7 +13,7 @@ from medal_judges.config import read_yaml
 from medal_judges.models.card.writer import METRICS
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.table import Cell, Table
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.files import read_json_if_there
 
 if TYPE_CHECKING:  # the table of a command needs no torch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -17,22 +16,18 @@ from medal_judges.data_prep.corpus_stats.statistics import (
     CorpusStatistics,
 )
 from medal_judges.data_prep.corpus_stats.tokens import MTLD_UNDEFINED
-from medal_judges.data_prep.share_bars import share_bars
+from medal_judges.data_prep.share_bars import share_panel
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import Bar, Bars, BarSegment, Figure, Tone
+from medal_judges.report.figure import Bar, Bars, Figure
 from medal_judges.report.page import Page, Section, counted, facts_section
 from medal_judges.report.table import (
-    DASH,
     Cell,
-    Heat,
     Row,
     Share,
     Table,
-    number,
-    percent,
     unique_slugs,
 )
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 
 _GROUPINGS = {"Language": "lang", "Chatbot": "chatbot", "User model": "user"}
 _MAX_LEVELS = 11
@@ -42,14 +37,11 @@ _TEXTS = (
     f"mean over the dialogues with a value; {MTLD_UNDEFINED} in the others. Under 100 tokens a "
     "value is rough."
 )
-_MAPS = (
-    "Chatbots by languages. Orange is worse, blue is better; the deepest colour is the highest "
-    "share of an issue in any map, and the end of a scale."
-)
+_MAPS = "Chatbots by languages."
 _ISSUES = "Share of the dialogues of a language with the issue, with 95% intervals."
 _LEVELS = (
-    "Share of the rows at each level, by language. Orange is the lower half of the scale, blue the "
-    "upper half. A mean of several answers counts at the nearest level."
+    "Share of the rows at each level, by language. Orange is the lower half of the scale, purple "
+    "the upper half. A mean of several answers counts at the nearest level."
 )
 _LABELS = (
     "Shares of issues and means of the other dimensions, with 95% intervals by group. An issue is "
@@ -70,7 +62,7 @@ def statistics_page(stats: CorpusStatistics) -> Page:
         labels = []
     tables = [*texts, *labels]
     table_names = unique_slugs([table.title for table in tables])
-    maps = heat_maps(stats)
+    maps = list(maps_by_language(stats))
     issues = issue_figure(stats)
     levels = level_figures(stats)
     figures = dict(zip(unique_slugs(list(levels)), levels.values(), strict=True))
@@ -89,7 +81,7 @@ def statistics_page(stats: CorpusStatistics) -> Page:
         counted(counts),
         [
             Section("texts", "Dialogues and texts", texts, _TEXTS, "Texts"),
-            Section("heatmaps", "Chatbots by languages", [maps] if maps else [], _MAPS),
+            Section("maps", "Chatbots by languages", maps, _MAPS),
             Section("bars", "Issues by language", [issues] if issues else [], _ISSUES),
             Section("distribution", "Distribution", [*levels.values()], _LEVELS),
             Section("labels", "Labels", labels or [_NO_LABELS], _LABELS),
@@ -136,7 +128,7 @@ def text_table(stats: CorpusStatistics, head: str) -> Table:
         tools.append(f"{', '.join(langs)}: {tool}")
     title = f"Dialogues and texts by {head.lower()}"
     note = f"MTLD over: {'; '.join(tools)}."
-    return Table(title, columns, table, note, pinned={-1: "total"})
+    return Table(title, columns, table, note, last="total")
 
 
 def _value(value: float, reason: str) -> Estimate:
@@ -160,52 +152,28 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
             cells.append(cell)
         table.append((name, *cells))
     columns = (head, "Rows", *dimensions)
-    return Table(f"Labels by {head.lower()}", columns, table, pinned={-1: "total"})
+    return Table(f"Labels by {head.lower()}", columns, table, last="total")
 
 
 # -- figures ---------------------------------------------------------------------------------------
 
 
-def heat_maps(stats: CorpusStatistics) -> Figure | None:
-    """Returns a map of chatbots by languages for each issue and each graded dimension (MEDAL,
-    Figure 2); None if no chatbot is stated."""
-    if not stats.names("chatbot"):
-        return None
-    top = 0.0
-    for issue in stats.issues:
-        shares = stats.labels[issue].groupby([stats.rows.lang, stats.rows.chatbot])
-        top = max(top, shares.mean().max())
-    maps = []
+def maps_by_language(stats: CorpusStatistics) -> Iterator[Table]:
+    """Yields a table of chatbots by languages for each issue and each graded dimension (MEDAL,
+    Figure 2)."""
+    langs, chatbots = stats.names("lang"), stats.names("chatbot")
+    if not chatbots:
+        return
     for dimension in (*stats.issues, *stats.graded):
-        maps.append(_heat_map(stats, dimension, top))
-    return Figure(f"{stats.name}: chatbots by languages", maps)
-
-
-def _heat_map(stats: CorpusStatistics, dimension: str, top: float) -> Table:
-    """Returns the map of one dimension; ``top`` is the share of an issue with the deepest
-    colour."""
-    is_issue = dimension in stats.issues
-    sign: Literal["neg", "pos"] = "neg" if is_issue else "pos"
-    labels = stats.labels[dimension]
-    low, high = stats.scales[dimension] or (labels.min(), labels.max())
-    if is_issue:
-        high = top
-    langs = stats.names("lang")
-    rows: list[Row] = []
-    for chatbot in stats.names("chatbot"):
-        cells: list[Cell] = []
-        for lang in langs:
-            figure = stats.figure(stats.select(lang=lang, chatbot=chatbot), dimension)
-            cell: Cell = figure
-            if figure.value is not None:
-                text = number(figure.value)
-                if is_issue:
-                    text = percent(figure.value)
-                strength = (figure.value - low) / (high - low or 1.0)
-                cell = Heat(text, strength, sign, "", figure.value)
-            cells.append(cell)
-        rows.append((chatbot, *cells))
-    return Table(dimension, ("Chatbot", *langs), rows, style="heat small")
+        rows: list[Row] = []
+        for chatbot in chatbots:
+            cells: list[Cell] = [chatbot]
+            for lang in langs:
+                rows_of_both = stats.select(lang=lang, chatbot=chatbot)
+                figure = stats.figure(rows_of_both, dimension)
+                cells.append(Share(figure) if dimension in stats.issues else figure)
+            rows.append(cells)
+        yield Table(dimension, ("Chatbot", *langs), rows)
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
@@ -215,7 +183,7 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
         shares = {}
         for lang in stats.names("lang"):
             shares[lang] = stats.figure(stats.select(lang=lang), issue)
-        panels.append(share_bars(issue, shares))
+        panels.append(share_panel(issue, shares))
     if panels:
         return Figure(f"{stats.name}: issues by language, %", panels)
     return None
@@ -234,30 +202,25 @@ def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
 
 
 def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) -> Figure:
-    tones: list[Tone] = []
-    legend = []
-    for i, level in enumerate(levels):
-        # orange for the lower half of the levels, blue for the upper half
-        position = 2 * i / max(1, len(levels) - 1) - 1
-        tones.append(("neg" if position < 0 else "pos", round(100 * abs(position))))
-        legend.append((str(level), tones[i]))
+    from matplotlib import colormaps
+
+    colours = []
+    for i in range(len(levels)):
+        # orange for the lower half of the levels, purple for the upper half
+        colours.append(colormaps["PuOr"](i / max(1, len(levels) - 1)))
     bars = []
     for lang in stats.names("lang"):
         answers = stats.labels.loc[stats.rows.lang == lang, dimension].dropna()
         counts = np.floor(answers + 0.5).value_counts()
         segments = []
-        for level, tone in zip(levels, tones, strict=True):
-            count = int(counts.get(level, 0))
-            if count:
-                share = count / len(answers)
-                segments.append(BarSegment(100 * share, tone, percent(share)))
-        text = ""
-        if not segments:
-            text = f"{DASH} no label"
-        bars.append(Bar(lang, segments, text=text))
+        for level, colour in zip(levels, colours, strict=True):
+            share = int(counts.get(level, 0)) / max(1, len(answers))
+            segments.append((100 * share, colour))
+        bars.append(Bar(lang, segments, f"{len(answers):,} rows"))
+    legend = list(zip(map(str, levels), colours, strict=True))
     return Figure(
         f"{stats.name}: {dimension}, %",
-        [Bars("", bars, 100.0, wide=True)],
+        [Bars("", bars, 100.0)],
         heading=dimension,
         legend=legend,
     )

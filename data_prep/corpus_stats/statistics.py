@@ -25,7 +25,7 @@ from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import LabelledDialogue, Scale, mean
 from medal_judges.records.signature import content_hash
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import Sample, mean_of, share_of
 
 SIDES = ("user", "assistant")

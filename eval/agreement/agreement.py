@@ -12,19 +12,19 @@ import numpy as np
 from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
-from medal_judges.eval.metaeval.ceiling import (
+from medal_judges.eval.metaeval.metrics import (
     answers_by_annotator,
     busiest,
     ceiling_metrics,
     human_ceiling,
+    label,
 )
-from medal_judges.eval.metaeval.metrics import label
 from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
 from medal_judges.report.page import Page, Section, counted, facts_section
-from medal_judges.report.table import Cell, Figured, Row, Table, slug
+from medal_judges.report.table import Cell, Row, Table, interval, slug
 from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
 from medal_judges.stats.correlation import (
     MIN_ROWS,
@@ -34,14 +34,16 @@ from medal_judges.stats.correlation import (
     weighted_spearman,
 )
 from medal_judges.stats.equal import Values, tolerance_of
-from medal_judges.stats.estimate import Estimate, defined, undefined
 from medal_judges.stats.intervals import (
     OTHERS,
     THESE,
     Clusters,
+    Estimate,
     choose_clusters,
+    defined,
     estimated,
     too_few,
+    undefined,
     wilson,
 )
 
@@ -402,7 +404,7 @@ def _figure_table(agreements: Sequence[Agreement]) -> Table:
             alpha,
         ]
         if has_others:
-            cells.append(Figured(alpha.beside, bare=True))
+            cells.append(interval(alpha.beside or Estimate(None)))
         rows.append([*cells, part.figures["spearman"]])
     columns = ["Dimension", "rows", "with 2+ answers", "pairs", "annotators"]
     columns += ["mean answer", "exact", "±1", "α is", "α"]

@@ -25,8 +25,7 @@ from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.report.table import Row, Table, p_cell
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import DIFFERENCE, Clusters, jackknife
+from medal_judges.stats.intervals import DIFFERENCE, Clusters, Estimate, jackknife
 
 FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance
@@ -338,10 +337,9 @@ class Alignment:
         for name, proof in self.proofs.items():
             rows: list[Row] = []
             for line in proof.lines:
-                p_value = None
-                if line.gain is not None:
-                    p_value = p_cell(line.gain)
-                rows.append((line.name, line.error, line.rho, line.gain, p_value))
+                p_value = line.gain.p_value if line.gain else None
+                cells = (line.name, line.error, line.rho, line.gain, p_cell(p_value))
+                rows.append(cells)
             columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
             title = f"{name}: {proof.count} labelled chats"
             tables.append(Table(title, columns, rows))

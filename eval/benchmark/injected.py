@@ -12,11 +12,10 @@ from medal_judges.eval.metaeval.alignment import join
 from medal_judges.records.dimension import EQUAL
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.table import Cell, Percent, Row, Table
+from medal_judges.report.table import Cell, Row, Share, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.equal import Values, present
-from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import Clusters, estimated
+from medal_judges.stats.intervals import Clusters, Estimate, estimated, undefined
 from medal_judges.stats.means import Sample, share_of
 
 INJECTED_COLUMNS = (
@@ -65,7 +64,7 @@ def injected_table(
                 cells = [Estimate(None, reason=reason)] * len(cells)
             injected = int((table.kind == "planted").sum())
             line: list[Cell] = [issue, judge_answers.judge, *cells]
-            lines.append([*line, injected, Percent(coverage)])
+            lines.append([*line, injected, Share(Estimate(coverage))])
     lines.sort(key=lambda line: str(line[0]))
     columns = ("Issue", "Judge", *INJECTED_COLUMNS, "Injected rows", "Coverage")
     return Table(

@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-import numpy as np
 
 from medal_judges.eval.benchmark.published import DIFFERS, OURS, PUBLISHED
 from medal_judges.eval.benchmark.results import FOLLOW_UPS, NOTE, Benchmark
 from medal_judges.eval.metaeval.comparison import GRADED, ISSUES, MCNEMAR, MEANS
 from medal_judges.eval.metaeval.metaeval import (
     Estimates,
-    JudgedRows,
     ResultRow,
     SystemAgreement,
 )
 from medal_judges.eval.metaeval.metrics import label
 from medal_judges.records.signature import Signature, require_comparable
-from medal_judges.report.console import Printout, cell_text, rich_table
-from medal_judges.report.figure import (
-    OTHER_INDEX,
-    Axis,
-    Dot,
-    Figure,
-    Line,
-    Plot,
-    padded,
-)
+from medal_judges.report.console import Printout, rich_table
+from medal_judges.report.figure import Figure, Intervals
 from medal_judges.report.page import (
     Block,
     Fold,
@@ -38,25 +26,18 @@ from medal_judges.report.page import (
     Sheet,
     counted,
     facts_section,
-    folded,
 )
 from medal_judges.report.table import (
+    Brief,
     Cell,
-    Figured,
-    IntervalBar,
-    Percent,
     Row,
+    Share,
     Table,
-    ends_of,
+    interval,
     unique_slugs,
 )
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import MIN_ROWS, OTHERS, THESE
+from medal_judges.stats.intervals import MIN_ROWS, OTHERS, THESE, Estimate
 
-_ORDERS = {
-    "pairwise_accuracy": "Pairwise accuracy",
-    "soft_pairwise_accuracy": "Soft pairwise accuracy",
-}
 _PRINTED = (MEANS, FOLLOW_UPS, PUBLISHED, GRADED, ISSUES, MCNEMAR)
 _LINES = 30  # of a long table; the page and the CSV files have all
 _ROW = ("judge", "set", "level", "dimension", "kind")
@@ -83,41 +64,29 @@ def benchmark_page(benchmark: Benchmark) -> Page:
     for rows in rows_by_task.values():
         if len(set().union(*(row.languages for row in rows))) > 1:
             languages.append(_language_table(rows))
-    scatters = list(_scatters(benchmark.evaluations))
+    tables = [Fold(table.title, [table]) for table in benchmark.tables]
+    signatures = sorted({(row.judge, row.signature) for row in benchmark.rows})
     sections = [
         _leaderboard(rows_by_task, boards, charts),
-        Section("languages", "Languages", folded(languages, 1)),
+        Section("languages", "Languages", languages),
         systems(benchmark.systems),
-        Section(
-            "scatter",
-            "Judge against labels",
-            scatters[:1],
-            link="Scatter",
-        ),
-        Section("tables", "Further tables", folded(benchmark.tables, 3)),
+        Section("tables", "Further tables", tables),
         facts_section(benchmark.facts),
+        Section("signatures", "Signatures", [Fold("All signatures", [signatures])]),
     ]
-    signatures = list(
-        dict.fromkeys((row.judge, row.signature) for row in benchmark.rows)
-    )
-    summary = counted([(len(signatures), "signature")])
-    judges, sets = (
-        {row.judge for row in benchmark.rows},
-        {name for name, _ in rows_by_task},
-    )
-    figures = [*charts.values(), *scatters]
+    judges = {row.judge for row in benchmark.rows}
+    sets = {name for name, _ in rows_by_task}
     return Page(
         name="report",
         title=benchmark.title,
         subtitle=counted([(len(judges), "judge"), (len(sets), "set")]),
         sections=sections,
-        foot=Section("signatures", "Signatures", [Fold(summary, [signatures])]),
         leads=__package__,
         tables={
             **_named([*boards.values(), *languages, *benchmark.tables]),
             **_sheets(benchmark.rows),
         },
-        figures=_named(figures),
+        figures=_named(list(charts.values())),
         printout=_printout(benchmark, boards.values()),
     )
 
@@ -244,7 +213,7 @@ def _matrix(rows_by_task: RowsByTask) -> Table:
         ("Judge", "Worst set", *names),
         lines,
         _NOTE,
-        pinned={-1: "ceiling"},
+        last="ceiling",
     )
 
 
@@ -252,26 +221,24 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
     """The judges on one dimension of one set, the best first, and the human ceiling."""
     headline = rows[0].headline
     metrics = [name for name in rows[0].metrics if name != headline]
-    best = _ranking(rows[0]).value
     has_others = any(shown(row, row.metrics, headline).beside for row in rows)
     lines: list[Row] = []
     for row in rows:
         estimate = shown(row, row.metrics, headline)
-        is_best = best is not None and estimate.value == best
-        cells: list[Cell] = [row.judge, Figured(estimate, best=is_best)]
+        cells: list[Cell] = [row.judge, estimate]
         if has_others:
-            cells.append(Figured(estimate.beside, bare=True))
+            cells.append(interval(estimate.beside or Estimate(None)))
         like = shown(row, row.like_for_like, headline)
         minus_ceiling = row.ceiling_difference if like.value is not None else like
         cells += [like, minus_ceiling]
         for metric in metrics:
-            cells.append(Figured(shown(row, row.metrics, metric), brief=True))
-        lines.append([*cells, row.n, _coverage(row)])
+            cells.append(Brief(shown(row, row.metrics, metric)))
+        lines.append([*cells, row.n, Share(Estimate(row.coverage))])
     # The ceiling's headline metric is in the task of the judges like for like.
     cells = ["human ceiling", *[""] * (1 + has_others)]
     cells += [human_ceiling(rows, headline), ""]
     for metric in metrics:
-        cells.append(Figured(human_ceiling(rows, metric), brief=True))
+        cells.append(Brief(human_ceiling(rows, metric)))
     answered = max(row.ceiling_rows for row in rows)
     lines.append([*cells, answered or "", ""])
     columns = ["Judge", label(headline), *[OTHERS] * has_others]
@@ -282,17 +249,8 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
         columns,
         lines,
         _NOTE,
-        pinned={-1: "ceiling"},
+        last="ceiling",
     )
-
-
-def _coverage(row: ResultRow) -> Cell:
-    if row.coverage is None:
-        return Estimate(None, reason="no rows with a label")
-    badge = ""
-    if row.under_floor:
-        badge = "under floor"
-    return Percent(row.coverage, f"{row.scored:,} of {row.n:,} scored", badge)
 
 
 def _sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
@@ -355,7 +313,7 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
         columns,
         lines,
         note,
-        pinned={-1: "total"},
+        last="total",
     )
 
 
@@ -367,15 +325,15 @@ def systems(agreements: Sequence[SystemAgreement]) -> Section:
         groups.setdefault(task, []).append(agreement)
     tables = []
     for (set_name, dimension), group in groups.items():
-        group.sort(key=lambda part: _order(part.metrics["soft_pairwise_accuracy"]))
+        group.sort(key=lambda part: _order(part.pairwise_accuracy))
         rows: list[Row] = []
         for agreement in group:
-            orders = map(agreement.metrics.get, _ORDERS)
-            rows.append((agreement.judge, *orders, agreement.systems, agreement.rows))
-        columns = ("Judge", *_ORDERS.values(), "Chatbots", "Rows")
+            accuracy, count = agreement.pairwise_accuracy, agreement.systems
+            rows.append((agreement.judge, accuracy, count, agreement.rows))
+        columns = ("Judge", "Pairwise accuracy", "Chatbots", "Rows")
         title = f"{set_name}: {dimension}, order of chatbots"
         tables.append(Table(title, columns, rows))
-    return Section("systems", "Chatbots in order", folded(tables, 3))
+    return Section("systems", "Chatbots in order", tables)
 
 
 # -- figures ---------------------------------------------------------------------------------------
@@ -387,71 +345,9 @@ def _chart(rows: Sequence[ResultRow]) -> Figure:
     metric = rows[0].headline
     ceiling = human_ceiling(rows, metric).value
     estimates = [shown(row, row.metrics, metric) for row in rows]
-    span = (min(0.0, *ends_of(estimates), 0.0), 1.0)
-    lines: list[Row] = []
-    for row, estimate in zip(rows, estimates, strict=True):
-        like = shown(row, row.like_for_like, metric).value
-        lines.append(
-            (
-                row.judge,
-                IntervalBar(
-                    estimate,
-                    span,
-                    ceiling,
-                    like,
-                ),
-            )
-        )
+    ends = [end for each in estimates for end in (each.low, each.value)]
+    span = (min(0.0, *(end for end in ends if end is not None), 0.0), 1.0)
+    like = [shown(row, row.like_for_like, metric).value for row in rows]
     title = f"{rows[0].set_name}: {rows[0].dimension}, {label(metric)}"
-    return Figure(title, [Table(title, ("Judge", ""), lines)])
-
-
-def _scatters(evaluations: Sequence[JudgedRows]) -> Iterator[Figure]:
-    """Yields for each set and graded dimension the scores of every judge against labels."""
-    rows_by_task: dict[Task, list[JudgedRows]] = {}
-    for evaluation in evaluations:
-        row = evaluation.row
-        if row.kind != "binary" and row.scored:
-            rows_by_task.setdefault((row.set_name, row.dimension), []).append(
-                evaluation
-            )
-    for (name, dimension), group in rows_by_task.items():
-        counts = Counter[str]()
-        for evaluation in group:
-            counts.update(
-                bot or "unknown chatbot" for bot in evaluation.aligned.chatbots
-            )
-        # The chatbots with the fewest rows share the last colour.
-        legend = [
-            (bot, i) for i, (bot, _) in enumerate(counts.most_common(OTHER_INDEX))
-        ]
-        colours = dict.fromkeys(counts, OTHER_INDEX) | dict(legend)
-        if len(legend) < len(colours):
-            legend.append((f"{len(colours) - len(legend)} others", OTHER_INDEX))
-        title = f"{name}: {dimension}"
-        plots = [_scatter_plot(evaluation, colours) for evaluation in group]
-        yield Figure(f"{title}, judge against labels", plots, title, legend)
-
-
-def _scatter_plot(evaluation: JudgedRows, colours: Mapping[str, int]) -> Plot:
-    row, aligned = evaluation.row, evaluation.aligned
-    labels, scores = aligned.people.numbers, aligned.judge.numbers
-    dots = []
-    for bot, x, y in zip(
-        aligned.chatbots, labels.tolist(), scores.tolist(), strict=True
-    ):
-        dots.append(Dot(x, y, colours[bot or "unknown chatbot"]))
-    trend = []
-    if np.ptp(labels) > 0:
-        slope, intercept = np.polyfit(labels, scores, 1)
-        trend = [
-            (float(x), float(intercept + slope * x))
-            for x in (labels.min(), labels.max())
-        ]
-    rho = shown(row, row.metrics, "spearman")
-    return Plot(
-        title=f"{row.judge}\nρ {cell_text(rho)}",
-        x=Axis("label", padded(labels.tolist())),
-        y=Axis("judge", padded(scores.tolist())),
-        marks=[dots, Line(trend)],
-    )
+    names = [row.judge for row in rows]
+    return Figure(title, [Intervals(title, names, estimates, span, ceiling, like)])

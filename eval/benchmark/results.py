@@ -51,15 +51,13 @@ class BenchmarkRun:
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """The content of results.json and the page. ``facts``: (label, value) pairs on its making.
-    ``evaluations``: the rows behind the figures, not in results.json."""
+    """The content of results.json and the page. ``facts``: (label, value) pairs on its making."""
 
     title: str
     rows: Sequence[ResultRow]
     facts: Sequence[tuple[str, str]] = ()
     tables: Sequence[Table] = ()
     systems: Sequence[SystemAgreement] = ()
-    evaluations: Sequence[JudgedRows] = ()
 
     def write(self, path: Path) -> Path:
         """Writes everything as JSON; returns the path."""
@@ -100,7 +98,6 @@ def compute(run: BenchmarkRun, command: str) -> Benchmark:
         list(_facts(run, rows, command)),
         [table for table in tables if table.rows],
         system_agreements(evaluations),
-        evaluations,
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 from shlex import quote
@@ -26,7 +26,6 @@ from medal_judges.eval.scores.labels import (
     MatchedLabels,
     label_columns,
     match_labels,
-    weight_column,
 )
 from medal_judges.models.base.judge import Judge
 from medal_judges.reading.dialogues import ReadingReport, labelled_of
@@ -40,7 +39,6 @@ from medal_judges.stats.ppi import LabelledSample, correct, too_few_labels
 from medal_judges.stats.systems import (
     SHARE,
     SystemRows,
-    rank_intervals,
     system_difference,
 )
 
@@ -49,15 +47,6 @@ _ALONE = (
     "labels of some dialogues correct that: --human FILE."
 )
 Numbers = npt.NDArray[np.intp]
-
-
-@dataclass(slots=True)
-class _Labels:
-    """``values``: by dimension the human means on the judge's scale, shape (rows,), NaN without
-    labels. ``weights``: shape (rows,), of curated rows."""
-
-    values: dict[str, Floats] = field(default_factory=dict)
-    weights: Floats | None = None
 
 
 def compare(
@@ -85,20 +74,15 @@ def compare(
     notes = [_ALONE]
     if options.human:
         labels, notes = _read_labels(systems, options, reading)
-    is_first = (systems.frame["system"] == systems.names[0]).to_numpy()
-    scores_of_first = {}
-    for name, numbers in systems.scores.items():
-        scores_of_first[name] = numbers[is_first]
-    bad = find_bad_scores(options.bad, systems.dimensions, scores_of_first)
-    results = []
-    comparisons = 0
-    parts: dict[str, list[BadScores | None]] = {name: [None] for name in systems.scores}
-    for part in bad.values():
-        parts[part.scale.name].append(part)
+    bad = find_bad_scores(options.bad, systems.dimensions)
     samples = _SampleMaker(systems, labels, options)
-    for name, bad_parts in parts.items():
-        for bad_part in bad_parts:
-            results.append(samples.compare_on(systems.dimensions[name], bad_part))
+    results = []
+    for name in systems.scores:
+        scale = systems.dimensions[name]
+        results.append(samples.compare_on(scale, None))
+        for part in bad.values():
+            if part.scale == scale:
+                results.append(samples.compare_on(scale, part))
     results, comparisons = _correct_for_all(results)
     for result in results:
         notes += _notes_on(result)
@@ -127,8 +111,8 @@ def compare(
 def _correct_for_all(
     results: Sequence[ComparedOn],
 ) -> tuple[list[ComparedOn], int]:
-    """Returns the results with ranks, corrected by Holm over all comparisons of means, and apart
-    from them of shares of bad scores; and the number of comparisons of means."""
+    """Returns the results with the best system first, corrected by Holm over all comparisons of
+    means, and apart from them of shares of bad scores; and the number of comparisons of means."""
     corrected: dict[str, ComparedOn] = {}
     comparisons = 0
     for is_bad in (False, True):
@@ -141,8 +125,7 @@ def _correct_for_all(
             pairs = []
             for pair in result.pairs:
                 pairs.append(replace(pair, tested=next(differences)))
-            systems = _rank(result, pairs)
-            result = replace(result, pairs=pairs, systems=systems)
+            result = replace(result, pairs=pairs, systems=_best_first(result))
             corrected[result.dimension] = result
     return [corrected[result.dimension] for result in results], comparisons
 
@@ -159,9 +142,12 @@ def _notes_on(result: ComparedOn) -> list[str]:
 
 def _read_labels(
     systems: Systems, options: CompareOptions, reading: ReadingReport | None
-) -> tuple[_Labels, list[str]]:
-    """Reads the human labels of the rows, matched by id and chat. Labels of single turns are left
-    out, those of other dialogues are counted in notes.
+) -> tuple[dict[str, Floats], list[str]]:
+    """Returns by dimension the human means on the judge's scale, shape (rows,), NaN without labels,
+    and notes.
+
+    Labels are matched by id and chat. Labels of single turns are left out, and the labels of other
+    dialogues are counted in notes.
 
     Raises MedalError if the system of an id is ambiguous, and if no label fits.
     """
@@ -198,19 +184,21 @@ def _read_labels(
         )
     size = len(systems.frame)
     values = label_columns(matched, size, systems.dimensions, "the labels")
-    weights = weight_column(matched, size, "the labels")
-    return _Labels(values, weights), matched.notes
+    return values, matched.notes
 
 
 class _SampleMaker:
     """Compares all systems on a dimension, or on the share of its bad scores."""
 
     def __init__(
-        self, systems: Systems, labels: _Labels | None, options: CompareOptions
+        self,
+        systems: Systems,
+        labels: Mapping[str, Floats] | None,
+        options: CompareOptions,
     ) -> None:
         self.systems = systems
         self.has_labels = labels is not None
-        self.labels = labels or _Labels()
+        self.labels = labels or {}
         self.contexts = self._codes(options.context or "id")
         self.clusters = self.contexts
         if options.cluster is not None:
@@ -227,7 +215,6 @@ class _SampleMaker:
         self, scores: Floats, people: Floats | None, tolerance: float
     ) -> dict[str, SystemRows]:
         """Returns the rows of each system that have a score."""
-        weights = self.labels.weights
         by_system = {}
         for name in self.systems.names:
             is_of_system = (self.systems.frame["system"] == name).to_numpy()
@@ -238,14 +225,13 @@ class _SampleMaker:
                     self.contexts[rows],
                     self.clusters[rows],
                     None if people is None else people[rows],
-                    None if weights is None else weights[rows],
                 )
         return by_system
 
     def compare_on(self, scale: Dimension, bad: BadScores | None) -> ComparedOn:
-        """Returns means and differences, without ranks and before the correction of p-values."""
+        """Returns means and differences, before the correction of p-values."""
         scores = self.systems.scores[scale.name]
-        people = self.labels.values.get(scale.name)
+        people = self.labels.get(scale.name)
         dimension = scale
         score_span = None
         if bad is not None:
@@ -332,26 +318,11 @@ def _system_results(
     return results
 
 
-def _rank(result: ComparedOn, pairs: Sequence[PairResult]) -> list[SystemResult]:
-    """Returns the systems, best first (equal ones in the order of the files), with the interval of
-    each rank, by the corrected p-values."""
-    p_values: dict[tuple[str, str], float | None] = {}
-    for pair in pairs:
-        p_values[pair.first, pair.second] = pair.tested.p_value
-        p_values[pair.second, pair.first] = pair.tested.p_value
-    systems = result.systems
-
-    def p_value(i: int, j: int) -> float | None:
-        return p_values[systems[i].system, systems[j].system]
-
-    means = np.array([system.best.value or 0.0 for system in systems])
+def _best_first(result: ComparedOn) -> list[SystemResult]:
+    """Returns the systems, the best first, equal ones in the order of the files."""
+    means = np.array([system.best.value or 0.0 for system in result.systems])
     if result.good == "low":
         means = -means
     # Equal means have one rank.
-    one_weight = np.ones((1, len(means)))
-    values = Values(means, result.tolerance).ranks(one_weight)[0].tolist()
-    with_ranks = []
-    for i, rank in enumerate(rank_intervals(values, p_value)):
-        with_ranks.append(replace(systems[i], rank=rank))
-    order = np.argsort([-value for value in values], kind="stable")
-    return [with_ranks[i] for i in order]
+    ranks = Values(means, result.tolerance).ranks(np.ones((1, len(means))))[0]
+    return [result.systems[i] for i in np.argsort(-ranks, kind="stable")]

@@ -7,13 +7,12 @@ from dataclasses import replace
 
 from medal_judges.eval.comparison.results import (
     ComparedOn,
-    PairResult,
     SystemComparison,
     pairing_words,
     spoken,
 )
 from medal_judges.report.console import Printout
-from medal_judges.report.figure import padded
+from medal_judges.report.figure import Figure, Intervals, span_of
 from medal_judges.report.page import (
     Block,
     Page,
@@ -24,15 +23,14 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.table import (
     Cell,
-    IntervalBar,
     Row,
     Share,
     Table,
-    ends_of,
+    in_percent,
     p_cell,
     slug,
 )
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 
 _PACKAGE = "medal_judges.eval.comparison"
 _NAMED = 4  # systems in a title
@@ -47,6 +45,7 @@ def comparison_page(comparison: SystemComparison) -> Page:
     counts = [(count, "system"), (sum(comparison.counts.values()), "dialogue")]
     counts.append((len(comparison.dimensions), "dimension"))
     tables: dict[str, Table] = {}
+    figures: dict[str, Figure] = {}
     printed = []
     blocks: dict[str, list[Block]] = {}
     for result in comparison.results:
@@ -55,17 +54,18 @@ def comparison_page(comparison: SystemComparison) -> Page:
         tables |= {f"systems-{name}": systems, f"differences-{name}": pairs}
         if result.bad is None:
             printed.append(replace(systems, note=""))
-        blocks.setdefault(result.base, []).extend([systems, pairs])
-    verdicts = [(sentence, "bold") for sentence in comparison.verdicts()]
+        figures[name] = _figure(result)
+        blocks.setdefault(result.base, []).extend([figures[name], systems, pairs])
     return Page(
         name="compare",
         title=f"Compared: {named}",
         subtitle=counted(counts),
         sections=_sections(comparison, blocks),
         tables=tables,
+        figures=figures,
         record=comparison.to_record(),
         printout=Printout(
-            head=verdicts,
+            head=comparison.verdicts(),
             tables=printed,
             notes=comparison.notes,
             piped=100,
@@ -76,11 +76,11 @@ def comparison_page(comparison: SystemComparison) -> Page:
 def _sections(
     comparison: SystemComparison, blocks: Mapping[str, list[Block]]
 ) -> list[Section]:
-    """Returns the sections. ``blocks`` has the tables of each dimension."""
+    """Returns the sections. ``blocks`` has the picture and the tables of each dimension."""
     summary = [*comparison.verdicts(), *comparison.notes]
     sections = [Section("verdict", "Which is better", summary)]
-    for dimension, tables in blocks.items():
-        sections.append(Section(slug(dimension), spoken(dimension), tables))
+    for dimension, parts in blocks.items():
+        sections.append(Section(slug(dimension), spoken(dimension), parts))
     terms = fragment(_PACKAGE, "terms.html", comparisons=comparison.comparisons)
     sections.append(Section("terms", "How to read it", [terms]))
     return [*sections, facts_section(comparison.facts)]
@@ -93,22 +93,28 @@ def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -
     return Share(estimate, signed)
 
 
+def _figure(result: ComparedOn) -> Figure:
+    """Returns the picture of the systems, the best first."""
+    estimates = [system.best for system in result.systems]
+    if result.is_share:
+        estimates = [in_percent(estimate) for estimate in estimates]
+    title = spoken(result.dimension) + (", %" if result.is_share else "")
+    names = [system.system for system in result.systems]
+    return Figure(title, [Intervals(title, names, estimates, span_of(estimates))])
+
+
 def systems_table(result: ComparedOn) -> Table:
     """Returns a table with one row a system, best first."""
     is_corrected = result.basis == "people"
     has_labels = any(system.labelled for system in result.systems)
     has_gaps = any(system.unscored for system in result.systems)
-    span = padded(ends_of(system.best for system in result.systems) or [0.0, 1.0])
-    columns = ["System", "Share" if result.is_share else "Mean", "", "Rank"]
+    columns = ["System", "Share" if result.is_share else "Mean"]
     columns += ["Judge alone"] * is_corrected
     columns += ["People, labelled ones", "Labelled"] * has_labels
     columns += ["Dialogues"] + ["Unscored"] * has_gaps
     rows: list[Row] = []
     for system in result.systems:
-        first, last = system.rank
-        rank = f"{first}" if first == last else f"{first} to {last}"
-        bar = IntervalBar(system.best, span)
-        cells: list[Cell] = [system.system, _cell(result, system.best), bar, rank]
+        cells: list[Cell] = [system.system, _cell(result, system.best)]
         if is_corrected:
             cells.append(_cell(result, system.judge))
         if has_labels:
@@ -136,23 +142,17 @@ def pairs_table(result: ComparedOn) -> Table:
     for pair in result.pairs:
         cells: list[Cell] = [pair.first, pair.second]
         cells.append(_cell(result, pair.estimate, signed=True))
-        cells.append(p_cell(pair.estimate))
+        cells.append(p_cell(pair.estimate.p_value))
         if is_corrected:
             alone = pair.difference.judge.estimate
             cells.append(_cell(result, alone, signed=True))
         smallest: Cell = pair.tested.smallest
-        cells += [_wins(pair), pairing_words(pair)]
+        counts = (pair.difference.wins, pair.difference.ties, pair.difference.losses)
+        won = None
+        if any(counts):
+            won = " · ".join(f"{count:,}" for count in counts)
+        cells += [won, pairing_words(pair)]
         if pair.tested.smallest is not None:
             smallest = _cell(result, Estimate(pair.tested.smallest), signed=True)
         rows.append([*cells, smallest])
     return Table(f"{spoken(result.dimension)}: differences", columns, rows)
-
-
-def _wins(pair: PairResult) -> str:
-    """Returns what the first won, tied and lost: in contexts, or in percent of all pairs."""
-    difference = pair.difference
-    counts = (difference.wins, difference.ties, difference.losses)
-    if difference.by_context:
-        return " · ".join(f"{count:,}" for count in counts)
-    total = max(1, sum(counts))
-    return " · ".join(f"{count / total:.0%}" for count in counts)

@@ -18,8 +18,7 @@ from medal_judges.report.table import (
     points,
 )
 from medal_judges.stats.difference import Difference
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import LEVEL
+from medal_judges.stats.intervals import LEVEL, Estimate
 from medal_judges.stats.systems import SystemDifference
 
 Verdict = Literal["passed", "failed", "undecided"]
@@ -31,8 +30,7 @@ BASIS_NAMES = {"people": "human labels", "judge": "the judge alone"}
 @dataclass(frozen=True, slots=True)
 class SystemResult:
     """One system on one dimension: the judge's mean of its ``n`` scored dialogues, the human mean
-    of the ``labelled`` ones, and the estimated human mean of all (``corrected``). ``rank`` is the
-    (best, worst) possible rank, 1 is best."""
+    of the ``labelled`` ones, and the estimated human mean of all (``corrected``)."""
 
     system: str
     n: int
@@ -41,7 +39,6 @@ class SystemResult:
     judge: Estimate
     people: Estimate | None = None
     corrected: Estimate | None = None
-    rank: tuple[int, int] = (1, 1)
 
     @property
     def best(self) -> Estimate:

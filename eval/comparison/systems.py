@@ -109,6 +109,9 @@ class CompareOptions(Config):
         has_gate = self.fail_if_worse is not None or self.fail_if_more_bad is not None
         if self.junit is not None and not has_gate:
             raise ConfigError("--junit needs a gate", hint="--fail-if-worse MARGIN")
+        if self.fail_if_more_bad is not None and not self.bad:
+            hint = "--bad overall=1.5"
+            raise ConfigError("--fail-if-more-bad needs --bad", hint=hint)
         return self
 
     @property

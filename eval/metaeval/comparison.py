@@ -16,14 +16,16 @@ from medal_judges.eval.metaeval.metrics import (
     not_classifiable,
     right_alone,
 )
-from medal_judges.report.table import Cell, Figured, PValue, Row, Table
-from medal_judges.stats.difference import Difference, holm, holm_corrected
-from medal_judges.stats.intervals import OTHERS, THESE
-from medal_judges.stats.significance import (
+from medal_judges.report.table import Cell, Row, Table, interval, p_cell
+from medal_judges.stats.difference import (
+    Difference,
     correlation_difference,
+    holm,
+    holm_corrected,
     mcnemar,
     paired_difference,
 )
+from medal_judges.stats.intervals import OTHERS, THESE, Estimate
 
 GRADED, ISSUES = "Differences between judges", "Differences between judges on issues"
 MCNEMAR = "McNemar's test between judges on issues"
@@ -133,8 +135,8 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
     for pair, estimate in zip(pairs, estimates, strict=True):
         line: list[Cell] = [*pair.about, estimate]
         if has_others:
-            line.append(Figured(estimate.beside, bare=True))
-        lines.append([*line, _p(estimate.p_value), len(pair.better.rows)])
+            line.append(interval(estimate.beside or Estimate(None)))
+        lines.append([*line, p_cell(estimate.p_value), len(pair.better.rows)])
     return Table(title, [*columns, "p", "n"], lines, _PAIRS_NOTE)
 
 
@@ -155,7 +157,7 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
         lines.append([set_name, dimension, *names, *counts, len(pair.better.rows)])
     rows: list[Row] = []
     for line, p_value, corrected in zip(lines, p_values, holm(p_values), strict=True):
-        rows.append([*line[:-1], _p(p_value), _p(corrected), line[-1]])
+        rows.append([*line[:-1], p_cell(p_value), p_cell(corrected), line[-1]])
     columns = (
         "Set",
         "Dimension",
@@ -168,12 +170,6 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
         "n",
     )
     return Table(MCNEMAR, columns, rows, _MCNEMAR_NOTE)
-
-
-def _p(value: float | None) -> PValue | None:
-    if value is None:
-        return None
-    return PValue(value)
 
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:

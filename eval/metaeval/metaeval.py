@@ -11,18 +11,16 @@ import numpy.typing as npt
 import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import Aligned, Joined, join, kind_of
-from medal_judges.eval.metaeval.ceiling import Ceiling, ceiling_of
-from medal_judges.eval.metaeval.metrics import headline, metrics_of
+from medal_judges.eval.metaeval.metrics import Ceiling, ceiling_of, headline, metrics_of
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.difference import Difference
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.system_agreement import (
     MIN_ROWS,
     MIN_SYSTEMS,
-    system_agreement,
-    system_means,
+    pairwise_accuracy,
 )
 
 if TYPE_CHECKING:
@@ -102,8 +100,7 @@ class JudgedRows:
 @dataclass(frozen=True, slots=True)
 class SystemAgreement:
     """Whether one judge orders chatbots as people do, on one set and dimension, over ``systems``
-    chatbots with 5 scored rows or more. ``metrics``: ``pairwise_accuracy`` and
-    ``soft_pairwise_accuracy``."""
+    chatbots with 5 scored rows or more."""
 
     judge: str
     set_name: str
@@ -111,7 +108,7 @@ class SystemAgreement:
     dimension: str
     systems: int
     rows: int
-    metrics: Estimates
+    pairwise_accuracy: Estimate
 
 
 def evaluate(
@@ -226,9 +223,6 @@ def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement
         chosen, systems, count = _systems(judged_rows.aligned)
         if count < MIN_SYSTEMS or row.under_floor:
             continue
-        groups = [labelled.group for labelled in chosen.rows]
-        people = system_means(chosen.people, systems, groups)
-        judge = system_means(chosen.judge, systems, groups)
         agreement = SystemAgreement(
             row.judge,
             row.set_name,
@@ -236,7 +230,7 @@ def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement
             row.dimension,
             count,
             len(chosen.rows),
-            system_agreement(people, judge),
+            pairwise_accuracy(chosen.people, chosen.judge, systems),
         )
         agreements.append(agreement)
     return agreements

@@ -2,18 +2,30 @@
 
 Statistics of verdicts are computed against each annotator and then averaged, as in MEDAL (section
 5.3.1), after Finch et al. (2023): a majority vote would hide disagreement between people.
+
+The human ceiling is one annotator against the others. A judge is usually compared with the mean of
+all annotators, and an annotator with the mean of the others. That mean is noisier, so an annotator
+seems worse than a judge who is no better. ``like_for_like`` compares both with the same annotators,
+on the same rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
+import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.records.dimension import EQUAL, Kind
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.stats.correlation import (
     CORRELATIONS,
+    MIN_ROWS,
     Floats,
     Statistic,
     correlation_statistic,
@@ -21,9 +33,15 @@ from medal_judges.stats.correlation import (
     undefined_reason,
     weighted_auc,
 )
+from medal_judges.stats.difference import Difference, paired_difference
 from medal_judges.stats.equal import Values, present
-from medal_judges.stats.estimate import Estimate, undefined
-from medal_judges.stats.intervals import estimated, without_intervals
+from medal_judges.stats.intervals import (
+    Clusters,
+    Estimate,
+    estimated,
+    undefined,
+    without_intervals,
+)
 
 _REASONS = {
     "f1_present": "neither labels nor judge ever say present",
@@ -196,3 +214,208 @@ def right_alone(first: Values, second: Values, answers: Values) -> tuple[int, in
     first_alone = (lead != 0) & first_right & ~second_right
     second_alone = (lead != 0) & second_right & ~first_right
     return int(first_alone.sum()), int(second_alone.sum())
+
+
+# -- the human ceiling -----------------------------------------------------------------------------
+
+
+MOST_COLUMNS = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Ceiling:
+    """One annotator against the others (``person``), and the judge in the annotator's place
+    (``like_for_like``), on the ``rows`` rows with two answers or more. ``difference``: the headline
+    metric of the judge minus the annotator's."""
+
+    person: Mapping[str, Estimate]
+    like_for_like: Mapping[str, Estimate]
+    rows: int = 0
+    difference: Difference = field(default=Difference(None, reason="no human ceiling"))
+
+
+def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
+    """Returns the ceiling of the metrics ``names`` (default: all that have one)."""
+    names = names or ceiling_metrics(kind)
+    counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
+    shared = aligned.part(np.flatnonzero(counts > 1))
+    reason = None
+    if any(row.aggregated for row in aligned.rows):
+        reason = "the set was released as means or votes, without single answers"
+    elif not shared.rows:
+        reason = "one annotator per row"
+    if reason is not None:
+        return Ceiling(undefined(names, reason), undefined(names, reason))
+    if kind == "binary":
+        reason = not_classifiable(shared.judge.numbers, shared.answers.numbers)
+    else:
+        reason = undefined_reason(shared.people, shared.judge)
+    person_statistic = ceiling_statistic(shared.answers, kind, names=names)
+    judge_statistic = ceiling_statistic(
+        shared.answers,
+        kind,
+        shared.judge,
+        names,
+    )
+    clusters = shared.clusters
+    person = _estimated(person_statistic, clusters, names)
+    if reason is not None or judge_statistic is None or person_statistic is None:
+        return Ceiling(person, undefined(names, reason or ""), len(shared.rows))
+    like_for_like = _estimated(judge_statistic, clusters, names)
+    metric = headline(kind)
+    difference = paired_difference(
+        judge_statistic,
+        person_statistic,
+        metric,
+        clusters,
+    )
+    return Ceiling(
+        person,
+        like_for_like,
+        len(shared.rows),
+        difference,
+    )
+
+
+def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
+    """Returns the metrics that have a ceiling."""
+    if kind == "binary":
+        return VERDICTS
+    return CORRELATIONS[:4]
+
+
+def human_ceiling(
+    answers: Values, kind: Kind, clusters: Clusters, names: Sequence[str] = ()
+) -> dict[str, Estimate]:
+    """Returns the agreement of one annotator with the others. ``answers``: shape (rows,
+    annotators), NaN if not given."""
+    names = names or ceiling_metrics(kind)
+    return _estimated(ceiling_statistic(answers, kind, names=names), clusters, names)
+
+
+def _estimated(
+    statistic: Statistic | None, clusters: Clusters, names: Sequence[str]
+) -> dict[str, Estimate]:
+    if statistic is None:
+        reason = (
+            "annotators share fewer than 3 rows, or give all of them the same answer"
+        )
+        return undefined(names, reason)
+    return estimated(
+        statistic,
+        clusters,
+        "undefined against every annotator",
+        names,
+    )
+
+
+def ceiling_statistic(
+    answers: Values,
+    kind: Kind,
+    judge: Values | None = None,
+    names: Sequence[str] = CORRELATIONS[:4],
+) -> Statistic | None:
+    """Returns a function of row weights that computes the agreement of one annotator with the
+    others, or of ``judge``, shape (rows,), in the annotator's place; None if there is no position
+    or pair to compare.
+
+    Graded: correlations with the mean of the others, averaged over the positions of the label list
+    by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
+    precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
+    """
+    if kind == "binary":
+        parts = list(_pairs_of_positions(answers.numbers, judge))
+    else:
+        parts = list(_positions(answers, judge, names))
+    if not parts:
+        return None
+
+    def statistic(weights: Floats) -> dict[str, Floats]:
+        """The mean over the parts that have a figure, weighted by their rows."""
+        sizes = np.array([weights[:, rows].sum(axis=1) for rows, _ in parts])
+        figures_of_parts = [figures_of(weights[:, rows]) for rows, figures_of in parts]
+        means = {}
+        for name in figures_of_parts[0]:
+            values = np.array([figures[name] for figures in figures_of_parts])
+            weight = np.where(np.isfinite(values), sizes, 0.0)
+            means[name] = ratio(np.nansum(weight * values, axis=0), weight.sum(axis=0))
+        return means
+
+    return statistic
+
+
+# Some rows, and their figures as a function of their weights.
+_Part = tuple[npt.NDArray[np.intp], Statistic]
+
+
+def _pairs_of_positions(answers: Floats, judge: Values | None) -> Iterator[_Part]:
+    """Yields each ordered pair of positions on the rows with both: the first position, or the
+    judge, against the second."""
+    is_answered = np.isfinite(answers)
+    for position, other_position in permutations(busiest(answers), 2):
+        rows = np.flatnonzero(is_answered[:, position] & is_answered[:, other_position])
+        if len(rows):
+            scores = answers[rows, position]
+            if judge is not None:
+                scores = judge.numbers[rows]
+            labels = answers[rows][:, [other_position]]
+            yield rows, classification_statistic(scores, labels)
+
+
+def _positions(
+    answers: Values, judge: Values | None, names: Sequence[str]
+) -> Iterator[_Part]:
+    """Yields each position, or the judge on its rows, against the mean of the other positions."""
+    values = answers.numbers
+    for position in busiest(values):
+        other_answers = np.delete(values, position, axis=1)
+        is_shared = np.isfinite(other_answers).any(axis=1)
+        rows = np.flatnonzero(np.isfinite(values[:, position]) & is_shared)
+        if len(rows) < MIN_ROWS:
+            continue
+        person = answers[rows, position]
+        mean = Values(np.nanmean(other_answers[rows], axis=1), answers.tolerance)
+        if person.constant or mean.constant:
+            continue
+        scores = person if judge is None else judge[rows]
+        yield rows, correlation_statistic(mean, scores, names=names)
+
+
+def busiest(answers: Floats) -> list[int]:
+    """Returns the MOST_COLUMNS columns of ``answers`` with the most answers. Pairs of columns are
+    compared, so that their number would grow with the square."""
+    counts = np.isfinite(answers).sum(axis=0)
+    return sorted(np.argsort(-counts, kind="stable")[:MOST_COLUMNS].tolist())
+
+
+def answers_by_annotator(
+    rows: Sequence[LabelledDialogue], name: str, answers: Floats
+) -> tuple[Floats, list[str]]:
+    """Returns answers by annotator, shape (rows, annotators), and the annotators' names.
+
+    Without names in ``extra["annotators"]`` of every row, and for labels of a machine
+    (``labels_by``), the answers are ``answers``, shape (rows, positions in the label list), and
+    there are no names: a position may be another person in another row.
+    """
+    answer_of: list[dict[str, float]] = []
+    for row, values in zip(rows, answers, strict=True):
+        annotators = _annotators(row, name)
+        if annotators is None:
+            return answers, []
+        answer_of.append(dict(zip(annotators, values, strict=False)))
+    table = pd.DataFrame(answer_of).dropna(axis=1, how="all").sort_index(axis=1)
+    return table.to_numpy(dtype=np.float64), list(table.columns)
+
+
+def _annotators(row: LabelledDialogue, name: str) -> list[str] | None:
+    """Returns the names of the annotators of the labels ``name``; None if one has no name: several
+    annotators without a name are not one person."""
+    people: Any = row.extra.get("annotators")
+    if row.extra.get("labels_by") or not isinstance(people, list):
+        return None
+    if not people or len(people) != len(row.labels[name]):
+        return None
+    names = ["" if person is None else str(person) for person in people]
+    if len(set(names)) < len(names) or not all(map(str.strip, names)):
+        return None
+    return names

@@ -17,8 +17,7 @@ from medal_judges.report.table import interval, number, percent, percent_interva
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, holm_corrected
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import wilson
+from medal_judges.stats.intervals import Estimate, wilson
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     Sample,
@@ -164,12 +163,9 @@ def _sample(scores: Scores, name: str, numbers: Floats, rows: Mask) -> Sample:
 def _labelled_sample(scores: Scores, name: str, rows: Mask) -> LabelledSample:
     """Returns ``rows``, which all have a score, with their labels. An issue counts by its
     probability, not its verdict."""
-    weights = scores.people_weights
-    if weights is not None:
-        weights = weights[rows]
     values = Values(scores.scores[name][rows], scores.dimensions[name].tolerance)
     sample = Sample(values, scores.clusters[rows])
-    return LabelledSample(sample, scores.people[name][rows], weights)
+    return LabelledSample(sample, scores.people[name][rows])
 
 
 def _groups(scores: Scores, column: str) -> list[Part]:

@@ -26,15 +26,13 @@ from medal_judges.eval.report.worst import (
 )
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.report.figure import (
-    Axis,
+    BLUE,
     Bar,
     Bars,
-    BarSegment,
-    Dot,
     Figure,
-    Line,
-    Plot,
-    padded,
+    Intervals,
+    Series,
+    span_of,
 )
 from medal_judges.report.page import (
     TURN_KEY,
@@ -49,17 +47,17 @@ from medal_judges.report.page import (
 )
 from medal_judges.report.table import (
     Table,
-    ends_of,
+    in_percent,
     number,
     percent,
     unique_slugs,
 )
+from medal_judges.stats.intervals import Estimate
 
 _PACKAGE = "medal_judges.eval.report"
 _PANELS = 4  # dimensions in the picture
 _BINS = 8
 _LEVELS = 10  # an ordinal scale of more levels gets bins
-_TICKS = 4
 _LONGEST_ID = 16  # characters of an id in a heading
 _LONGEST_REASON = 160
 _SEARCH = Markup(
@@ -84,10 +82,15 @@ def report_page(
         summary.append(figures["scores"])
     summary += _summary(scores, estimates, gates)
     by_column = []
+    names = order_dimensions(scores, estimates)
     slugs = unique_slugs(list(estimates.groups))
     for slug, (column, parts) in zip(slugs, estimates.groups.items(), strict=True):
         table = part_table(scores, estimates, column, parts)
-        by_column.append(Section(f"by-{slug}", table.title, [table], lead=""))
+        blocks: list[Block] = [table]
+        if names:
+            panel = _intervals(scores, parts, names[0])
+            blocks.insert(0, Figure(f"{names[0]} by {column}", [panel]))
+        by_column.append(Section(f"by-{slug}", table.title, blocks, lead=""))
     if estimates.periods:
         table = part_table(scores, estimates, "period", estimates.periods)
         by_column.append(Section("time", "By period", [table], lead=""))
@@ -197,40 +200,32 @@ def _distribution(scores: Scores, name: str) -> Bars:
         labels = [f"{level:g}" for level in levels]
     bars = []
     for label, share in zip(labels, (sizes / len(numbers)).tolist(), strict=True):
-        bars.append(Bar(label, [BarSegment(share, 0)], text=percent(share)))
+        bars.append(Bar(label, [(share, BLUE)], percent(share)))
     return Bars(name, bars, float(sizes.max() / len(numbers)))
 
 
-def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Plot:
-    """Returns a plot of a dimension by period: whiskers, dots and a line through them."""
-    factor = 1.0
-    label = "mean"
-    if scores.is_share(name):
-        factor, label = 100.0, f"% of {scores.unit}s"
-    whiskers: list[Line] = []
-    dots: list[Dot] = []
-    curve: list[tuple[float, float | None]] = []
-    for i, period in enumerate(periods):
-        estimate = period.by_judge[name]
-        if estimate.value is None:
-            curve.append((i, None))
-            continue
-        y = factor * estimate.value
-        curve.append((i, y))
-        if estimate.low is not None and estimate.high is not None:
-            ends = [(i, factor * estimate.low), (i, factor * estimate.high)]
-            whiskers.append(Line(ends, "whisker"))
-        dots.append(Dot(i, y, 0))
-    ends_seen = [factor * end for end in ends_of(p.by_judge[name] for p in periods)]
-    low, high = padded(ends_seen or [0.0])
+def _intervals(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
+    """Returns a panel of one dimension by group."""
+    _, estimates = _drawn(scores, parts, name)
+    groups = [part.name for part in parts]
+    return Intervals(name, groups, estimates, span_of(estimates))
+
+
+def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
+    """Returns a panel of a dimension by period."""
+    label, estimates = _drawn(scores, periods, name)
+    low, high = span_of(estimates)
     dimension = scores.dimensions[name]
+    factor = 100.0 if scores.is_share(name) else 1.0
     span = max(low, factor * dimension.low), min(high, factor * dimension.high)
-    positions = np.linspace(0, len(periods) - 1, min(_TICKS, len(periods))).round()
-    ticks = [(position, periods[int(position)].name) for position in positions.tolist()]
-    marks: list[Line | list[Dot]] = [*whiskers, Line(curve, "trend"), dots]
-    return Plot(
-        title=name,
-        x=Axis("", (-0.5, len(periods) - 0.5), ticks),
-        y=Axis(label, span),
-        marks=marks,
-    )
+    return Series(name, [period.name for period in periods], estimates, span, label)
+
+
+def _drawn(
+    scores: Scores, parts: Sequence[Part], name: str
+) -> tuple[str, list[Estimate]]:
+    """Returns the unit of a dimension and its estimate in each part, a share in percent."""
+    estimates = [part.lead(name) for part in parts]
+    if not scores.is_share(name):
+        return "mean", estimates
+    return f"% of {scores.unit}s", [in_percent(estimate) for estimate in estimates]

@@ -166,8 +166,8 @@ def print_report(report: Report) -> None:
     most_rows = max(1, _LINES - _FRAME - len(head) - len(foot))
     Printout(
         tables=[_printed_table(scores, estimates, most_rows)],
-        head=[(shorten(line), "") for line in head],
-        foot=[(shorten(line), "") for line in foot],
+        head=list(map(shorten, head)),
+        foot=list(map(shorten, foot)),
         piped=100,
     ).show()
 

@@ -7,22 +7,18 @@ from collections.abc import Sequence
 
 from medal_judges.eval.report.estimates import Part, ReportEstimates, estimate_text
 from medal_judges.eval.scores.scores import Scores
-from medal_judges.report.figure import padded
 from medal_judges.report.page import Sheet
 from medal_judges.report.table import (
     Cell,
-    IntervalBar,
     Row,
     Share,
     Table,
-    ends_of,
     number,
     p_cell,
     p_value_text,
     points,
 )
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import LEVEL
+from medal_judges.stats.intervals import LEVEL, Estimate
 
 _FIELDS = ("value", "low", "high", "p_value", "reason")  # of an estimate in a CSV file
 _MOST_FINDINGS = 6  # sentences about groups
@@ -56,20 +52,13 @@ def _scale_text(scores: Scores, name: str) -> str:
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
     """Returns a row for every dimension, corrected by human labels if there are some."""
     total = estimates.total
-    columns = ["Dimension", "Mean or share", "95%"]
+    columns = ["Dimension", "Mean or share"]
     if total.corrected:
         columns += ["By", "As judged"]
     columns += ["Scale", "Scored"]
-    shares = [total.lead(name) for name in [*scores.bad, *scores.issues]]
-    largest_share = max([0.01, *ends_of(shares)])
     rows: list[Row] = []
     for name in order_dimensions(scores, estimates):
-        dimension, estimate = scores.dimensions[name], total.lead(name)
-        span = dimension.low, dimension.high
-        if scores.is_share(name):
-            span = 0.0, largest_share
-        cells: list[Cell] = [name, _cell(scores, name, estimate)]
-        cells.append(IntervalBar(estimate, span))
+        cells: list[Cell] = [name, _cell(scores, name, total.lead(name))]
         if total.corrected:
             basis = "people and judge" if total.is_corrected(name) else "judge alone"
             cells += [basis, _cell(scores, name, total.by_judge[name])]
@@ -95,8 +84,7 @@ def part_table(
         return Table(title, [column, "Rows"], counts)
     headline = names[0]
     bad = [name for name in scores.bad if scores.bad[name].scale.name == headline]
-    span = padded(ends_of(part.lead(headline) for part in parts) or [0.0])
-    columns = [column, "Rows", headline, "95%"]
+    columns = [column, "Rows", headline]
     has_differences = any(part.differences for part in parts)
     if has_differences:
         columns += ["From the others"] + ["p"] * has_p
@@ -104,11 +92,10 @@ def part_table(
     for part in parts:
         estimate = part.lead(headline)
         cells: list[Cell] = [part.name, part.rows, _cell(scores, headline, estimate)]
-        cells.append(IntervalBar(estimate, span))
         if has_differences:
             difference = part.differences.get(headline, Estimate(None))
             cells.append(_cell(scores, headline, difference, signed=True))
-            cells += [p_cell(difference)] * has_p
+            cells += [p_cell(difference.p_value)] * has_p
         cells += [_cell(scores, name, part.lead(name)) for name in bad]
         rows.append(cells)
     columns += [name.removeprefix(f"{headline} ") for name in bad]

@@ -122,7 +122,7 @@ def _read_turns(
         for row in rows_of_id.get(dialogue.id, ()):
             judgement = judgement_of[row]
             if ScoreKey(dialogue.id, judgement.turn, judgement.chat).is_of(dialogue):
-                turns_of[row], _ = shortened(dialogue)
+                turns_of[row] = shortened(dialogue)
     return turns_of
 
 

@@ -15,14 +15,11 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.stats.correlation import Floats
 
 BAD = "bad"  # in a gate: the share of bad scores
-_SHARE = 0.1  # of bad scores, by the default threshold
-_SLACK = 0.01  # of scores that a rounded threshold may move to the other side
 THRESHOLDS: tuple[str, ...] = option(
     (),
     flag="--bad",
     metavar="DIM=X",
-    help="A score worse than X is bad, such as overall=1.5. May be repeated. Default: the worst "
-    "tenth, of the first system or of all, is bad.",
+    help="A score worse than X is bad, such as overall=1.5. May be repeated.",
 )
 
 
@@ -52,22 +49,12 @@ class BadScores:
 
 
 def find_bad_scores(
-    thresholds: Iterable[str],
-    scales: Mapping[str, Dimension],
-    scores: Mapping[str, Floats],
+    thresholds: Iterable[str], scales: Mapping[str, Dimension]
 ) -> dict[str, BadScores]:
-    """Returns which scores are bad, by the name of their dimension.
-
-    ``thresholds`` are texts such as ``overall=1.5``. Without any, the worst tenth of ``scores`` is
-    bad in each graded dimension. Raises ConfigError for an unknown dimension, and for a threshold
-    that no score of the scale is beyond.
-    """
+    """Returns the bad scores that ``thresholds`` such as ``overall=1.5`` name, by the name of their
+    dimension. Raises ConfigError for an unknown dimension, and for a threshold that no score of the
+    scale is beyond."""
     bad = [_parse_threshold(text, scales) for text in thresholds]
-    if not bad:
-        for name, scale in scales.items():
-            numbers = scores[name][np.isfinite(scores[name])]
-            if scale.kind != "binary" and len(numbers):
-                bad.append(BadScores(scale, _worst_tenth(numbers, scale.good)))
     return {part.name: part for part in bad}
 
 
@@ -108,22 +95,3 @@ def _parse_threshold(text: str, scales: Mapping[str, Dimension]) -> BadScores:
             hint=f"--bad {name}={(scale.low + scale.high) / 2:g}",
         )
     return bad
-
-
-def _worst_tenth(scores: Floats, good: str) -> float:
-    """Returns a short number, of which about a tenth of the scores are worse."""
-    # Rounded, because equal scores may differ by what a batch changes.
-    levels, counts = np.unique(scores.round(3), return_counts=True)
-    if len(levels) == 1:
-        return float(levels[0])
-    shares = counts.cumsum()[:-1] / len(scores)
-    if good == "low":
-        shares = 1 - shares
-    cut = np.abs(shares - _SHARE).argmin()
-    middle = float(levels[cut : cut + 2].mean())
-    for digits in range(4):
-        threshold = round(middle, digits)
-        skipped = (scores > min(middle, threshold)) & (scores < max(middle, threshold))
-        if skipped.mean() <= _SLACK:
-            return threshold
-    return middle

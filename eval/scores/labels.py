@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from medal_judges.errors import DataError, did_you_mean
+from medal_judges.errors import ConfigError, DataError, did_you_mean
 from medal_judges.eval.scores.columns import row_keys
 from medal_judges.eval.scores.scores import Scores
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue, Rating, mean, rescale
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.weights import curation_weights
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -44,8 +43,16 @@ def match_labels(
     may_meet: MayMeet = lambda label, score: True,
 ) -> MatchedLabels:
     """Finds the rows of each label by id and chat, among the rows with the indices ``searched``.
-    ``may_meet`` can exclude pairs. Raises MedalError if many labels are of other chats.
+    ``may_meet`` can exclude pairs.
+
+    Raises MedalError if many labels are of other chats, ConfigError for labels of rows that
+    ``medal curate`` selected.
     """
+    if any("curation" in label.extra for label in labels):
+        raise ConfigError(
+            f"{file}: medal curate selected its rows, which are no random sample",
+            hint="--human needs labels of a random sample of the scored chats",
+        )
     # Only rows with the id of a label are searched: labels are few, and scores may be millions.
     label_ids = {_NUMBER.sub("", label.id) for label in labels}
     score_ids = frame["id"].iloc[searched].str.replace(_NUMBER, "", regex=True)
@@ -94,21 +101,9 @@ def label_columns(
     return columns
 
 
-def weight_column(matched: MatchedLabels, size: int, file: str) -> Floats | None:
-    """Returns the curation weights of ``size`` rows, 0 without a label; None if no label has one.
-    Raises ConfigError if only some have one, RecordError if one is not a number above 0."""
-    weights = curation_weights([label for label, _ in matched.rows], file)
-    if weights is None:
-        return None
-    column = np.zeros(size)
-    for (_, rows), weight in zip(matched.rows, weights, strict=True):
-        column[rows] = weight
-    return column
-
-
 def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) -> None:
-    """Adds to ``scores`` the mean label of each labelled row, its weight, and notes. Labels and
-    scores match by id and chat, and by turn if turns are judged.
+    """Adds to ``scores`` the mean label of each labelled row, and notes. Labels and scores match by
+    id and chat, and by turn if turns are judged.
 
     Raises DataError if no row or no dimension is both judged and labelled, or a label is outside
     the judge's scale, and MedalError if many labels are of other chats.
@@ -128,7 +123,6 @@ def add_labels(scores: Scores, labels: Iterable[LabelledDialogue], file: str) ->
             hint="labels match scored rows by id, and by turn if turns are judged",
         )
     scores.people = label_columns(matched, scores.rows, scores.dimensions, file)
-    scores.people_weights = weight_column(matched, scores.rows, file)
     count = sum(len(rows) for _, rows in matched.rows)
     scores.notes += matched.notes
     scores.notes.append(

@@ -43,9 +43,8 @@ class Scores:
     ``scores``: by dimension, NaN if unscored. ``clusters``: the number of each row's sampling unit,
     ``cluster_name`` its kind. ``columns``: texts by column, None without a value. ``period_of``:
     the period of each row, ``periods`` all of them in order. ``people``: by dimension the mean
-    human label on the judge's scale, or NaN. ``people_weights``: how many rows a labelled row
-    represents, None for a random sample. ``bad``: by the name of their dimension, the bad scores of
-    others.
+    human label on the judge's scale, or NaN. ``bad``: by the name of their dimension, the bad
+    scores of others.
     """
 
     frame: DataFrame
@@ -59,7 +58,6 @@ class Scores:
     notes: list[str] = field(default_factory=list)
     skipped: int = 0  # unreadable lines of the input
     people: dict[str, Floats] = field(default_factory=dict)
-    people_weights: Floats | None = None
     bad: Mapping[str, BadScores] = field(default_factory=dict)
 
     @property
@@ -129,8 +127,8 @@ class Scores:
         return np.asarray(is_read)
 
     def add_bad(self, thresholds: Sequence[str]) -> None:
-        """Adds a dimension for the bad scores of each graded dimension, by ``find_bad_scores``."""
-        self.bad = find_bad_scores(thresholds, self.dimensions, self.scores)
+        """Adds a dimension for the bad scores of each threshold."""
+        self.bad = find_bad_scores(thresholds, self.dimensions)
         for name, bad in self.bad.items():
             self.dimensions[name] = bad.dimension
             self.scores[name] = bad.flags(self.scores[bad.scale.name])

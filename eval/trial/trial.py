@@ -34,7 +34,7 @@ from medal_judges.report.console import Printout
 from medal_judges.report.page import Page, Section, counted, facts_section
 from medal_judges.report.table import Cell, Light, Row, Table, interval, number
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import Sample, mean_of
 from medal_judges.storage.jsonl import write_records
 

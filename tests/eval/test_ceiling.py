@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import spearmanr
 from tests.exact import exact
 
-from medal_judges.eval.metaeval.ceiling import ceiling_statistic, human_ceiling
+from medal_judges.eval.metaeval.metrics import ceiling_statistic, human_ceiling
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.intervals import Clusters
 

@@ -23,7 +23,7 @@ from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import PValue, Table
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 
 TURNS = (Turn("user", "hello"), Turn("assistant", "hi"))
 NAN = np.nan

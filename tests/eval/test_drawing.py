@@ -7,31 +7,24 @@ from xml.etree import ElementTree
 import pytest
 
 from medal_judges.report.figure import (
-    Axis,
+    BLUE,
     Bar,
     Bars,
-    BarSegment,
-    Dot,
     Figure,
-    Line,
-    Plot,
+    Intervals,
+    Series,
     draw,
     write_figures,
 )
 from medal_judges.report.page import Page, Section
-from medal_judges.report.table import IntervalBar, Table
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 
-ESTIMATE = Estimate(0.5, 0.4, 0.6)
+ESTIMATES = [Estimate(0.5, 0.4, 0.6), Estimate(None, reason="no rows"), Estimate(0.7)]
+NAMES = ["a", "$b$", "c"]
 FIGURES = {
-    "plot": Plot(
-        "judge",
-        Axis("label", (0.0, 1.0), [(0.0, "2026-01-01")]),
-        Axis("judge", (0.0, 1.0)),
-        [[Dot(0.5, 0.5, 1)], Line([(0, 0.1), (0.5, None), (1, 1)]), Line([])],
-    ),
-    "bars": Bars("share", [Bar("en", [BarSegment(3, 0)], (1, 4), "3")], 4),
-    "intervals": Table("t", ("Judge", ""), [("a", IntervalBar(ESTIMATE, (0, 1), 0.7))]),
+    "series": Series("overall", NAMES, ESTIMATES, (0.0, 1.0), "mean"),
+    "intervals": Intervals("ρ", NAMES, ESTIMATES, (0.0, 1.0), 0.7, [0.5, None, 0.6]),
+    "bars": Bars("share", [Bar("en", [(3, BLUE), (1, "orange")], "4")], 4),
 }
 
 
@@ -39,7 +32,7 @@ FIGURES = {
 def test_every_kind_of_panel_is_drawn_the_same_in_every_run(
     name: str, tmp_path: Path
 ) -> None:
-    figure = Figure("$x$", [FIGURES[name]], legend=[("a", 0), ("b", ("neg", 40))])  # type: ignore[list-item]
+    figure = Figure("$x$", [FIGURES[name]], legend=[("a", BLUE), ("b", "orange")])  # type: ignore[list-item]
     write_figures({name: figure}, tmp_path)
     for ending, content in draw(figure, ("png", "pdf", "svg")).items():
         assert (tmp_path / f"{name}.{ending}").read_bytes() == content
@@ -48,7 +41,7 @@ def test_every_kind_of_panel_is_drawn_the_same_in_every_run(
 
 
 def test_a_figure_stands_in_the_page_as_a_picture(tmp_path: Path) -> None:
-    figure = Figure("By judge", [FIGURES["plot"]])  # type: ignore[list-item]
+    figure = Figure("By judge", [FIGURES["series"]])  # type: ignore[list-item]
     page = Page("p", "t", "s", [Section("a", "A", [figure])], figures={"f": figure})
     text = page.write(tmp_path).read_text(encoding="utf-8")
     drawn = base64.b64encode((tmp_path / "figures/f.svg").read_bytes()).decode()

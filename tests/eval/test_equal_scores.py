@@ -89,9 +89,7 @@ def test_a_benchmark_of_a_judge_that_was_run_twice(rng: np.random.Generator) -> 
                 if metric != "pearson":
                     assert figure == others[metric], metric
         if name == "overall":
-            accuracies = [
-                system_agreements([run])[0].metrics["pairwise_accuracy"] for run in runs
-            ]
+            accuracies = [system_agreements([run])[0].pairwise_accuracy for run in runs]
             assert accuracies[0] == accuracies[1]
         cases += runs
     tables = {table.title: table for table in comparison_tables(cases)}

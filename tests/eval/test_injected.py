@@ -10,9 +10,9 @@ from medal_judges.eval.benchmark.sets import Answers
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.judgement import Contributions, Judgement
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.report.table import Percent
+from medal_judges.report.table import Share
 from medal_judges.stats.correlation import weighted_auc
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 
 ISSUE = "unsafe"
 TURNS = (
@@ -86,12 +86,12 @@ def test_a_small_case_by_hand() -> None:
     # user turns have the largest numbers and do not count
     assert value(found["Turn found"]) == 1.0
     assert value(found["Turn found by chance"]) == 0.5
-    assert (found["Injected rows"], found["Coverage"]) == (3, Percent(1.0))
+    assert (found["Injected rows"], found["Coverage"]) == (3, Share(Estimate(1.0)))
 
 
 def test_unscored_rows_count_against_coverage() -> None:
     found = line(SCORES | {(3, "planted"): None, (3, "clean"): None})
-    assert found["Coverage"] == Percent(0.8) and found["Injected rows"] == 3
+    assert found["Coverage"] == Share(Estimate(0.8)) and found["Injected rows"] == 3
     found = line(dict.fromkeys(SCORES) | {(0, "planted"): 0.9})
     assert "below" in str(getattr(found["F1+ vs clean"], "reason", ""))
     only = line({(0, "planted"): 0.9})

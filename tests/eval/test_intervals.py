@@ -18,14 +18,14 @@ from medal_judges.stats.correlation import (
     weighted_pearson,
     weighted_spearman,
 )
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.difference import paired_difference
 from medal_judges.stats.intervals import (
     Clusters,
+    Estimate,
     choose_clusters,
     estimated,
     jackknife,
 )
-from medal_judges.stats.significance import paired_difference
 
 BOTS, SIZE, R = 5, 20, 0.545
 BOT = np.repeat(np.arange(BOTS), SIZE)

@@ -51,8 +51,8 @@ def test_the_order_of_chatbots_stands_beside_the_figures(folder: Path) -> None:
         "overall",
         6,
     )
-    assert 0.5 < overall["metrics"]["pairwise_accuracy"]["value"] <= 1
-    assert overall["metrics"]["soft_pairwise_accuracy"]["low"] is not None
+    assert 0.5 < overall["pairwise_accuracy"]["value"] <= 1
+    assert overall["pairwise_accuracy"]["low"] is not None
     assert repeats["dimension"] == "repeats"
     page = (folder / "out/report.html").read_text("utf-8")
     assert "Chatbots in order" in page

@@ -6,9 +6,8 @@ from statsmodels.stats.contingency_tables import mcnemar as library_mcnemar
 from statsmodels.stats.multitest import multipletests
 from tests.exact import exact
 
-from medal_judges.stats.difference import holm
+from medal_judges.stats.difference import correlation_difference, holm, mcnemar
 from medal_judges.stats.intervals import Clusters
-from medal_judges.stats.significance import correlation_difference, mcnemar
 
 ROWS = 120
 CLUSTERS = Clusters("conversation", tuple(map(str, range(ROWS))))

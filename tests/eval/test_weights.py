@@ -1,14 +1,16 @@
-"""Rows that medal curate selected: weights of human labels, and what a benchmark says of them."""
+"""Rows that medal curate selected: what a benchmark says of them, and that they correct nothing."""
 
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from medal_judges.errors import ConfigError, RecordError
+from medal_judges.errors import ConfigError
+from medal_judges.eval.scores.labels import match_labels
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.stats.weights import curation_weights
 from medal_judges.storage.jsonl import write_records
 
 from .benchmark_case import medal
@@ -25,18 +27,12 @@ def curated(path: Path, weights: list[object]) -> list[LabelledDialogue]:
     return rows
 
 
-def test_all_rows_have_a_weight_or_none(folder: Path) -> None:
-    rows = curated(folder / "set.jsonl", [1.0 + (i % 3) for i in range(24)])
-    assert curation_weights(rows, "labels") == [1.0 + (i % 3) for i in range(24)]
-    assert curation_weights([replace(row, extra={}) for row in rows], "labels") is None
-    some = [replace(row, extra={}) if i > 19 else row for i, row in enumerate(rows)]
-    for order in (some, some[::-1]):
-        with pytest.raises(ConfigError, match="labels: 4 of 24 rows"):
-            curation_weights(order, "labels")
-    with pytest.raises(RecordError, match="a number above 0"):
-        curation_weights(
-            [replace(rows[0], extra={"curation": {"weight": 0}})], "labels"
-        )
+def test_labels_of_selected_rows_correct_nothing(folder: Path) -> None:
+    curated(folder / "set.jsonl", [1.0] * 24)
+    rows = list(read_labelled(folder / "set.jsonl"))
+    frame = pd.DataFrame({"id": [row.id for row in rows]})
+    with pytest.raises(ConfigError, match="no random sample"):
+        match_labels(frame, np.arange(len(rows)), rows, "set.jsonl")
 
 
 def test_a_benchmark_says_that_its_figures_are_of_the_selection(folder: Path) -> None:

@@ -10,12 +10,14 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from medal_judges.stats.difference import Difference, holm_corrected
+from medal_judges.stats.difference import (
+    Difference,
+    correlation_difference,
+    holm_corrected,
+)
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import Clusters, Student
+from medal_judges.stats.intervals import Clusters, Estimate, Student
 from medal_judges.stats.means import Sample, difference_of
-from medal_judges.stats.significance import correlation_difference
 from medal_judges.stats.systems import SystemRows, system_difference
 
 

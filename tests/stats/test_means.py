@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from tests.stats.samples import sample
 
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import (
     difference_from,
     difference_of,

@@ -11,7 +11,7 @@ import pytest
 from tests.stats.samples import sample
 
 from medal_judges.stats.correlation import Floats
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import difference_of, share_of
 from medal_judges.stats.ppi import (
     LabelledSample,
@@ -67,27 +67,6 @@ def test_the_estimate_is_the_librarys(library: ModuleType, count: int) -> None:
     else:  # few: ours is wider than the normal's
         ours = (found.high or 0) - (found.low or 0)
         assert 0.95 < ours / (high[0] - low[0]) < 1.6
-
-
-def test_label_weights_are_the_librarys(library: ModuleType) -> None:
-    rng = np.random.default_rng(3)
-    case = rows(rng, 3000, 200)
-    given = case.labelled
-    weights = rng.uniform(0.5, 3, size=3000)
-    weighted = LabelledSample(case.sample, case.labels, weights)
-    found, slope = corrected_mean(weighted), correct([weighted], None).slope
-    y, f, rest = (
-        case.labels[given],
-        case.sample.scores[given],
-        case.sample.scores[~given],
-    )
-    w = weights[given] / weights[given].mean()
-    # the judge's mean is over all rows here and over the others there
-    all_mean, labelled_mean = case.sample.scores.mean(), (w * f).mean()
-    expected = library.ppi_mean_pointestimate(y, f, rest, lam=slope, w=w)[0]
-    expected += slope * (all_mean - rest.mean())
-    assert found.value == pytest.approx(float(expected), abs=1e-12)
-    assert labelled_mean != pytest.approx(f.mean(), abs=1e-4)
 
 
 def coverage(
@@ -169,24 +148,6 @@ def test_a_judge_that_favours_a_system_misleads_nobody() -> None:
 
     assert coverage(corrected, 0.0, 300) >= 0.92
     assert coverage(plain, 0.0, 300) < 0.2
-
-
-def test_labels_drawn_by_the_score_need_their_weights() -> None:
-    """Low scores are labelled five times as often."""
-
-    def draw(rng: np.random.Generator, told: bool) -> Estimate:
-        case = rows(rng, 600, 600, r=0.5)
-        chance = np.where(case.sample.scores < 0, 0.25, 0.05)
-        labels = np.where(
-            rng.random(600) < chance, case.labels + np.abs(case.sample.scores), np.nan
-        )
-        return corrected_mean(
-            LabelledSample(case.sample, labels, 1 / chance if told else None)
-        )
-
-    truth = np.sqrt(2 / np.pi)  # the mean size of a score
-    assert coverage(lambda g: draw(g, True), truth, 400) >= 0.92
-    assert coverage(lambda g: draw(g, False), truth, 200) < 0.9
 
 
 # -- what is small, empty or the same ---------------------------------------------------------

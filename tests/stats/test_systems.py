@@ -1,4 +1,4 @@
-"""Differences between systems: pairing, parts, power, ranks, groups."""
+"""Differences between systems: pairing, parts, power."""
 
 from __future__ import annotations
 
@@ -54,20 +54,11 @@ def test_wins_ties_and_losses() -> None:
     shared = system_difference(
         system_rows(one, names("c", 5)), system_rows(two, names("c", 5))
     )
-    assert (shared.wins, shared.ties, shared.losses, shared.by_context) == (
-        3,
-        1,
-        1,
-        True,
-    )
+    assert (shared.wins, shared.ties, shared.losses) == (3, 1, 1)
     apart = system_difference(
         system_rows(one, names("a", 5)), system_rows(two, names("b", 5))
     )
-    greater = stats.mannwhitneyu(one, two).statistic
-    assert (
-        apart.wins + apart.ties / 2 == pytest.approx(greater) and not apart.by_context
-    )
-    assert apart.wins + apart.ties + apart.losses == 25
+    assert (apart.wins, apart.ties, apart.losses) == (0, 0, 0)
 
 
 def test_repeats_of_a_context_are_one_context() -> None:
@@ -180,7 +171,7 @@ def test_intervals_hold_in_simulation_and_labels_undo_a_judges_favour(
     coverage = importlib.import_module("comparison_coverage")
     for design in ("paired", "repeats"):
         plain = coverage.simulate(coverage.Cell(2, 50, design), 200)
-        assert plain["difference"] >= 0.90 and plain["ranks"] >= 0.92
+        assert plain["difference"] >= 0.90
         assert plain["mean"] >= 0.90 and plain["share"] >= 0.90
         biased = coverage.simulate(coverage.Cell(2, 200, f"{design}, biased", 20), 200)
         assert biased["plain"] < 0.5 < 0.90 <= biased["corrected"]

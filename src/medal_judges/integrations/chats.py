@@ -19,7 +19,7 @@ from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import to_frame
 
 # A dialogue, the messages of a chat, or a row that has them under messages or dialogue.

@@ -56,35 +56,34 @@ def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Printout:
-    """What a command prints: lines, tables, dim notes, and lines. A line is a text with its style
-    (empty for none), and is not wrapped."""
+    """What a command prints: lines, tables, dim notes, and lines. Lines are not wrapped."""
 
     tables: Sequence[Table | RichTable]
     notes: Iterable[str] = ()
-    head: Sequence[tuple[str, str]] = ()
-    foot: Sequence[tuple[str, str]] = ()
+    head: Sequence[str] = ()
+    foot: Sequence[str] = ()
     piped: int = PIPED
 
     def show(self) -> None:
         """Prints it on standard output."""
         console = wide_console(piped=self.piped)
-        for text, style in self.head:
-            console.print(text, style=style, highlight=False, soft_wrap=True)
+        for line in self.head:
+            console.print(line, highlight=False, soft_wrap=True)
         for table in self.tables:
             if isinstance(table, Table):
                 table = rich_table(table)
             console.print(table)
         for note in filter(None, self.notes):
             console.print(note, style="dim", highlight=False)
-        for text, style in self.foot:
-            console.print(text, style=style, highlight=False, soft_wrap=True)
+        for line in self.foot:
+            console.print(line, highlight=False, soft_wrap=True)
 
 
 def rich_table(
     table: Table, columns: Sequence[str] = (), intervals: Sequence[str] | None = None
 ) -> RichTable:
-    """Returns the table as a table of rich, without bars. ``columns`` selects columns (default:
-    all); ``intervals`` names the columns that show intervals (default: all)."""
+    """Returns the table as a table of rich. ``columns`` selects columns (default: all);
+    ``intervals`` names the columns that show intervals (default: all)."""
     is_brief: dict[int, bool] = {}  # the columns to print
     printed = RichTable(
         title=table.title, title_justify="left", box=box.SIMPLE, pad_edge=False
@@ -92,7 +91,7 @@ def rich_table(
     for i, (name, kind) in enumerate(
         zip(table.columns, table.column_kinds(), strict=True)
     ):
-        if kind == "bar" or (columns and name not in columns):
+        if columns and name not in columns:
             continue
         is_brief[i] = intervals is not None and name not in intervals
         justify: JustifyMethod = "right" if kind == "number" else "left"
@@ -107,13 +106,13 @@ def rich_table(
         if heading:
             printed.add_section()
             printed.add_row(heading)
-        for row, _ in rows:
-            texts = [cell_text(row[i], brief) for i, brief in is_brief.items()]
+        for row in rows:
+            texts = [_cell_text(row[i], brief) for i, brief in is_brief.items()]
             printed.add_row(*texts)
     return printed
 
 
-def cell_text(cell: object, brief: bool = False) -> str:
+def _cell_text(cell: object, brief: bool) -> str:
     """Returns a cell as text; ``brief`` leaves out intervals."""
     text, span, _ = cell_parts(cell)
     if not brief:

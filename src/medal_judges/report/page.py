@@ -80,7 +80,6 @@ class Page:
     title: str
     subtitle: str
     sections: Iterable[Section]
-    foot: Section | None = None
     leads: str = ""
     tables: Mapping[str, Table | Sheet] = field(default_factory=dict)
     figures: Mapping[str, Figure] = field(default_factory=dict)
@@ -117,7 +116,6 @@ class Page:
             page=self,
             leads=leads,
             image=image,
-            intervals=lambda table: Figure(table.title, [table]),
             style=Markup(_asset("style.css")),
             script=Markup(script),
             digest=base64.b64encode(digest).decode(),
@@ -174,22 +172,20 @@ def chat_block(turns: Turns, contributions: Sequence[float] = ()) -> Markup:
     return fragment(_PACKAGE, "chat.html", turns=rows, in_sight=in_sight)
 
 
-def shortened(dialogue: Dialogue, limit: int = LONGEST) -> tuple[Turns, int]:
+def shortened(dialogue: Dialogue, limit: int = LONGEST) -> Turns:
     """Returns the turns of a dialogue, cut to about ``limit`` characters in all, an equal share for
-    each turn, and the number of characters cut."""
+    each turn."""
     share = max(limit // len(dialogue.turns), 1)
     if sum(len(turn.content) for turn in dialogue.turns) <= limit:
         share = limit
-    cut = 0
     short: list[tuple[str, str]] = []
     for turn in dialogue.turns:
         text = turn.content
         excess = len(text) - share
         if excess > 0:
-            cut += excess
             text = f"{text[:share]} … ({excess:,} more)"
         short.append((turn.role, text))
-    return short, cut
+    return short
 
 
 def facts_section(facts: Iterable[tuple[str, str]]) -> Section:
@@ -205,12 +201,6 @@ def counted(counts: Iterable[tuple[int, str]]) -> str:
         plural = "" if n == 1 else "s"
         texts.append(f"{n:,} {name}{plural}")
     return " · ".join(texts)
-
-
-def folded(tables: Sequence[Table], in_sight: int) -> list[Block]:
-    """The first ``in_sight`` tables as they are, and each of the others in a fold."""
-    folds = [Fold(table.title, [table]) for table in tables[in_sight:]]
-    return [*tables[:in_sight], *folds]
 
 
 def _asset(name: str) -> str:

@@ -18,10 +18,8 @@ from typing import Any, Literal
 from markupsafe import Markup
 
 from medal_judges.errors import plain_cell
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.files import atomic_write
-
-Pin = Literal["ceiling", "total"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +27,6 @@ class PValue:
     """A p-value; a small one is shown as < 0.001."""
 
     value: float
-
-
-@dataclass(frozen=True, slots=True)
-class Percent:
-    """A share from 0 to 1, shown in percent, with a tooltip and a badge beside it."""
-
-    value: float
-    tooltip: str = ""
-    badge: str = ""
-
-    @property
-    def text(self) -> str:
-        return percent(self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,41 +38,10 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Figured:
-    """An estimate with its style on the page: ``best`` is bold, ``brief`` shows the interval as a
-    tooltip, ``bare`` the interval alone."""
-
-    estimate: Estimate | None
-    best: bool = False
-    brief: bool = False
-    bare: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Heat:
-    """A coloured cell with the text ``text``. ``pos`` is blue, ``neg`` orange; ``strength`` is
-    from 0 to 1. Files have ``value``."""
-
-    text: str
-    strength: float
-    sign: Literal["pos", "neg"] = "pos"
-    tooltip: str = ""
-    value: float | int | None = None
-
-    @property
-    def percent(self) -> int:
-        return round(100 * min(max(self.strength, 0.0), 1.0))
-
-
-@dataclass(frozen=True, slots=True)
-class IntervalBar:
-    """An interval drawn on the axis ``span``, with the human ceiling and the judge's like-for-like
-    figure (``like``). The next cell has the number."""
+class Brief:
+    """An estimate whose interval is a tooltip on the page."""
 
     estimate: Estimate
-    span: tuple[float, float]
-    ceiling: float | None = None
-    like: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,19 +49,18 @@ class Light:
     """A traffic light: colour and sign show the verdict, ``text`` says it. Files have
     ``value``, which also sorts the rows."""
 
-    colour: Literal["green", "amber", "red", "none"]
+    colour: Literal["green", "red", "none"]
     text: str
     tooltip: str = ""
     value: float | None = None
 
     @property
     def sign(self) -> str:
-        return {"green": "●", "amber": "▲", "red": "■", "none": "○"}[self.colour]
+        return {"green": "●", "red": "■", "none": "○"}[self.colour]
 
 
 # A str is text. Markup is our own HTML: only the page keeps its tags.
-Number = int | float | Estimate | PValue | Percent | Share | Figured
-Cell = str | Number | Heat | Light | IntervalBar | None
+Cell = str | int | float | Estimate | PValue | Share | Brief | Light | None
 Row = Sequence[Cell]
 
 
@@ -116,9 +69,8 @@ class Table:
     """Named columns, rows of typed cells, and a note below the table.
 
     A float is shown with 2 decimals, an Estimate with its interval (or its reason), None as a dash.
-    ``headings`` start a group of rows at a row's index; groups are sorted separately. ``pinned``
-    rows, by index (-1 is the last), stay at the end of their group. A ``heat`` table has coloured
-    cells and cannot be sorted; ``small`` ones stand side by side.
+    ``headings`` start a group of rows at a row's index; groups are sorted separately. ``last`` says
+    what the last row is, which then stays there; None if it is sorted like the others.
     """
 
     title: str
@@ -126,28 +78,20 @@ class Table:
     rows: Sequence[Row]
     note: str = ""
     headings: Mapping[int, str] = field(default_factory=dict)
-    pinned: Mapping[int, Pin] = field(default_factory=dict)
-    style: Literal["sortable", "heat", "heat small"] = "sortable"
+    last: Literal["ceiling", "total"] | None = None
 
-    def groups(self) -> Iterator[tuple[str, list[tuple[Row, Pin | None]]]]:
-        """Yields (heading, rows with their pins); a table without headings is one group."""
+    def groups(self) -> Iterator[tuple[str, Sequence[Row]]]:
+        """Yields (heading, rows); a table without headings is one group."""
         starts = sorted({0, *self.headings})
         for start, end in zip(starts, [*starts[1:], len(self.rows)], strict=True):
-            rows = [(self.rows[i], self.pin(i)) for i in range(start, end)]
-            yield self.headings.get(start, ""), rows
+            yield self.headings.get(start, ""), self.rows[start:end]
 
-    def pin(self, row: int) -> Pin | None:
-        """How the row at this index is pinned; None if it is sorted."""
-        return self.pinned.get(row, self.pinned.get(row - len(self.rows)))
-
-    def column_kinds(self) -> list[Literal["bar", "words", "number"]]:
+    def column_kinds(self) -> list[Literal["words", "number"]]:
         """The kind of each column, which decides its alignment and sorting."""
-        kinds: list[Literal["bar", "words", "number"]] = []
+        kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
-            cells = [row[i] for row in self.rows]
-            is_bar = any(isinstance(cell, IntervalBar) for cell in cells)
-            is_text = any(isinstance(cell, str) and cell for cell in cells)
-            kinds.append("bar" if is_bar else "words" if is_text else "number")
+            is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
+            kinds.append("words" if is_text else "number")
         return kinds
 
     def to_record(self) -> dict[str, Any]:
@@ -167,12 +111,11 @@ class Table:
 def plain(cell: object) -> object:
     """A cell for CSV, in full precision. An Estimate is its value and its interval in brackets, or
     the reason why it is undefined."""
-    if isinstance(cell, Figured | Share):
-        cell = cell.estimate
+    cell = getattr(cell, "estimate", cell)
     if isinstance(cell, Markup):
         return cell.striptags()
     if not isinstance(cell, Estimate):
-        return None if isinstance(cell, IntervalBar) else getattr(cell, "value", cell)
+        return getattr(cell, "value", cell)
     if cell.value is None:
         return f"undefined: {cell.reason}" if cell.reason else None
     if cell.low is None or cell.high is None:
@@ -182,8 +125,7 @@ def plain(cell: object) -> object:
 
 def sort_key(cell: object) -> object:
     """Returns the number that a cell is sorted by on the page; an empty text without one."""
-    while isinstance(cell, Figured | Share):
-        cell = cell.estimate
+    cell = getattr(cell, "estimate", cell)
     value = getattr(cell, "value", cell)
     return "" if value is None else value
 
@@ -214,19 +156,9 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
     return slugs
 
 
-def p_cell(estimate: Estimate) -> PValue | None:
-    """The p-value of an estimate as a cell."""
-    if estimate.p_value is None:
-        return None
-    return PValue(estimate.p_value)
-
-
-def ends_of(estimates: Iterable[Estimate]) -> list[float]:
-    """All values and ends of intervals that there are."""
-    ends: list[float | None] = []
-    for estimate in estimates:
-        ends += [estimate.low, estimate.value, estimate.high]
-    return [end for end in ends if end is not None]
+def p_cell(value: float | None) -> PValue | None:
+    """A p-value as a cell, None without one."""
+    return None if value is None else PValue(value)
 
 
 DASH = "–"
@@ -254,6 +186,17 @@ def _hundredths(share: float) -> str:
     return number(100 * share, 2 if 0 < abs(share) < 0.00995 else 1)
 
 
+def in_percent(share: Estimate) -> Estimate:
+    """Returns a share (0 to 1) in percent, with its interval and reason."""
+    # None stays None, and 0 stays 0.
+    return Estimate(
+        share.value and 100 * share.value,
+        share.low and 100 * share.low,
+        share.high and 100 * share.high,
+        reason=share.reason,
+    )
+
+
 def p_value_text(value: float) -> str:
     """A p-value as text, such as ``0.034``, ``0.62`` or ``< 0.001``."""
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
@@ -273,37 +216,26 @@ def percent_interval(estimate: Estimate) -> str:
 
 def cell_parts(cell: object) -> tuple[str, str, str]:
     """Returns the text of a cell, its interval, and what a tooltip says."""
-    if isinstance(cell, Figured):
-        text, span, hint = cell_parts(cell.estimate or Estimate(None))
-        if cell.bare:
-            return span or DASH, "", hint
-        if cell.brief:
-            return text, "", span or hint
-        return text, span, hint
+    if isinstance(cell, Brief):
+        text, span, hint = cell_parts(cell.estimate)
+        return text, "", span or hint
     if isinstance(cell, Estimate):
         return _estimate_parts(cell, number, interval(cell))
     if isinstance(cell, Share):
         text_of = points if cell.signed else percent
-        span = interval(cell.estimate, _hundredths)
-        return _estimate_parts(cell.estimate, text_of, span)
+        return _estimate_parts(cell.estimate, text_of, percent_interval(cell.estimate))
     if isinstance(cell, Light):
         return f"{cell.sign} {cell.text}", "", cell.tooltip
-    if isinstance(cell, Percent | Heat):
-        return cell.text, "", cell.tooltip
-    return _plain_text(cell), "", ""
-
-
-def _plain_text(cell: object) -> str:
-    """Returns a cell without interval and tooltip as text."""
-    if cell is None or isinstance(cell, IntervalBar):
-        return DASH
-    if isinstance(cell, PValue):
-        return p_value_text(cell.value)
-    if isinstance(cell, float):
-        return number(cell)
-    if isinstance(cell, Markup):
-        cell = cell.striptags()
-    return str(cell)
+    text = str(cell)
+    if cell is None:
+        text = DASH
+    elif isinstance(cell, PValue):
+        text = p_value_text(cell.value)
+    elif isinstance(cell, float):
+        text = number(cell)
+    elif isinstance(cell, Markup):
+        text = cell.striptags()
+    return text, "", ""
 
 
 def _estimate_parts(

@@ -21,7 +21,6 @@ import numpy as np
 import numpy.typing as npt
 
 from medal_judges.stats.correlation import Floats, Statistic
-from medal_judges.stats.estimate import Estimate, defined
 
 LEVEL = 0.05  # of tests; intervals hold at 1 - LEVEL
 MIN_ROWS = 10  # of an interval; with fewer it spans nearly all values or covers rarely
@@ -42,6 +41,35 @@ _ROUNDING = 1e-12  # figures that differ by less are equal
 _CHUNK = 2_000_000  # weights held at once: 16 MB
 _CORRELATIONS = ("pearson", "spearman", "spearmanr", "kendall", "within_system")
 _SHARES = ("pairwise", "precision", "recall", "accuracy", "exact", "adjacent", "share")
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure with its 95% interval.
+
+    ``reason`` says why ``value`` is None, or why a value has no interval. ``beside``: the same with
+    the interval for other chatbots (or, if that one leads, for these).
+    """
+
+    value: float | None
+    low: float | None = None
+    high: float | None = None
+    p_value: float | None = None
+    reason: str | None = None
+    beside: Estimate | None = None
+
+
+def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:
+    """Returns an undefined Estimate with the same reason for each of ``names``."""
+    return {name: Estimate(None, reason=reason) for name in names}
+
+
+def defined(value: float, reason: str) -> Estimate:
+    """Returns an Estimate of ``value``; if that is no finite number, an undefined one with the
+    ``reason``."""
+    if math.isfinite(value):
+        return Estimate(value)
+    return Estimate(None, reason=reason)
 
 
 @dataclass(frozen=True, slots=True)

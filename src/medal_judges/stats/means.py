@@ -18,10 +18,10 @@ import numpy.typing as npt
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values
-from medal_judges.stats.estimate import Estimate
 from medal_judges.stats.intervals import (
     DIFFERENCE,
     TINY,
+    Estimate,
     Student,
     evenness_degrees,
     wilson_at,

@@ -3,7 +3,7 @@
 The judge scored every row, and people labelled some. The judge's mean of all rows is corrected by
 its error on the labelled rows, with power tuning (PPI++: Angelopoulos, Duchi and Zrnic 2023,
 arXiv:2311.01453): the judge counts as much as it agrees with people. So the correction is valid
-with any judge; it only needs labels of a random sample (or weights of the labelled rows).
+with any judge; it only needs labels of a random sample.
 
 ppi-python (0.2.3) supports no clusters, and its normal intervals are too narrow for 10 labels. Here
 the slope is estimated on the labelled rows, again without each cluster, and Student's t has the
@@ -23,7 +23,7 @@ import numpy.typing as npt
 from medal_judges.stats.correlation import Floats, ratio
 from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values, tolerance_of
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import (
     Jackknifed,
     Sample,
@@ -47,13 +47,11 @@ _NEVER = 3.7
 class LabelledSample:
     """A sample of which people labelled some rows.
 
-    ``labels``: shape (rows,), on any scale, NaN without a label. ``label_weights``: the number of
-    rows that each labelled row represents, above 0 (None: labelled rows are a random sample).
+    ``labels``: shape (rows,), on any scale, NaN without a label. Labelled rows are a random sample.
     """
 
     sample: Sample
     labels: Floats
-    label_weights: Floats | None = None
 
     @property
     def labelled(self) -> npt.NDArray[np.bool_]:
@@ -73,10 +71,7 @@ class LabelledSample:
     @property
     def weights_of_labels(self) -> Floats:
         """The weights of the labelled rows (mean 1), 0 for the others."""
-        weights = self.sample.row_weights
-        if self.label_weights is not None:
-            weights = weights * self.label_weights
-        weights = np.where(self.labelled, weights, 0.0)
+        weights = np.where(self.labelled, self.sample.row_weights, 0.0)
         if self.labelled.any():
             weights /= weights[self.labelled].mean()
         return weights

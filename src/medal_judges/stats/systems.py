@@ -10,7 +10,7 @@ no new evidence about other contexts.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,7 +20,6 @@ import numpy.typing as npt
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference
 from medal_judges.stats.equal import Values, signs
-from medal_judges.stats.intervals import LEVEL
 from medal_judges.stats.means import (
     MIN_FOR_MEAN,
     ClusterNames,
@@ -48,14 +47,12 @@ class SystemRows:
     ``values``: the scores. ``contexts``: the context of each row; equal names in two systems are
     the same context. ``clusters`` (by default the contexts): larger units that vary together, such
     as users. ``labels``: people's means, NaN without a label; None for no labels.
-    ``label_weights``: see LabelledSample.
     """
 
     values: Values
     contexts: ClusterNames
     clusters: ClusterNames | None = None
     labels: Floats | None = None
-    label_weights: Floats | None = None
 
     @property
     def scores(self) -> Floats:
@@ -69,12 +66,10 @@ class SystemRows:
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
         """Returns the scores and labels of some of the rows."""
-        labels, label_weights = self.labels, self.label_weights
+        labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
-        if label_weights is not None:
-            label_weights = label_weights[rows]
-        return LabelledSample(self.sample(rows, weights), labels[rows], label_weights)
+        return LabelledSample(self.sample(rows, weights), labels[rows])
 
     def whole(self) -> LabelledSample:
         """Returns all rows, with equal weights."""
@@ -89,8 +84,7 @@ class SystemDifference:
     ``judge`` is by the judge's scores alone, ``corrected`` by people's labels (None without
     labels). ``shared`` counts contexts of both; ``rows`` the rows of each system in the difference;
     ``left_out`` the rows of each whose contexts the other system lacks. ``wins``, ``ties`` and
-    ``losses`` of the first system, by the judge, count the shared contexts if these have half of
-    each system's rows (``by_context``), else all pairs of a row of each.
+    ``losses`` of the first system, by the judge, count the shared contexts.
     """
 
     judge: Difference
@@ -102,7 +96,6 @@ class SystemDifference:
     wins: int
     ties: int
     losses: int
-    by_context: bool
 
     @property
     def best(self) -> Difference:
@@ -134,24 +127,16 @@ def system_difference(
     if first.labels is not None or second.labels is not None:
         corrected = _corrected(systems, parts, label_span)
     pairing: Pairing = "unpaired"
-    by_context = False
     if shared.any():
-        # The share of rows with a context of both, of the system with fewer such rows.
-        paired_share = min(rows.mean() for rows in inside)
-        pairing = "paired" if paired_share == 1 else "partly paired"
-        by_context = bool(paired_share >= 0.5)
+        is_whole = all(rows.all() for rows in inside)
+        pairing = "paired" if is_whole else "partly paired"
+    means = []
+    for system, code, count in zip(systems, codes, counts, strict=True):
+        sums = np.bincount(code, system.scores, len(labels))
+        means.append(sums[shared] / count[shared])
     tolerance = max(first.values.tolerance, second.values.tolerance)
-    if by_context:
-        means = []
-        for system, code, count in zip(systems, codes, counts, strict=True):
-            sums = np.bincount(code, system.scores, len(labels))
-            means.append(sums[shared] / count[shared])
-        outcomes = signs(means[0] - means[1], tolerance)
-        wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
-        pair_count = len(outcomes)
-    else:
-        wins, losses = _outcomes_of_pairs(first.scores, second.scores, tolerance)
-        pair_count = len(first.scores) * len(second.scores)
+    outcomes = signs(means[0] - means[1], tolerance)
+    wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
     edge = 0.0
     if span == SHARE and (pairing != "paired" or wins + losses):
         edge = edge_error([first.whole().sample, second.whole().sample])
@@ -164,20 +149,9 @@ def system_difference(
         rows=(used[0], used[1]),
         left_out=(len(first.scores) - used[0], len(second.scores) - used[1]),
         wins=wins,
-        ties=pair_count - wins - losses,
+        ties=len(outcomes) - wins - losses,
         losses=losses,
-        by_context=by_context,
     )
-
-
-def _outcomes_of_pairs(
-    first: Floats, second: Floats, tolerance: float
-) -> tuple[int, int]:
-    """Returns the wins and losses of the first system over all pairs of a row of each."""
-    ascending = np.sort(second)
-    below = np.searchsorted(ascending, first - tolerance, side="left")
-    upto = np.searchsorted(ascending, first + tolerance, side="right")
-    return int(below.sum()), int((len(ascending) - upto).sum())
 
 
 # Rows of both systems and their weights: those of shared contexts, or the others.
@@ -261,27 +235,3 @@ def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
         unpaired_variance = 1 / np.count_nonzero(unpaired.share)
     share_of_paired = unpaired_variance / (variance + unpaired_variance)
     return paired.mixed(unpaired, float(share_of_paired))
-
-
-# The p-value after correction of one system against another.
-PValueOf = Callable[[int, int], float | None]
-
-
-def rank_intervals(values: Sequence[float], p_value: PValueOf) -> list[tuple[int, int]]:
-    """Returns the (best, worst) rank that each system may have, 1 for the largest value: a system
-    that differs from it at 5% is surely above or below. With p-values after Holm's correction all
-    intervals hold together at 95% (Mogstad et al. 2024)."""
-    count = len(values)
-    intervals = []
-    for i in range(count):
-        surely_above = surely_below = 0
-        for j in range(count):
-            if j != i and _differs(p_value(i, j)):
-                surely_above += values[j] > values[i]
-                surely_below += values[j] <= values[i]
-        intervals.append((1 + surely_above, count - surely_below))
-    return intervals
-
-
-def _differs(p_value: float | None) -> bool:
-    return p_value is not None and p_value < LEVEL

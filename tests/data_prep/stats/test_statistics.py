@@ -14,8 +14,7 @@ from medal_judges.data_prep.corpus_stats.statistics import (
 )
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Table
-from medal_judges.stats.estimate import Estimate
-from medal_judges.stats.intervals import wilson
+from medal_judges.stats.intervals import Estimate, wilson
 
 MakeRow = Callable[..., LabelledDialogue]
 

@@ -185,7 +185,7 @@ def test_labels_of_people_lead_where_the_judge_favours_a_system(write: Write) ->
         )
 
 
-def test_several_systems_have_ranks(write: Write) -> None:
+def test_several_systems_stand_with_the_best_first(write: Write) -> None:
     means = {"a": 4.2, "b": 4.15, "c": 3.0, "d": 1.8}
     files = {
         s: write(f"{s}.jsonl", scores(draw(120, m, k), s))
@@ -196,7 +196,6 @@ def test_several_systems_have_ranks(write: Write) -> None:
     assert found.comparisons == 6 and len(result.pairs) == 6
     order = [s.system for s in result.systems]
     assert order[2:] == ["c", "d"] and set(order[:2]) == {"a", "b"}
-    assert [s.rank for s in result.systems] == [(1, 2), (1, 2), (3, 3), (4, 4)]
     assert "the best cannot be told apart" in found.verdicts()[0]
 
 
@@ -274,7 +273,6 @@ def test_the_same_chats_in_other_batches_pass_a_gate(
     (pair,) = record["results"][0]["pairs"]
     assert (pair["wins"], pair["ties"], pair["losses"]) == (0, 60, 0)
     assert pair["difference"]["p_value"] == pytest.approx(1)
-    assert [s["rank"] for s in record["results"][0]["systems"]] == [[1, 2]] * 2
 
 
 def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:

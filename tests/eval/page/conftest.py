@@ -67,7 +67,6 @@ def benchmark_record() -> Benchmark:
         [("Command", "medal benchmark")],
         comparison_tables(made),
         system_agreements(made),
-        made,
     )
 
 

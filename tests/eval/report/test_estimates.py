@@ -20,7 +20,7 @@ from medal_judges.eval.scores.columns import read_periods
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import to_frame
 
 SIGNATURE = "judge:demo|version:0.1.0"

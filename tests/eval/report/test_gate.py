@@ -8,7 +8,7 @@ from medal_judges.eval.report.estimates import GateResult, check_gates
 from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.scores import Scores, load_scores
 from medal_judges.records.judgement import Judgement
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import to_frame
 
 

@@ -24,7 +24,7 @@ from medal_judges.records.judgement import Judgement
 from medal_judges.records.signature import Signature
 from medal_judges.records.validation import parse
 from medal_judges.report.table import Light
-from medal_judges.stats.estimate import Estimate
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import read_judgements
 
 pytestmark = pytest.mark.usefixtures("no_figure_files")

@@ -1,13 +1,11 @@
 """Follow-up likelihoods and prompted answers of one small language model on a CPU, against peers.
 
-    python benchmarks/llm_against_peers.py [--server PYTHON] [--dialogues 8] [--told FILE]
-        [--keep llm_peers]
+    python benchmarks/llm_against_peers.py [--llama PYTHON] [--dialogues 8] [--keep llm_peers]
 
 SmolLM2-135M in 4 bits, one GGUF file: read by us (made into floats once) in fp32 and bf16, with the
-tree of shared prefixes and as one pass a follow-up; and by llama.cpp, which multiplies the 4-bit
-weights: its library (what is common read once) and its server of llama-cpp-python (``--server``: a
-Python that has ``llama_cpp`` and its server). Each way is a process of its own, after one dialogue
-that is not timed; with ``--told`` they may be run in several calls.
+tree of shared prefixes and as one pass a follow-up; and by llama.cpp's library, which multiplies
+the 4-bit weights and reads what is common once (``--llama``: a Python that has ``llama_cpp``). Each
+way is a process of its own, after one dialogue that is not timed.
 
 *Likelihoods*: the twelve follow-ups of configs/followups/craft.yaml after each conversation.
 *Answers*: five questions of ORALIS about each, 16 tokens by greedy decoding. Tokens/s count every
@@ -21,14 +19,10 @@ import argparse
 import json
 import os
 import resource
-import socket
 import subprocess
 import sys
 import time
-import urllib.error
-import urllib.request
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,8 +33,8 @@ from scipy.stats import spearmanr
 from medal_judges.models.model_files import embedded_file
 
 MODEL = "embedded:smollm2"
-LIBRARY, SERVER = "llama.cpp's library, 4 bits", "llama.cpp's server, 4 bits"
-WAYS = ("fp32", "bf16", "one pass each, fp32", "one pass each, bf16", LIBRARY, SERVER)
+LIBRARY = "llama.cpp's library, 4 bits"
+WAYS = ("fp32", "bf16", "one pass each, fp32", "one pass each, bf16", LIBRARY)
 TOKENS = 16  # of an answer
 QUESTIONS = 5
 CONTEXT = 2048
@@ -137,7 +131,7 @@ def chat_template() -> Any:
     return ChatTemplate(AutoTokenizer.from_pretrained(model_path(MODEL)))
 
 
-def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
+def by_library(count: int, threads: int, python: str) -> dict[str, Any]:
     """What llama.cpp's library takes and says: no server, log-probabilities of token ids."""
     template = chat_template()
     groups = [
@@ -149,7 +143,7 @@ def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
     script = Path(__file__).with_name("llama_reading.py")
     done = subprocess.run(
         [
-            server,
+            python,
             str(script),
             str(embedded_file("smollm2")),
             str(threads),
@@ -158,7 +152,7 @@ def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         check=True,
-        env=_foreign(),
+        env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
     )
     reading, load, logprobs = json.loads(done.stdout.splitlines()[-1])
     return {
@@ -166,123 +160,6 @@ def by_library(count: int, threads: int, server: str) -> dict[str, Any]:
         "logprobs": logprobs,
         "texts": [],
     }
-
-
-def served(count: int, threads: int, server: str, echo: int) -> dict[str, Any]:
-    """What llama.cpp's server takes and says. Its likelihoods are an echo of the prompt with
-    log-probabilities (a server of its own: it must keep the logits of the whole prompt); it sorts
-    the vocabulary for each token of it, so that ``echo`` follow-ups of the first conversation are
-    asked, and their time is taken for all; of the answers, those about two conversations."""
-    from medal_judges.models.llm.loading import load_llm
-
-    template = chat_template()
-    first, *talks = dialogues(count)
-    seconds: dict[str, float] = {}
-    logprobs: list[list[list[float]]] = []
-    if echo:
-        with llama(server, threads, "--logits_all", "true") as (url, seconds["load"]):
-            asked = follow_ups(talks[0])
-            start = time.perf_counter()
-            logprobs = [
-                [echoed(url, template.sequence(c), template) for c in asked[:echo]]
-            ]
-            each = (time.perf_counter() - start) / echo
-            seconds["likelihoods"] = each * len(asked) * len(talks)
-    with llama(server, threads) as (url, loading):
-        seconds.setdefault("load", loading)
-        llm = load_llm(
-            {
-                "model": "smollm2",
-                "backend": "openai",
-                "base_url": f"{url}/v1",
-                "cache": False,
-            }
-            | {
-                "context": CONTEXT,
-                "max_in_flight": 1,
-                "api_key_env": "HOME",
-            }
-        )
-        llm.chat(questions(llm, [first])[:1])
-        chats = questions(llm, talks[:2])
-        start = time.perf_counter()
-        texts = [completion.text for completion in llm.chat(chats)]
-        seconds["answers"] = (time.perf_counter() - start) * len(talks) / len(talks[:2])
-    return {"seconds": seconds, "logprobs": logprobs, "texts": texts}
-
-
-def _foreign() -> dict[str, str]:
-    """The environment without this package."""
-    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-
-
-@contextmanager
-def llama(server: str, threads: int, *more: str) -> Iterator[tuple[str, float]]:
-    """(address, seconds until it answered) of a server of the GGUF file."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [
-        server,
-        "-m",
-        "llama_cpp.server",
-        "--model",
-        str(embedded_file("smollm2")),
-    ]
-    command += [
-        "--port",
-        str(port),
-        "--n_ctx",
-        str(CONTEXT),
-        "--n_threads",
-        str(threads),
-    ]
-    command += ["--n_threads_batch", str(threads), "--verbose", "false", *more]
-    start = time.perf_counter()
-    process = subprocess.Popen(command, env=_foreign(), stderr=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        while True:
-            try:
-                urllib.request.urlopen(f"{url}/v1/models", timeout=5).read()
-                break
-            except (urllib.error.URLError, OSError):
-                if process.poll() is not None:
-                    raise SystemExit(
-                        f"{' '.join(command)} ended with {process.returncode}"
-                    ) from None
-                time.sleep(0.1)
-        yield url, time.perf_counter() - start
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def echoed(url: str, sequence: Any, template: Any) -> list[float]:
-    """Log-probabilities of the scored tokens of ``sequence``: the last of the echo but for the one
-    that is written. (The echo leaves out each mark that begins a turn.)"""
-    text = template.tokenizer.decode(sequence.ids)
-    body = {
-        "prompt": text,
-        "max_tokens": 1,
-        "temperature": 0,
-        "echo": True,
-        "logprobs": 1,
-    }
-    request = urllib.request.Request(
-        f"{url}/v1/completions",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-    )
-    with urllib.request.urlopen(request, timeout=120) as answer:
-        told = json.load(answer)
-    if told["usage"]["prompt_tokens"] != len(sequence.ids):
-        raise SystemExit("llama.cpp reads other tokens than were sent")
-    marks = sequence.ids.count(template.tokenizer.bos_token_id)
-    end = len(sequence.ids) - marks
-    own = len(sequence.ids) - sequence.start
-    values = told["choices"][0]["logprobs"]["token_logprobs"][end - own : end]
-    return [float(value) for value in values]
 
 
 # -- the table -------------------------------------------------------------------------------------
@@ -322,16 +199,15 @@ def rows_of(told: dict[str, Any], count: int) -> list[dict[str, str]]:
         if "likelihoods" in seconds:
             row["likelihoods tokens/s"] = f"{reading / seconds['likelihoods']:,.0f}"
             row["conversations/s"] = f"{count / seconds['likelihoods']:.3g}"
-            pairs = [  # the server is asked for some of them
+            pairs = [
                 (one, other)
-                for group, own in zip(base["logprobs"], said["logprobs"], strict=False)
-                for one, other in zip(group, own, strict=False)
+                for group, own in zip(base["logprobs"], said["logprobs"], strict=True)
+                for one, other in zip(group, own, strict=True)
             ]
             apart = np.concatenate([np.abs(np.subtract(a, b)) for a, b in pairs])
             row["nats a token apart"] = f"{apart.mean():.2g}"
             sums = np.array([[sum(one), sum(other)] for one, other in pairs])
-            if len(pairs) > 5:
-                row["Spearman"] = f"{spearmanr(sums[:, 0], sums[:, 1]).statistic:.5f}"
+            row["Spearman"] = f"{spearmanr(sums[:, 0], sums[:, 1]).statistic:.5f}"
         if "answers" in seconds:
             answers = len(base["texts"])
             row["answers tokens/s"] = (
@@ -349,41 +225,29 @@ def rows_of(told: dict[str, Any], count: int) -> list[dict[str, str]]:
 
 def child(way: str, options: argparse.Namespace) -> None:
     """Run one way and print what it found."""
-    if way.startswith("llama"):
-        asked = (options.dialogues, options.threads, options.server)
-        said = by_library(*asked) if way == LIBRARY else served(*asked, options.echo)
-        said["peak"] = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+    if way == LIBRARY:
+        said = by_library(options.dialogues, options.threads, options.llama)
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     else:
         said = ours(way, options.dialogues, options.threads)
-        said["peak"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(said))
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+    print(json.dumps(said | {"peak": usage.ru_maxrss / 1024}))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--dialogues", type=int, default=8)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--server", help="a Python with llama_cpp and its server")
-    parser.add_argument(
-        "--echo", type=int, default=3, help="follow-ups asked of the server"
-    )
-    parser.add_argument(
-        "--told", type=Path, help="a file of earlier ways' findings, added to"
-    )
-    parser.add_argument("--ways", nargs="+", default=list(WAYS), choices=WAYS)
-    parser.add_argument(
-        "--keep", metavar="NAME", help="write docs/results/data/NAME.csv"
-    )
+    parser.add_argument("--llama", metavar="PYTHON")
+    parser.add_argument("--keep", metavar="NAME", help="of docs/results/data/NAME.csv")
     parser.add_argument("--child", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
         child(options.child, options)
         return
     told = {}
-    if options.told and options.told.is_file():
-        told = json.loads(options.told.read_text())
-    for way in options.ways:
-        if way in told or (way.startswith("llama") and not options.server):
+    for way in WAYS:
+        if way == LIBRARY and not options.llama:
             continue
         done = subprocess.run(
             [sys.executable, __file__, *sys.argv[1:], "--child", way],
@@ -392,17 +256,11 @@ def main() -> None:
             env=os.environ | {"OMP_NUM_THREADS": str(options.threads)},
         )
         told[way] = json.loads(done.stdout.splitlines()[-1])
-        if options.told:
-            options.told.write_text(json.dumps(told))
     rows = rows_of(told, options.dialogues)
     names = list(rows[0])
-    lines = [
-        "| " + " | ".join(names) + " |",
-        "| " + " | ".join(["---"] * len(names)) + " |",
-    ]
-    lines += [
-        "| " + " | ".join(row.get(name, "–") for name in names) + " |" for row in rows
-    ]
+    lines = [f"| {' | '.join(names)} |", "| --- " * len(names) + "|"]
+    for row in rows:
+        lines.append(f"| {' | '.join(row.get(name, '–') for name in names)} |")
     keep(options.keep, "\n".join(lines))
 
 

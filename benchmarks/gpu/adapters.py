@@ -133,13 +133,3 @@ def quantised(setting: Setting) -> Iterator[Row]:
         ),
         (*NEEDS, "bitsandbytes"),
     )
-
-
-def generative(setting: Setting) -> Iterator[Row]:
-    """A judge that writes its answers."""
-
-    def run() -> Row:
-        model = config_of(setting, head="generative", answer_tokens=setting.of(96, 96))
-        return _row(setting, model, max(1e-3, same_scores(setting)))
-
-    yield attempt("answers", run, (*NEEDS, "llguidance"))

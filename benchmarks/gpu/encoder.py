@@ -69,11 +69,13 @@ def largest(ours: Sequence[float], others: Sequence[float]) -> float:
 # -- scoring --------------------------------------------------------------------------------------
 
 
-def scoring(setting: Setting, name: str) -> Iterator[Row]:
+def scoring(setting: Setting) -> Iterator[Row]:
     """``Judge.score`` of a saved judge in bf16, tokenizer and all; and the bare body, which is the
     limit. Goal: 40% of the matrix peak for ModernBERT-large."""
     device = setting.device
-    body = model_folder(name, setting.folder, small=setting.small, device=device)
+    body = model_folder(
+        "ModernBERT-large", setting.folder, small=setting.small, device=device
+    )
     torch.manual_seed(0)
     made = EncoderJudge.create(settings_of(body), load_rubric("overall"), device=device)
     chats = dialogues(setting.of(1024, 8), setting.of((150, 600), (20, 60)))
@@ -88,14 +90,9 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
     lengths = [len(text.ids) for text in judge.render(chats)]
     judge.window = len(chats)
 
-    def measured(tokens: int, compiled: bool = False) -> Row:
-        if compiled:
-            torch.compiler.reset()
-            judge.net.base_model.compile(
-                dynamic=True, backend=setting.of("inductor", "eager")
-            )
+    def measured(tokens: int) -> Row:
         release()
-        # kernels are chosen, and compiled
+        # kernels are chosen
         scores(judge, chats[: len(chats) // 2], tokens)
         ours = scores(judge, few, tokens)
         spent = seconds_of(lambda: scores(judge, chats, tokens))
@@ -117,10 +114,6 @@ def scoring(setting: Setting, name: str) -> Iterator[Row]:
     yield attempt(
         "the bare body, rows of 1,024 tokens, no padding",
         lambda: bare(judge, setting, budget),
-    )
-    yield attempt(
-        f"sdpa, compiled, batches of {budget} tokens",
-        lambda: measured(budget, True),
     )
 
 
@@ -200,11 +193,11 @@ def trained_judge(config: TrainConfig, rows: RunRows) -> Any:
     return None if trained is None else trained.judge
 
 
-def training(setting: Setting, name: str) -> Iterator[Row]:
+def training(setting: Setting) -> Iterator[Row]:
     """The trainer in the precision it takes by itself (bf16 on a GPU); the judge that comes of it
     is saved, and scores the same when it is loaded."""
     body = model_folder(
-        name, setting.folder, small=setting.small, device=setting.device
+        "ModernBERT-large", setting.folder, small=setting.small, device=setting.device
     )
     steps = setting.of(12, 3)
 
@@ -240,7 +233,6 @@ def training(setting: Setting, name: str) -> Iterator[Row]:
         "sdpa, gradient checkpointing",
         lambda: measured(gradient_checkpointing=True),
     )
-    yield attempt("sdpa, compiled", lambda: measured(torch_compile=True))
 
 
 def command(setting: Setting) -> Iterator[Row]:

@@ -1,9 +1,8 @@
-"""A local language model of four billion weights: likelihoods of follow-ups, and answers."""
+"""A local language model of four billion weights: likelihoods of follow-ups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -11,10 +10,8 @@ from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
-    ChatRequest,
     Continuation,
     Likelihood,
-    Message,
     chat_messages,
 )
 
@@ -25,12 +22,6 @@ from .models import dialogues, model_folder
 ALLOWED = 0.002
 ALLOWED_HALF = 0.1
 Groups = list[list[Continuation]]
-SCHEMA = {
-    "type": "object",
-    "properties": {"score": {"type": "integer", "minimum": 1, "maximum": 5}},
-    "required": ["score"],
-    "additionalProperties": False,
-}
 
 
 def loaded(setting: Setting) -> LocalModel:
@@ -123,77 +114,3 @@ def prefixes(setting: Setting) -> Iterator[Row]:
 
     yield attempt("one pass a follow-up", lambda: measured("plain", plain))
     yield attempt("prefix tree", lambda: measured("tree", llm))
-
-
-def requests(setting: Setting) -> list[ChatRequest]:
-    """Questions about chats of several lengths."""
-    made = []
-    for chat in dialogues(setting.of(64, 3), setting.of((100, 400), (10, 20)), seed=3):
-        told = "\n".join(f"{turn.role}: {turn.content}" for turn in chat.turns)
-        made.append(
-            ChatRequest(
-                (Message("user", f"{told}\n\nHow good is the assistant?"),),
-                max_tokens=setting.of(128, 8),
-            )
-        )
-    return made
-
-
-def generation(setting: Setting) -> Iterator[Row]:
-    """Answers in batches: greedy, sampled with seeds, held to a schema, and one at a time."""
-    llm = loaded(setting)
-    asked = requests(setting)
-
-    def run(some: Sequence[ChatRequest]) -> Row:
-        release()
-        llm.chat(some[:2])
-        done = []
-        spent = seconds_of(lambda: done.extend(llm.chat(some)))
-        written = sum(answer.usage.output for answer in done)
-        wrong = [a.failure for a in done if a.failure]
-        told = f"{written} tokens written in {spent:.1f} s"
-        state = "failed" if wrong else "done"
-        said = f"{told}; {wrong[0]}" if wrong else told
-        return Row(
-            "", state, tokens_per_s=written / spent, memory_gib=peak_gib(), said=said
-        )
-
-    def schema() -> Row:
-        held = [replace(request, schema=SCHEMA, max_tokens=32) for request in asked]
-        row = run(held)
-        texts = [answer.text for answer in llm.chat(held[:4])]
-        fits = all(text in {f'{{"score": {n}}}' for n in range(1, 6)} for text in texts)
-        return (
-            row
-            if fits
-            else replace(row, state="failed", said=f"not of the schema: {texts}")
-        )
-
-    def alone() -> Row:
-        row = run(asked[:1])
-        few = asked[: setting.of(8, 3)]
-        together, apart = llm.chat(few), [llm.chat([request])[0] for request in few]
-        same = sum(a.text == b.text for a, b in zip(together, apart, strict=True))
-        # Greedy answers of bf16 may part where two words are equally likely; fp32's may not.
-        state = (
-            "failed" if setting.device.type == "cpu" and same < len(few) else row.state
-        )
-        said = f"{row.said}; {same} of {len(few)} answers as in a batch"
-        return replace(row, state=state, said=said)
-
-    yield attempt(f"{len(asked)} greedy answers", lambda: run(asked))
-    yield attempt(
-        f"{len(asked)} sampled answers",
-        lambda: run(
-            [
-                replace(r, temperature=0.8, top_p=0.9, seed=i)
-                for i, r in enumerate(asked)
-            ]
-        ),
-    )
-    yield attempt(
-        f"{len(asked)} greedy answers with alternatives",
-        lambda: run([replace(r, top_logprobs=10) for r in asked]),
-    )
-    yield attempt(f"{len(asked)} answers of a schema", schema, ("llguidance",))
-    yield attempt("one answer at a time", alone)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import json
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -48,40 +47,6 @@ class Row:
     share: float | None = None
     memory_gib: float | None = None
     said: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """A line of the journal: what a check gave, on which ``device`` with which ``versions``."""
-
-    check: str
-    form: str
-    device: str
-    versions: Mapping[str, str]
-    date: str
-    seconds: float
-    state: State
-    said: str = ""
-    rows: list[Row] = field(default_factory=list)
-
-    @property
-    def key(self) -> tuple[str, str, str, str]:
-        """What a run again would be told by."""
-        return (
-            self.check,
-            self.form,
-            self.device,
-            json.dumps(dict(self.versions), sort_keys=True),
-        )
-
-    def to_record(self) -> dict[str, Any]:
-        return asdict(self)
-
-
-def outcome(record: object) -> Outcome:
-    """The outcome of a journal's line."""
-    assert isinstance(record, dict)
-    return Outcome(**{**record, "rows": [Row(**row) for row in record["rows"]]})
 
 
 @dataclass(slots=True)

@@ -92,18 +92,6 @@ ARCHITECTURES = {
         },
         _SMALL_ENCODER,
     ),
-    "mmBERT-base": Architecture(
-        "modernbert",
-        {
-            "hidden_size": 768,
-            "num_hidden_layers": 22,
-            "num_attention_heads": 12,
-            "intermediate_size": 1152,
-            "vocab_size": 256000,
-            "max_position_embeddings": 8192,
-        },
-        _SMALL_ENCODER,
-    ),
     "Qwen3-4B": Architecture(
         "qwen3",
         {

@@ -2,7 +2,7 @@
 of them cubic, quadratic or exponential, or that are the kind which does.
 
 A reader that is not linear takes minutes to years for one of these. The guard is a guard against
-hanging, not a measurement; benchmarks/reading.py measures.
+hanging, not a measurement.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ def _first_lines(table: Table) -> Table:
 # -- what a table may show -------------------------------------------------------------------------
 
 
-def shown(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
+def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
     """Returns what the page prints for ``metric``: no number if coverage is below the minimum."""
     if row.under_floor:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
@@ -151,7 +151,7 @@ def _ranking(row: ResultRow) -> Estimate:
     if row.scored < MIN_ROWS:
         reason = f"{row.scored} rows, fewer than {MIN_ROWS}: no rank"
         return Estimate(None, reason=reason)
-    return shown(row, row.metrics, row.headline)
+    return estimate_of(row, row.metrics, row.headline)
 
 
 def _order(estimate: Estimate) -> tuple[bool, float]:
@@ -202,7 +202,7 @@ def _matrix(rows_by_task: RowsByTask) -> Table:
     not_run = Estimate(None, reason="this judge was not run here")
     lines: list[Row] = []
     for judge in judges:
-        estimates = [estimate_of.get(judge, not_run) for estimate_of in columns]
+        estimates = [by_judge.get(judge, not_run) for by_judge in columns]
         lines.append((judge, max(estimates, key=_order), *estimates))
     lines.sort(key=lambda line: _order(line[1]))  # type: ignore[arg-type]
     ceilings = [human_ceiling(rows, rows[0].headline) for rows in rows_by_task.values()]
@@ -221,18 +221,18 @@ def dimension_table(rows: Sequence[ResultRow]) -> Table:
     """The judges on one dimension of one set, the best first, and the human ceiling."""
     headline = rows[0].headline
     metrics = [name for name in rows[0].metrics if name != headline]
-    has_others = any(shown(row, row.metrics, headline).beside for row in rows)
+    has_others = any(estimate_of(row, row.metrics, headline).beside for row in rows)
     lines: list[Row] = []
     for row in rows:
-        estimate = shown(row, row.metrics, headline)
+        estimate = estimate_of(row, row.metrics, headline)
         cells: list[Cell] = [row.judge, estimate]
         if has_others:
             cells.append(interval(estimate.beside or Estimate(None)))
-        like = shown(row, row.like_for_like, headline)
+        like = estimate_of(row, row.like_for_like, headline)
         minus_ceiling = row.ceiling_difference if like.value is not None else like
         cells += [like, minus_ceiling]
         for metric in metrics:
-            cells.append(Brief(shown(row, row.metrics, metric)))
+            cells.append(Brief(estimate_of(row, row.metrics, metric)))
         lines.append([*cells, row.n, Share(Estimate(row.coverage))])
     # The ceiling's headline metric is in the task of the judges like for like.
     cells = ["human ceiling", *[""] * (1 + has_others)]
@@ -301,9 +301,9 @@ def _language_table(rows: Sequence[ResultRow]) -> Table:
             estimates: Estimates = {}
             if language in row.languages:
                 estimates = row.languages[language].metrics
-            cells.append(shown(row, estimates, metric))
+            cells.append(estimate_of(row, estimates, metric))
         lines.append([*cells, ceilings.get(language, missing)])
-    totals = [shown(row, row.metrics, metric) for row in rows]
+    totals = [estimate_of(row, row.metrics, metric) for row in rows]
     lines.append(["all", rows[0].n, *totals, human_ceiling(rows, metric)])
     columns = ("Language", "n", *(row.judge for row in rows), "human ceiling")
     title = f"{rows[0].set_name}: {rows[0].dimension}, {label(metric)} by language"
@@ -344,10 +344,10 @@ def _chart(rows: Sequence[ResultRow]) -> Figure:
     human ceiling."""
     metric = rows[0].headline
     ceiling = human_ceiling(rows, metric).value
-    estimates = [shown(row, row.metrics, metric) for row in rows]
-    ends = [end for each in estimates for end in (each.low, each.value)]
+    estimates = [estimate_of(row, row.metrics, metric) for row in rows]
+    ends = [end for estimate in estimates for end in (estimate.low, estimate.value)]
     span = (min(0.0, *(end for end in ends if end is not None), 0.0), 1.0)
-    like = [shown(row, row.like_for_like, metric).value for row in rows]
+    like = [estimate_of(row, row.like_for_like, metric).value for row in rows]
     title = f"{rows[0].set_name}: {rows[0].dimension}, {label(metric)}"
     names = [row.judge for row in rows]
     return Figure(title, [Intervals(title, names, estimates, span, ceiling, like)])

@@ -195,9 +195,9 @@ def _draw_series(axes: Axes, panel: Series) -> None:
     # None becomes NaN, which breaks the line.
     values = np.array([estimate.value for estimate in panel.estimates], dtype=float)
     axes.plot(values, "o-", color=BLUE, ms=4, lw=1.2)
-    for place, estimate in enumerate(panel.estimates):
+    for position, estimate in enumerate(panel.estimates):
         if estimate.low is not None and estimate.high is not None:
-            axes.vlines(place, estimate.low, estimate.high, color=BLUE, alpha=0.4)
+            axes.vlines(position, estimate.low, estimate.high, color=BLUE, alpha=0.4)
 
 
 def _draw_intervals(axes: Axes, panel: Intervals) -> None:

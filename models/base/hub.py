@@ -138,7 +138,6 @@ def push_folder(
     *,
     private: bool = True,
     revision: str | None = None,
-    message: str | None = None,
 ) -> str:
     """Uploads the judge in ``folder`` as one commit, tags the commit ``revision``, and returns its
     URL. Creates the repository if there is none.
@@ -163,7 +162,7 @@ def push_folder(
         commit = api.upload_folder(
             repo_id=repo,
             folder_path=folder,
-            commit_message=message or f"Judge {folder.name}",
+            commit_message=f"Judge {folder.name}",
             allow_patterns=[
                 p.relative_to(folder).as_posix() for p in judge_files(folder)
             ],

@@ -69,7 +69,8 @@ class ScoreRequest:
     ``row`` is the dialogue's place in its window. A family's ``_prepare`` sets ``tokens``, the
     length by which requests are batched, and ``payload``, the request in the family's own form.
     It counts the turns that do not fit in ``truncated_turns``, and the turns of which only a part
-    fits in ``cut_turns``. ``chat`` is the dialogue's chat_hash, if it is known.
+    fits in ``cut_turns``. ``chat`` is the chat_hash of the dialogue, if it is known.
+    ``obstacle`` is the reason why it is not scored.
     """
 
     dialogue: Dialogue
@@ -80,6 +81,8 @@ class ScoreRequest:
     truncated_turns: int = 0
     cut_turns: int = 0
     chat: str | None = None
+    detected_language: str | None = None
+    obstacle: str | None = None
 
     @property
     def is_explained(self) -> bool:
@@ -279,36 +282,33 @@ class Judge(ABC):
 
         def score_window(window: Sequence[Dialogue]) -> list[Judgement]:
             requests: list[ScoreRequest] = []
-            detected: list[str | None] = []  # the detected language of each dialogue
             for row, dialogue in enumerate(window):
                 language = None
                 if detect and dialogue.lang == UNKNOWN_LANGUAGE:
                     language = detected_language(dialogue)
                 if language is not None:
                     dialogue = replace(dialogue, lang=language)
-                detected.append(language)
-                requests += requests_at(dialogue, level, row)
-            reasons = [self._obstacle(request, policy) for request in requests]
-            readable = [
-                request
-                for request, reason in zip(requests, reasons, strict=True)
-                if reason is None
-            ]
+                for request in requests_at(dialogue, level, row):
+                    request.detected_language = language
+                    request.obstacle = self._obstacle(request, policy)
+                    requests.append(request)
+            readable = [request for request in requests if request.obstacle is None]
             answers = iter(self._score_requests(readable, names, len(window), progress))
             judgements = []
-            for request, reason in zip(requests, reasons, strict=True):
-                dialogue = request.dialogue
+            for request in requests:
+                dialogue, reason = request.dialogue, request.obstacle
                 if reason is None:
                     judgement = _complete(next(answers), request, signature, dimensions)
                 else:
                     judgement = unscored(
                         dialogue, signature, dimensions, reason, request.turn
                     )
-                language = detected[request.row]
-                if language is not None:
-                    judgement = replace(judgement, detected_language=language)
-                if policy != "allow" and not self._supports(dialogue.lang):
-                    judgement = replace(judgement, unknown_language=dialogue.lang)
+                is_outside = policy != "allow" and not self._supports(dialogue.lang)
+                judgement = replace(
+                    judgement,
+                    detected_language=request.detected_language,
+                    unknown_language=dialogue.lang if is_outside else None,
+                )
                 judgements.append(judgement)
             return judgements
 
@@ -410,16 +410,16 @@ class Judge(ABC):
         return folder
 
     def push_to_hub(
-        self, repo_id: str, *, private: bool = True, **options: str | None
+        self, repo_id: str, *, private: bool = True, revision: str | None = None
     ) -> str:
         """Uploads the judge to the Hub with golden scores and returns the commit's address.
 
-        ``options``: ``revision`` (a tag), ``message``. It writes no card: ``medal push`` does, from
-        the folder of ``medal train``.
+        ``revision`` is a tag. It writes no card: ``medal push`` does, from the folder of ``medal
+        train``.
         """
         with TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "judge", golden=True)
-            return push_folder(folder, repo_id, private=private, **options)
+            return push_folder(folder, repo_id, private=private, revision=revision)
 
 
 def _complete(
@@ -429,23 +429,18 @@ def _complete(
     dimensions: tuple[Dimension, ...],
 ) -> Judgement:
     """Returns the family's ``answer`` with the fields that the base class sets, and without what a
-    JSON file cannot hold: NaN and infinity, and half a surrogate pair of a language model's text.
-    A score that is lost so is None, with a failure."""
+    JSON file cannot hold: an answer with NaN, infinity or half a surrogate pair is unscored."""
+    problem = None
     try:
         require_valid_text([answer.explanation, answer.failure, answer.details])
     except RecordError:
-        answer = Judgement(
-            scores=dict.fromkeys(answer.scores),
-            failure="the answer contains half a surrogate pair",
-            usage=answer.usage,
-        )
-    failure = answer.failure
-    lost = [
-        n for n, s in answer.scores.items() if s is not None and not math.isfinite(s)
-    ]
-    if lost:
-        reason = f"the judge's number is not finite: {', '.join(lost)}"
-        failure = f"{failure}; {reason}" if failure else reason
+        problem = "the answer contains half a surrogate pair"
+    numbers = [score for score in answer.scores.values() if score is not None]
+    if not all(map(math.isfinite, numbers)):
+        problem = "the judge's number is not finite"
+    if problem is not None:
+        scores = dict.fromkeys(answer.scores)
+        answer = Judgement(scores=scores, failure=problem, usage=answer.usage)
     return replace(
         answer,
         id=request.dialogue.id,
@@ -453,19 +448,10 @@ def _complete(
         turn=request.turn,
         truncated_turns=request.truncated_turns,
         cut_turns=request.cut_turns,
-        scores=dict(answer.scores) | dict.fromkeys(lost),
-        distributions=_without(answer.distributions, lost),
-        failure=failure,
         usage={"tokens": request.tokens} | dict(answer.usage),
-        contributions=_without(answer.contributions, lost),
-        details=_without(answer.details, lost),
         chat=request.chat or request.dialogue.chat_hash,
         dimensions=dimensions,
     )
-
-
-def _without(values: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in names}
 
 
 def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:

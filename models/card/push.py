@@ -29,16 +29,11 @@ class PushOptions(Config):
         False, help="Make a new repository public; the default is private."
     )
     revision: str | None = option(None, help="Tag of this version, such as v1.0.")
-    message: str | None = option(None, help="Message of the commit.")
     no_trial: bool = option(False, help="Push a judge without a trial.")
-    dry_run: bool = option(
-        False, help="Check the judge and list what would be uploaded."
-    )
 
 
 def push_judge(options: PushOptions) -> str:
-    """Pushes the judge saved in ``options.judge``. Returns the commit's address, of a dry run the
-    files with their sizes.
+    """Pushes the judge saved in ``options.judge``. Returns the commit's address.
 
     Its golden scores are checked first. Its card is written for this repository and revision in a
     copy: the folder is not changed. Raises JudgeLoadError, ConfigError and HubError.
@@ -51,8 +46,7 @@ def push_judge(options: PushOptions) -> str:
         raise JudgeLoadError(
             f"no folder {folder}", hint="give the folder that medal train wrote"
         )
-    if not options.dry_run:
-        require_writable(options.repo_id)  # before the judge is loaded and checked
+    require_writable(options.repo_id)  # before the judge is loaded and checked
     if not options.no_trial:
         require_trial(folder)
     require_public_base(folder)
@@ -64,18 +58,11 @@ def push_judge(options: PushOptions) -> str:
             shutil.copy2(path, target)
         check_golden(copy)
         write_card(copy, repo_id=options.repo_id, revision=options.revision)
-        if options.dry_run:
-            lines = []
-            for path in judge_files(copy):
-                name = path.relative_to(copy).as_posix()
-                lines.append(f"{path.stat().st_size:>13,} bytes  {name}")
-            return "\n".join(lines)
         return push_folder(
             copy,
             options.repo_id,
             private=not options.public,
             revision=options.revision,
-            message=options.message,
         )
 
 

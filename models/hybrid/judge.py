@@ -115,20 +115,16 @@ class HybridSettings(Config):
     name: str
     rubric: str
     members: Members = Field(min_length=1)
-    dimensions: Mapping[str, str | Mapping[str, float]]
+    dimensions: Mapping[str, str | Mapping[str, Annotated[float, Field(gt=0)]]]
 
     def line(self, dimension: str) -> Line:
-        """Returns the line of one dimension. Raises ValueError for weights that make no mean."""
+        """Returns the line of one dimension."""
         weights = self.dimensions[dimension]
         if isinstance(weights, str):
             weights = {weights: 1.0}
         total = sum(weights.values())
-        if total <= 0 or min(weights.values()) < 0:
-            raise ValueError(
-                f"dimensions.{dimension}: weights of a mean must be 0 or more, and one above 0"
-            )
-        shares = {key: weight / total for key, weight in weights.items() if weight}
-        return Line(tuple(shares), tuple(shares.values()))
+        shares = tuple(weight / total for weight in weights.values())
+        return Line(tuple(weights), shares)
 
 
 class HybridConfig(TrainedConfig):

@@ -106,8 +106,7 @@ class DialogueReader:
 
     ``read`` and ``complete`` compute features and vectors of turns. ``rows`` and ``pool`` make
     columns of them.
-    ``encoder`` is None if only features of texts are read. ``text_vectors`` caches the vectors of
-    texts; None caches nothing.
+    ``encoder`` is None if only features of texts are read.
     """
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
@@ -118,7 +117,6 @@ class DialogueReader:
         self.turn_width = self.width if self.has_vectors else 0
         self.scale = TurnScale.neutral(len(config.names), self.turn_width)
         self.reactions: Reactions | None = None
-        self.text_vectors: dict[str, Vectors] | None = None
 
     @cached_property
     def layout(self) -> list[tuple[int, str] | None]:
@@ -233,11 +231,8 @@ class DialogueReader:
     def _embed(self, pieces: Mapping[str, Pieces], budget: int) -> dict[str, Vectors]:
         """Returns the vector of each text."""
         assert self.encoder is not None
-        vectors = {} if self.text_vectors is None else self.text_vectors
-        texts = [text for text in pieces if text not in vectors]
-        embedded = self.encoder.embed([pieces[text] for text in texts], budget)
-        vectors.update(zip(texts, embedded, strict=True))
-        return vectors
+        vectors = self.encoder.embed(list(pieces.values()), budget)
+        return dict(zip(pieces, vectors, strict=True))
 
     # -- what is cheap: columns ------------------------------------------------------------------
 

@@ -96,9 +96,10 @@ def load_adapted(
     """Loads (model with adapters, tokenizer) of ``config.base``.
 
     The adapters are those of the judge in the folder ``saved``, or new ones, which change nothing
-    before training. ``labels`` are the settings of a classification head (head: scoring). The base
-    is quantised or in ``dtype``; new adapters are in fp32. Raises ConfigError, and JudgeLoadError
-    for saved adapters that do not fit.
+    before training. The tokenizer is that of the base: a saved chat template is a program of others
+    that may never end. ``labels`` are the settings of a classification head (head: scoring). The
+    base is quantised or in ``dtype``; new adapters are in fp32. Raises ConfigError, and
+    JudgeLoadError for saved adapters that do not fit.
     """
     if find_spec("peft") is None:
         raise MissingExtraError("peft", "lora", "a LoRA judge")
@@ -113,8 +114,6 @@ def load_adapted(
                 f"{path}: adapters of rank {sorted(ranks)}, not {adapters.r}"
             )
     model, tokenizer = _load_base(config, device, labels, dtype)
-    if saved is not None:
-        tokenizer = _saved_tokenizer(saved, tokenizer, config.base)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     # by which a head finds the last token
@@ -220,26 +219,6 @@ def _load_base(
 
     path = model_path(config.base)
     return load_base(kind, path, config, change, dtype=dtype, **options)
-
-
-def _saved_tokenizer(saved: Path, of_base: Any, base: str) -> Any:
-    """Returns the tokenizer saved with a judge.
-
-    Raises JudgeLoadError if its chat template is not that of the base. A chat template is a program
-    that may never end.
-    """
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(saved, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise JudgeLoadError(f"{saved}: cannot load its tokenizer: {error}") from error
-    if tokenizer.chat_template != of_base.chat_template:
-        raise JudgeLoadError(
-            f"{saved}: its chat template is not that of {base}",
-            hint="copy the judge again, and the base model that it was trained on",
-        )
-    return tokenizer
 
 
 def _peft_config(config: LoraConfig) -> Any:

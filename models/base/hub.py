@@ -111,25 +111,12 @@ def judge_files(folder: Path) -> list[Path]:
         path for path in folder.glob("members/*") if (path / "judge.json").is_file()
     ]
     for path in (*files, *members):
-        for part in (path, *path.parents):
-            if part == folder:
-                break
-            if part.is_symlink():
-                raise HubError(
-                    f"{part} is a link: only files that stand in the folder itself are pushed",
-                    hint=f"copy the judge without links: cp -rL {quote(str(folder))} NEW",
-                )
+        if path.resolve() != folder.resolve() / path.relative_to(folder):
+            raise HubError(
+                f"{path} is a link: only files that stand in the folder itself are pushed",
+                hint=f"copy the judge without links: cp -rL {quote(str(folder))} NEW",
+            )
     return sorted({*filter(Path.is_file, files)}.union(*map(judge_files, members)))
-
-
-def require_writable(repo_id: str) -> None:
-    """Raises HubError if a push to ``repo_id`` cannot work: no valid name, or no token."""
-    from huggingface_hub import get_token
-
-    if not is_hub_id(repo_id):
-        raise HubError(f"{repo_id} is not a hub id", hint="OWNER/NAME")
-    if get_token() is None:
-        raise HubError(f"{repo_id}: no token of the Hub is set", hint=_LOG_IN)
 
 
 def push_folder(

@@ -40,12 +40,12 @@ class LearnedJudge(Judge):
     def describe(
         self,
         dimensions: Sequence[Dimension],
-        name: str,
-        calibration: Mapping[str, Calibration] | None,
-        facts: Mapping[str, object] | None,
+        name: str | None = None,
+        calibration: Mapping[str, Calibration] | None = None,
+        facts: Mapping[str, object] | None = None,
     ) -> None:
         """Sets the fields of ``learned_state``."""
-        self.dimensions, self.name = tuple(dimensions), name
+        self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})
 

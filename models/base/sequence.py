@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from medal_judges.models.base.heads import Calibration, OutputHead
+from medal_judges.models.base.heads import OutputHead
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
 from medal_judges.models.base.learned import LearnedJudge
 from medal_judges.models.batching import pad_rows
 from medal_judges.models.device import (
+    Device,
     cast_weights,
     set_attention,
     torch_device,
@@ -72,14 +73,12 @@ class SequenceJudge(LearnedJudge):
         config: Any,
         heads: Sequence[OutputHead],
         *,
-        name: str | None = None,
-        calibration: Mapping[str, Calibration] | None = None,
-        facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: str = "fp32",
+        **state: Any,
     ) -> None:
         dimensions = [head.dimension for head in heads]
-        self.describe(dimensions, name or self.family, calibration, facts)
+        self.describe(dimensions, **state)
         self.net, self.tokenizer, self.config = net, tokenizer, config
         self.heads = list(heads)
         self.truncation = f"oldest turns beyond {config.max_tokens} tokens"
@@ -90,7 +89,7 @@ class SequenceJudge(LearnedJudge):
         """The id of padding tokens (0 if the tokenizer has none: they are masked)."""
         return int(self.tokenizer.pad_token_id or 0)
 
-    def place(self, device: str | torch.device | None, dtype: str) -> None:
+    def place(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
         self.fit_batches(self.device)
         self.net = self.net.to(self.device).float().eval()

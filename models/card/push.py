@@ -12,7 +12,6 @@ from medal_judges.models.base.hub import (
     is_hub_id,
     judge_files,
     push_folder,
-    require_writable,
 )
 from medal_judges.models.model_files import PREFIX
 from medal_judges.storage.files import read_json
@@ -29,7 +28,6 @@ class PushOptions(Config):
         False, help="Make a new repository public; the default is private."
     )
     revision: str | None = option(None, help="Tag of this version, such as v1.0.")
-    no_trial: bool = option(False, help="Push a judge without a trial.")
 
 
 def push_judge(options: PushOptions) -> str:
@@ -39,16 +37,13 @@ def push_judge(options: PushOptions) -> str:
     copy: the folder is not changed. Raises JudgeLoadError, ConfigError and HubError.
     """
     from medal_judges.models.base.golden import check_golden
-    from medal_judges.models.card.writer import require_trial, write_card
+    from medal_judges.models.card.writer import write_card
 
     folder = options.judge
     if not folder.is_dir():
         raise JudgeLoadError(
             f"no folder {folder}", hint="give the folder that medal train wrote"
         )
-    require_writable(options.repo_id)  # before the judge is loaded and checked
-    if not options.no_trial:
-        require_trial(folder)
     require_public_base(folder)
     with tempfile.TemporaryDirectory() as temporary:
         copy = Path(temporary) / folder.resolve().name

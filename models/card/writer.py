@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader
 
-from medal_judges.errors import ConfigError, DataError
 from medal_judges.models.base.golden import read_golden
 from medal_judges.models.base.hub import is_hub_id
 from medal_judges.models.base.saving import read_config
@@ -168,28 +166,14 @@ def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
 
 def trial_of(folder: Path) -> Mapping[str, Any] | None:
     """Returns the record of ``medal trial`` on the judge in ``folder``. None without trial.json, or
-    if it is of another judge or revision. Raises DataError for a file that is not a trial."""
+    if it is of another judge or revision."""
     path = folder / TRIAL_NAME
     if not path.is_file():
         return None
-    try:
-        record = read_json(path)
-        tried = Signature.parse(record["signature"])
-        verdicts = []
-        for finding in record["findings"]:
-            verdicts.append((finding["group"], finding["verdict"]))
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise DataError(path, None, f"not the trial of a judge: {error}") from error
+    record = read_json(path)
+    tried = Signature.parse(record["signature"])
+    verdicts = [(one["group"], one["verdict"]) for one in record["findings"]]
     judge = Signature.parse(read_golden(folder)["signature"])
     if (tried.revision, tried.rubric) != (judge.revision, judge.rubric):
         return None
     return {**record, "verdicts": verdicts}
-
-
-def require_trial(folder: Path) -> None:
-    """Raises ConfigError if ``folder`` has no trial of the judge that is in it."""
-    if trial_of(folder) is None:
-        raise ConfigError(
-            f"{folder} has no trial of this judge: its users could not see its weaknesses",
-            hint=f"medal trial {quote(str(folder))} --out trial --save; or push with --no-trial",
-        )

@@ -20,6 +20,7 @@ from medal_judges.models.base.sequence import (
     SequenceJudge,
     classifier_settings,
 )
+from medal_judges.models.device import Device
 from medal_judges.models.encoder.config import EncoderConfig
 from medal_judges.models.encoder.text import DialogueText
 from medal_judges.models.model_files import resolve
@@ -49,7 +50,7 @@ class EncoderJudge(SequenceJudge):
         dimensions: Sequence[Dimension],
         *,
         name: str | None = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
     ) -> EncoderJudge:
         """Returns a new judge on the pretrained ``config.base``. Torch's seed sets its random head.
 
@@ -89,7 +90,7 @@ class EncoderJudge(SequenceJudge):
         cls,
         folder: Path,
         *,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: str = "fp32",
     ) -> EncoderJudge:
         """Loads the judge saved in ``folder``. Raises JudgeLoadError if weights are missing or do

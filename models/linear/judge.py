@@ -19,7 +19,6 @@ from torch import Tensor
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.heads import (
-    Calibration,
     normal_bins,
     on_scale,
 )
@@ -33,7 +32,7 @@ from medal_judges.models.base.saving import (
     require_same_keys,
     write_weights,
 )
-from medal_judges.models.device import torch_device
+from medal_judges.models.device import Device, torch_device
 from medal_judges.models.linear.config import MAX_TURNS, LinearConfig
 from medal_judges.models.linear.heads import FittedHead, Floats, on_levels
 from medal_judges.models.linear.reader import (
@@ -85,13 +84,11 @@ class LinearJudge(LearnedJudge):
         *,
         encoder: TextEncoder | None = None,
         heads: Mapping[str, FittedHead] | None = None,
-        name: str = "linear",
-        calibration: Mapping[str, Calibration] | None = None,
-        facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: str = "fp32",
+        **state: Any,
     ) -> None:
-        self.describe(dimensions, name, calibration, facts)
+        self.describe(dimensions, **state)
         self.config, self.heads = config, dict(heads or {})
         self.languages = tuple(sorted(set().union(*config.offsets.values()))) or None
         self.reader = DialogueReader(config, encoder)
@@ -106,7 +103,7 @@ class LinearJudge(LearnedJudge):
         dimensions: Sequence[Dimension],
         *,
         name: str = "linear",
-        device: str | torch.device | None = None,
+        device: Device = None,
     ) -> LinearJudge:
         """Returns a judge on ``config.base`` that has no heads yet. Raises JudgeLoadError."""
         encoder = None
@@ -175,7 +172,7 @@ class LinearJudge(LearnedJudge):
         cls,
         folder: Path,
         *,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: str = "fp32",
     ) -> LinearJudge:
         """Loads the judge saved in ``folder``. An ``embedded:`` base is not saved with it, and is
@@ -243,7 +240,7 @@ class LinearJudge(LearnedJudge):
         encoder = self.reader.encoder
         return None if encoder is None else encoder.body
 
-    def place(self, device: str | torch.device | None, dtype: str) -> None:
+    def place(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
         self.fit_batches(self.device)
         if self.reader.encoder is not None:

@@ -17,6 +17,7 @@ from medal_judges.models.base.heads import HeadedConfig
 from medal_judges.models.base.pretrained import load_base
 from medal_judges.models.base.saving import read_weights, require_same_keys
 from medal_judges.models.device import (
+    Device,
     cast_weights,
     set_attention,
     torch_device,
@@ -87,7 +88,7 @@ def named_base(config: LoraConfig) -> LoraConfig:
 
 def load_adapted(
     config: LoraConfig,
-    device: str | torch.device | None,
+    device: Device,
     saved: Path | None = None,
     *,
     labels: Mapping[str, Any] | None = None,
@@ -145,7 +146,7 @@ def load_adapted(
 
 def network_with(
     config: LoraConfig,
-    device: str | torch.device | None,
+    device: Device,
     state: Mapping[str, Tensor],
     labels: Mapping[str, Any] | None = None,
 ) -> Any:
@@ -164,9 +165,7 @@ def network_with(
     return network
 
 
-def placed(
-    network: Any, config: LoraConfig, device: str | torch.device | None, dtype: str
-) -> Any:
+def placed(network: Any, config: LoraConfig, device: Device, dtype: str) -> Any:
     """Returns the ``network`` on ``device`` in ``dtype``.
 
     A quantised network keeps its device and its dtype.
@@ -182,7 +181,7 @@ def placed(
 
 def _load_base(
     config: LoraConfig,
-    device: str | torch.device | None,
+    device: Device,
     labels: Mapping[str, Any] | None,
     dtype: torch.dtype,
 ) -> tuple[Any, Any]:

@@ -14,6 +14,7 @@ from torch import Tensor
 from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.base.saving import write_config
+from medal_judges.models.device import Device
 from medal_judges.models.llm.local.generation import GrammarMask
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import Continuation, Message
@@ -59,7 +60,7 @@ class GenerativeLoraJudge(PromptedJudge):
         prompted: PromptedConfig,
         *,
         facts: Mapping[str, object] | None = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: str = "fp32",
     ) -> None:
         self.lora, self.facts, self.prompted = config, dict(facts or {}), prompted
@@ -83,7 +84,7 @@ class GenerativeLoraJudge(PromptedJudge):
         self.template.prefix([Message("user", "?")], "assistant")
         super().__init__(prompted.model_copy(update={"llm": model}))
 
-    def place(self, device: str | torch.device | None, dtype: str) -> None:
+    def place(self, device: Device, dtype: str) -> None:
         self.net = placed(self.net, self.lora, device, dtype)
         self.device, self.dtype = self.net.device, self.lora.quantize or dtype
 
@@ -95,7 +96,7 @@ class GenerativeLoraJudge(PromptedJudge):
         *,
         name: str,
         rubric: str,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> GenerativeLoraJudge:
         """Returns a new judge on ``config.base``. Torch's seed sets its random adapters.

@@ -17,6 +17,7 @@ from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.learned import learned_state
 from medal_judges.models.base.saving import read_config
 from medal_judges.models.base.sequence import SequenceJudge, classifier_settings
+from medal_judges.models.device import Device
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message, oldest_kept
 from medal_judges.models.lora.adapters import (
@@ -48,7 +49,7 @@ class LoraJudge(SequenceJudge):
         """The chat template of the tokenizer."""
         return ChatTemplate(self.tokenizer)
 
-    def place(self, device: str | torch.device | None, dtype: str) -> None:
+    def place(self, device: Device, dtype: str) -> None:
         self.net = placed(self.net, self.config, device, dtype)
         self.device, self.dtype = self.net.device, self.config.quantize or dtype
         self.fit_batches(self.device)
@@ -60,7 +61,7 @@ class LoraJudge(SequenceJudge):
         dimensions: Sequence[Dimension],
         *,
         name: str | None = None,
-        device: str | torch.device | None = None,
+        device: Device = None,
         dtype: torch.dtype = torch.float32,
     ) -> LoraJudge:
         """Returns a new judge on ``config.base``. Torch's seed sets its random adapters and head.
@@ -90,9 +91,7 @@ class LoraJudge(SequenceJudge):
         self.write_state(folder)
 
     @staticmethod
-    def load(
-        folder: Path, *, device: str | torch.device | None = None, dtype: str = "fp32"
-    ) -> Judge:
+    def load(folder: Path, *, device: Device = None, dtype: str = "fp32") -> Judge:
         """Loads the judge saved in ``folder``, scoring or generative; its base model comes from the
         Hub or its cache. Raises JudgeLoadError for weights that are missing or do not fit."""
         saved = read_config(folder)

@@ -122,13 +122,13 @@ class Queries:
     """The network's inputs for one request.
 
     ``inputs``: (dimension, turn index, token ids); a turn has several for one dimension if it is
-    asked by sentence. ``unseen``: turns that did not fit in an input. ``refused``: dimension -> the
-    first reason why a turn has no input for it.
+    asked by sentence. ``dropped`` are turns that did not fit in an input, and ``cut`` turns whose
+    input lost its end.
     """
 
     inputs: list[tuple[str, int, TokenIds]] = field(default_factory=list)
-    unseen: set[int] = field(default_factory=set)
-    refused: dict[str, str] = field(default_factory=dict)
+    dropped: set[int] = field(default_factory=set)
+    cut: set[int] = field(default_factory=set)
 
 
 class TurnMetric(Judge):
@@ -140,10 +140,12 @@ class TurnMetric(Judge):
     """
 
     config: Any
+    max_tokens: int
     config_class: ClassVar[type[MetricConfig]] = MetricConfig
     network_class: ClassVar[str]
     prompt_hash: str | None = None
     truncation: str
+    missing: ClassVar[str] = "no input"  # why a dimension has no score
     parts: Mapping[str, Sequence[str]] = {}
     sums: Collection[str] = ()
 
@@ -174,6 +176,15 @@ class TurnMetric(Judge):
             truncation=self.truncation,
         )
 
+    def _tokens(self, text: str, turn: int, queries: Queries) -> TokenIds:
+        """Returns the token ids of ``text``, without an end that does not fit."""
+        ids = self.tokenizer(text).input_ids
+        if len(ids) > self.max_tokens:
+            queries.cut.add(turn)
+            fitting = self.tokenizer(text, truncation=True, max_length=self.max_tokens)
+            ids = fitting.input_ids
+        return tuple(ids)
+
     @abstractmethod
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         """Adds the queries about turn index ``turn``, which may read no later turn."""
@@ -189,7 +200,8 @@ class TurnMetric(Judge):
             for asked_turn in dialogue.assistant_turns if turn is None else (turn,):
                 self._ask(dialogue, asked_turn, queries)
             request.tokens = sum(len(ids) for _, _, ids in queries.inputs)
-            request.truncated_turns = len(queries.unseen)
+            request.truncated_turns = len(queries.dropped)
+            request.cut_turns = len(queries.cut)
 
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -207,10 +219,7 @@ class TurnMetric(Judge):
             results = {}
             for name in dimensions:
                 results[name] = self._dimension_score(name, answers)
-            reasons = []
-            if any(result.score is None for result in results.values()):
-                reasons = [f"{name}: {why}" for name, why in queries.refused.items()]
-            judgements.append(judgement_of(results, failure="; ".join(reasons)))
+            judgements.append(judgement_of(results))
         return judgements
 
     def _probabilities(
@@ -259,7 +268,7 @@ class TurnMetric(Judge):
             if len(values) == len(parts):
                 turns[turn] = sum(values) / len(parts)
         if not turns:
-            return DimensionScore()
+            return DimensionScore(failure=f"{name}: {self.missing}")
         raw = sum(turns.values()) / len(turns)
         if set(parts) & set(self.sums):  # above 1; x / (1 + x) keeps ranks
             score = dimension.from_unit(raw / (1 + raw))
@@ -276,8 +285,7 @@ class EnDexJudge(TurnMetric):
     answer is engaging, read without its context as in the paper.
 
     ``model`` is a RoBERTa classifier with two classes. At level dialogue the score is the mean over
-    all assistant turns. A turn beyond the network's window is left out and counted; a dialogue
-    without other turns is unscored.
+    all assistant turns. A turn beyond the network's window loses its end, and is counted.
     """
 
     family = "endex"
@@ -293,18 +301,13 @@ class EnDexJudge(TurnMetric):
             )
         self.dimensions = load_rubric("endex")
         self.max_tokens = positions_of(network.config) or 0
-        self.truncation = f"turns longer than {self.max_tokens} tokens"
+        self.truncation = f"ends of turns beyond {self.max_tokens} tokens"
 
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         text = self.marks.broken_up(dialogue.turns[turn].content)
-        ids = tuple(self.tokenizer(text).input_ids)
+        ids = self._tokens(text, turn, queries)
         for dimension in self.dimensions:
-            if len(ids) <= self.max_tokens:
-                queries.inputs.append((dimension.name, turn, ids))
-            else:
-                queries.unseen.add(turn)
-                reason = f"a turn of {len(ids)} tokens; {self.max_tokens} fit"
-                queries.refused.setdefault(dimension.name, reason)
+            queries.inputs.append((dimension.name, turn, ids))
 
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
         logits: Tensor = self.network(input_ids=ids, attention_mask=mask).logits.float()
@@ -339,18 +342,19 @@ class UniEvalJudge(TurnMetric):
     longer answers score higher; ``sentences: sum`` does so too (the score is then x / (1 + x), and
     the sum is ``raw`` in the details). ``overall`` is the mean of the other dimensions. At level
     dialogue all are means over the assistant turns. An input longer than ``max_tokens`` loses whole
-    oldest turns, which are counted; the published code cuts its end.
+    oldest turns, and then its end; both are counted. The published code cuts its end at once.
     """
 
     family = "unieval"
     config_class = UniEvalConfig
     network_class = "T5ForConditionalGeneration"
+    missing = f"the dialogue has no fact (context.{' or context.'.join(FACT_KEYS)})"
 
     def __init__(
         self, config: Any, network: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
     ) -> None:
         super().__init__(config, network, tokenizer)
-        self.layout = read_yaml("prompts/unieval")
+        self.layout, self.max_tokens = read_yaml("prompts/unieval"), config.max_tokens
         self.dimensions = load_rubric("unieval", config.dimensions or ())
         questions = self.layout["questions"]
         names = [d.name for d in self.dimensions if d.name != OVERALL]
@@ -369,30 +373,17 @@ class UniEvalJudge(TurnMetric):
     def _ask(self, dialogue: Dialogue, turn: int, queries: Queries) -> None:
         turns = dialogue.turns[: turn + 1]
         *before, response = (self.marks.broken_up(t.content).strip() for t in turns)
-        fact, limit = self._fact(dialogue), self.config.max_tokens
+        fact = self._fact(dialogue)
         for name in self.parts[OVERALL]:
             question = self.layout["questions"][name]
             if "needs_fact" in question and not fact:
-                keys = " or ".join(f"context.{key}" for key in FACT_KEYS)
-                queries.refused.setdefault(name, f"the dialogue has no fact ({keys})")
                 continue
             answers = sentences(response) if "by" in question else [response]
-            inputs, dropped = [], 0
             for answer in answers:
-                ids, start = self._fitted(question, answer, before, fact)
-                inputs.append((name, turn, ids))
-                dropped = max(dropped, start)
-                if len(ids) > limit:
-                    queries.unseen.add(turn)
-                    reason = (
-                        f"an input of {len(ids)} tokens without history; {limit} fit"
-                    )
-                    queries.refused.setdefault(name, reason)
-                    break
-            else:
-                queries.inputs += inputs
+                text, dropped = self._fitted(question, answer, before, fact)
+                queries.inputs.append((name, turn, self._tokens(text, turn, queries)))
                 if "dialogue history" in question["fields"]:
-                    queries.unseen.update(range(dropped))
+                    queries.dropped.update(range(dropped))
 
     def _fact(self, dialogue: Dialogue) -> str:
         """Returns the first non-empty text under one of FACT_KEYS in the dialogue's context."""
@@ -406,26 +397,29 @@ class UniEvalJudge(TurnMetric):
         return ""
 
     def _fitted(
-        self, question: Mapping[str, Any], answer: str, before: Sequence[str], fact: str
-    ) -> tuple[TokenIds, int]:
-        """Returns (token ids with the newest turns that fit, number of older turns dropped)."""
+        self,
+        question: Mapping[str, Any],
+        answer: str,
+        before: Sequence[str],
+        fact: str,
+    ) -> tuple[str, int]:
+        """Returns (the text with the newest turns that fit, number of older turns dropped)."""
         layout = self.layout
 
-        def encoded(start: int) -> TokenIds:
+        def text(start: int) -> str:
             history = layout["turn_separator"].join(before[start:])
             if start < len(before):
                 history += layout["history_end"]
             fields = {"response": answer, "dialogue history": history, "fact": fact}
-            parts = [f"{field}: {fields[field]}" for field in question["fields"]]
-            text = layout["separator"].join(
-                [f"question: {question['question']}", *parts]
-            )
-            return tuple(self.tokenizer(text).input_ids)
+            parts = [f"question: {question['question']}"]
+            parts += [f"{field}: {fields[field]}" for field in question["fields"]]
+            return str(layout["separator"].join(parts))
 
-        start = oldest_kept(
-            len(before), lambda k: len(encoded(k)) <= self.config.max_tokens
-        )
-        return encoded(start), start
+        def fits(start: int) -> bool:
+            return len(self.tokenizer(text(start)).input_ids) <= self.max_tokens
+
+        start = oldest_kept(len(before), fits)
+        return text(start), start
 
     def _probability(self, ids: Tensor, mask: Tensor) -> Tensor:
         start = ids.new_full(

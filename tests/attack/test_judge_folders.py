@@ -79,7 +79,7 @@ def test_saving_leaves_out_the_server_and_loading_asks_for_it(tmp_path: Path) ->
     rubric.write_text((ROOT / "configs/rubrics/medal.yaml").read_text())
     judge = tmp_path / "judge.yaml"
     llm = {"model": "x", "backend": "openai", "base_url": "http://127.0.0.1:9/v1"}
-    llm |= {"api_key_env": "MY_KEY", "cache": str(tmp_path / "cache")}
+    llm |= {"api_key_env": "MY_KEY", "cache": True}
     judge.write_text(json.dumps(MEDAL | {"llm": llm, "rubric": str(rubric)}))
     member = open_member("strong", MemberConfig(path=str(judge)))
     line = Line(("strong",), (1.0,))

@@ -242,12 +242,8 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         own = [i for i, row in enumerate(rows) if row.dialogue.turns[1].content == text]
         share = np.mean([rows[i].targets["repetitive"] for i in own])
         chance = judged[own[0]].distributions["repetitive"][1]
-        low, high = judged[own[0]].details["repetitive"]["interval"]
         score = judged[own[0]].scores["repetitive"]
-        assert (
-            chance == pytest.approx(share, abs=0.03)
-            and low <= score <= high < low + 0.3
-        )
+        assert chance == pytest.approx(share, abs=0.03)
         # Below half of the rows have it, and the score says yes where that is the best guess.
         assert chance < 0.5 and (score >= 0.5) == (text == "garden")
     with pytest.raises(ConfigError, match="one chatbot is too few"):

@@ -72,7 +72,7 @@ def test_a_run_is_pushed_described_and_loaded_again(
     hub: Hub, config: Path, tmp_path: Path
 ) -> None:
     home, run = tmp_path / "home", tmp_path / "run"
-    push = ("push", str(run), ID, "--revision", "v1", "--no-trial")
+    push = ("push", str(run), ID, "--revision", "v1")
     for words in (("train", "--config", str(config)), push):
         done = hub.medal(home, *words)
         assert done.returncode == 0, done.stderr
@@ -129,7 +129,7 @@ def test_a_link_is_not_followed(hub: Hub, tmp_path: Path, name: str) -> None:
         judge_files(folder)
     assert str(link) in str(caught.value) and "cp -rL" in str(caught.value)
     if name == "README.md":
-        done = hub.medal(tmp_path / "home", "push", str(folder), ID, "--no-trial")
+        done = hub.medal(tmp_path / "home", "push", str(folder), ID)
         assert (
             done.returncode == 2
             and f"{link} is a link" in done.stderr

@@ -29,10 +29,6 @@ def test_the_card_shows_the_trial_and_the_push_takes_it(
 ) -> None:
     folder = saved(tmp_path / "judge", "length")
     home = tmp_path / "home"
-    asked = hub.medal(home, "push", str(folder), "org/judge")
-    assert asked.returncode == 2 and "has no trial" in asked.stderr
-    assert f"medal trial {folder}" in asked.stderr and "--no-trial" in asked.stderr
-    assert not hub.repos
     on_trial(folder, tmp_path / "trial")
     done = hub.medal(home, "push", str(folder), "org/judge")
     assert done.returncode == 0, done.stderr

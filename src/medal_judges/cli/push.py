@@ -10,8 +10,8 @@ from medal_judges.models.card.push import PushOptions, push_judge
 
 @from_options
 def push(options: PushOptions) -> None:
-    """Check a judge, write its card, and upload it. The folder must contain a trial of the judge
-    (medal trial FOLDER --save), unless --no-trial is given.
+    """Check a judge, write its card, and upload it. The card shows the trial that medal trial
+    FOLDER --save has left.
 
     Example: medal push runs/mine ORG/NAME
     """

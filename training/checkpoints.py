@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 from transformers import TrainerState
 
 from medal_judges.records.dimension import Dimension
@@ -35,7 +36,7 @@ def run_record(
     for name in config.args:
         if name.startswith((*_UNIMPORTANT_ARGS, *_PER_STEP)):
             del settings["args"][name]
-    record = dict(_flat(settings))
+    record: dict[str, Any] = pd.json_normalize(settings).to_dict("records")[0]
     for name in ("model.base", "model.prompt"):
         if name in record:
             record[name] = content_of(record[name])
@@ -46,18 +47,6 @@ def run_record(
             [fact["hash"], fact["rows"]] for fact in facts if fact["part"] == part
         ]
     return record
-
-
-def _flat(
-    settings: Mapping[str, Any],
-    prefix: str = "",
-) -> Iterator[tuple[str, Any]]:
-    """Yields each setting by its name in a YAML file's path: ``model.base``."""
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{name}.")
-        else:
-            yield prefix + name, value
 
 
 def checkpoint_to_resume(

@@ -82,12 +82,17 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
     if strategy.startswith("zero"):  # DeepSpeed saves the optimizer in parts
         record["parts of the optimizer"] = f"{strategy}, {args.world_size} processes"
     checkpoint = checkpoint_to_resume(checkpoints, record)
-    lost = {}
-    for part, dataset in datasets.items():
-        lost[part] = beyond_window(dataset, getattr(rows, part), dimensions)
+    lost = {part: beyond_window(dataset) for part, dataset in datasets.items()}
     if args.should_save:
         write_json(checkpoints / RUN_NAME, record)
-        warn_of_window(lost)
+    for part, counts in lost.items():
+        if counts["rows"] and args.should_save:
+            text = truncation_text(
+                f"{counts['rows']} {part} rows",
+                counts["truncated_turns"],
+                counts["cut_turns"],
+            )
+            logger.warning(text)
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
 
     figures = {}
@@ -130,20 +135,6 @@ def cached_datasets(
             cache = folder / f"{part}-{content_hash(record)}.arrow"
             datasets[part] = trainer_class.dataset(judge, examples, cache)
     return datasets
-
-
-def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
-    """Warns of the rows of each part that the judge does not read in full (see beyond_window)."""
-    for part, counts in lost.items():
-        if counts["rows"]:
-            rows = f"{counts['rows']} {part} rows"
-            text = truncation_text(rows, counts["truncated_turns"], counts["cut_turns"])
-            logger.warning(text)
-        if counts["unread_rows"]:
-            text = (
-                "%s %s rows are left out: no prompt of max_tokens holds their last turn"
-            )
-            logger.warning(text, counts["unread_rows"], part)
 
 
 def close_group() -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from transformers.trainer_utils import EvalPrediction, PredictionOutput
 
     from medal_judges.models.base.sequence import SequenceJudge
-    from medal_judges.records.dimension import Dimension
     from medal_judges.training.rows import TrainingExample
 
 
@@ -77,27 +76,16 @@ def judge_dataset(
     return Dataset.from_list(records).map(tokenised, batched=True, **cached)
 
 
-def beyond_window(
-    dataset: Dataset,
-    examples: Sequence[TrainingExample],
-    dimensions: Sequence[Dimension],
-) -> dict[str, int]:
-    """Returns how many of the ``examples`` in a ``dataset`` of a judge lost text to its window, of
-    how many turns all or a part, and how many with a label of ``dimensions`` have no row."""
+def beyond_window(dataset: Dataset) -> dict[str, int]:
+    """Returns how many examples in a ``dataset`` of a judge lost text to its window, and of how
+    many turns all or a part."""
     # An example of a generative judge has a row for each question.
     rows = dataset.select_columns(["number", "dropped", "cut"]).to_pandas()
     rows = rows.drop_duplicates("number")
-    names = {dimension.name for dimension in dimensions}
-    read = set(rows["number"])
-    unread = 0
-    for number, example in enumerate(examples):
-        if number not in read and names & example.targets.keys():
-            unread += 1
     return {
         "rows": int((rows["dropped"] + rows["cut"] > 0).sum()),
         "truncated_turns": int(rows["dropped"].sum()),
         "cut_turns": int(rows["cut"].sum()),
-        "unread_rows": unread,
     }
 
 

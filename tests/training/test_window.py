@@ -35,7 +35,6 @@ def counts_of_scoring(judge: Judge) -> dict[str, int]:
         "rows": sum(j.truncated_turns + j.cut_turns > 0 for j in judgements),
         "truncated_turns": sum(j.truncated_turns for j in judgements),
         "cut_turns": sum(j.cut_turns for j in judgements),
-        "unread_rows": len(DIALOGUES) - len(judgements),
     }
 
 
@@ -50,8 +49,8 @@ def test_rows_beyond_the_window_are_counted_as_in_scoring(
     else:
         lora = LoraConfig(base=str(tiny_llama), peft={"r": 4}, max_tokens=90)
         judge = LoraJudge.create(lora, DIMENSIONS)
-    lost = beyond_window(judge_dataset(judge, EXAMPLES), EXAMPLES, DIMENSIONS)
-    assert lost == {"rows": 2, "truncated_turns": 2, "cut_turns": 1, "unread_rows": 0}
+    lost = beyond_window(judge_dataset(judge, EXAMPLES))
+    assert lost == {"rows": 2, "truncated_turns": 2, "cut_turns": 1}
     assert lost == counts_of_scoring(judge)
 
 
@@ -68,7 +67,7 @@ def test_a_judge_that_writes_does_not_learn_from_rows_that_it_could_not_score(
     config = LoraConfig(**settings)  # type: ignore[arg-type]
     judge = GenerativeLoraJudge.create(config, DIMENSIONS, name="w", rubric="medal")
     data = answer_dataset(judge, EXAMPLES)
-    lost = beyond_window(data, EXAMPLES, DIMENSIONS)
+    lost = beyond_window(data)
     assert lost == counts_of_scoring(judge)
-    assert lost["unread_rows"] == 1 and lost["rows"] == 1
+    assert lost["rows"] == 1
     assert max(data["length"]) <= 900 + 40 and data["number"] == [0, 0, 1, 1]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from sklearn.linear_model import Ridge
-from sklearn.model_selection import GroupKFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_predict
 
 from medal_judges.errors import ConfigError
 from medal_judges.inference.scoring import ScoreOptions, judge_once
@@ -164,24 +164,25 @@ def _stack(
     measured: Callable[[np.ndarray], float],
 ) -> tuple[Line, float]:
     """Returns the ridge regression on the scores of members ``names``, and its agreement, as
-    ``measured`` in 5-fold cross-validation over ``groups``, for the best penalty."""
+    ``measured`` in the 5-fold cross-validation over ``groups`` that chose its penalty."""
     units = labelled.x
     spread = labelled.deviation(units)
     spread[spread < _ROUNDING] = 1.0
     x, y = labelled.centred(units) / spread, labelled.centred(labelled.y)
     weights = labelled.weights * len(y) / labelled.weights.sum()
-    values = []
-    for alpha in ALPHAS:
-        scores = cross_val_predict(
-            _ridge(alpha),
-            *(x, y),
-            groups=groups,
-            cv=GroupKFold(FOLDS),
-            params={"sample_weight": weights},
-        )
-        values.append(measured(scores))
-    best = int(np.argmax(values))
-    solver = _ridge(ALPHAS[best]).fit(x, y, sample_weight=weights)
+    # Both sides are centred by source, so an intercept would be 0.
+    ridge = Ridge(positive=True, fit_intercept=False)
+    folds = GroupKFold(FOLDS)
+    search = GridSearchCV(ridge, {"alpha": ALPHAS}, cv=folds)
+    search.fit(x, y, groups=groups, sample_weight=weights)
+    solver = search.best_estimator_
+    held_out = cross_val_predict(
+        solver,
+        *(x, y),
+        groups=groups,
+        cv=folds,
+        params={"sample_weight": weights},
+    )
     slopes = solver.coef_ / spread
     middle = labelled.source_means(units).mean(axis=0) @ slopes
     used = np.flatnonzero(slopes > _ROUNDING).tolist()
@@ -190,9 +191,4 @@ def _stack(
         tuple(slopes[used].tolist()),
         intercept=float(labelled.source_means(labelled.y).mean() - middle),
     )
-    return line, values[best]
-
-
-def _ridge(alpha: float) -> Ridge:
-    # Both sides are centred by source, so an intercept would be 0.
-    return Ridge(alpha=alpha, positive=True, fit_intercept=False)
+    return line, measured(held_out)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ from medal_judges.training.trainer import JudgeCollator, JudgeTrainer
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
+logger = logging.getLogger(__name__)
 _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
@@ -66,9 +68,11 @@ def answer_dataset(
     what ``beyond_window`` counts. Examples that fit into no prompt have no row, as the judge could
     not score them."""
     rows: list[dict[str, Any]] = []
+    unread = 0
     for number, example in enumerate(examples):
         request = judge.request(example.dialogue)
         if request.payload.failure is not None:
+            unread += 1
             continue
         for prompt, answer in _answers(judge, request, example):
             rows.append(
@@ -81,6 +85,9 @@ def answer_dataset(
                     "cut": request.cut_turns,
                 }
             )
+    if unread:
+        text = "%s rows are left out: no prompt of max_tokens holds their last turn"
+        logger.warning(text, unread)
     return Dataset.from_list(rows)
 
 

@@ -45,8 +45,9 @@ class Labelled:
         return cls(x, y, sources, weights)
 
     def source_means(self, values: Floats) -> Floats:
-        """Returns the weighted mean of ``values`` [n, ...] of each source."""
-        return source_means(values, self.sources, self.weights)
+        """Returns the mean of ``values`` [n, ...] of each source, in the order of their names."""
+        names = np.unique(self.sources)
+        return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
     def centred(self, values: Floats) -> Floats:
         """Returns ``values`` [n, ...] less the mean of their source."""
@@ -58,20 +59,6 @@ class Labelled:
         """Returns the deviation of ``values`` [n, ...] within sources."""
         squares = np.average(self.centred(values) ** 2, axis=0, weights=self.weights)
         return np.asarray(np.sqrt(squares))
-
-
-def source_means(
-    values: Floats,
-    sources: np.ndarray,
-    weights: Floats,
-) -> Floats:
-    """Returns the weighted mean of ``values`` [n, ...] of each source, in the order of their
-    names."""
-    means = []
-    for source in np.unique(sources):
-        rows = sources == source
-        means.append(np.average(values[rows], axis=0, weights=weights[rows]))
-    return np.array(means)
 
 
 def fit_head(

@@ -31,6 +31,9 @@ from medal_judges.storage.jsonl import Journal
 
 # at the beginning of a stripped line
 _MARK = re.compile(r"(?:\d{1,3}\s{0,3}[.):]|[-*•])")
+_PROMPTS = "prompts/diet_generation"
+_TEMPERATURE = 0.8
+_MAX_TOKENS = 400
 _MOST_WORDS = 20  # of an utterance; longer lines are the model explaining itself
 
 
@@ -50,10 +53,6 @@ class PoolGeneration(Config):
     signs: tuple[Sign, ...] = Field(default=("negative",), min_length=1)
     count: int = Field(default=12, ge=1)
     samples: int = Field(default=4, ge=1)
-    temperature: float = Field(default=0.8, ge=0)
-    max_tokens: int = Field(default=400, ge=16)
-    seed: int = 0
-    prompts: str = "prompts/diet_generation"
 
     @model_validator(mode="after")
     def _judge_fits(self) -> PoolGeneration:
@@ -94,9 +93,9 @@ class PoolRunner(JobRunner[Proposal]):
         super().__init__(journal, Agents({llm.model: llm}))
         self.config = config
         parts = ("context", "negative", "positive")
-        self.prompt = load_prompt(config.prompts, ("count",), parts)
+        self.prompt = load_prompt(_PROMPTS, ("count",), parts)
         # What decides an answer, by content: an edited prompt asks anew.
-        settings = config.model_dump(mode="json", exclude={"prompts", "llms"})
+        settings = config.model_dump(mode="json", exclude={"llms"})
         made_by = content_hash([settings, self.prompt.hash, settings_content(llm)])
         self.jobs: dict[str, Proposal] = {}
         for sign in config.signs:
@@ -113,16 +112,15 @@ class PoolRunner(JobRunner[Proposal]):
         return answer.id in self.jobs
 
     def request(self, job: Proposal) -> ChatRequest:
-        config = self.config
-        values = {"count": config.count}
+        values = {"count": self.config.count}
         context = self.prompt.text("context", values)
         text = f"{context} {self.prompt.text(job.sign, values)}"
         return ChatRequest(
             (Message("user", text),),
-            config.max_tokens,
-            config.temperature,
+            _MAX_TOKENS,
+            _TEMPERATURE,
             top_p=0.95,
-            seed=config.seed + job.k,
+            seed=job.k,
         )
 
     def apply(self, job: Proposal, answer: Answer) -> None:

@@ -32,9 +32,7 @@ from medal_judges.reading.dialogues import (
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.labelled import LabelledDialogue, parse_labelled
-from medal_judges.records.signature import Signature
-from medal_judges.records.validation import mapping
+from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.console import ProgressBar
 from medal_judges.report.figure import Figure, write_figures
 from medal_judges.report.table import Row, Share, Table
@@ -48,9 +46,9 @@ COMMENTS = "comments"
 FAILURE = "label_failure"
 EARLIER = "earlier_labels"
 ANNOTATORS = "annotators"
-MACHINE = "machine_labels"
 KINDS = ("labelled", "malformed", "unlabelled")
 _UNNAMED = "unnamed"
+_FIRST_COUNT = 3  # of the counts of users after lang, user and checked
 
 
 def labelled(
@@ -111,29 +109,6 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
     names = ("labels", "scales", "aggregated", COMMENTS, LABELS_BY, ANNOTATORS)
     current = {name: record[name] for name in names if name in record}
     return {EARLIER: [*row.extra.get(EARLIER, ()), current]}
-
-
-def machine_labels(row: LabelledDialogue) -> dict[str, LabelledDialogue]:
-    """``row`` with the labels of each model that labelled it: those in ``extra["machine_labels"]``
-    (dimension -> model -> label, on the row's scales), and those that the row held earlier, the
-    newest of a model. Raises RecordError."""
-    expected = "an object of dimension: {model: label}"
-    record = row.to_record()
-    fields_by_model: dict[str, dict[str, Any]] = {}
-    for name in mapping(row.extra, MACHINE, expected):
-        for model, label in mapping(row.extra[MACHINE], name, expected).items():
-            empty = {"labels": {}, "scales": record["scales"]}
-            fields_by_model.setdefault(model, empty)["labels"][name] = label
-    for earlier in row.extra.get(EARLIER, ()):
-        labeller = earlier.get(LABELS_BY)
-        if isinstance(labeller, str):
-            signature = Signature.parse(labeller)
-            fields_by_model[signature.base or signature.judge] = earlier
-    record |= {"scales": {}, "aggregated": False}
-    return {
-        model: parse_labelled(record | fields)
-        for model, fields in fields_by_model.items()
-    }
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
@@ -289,25 +264,15 @@ def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
     """The share of malformed users and of each reason, by language and user model (MEDAL, Figure
     7), with Wilson's intervals. ``users`` as in report.json."""
     panels = []
-    for name in ("malformed", *_reasons(users)):
+    for name in list(users[0])[_FIRST_COUNT:]:
         shares = {}
         for user in users:
             if checked := user["checked"]:
-                count = user["reasons"].get(name, 0)
-                if name == "malformed":
-                    count = user["malformed"]
-                share = Estimate(count / checked, *wilson(count, checked))
-                shares[f"{user['lang']}, {user['user']}"] = share
+                share = user[name] / checked
+                estimate = Estimate(share, *wilson(user[name], checked))
+                shares[f"{user['lang']}, {user['user']}"] = estimate
         panels.append(share_panel(name.replace("_", " "), shares))
     return Figure("Malformed users, % of those checked", panels)
-
-
-def _reasons(users: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The reasons for which users are malformed, in the order in which they occur."""
-    reasons: dict[str, None] = {}
-    for user in users:
-        reasons |= dict.fromkeys(user["reasons"])
-    return list(reasons)
 
 
 def _judgement_of(
@@ -344,11 +309,10 @@ class Summary:
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,
             "user": row.dialogue.models.get("user") or _UNNAMED,
-            "rows": 1,
             "checked": int(bool(reasons) or check.scored),
             "malformed": int(bool(reasons)),
         }
-        self.users.append(entry | {f"reason:{name}": 1 for name in reasons})
+        self.users.append(entry | dict.fromkeys(reasons, 1))
 
     def add_labels(
         self, row: LabelledDialogue, judgement: Judgement
@@ -367,19 +331,10 @@ class Summary:
     def to_record(self) -> dict[str, Any]:
         """The content of report.json. ``std_over_repeats`` says how far the judge agrees with
         itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
-        users = []
+        users: list[dict[str, Any]] = []
         if self.users:
-            sums = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
-            for counts in sums.astype(int).reset_index().to_dict("records"):
-                reasons = {}
-                for name in [name for name in counts if name.startswith("reason:")]:
-                    count = counts.pop(name)
-                    if count:
-                        reasons[name.removeprefix("reason:")] = count
-                counts["share"] = None
-                if counts["checked"]:
-                    counts["share"] = counts["malformed"] / counts["checked"]
-                users.append(counts | {"reasons": reasons})
+            counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()
+            users = counts.astype(int).reset_index().to_dict("records")
         record: dict[str, Any] = {
             "rows": dict(self.kinds),
             "failures": dict(self.failures),
@@ -407,15 +362,11 @@ class Summary:
                 rows.append((name, f"{mean['std']:.4f}", mean["dialogues"]))
             yield Table(title, ("dimension", "std", "dialogues"), rows)
         if users := record["users"]:
-            reasons = _reasons(users)
             rows = []
             for user in users:
-                counts = [user["reasons"].get(reason, 0) for reason in reasons]
                 share = None
-                if user["share"] is not None:
-                    share = Share(Estimate(user["share"]))
-                rows.append(
-                    (user["lang"], user["user"], user["checked"], *counts, share)
-                )
-            columns = ("language", "user", "checked", *reasons, "malformed")
+                if user["checked"]:
+                    share = Share(Estimate(user["malformed"] / user["checked"]))
+                rows.append((*user.values(), share))
+            columns = (*users[0], "share of malformed")
             yield Table("malformed users, of those checked", columns, rows)

@@ -46,17 +46,12 @@ _LETTER = re.compile(r"[^\W\d_]")
 class TranslateConfig(Config):
     """Settings of ``medal data translate``.
 
-    ``tries``: the most requests for one dialogue. ``enforce``: send the answer's JSON schema.
-    ``check_language``: reject turns in another language, if the extra lang is installed.
+    ``tries``: the most requests for one dialogue.
     """
 
     llm: LLMConfig
-    prompt: str = "translate"
-    check_language: bool = True
     tries: int = Field(default=3, ge=1)
-    temperature: float = Field(default=0.0, ge=0)
     max_tokens: int = Field(default=4096, ge=1)
-    enforce: bool = True
 
 
 class UnusableError(ValueError):
@@ -150,7 +145,7 @@ class Translation:
 
 class TranslationRunner(JobRunner[Translation]):
     """Asks one model for translations. After an unusable answer it sends another request, with the
-    reason. Raises ConfigError for a prompt file with unknown placeholders."""
+    reason."""
 
     def __init__(
         self,
@@ -160,7 +155,7 @@ class TranslationRunner(JobRunner[Translation]):
         max_cost: float | None = None,
     ) -> None:
         self.config = config
-        self.prompt = load_prompt(config.prompt, {"language", "dialogue", "reason"})
+        self.prompt = load_prompt("translate", {"language", "dialogue", "reason"})
         self.jobs: dict[str, Translation] = {}
         self.earlier = 0  # translations of earlier runs
         self.finished = 0
@@ -172,7 +167,7 @@ class TranslationRunner(JobRunner[Translation]):
     def by(self) -> str:
         """The signature: the model, its decoding and the prompt."""
         llm = self.agents.get(self.config.llm.model)
-        decoding = self.config.model_dump(exclude={"llm", "prompt", "check_language"})
+        decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(
             judge="translation",
             revision=content_hash([decoding, dict(llm.fingerprint())]),
@@ -265,13 +260,11 @@ class TranslationRunner(JobRunner[Translation]):
         again = []
         if job.reason is not None:
             again.append({"reason": job.reason})
-        schema = None
-        if self.config.enforce:
-            schema = closed_schema({key: {"type": "string"} for key in job.turns})
+        schema = closed_schema({key: {"type": "string"} for key in job.turns})
         return ChatRequest(
             tuple(self.prompt.messages(values, again=again)),
             max_tokens=self.config.max_tokens,
-            temperature=self.config.temperature,
+            temperature=0.0,
             seed=job.tries,
             schema=schema,
         )

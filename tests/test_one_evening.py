@@ -71,9 +71,9 @@ def test_the_script_serves_the_models_of_the_config() -> None:
         read_yaml("generate/medal"),
         (ROOT / "scripts/one_evening.sh").read_text(),
     )
-    for agent in (*run["users"][1:], *run["chatbots"]):
-        place, model = agent["llm"]["base_url"][-4], re.escape(agent["llm"]["model"])
-        bot = agent["name"] if agent in run["chatbots"] else "-"
+    served = {"-": run["users"]["gemma-3-27b-it"], **run["chatbots"]}
+    for bot, llm in served.items():
+        place, model = llm["base_url"][-4], re.escape(llm["model"])
         assert re.search(
             rf"^\w+ +{place} +[\d,]+ +{model} +{bot}$", script, re.MULTILINE
         )
@@ -94,10 +94,10 @@ def test_one_evening_at_tiny_scale(
         "prices": f"{folder}/prices.yaml",
     }
     run = read_yaml("generate/medal")
-    for agent in (*run["users"], run["user_judge"], *run["chatbots"]):
-        own = agent["llm"].get("base_url", "")
+    for llm in (*run["users"].values(), run["user_judge"], *run["chatbots"].values()):
+        own = llm.get("base_url", "")
         near = own.startswith("http://localhost:80")
-        agent["llm"] |= (
+        llm |= (
             {"base_url": f"http://localhost:{port + int(own[-4])}/v1"} if near else paid
         )
     run |= {"contexts": {"n": 12}, "seed": 1, "languages": ["en", "de"], "max_turns": 4}

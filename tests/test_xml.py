@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 
 from medal_judges.data_prep.annotation.label_studio import config_xml
-from medal_judges.data_prep.annotation.questions import AnnotationQuestion, Asks
+from medal_judges.data_prep.annotation.questions import AnnotationQuestion
 from medal_judges.records.dimension import Dimension
 from medal_judges.report.junit import write_junit
 
@@ -40,7 +40,7 @@ def test_a_definition_with_any_character_is_a_label_studio_interface() -> None:
         "overall", "ordinal", 1, 5, definition="How good\x0b it is\uffff"
     )
     question = AnnotationQuestion(dimension, "Overall", "How good?", "", "", ())
-    asks = Asks(binary="", ordinal="", comment="", other_text="")
+    asks = dict.fromkeys(("binary", "ordinal", "comment", "other_text"), "")
     text = config_xml([question], asks)
     ElementTree.fromstring(text)
     assert "How good\\x0b it is\\uffff" in text

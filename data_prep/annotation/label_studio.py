@@ -18,7 +18,6 @@ from medal_judges.data_prep.annotation.questions import (
     TEMPLATES,
     AnnotationQuestion,
     Answer,
-    Asks,
 )
 from medal_judges.errors import DataError, visible
 from medal_judges.records.labelled import LabelledDialogue
@@ -28,7 +27,7 @@ ACCOUNT = "account-"
 _EXPORT = "in Label Studio: Export, JSON"
 
 
-def config_xml(questions: Sequence[AnnotationQuestion], asks: Asks) -> str:
+def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
     """The labelling interface. Each dimension is a required single choice under its name (``yes``
     and ``no``, or the numbers of its scale); the free texts are ``other_text`` and ``comment``."""
     template = fragment(TEMPLATES, "label_studio.xml", questions=questions, asks=asks)

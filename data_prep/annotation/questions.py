@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -21,8 +21,9 @@ COMMENT = "comment"
 EMPTY = "[empty message]"
 
 
-class Entry(Config):
-    """Criteria of a dimension in the guidelines."""
+class Criteria(Config):
+    """How to decide on a dimension: when to ``mark`` and to ``leave`` an issue, or what each of the
+    ``grades`` of a rating means."""
 
     title: str = ""
     ask: str = ""
@@ -31,22 +32,14 @@ class Entry(Config):
     grades: tuple[str, ...] = ()
 
 
-class Asks(Config):
-    """Default questions, by kind of answer."""
-
-    binary: str
-    ordinal: str
-    comment: str
-    other_text: str
-
-
 class Guidelines(Config):
-    """A file of configs/annotation/."""
+    """A file of configs/annotation/. ``asks`` are the questions of a dimension without one, by kind
+    of answer (``binary``, ``ordinal``), and those for free texts (``comment``, ``other_text``)."""
 
     title: str
     intro: tuple[str, ...]
-    asks: Asks
-    dimensions: Mapping[str, Entry] = Field(default_factory=dict)
+    asks: dict[Literal["binary", "ordinal", "comment", "other_text"], str]
+    dimensions: Mapping[str, Criteria] = Field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,15 +120,17 @@ def questions(
     number of levels."""
     questions = []
     for dimension in dimensions:
-        entry = guidelines.dimensions.get(dimension.name, Entry())
+        entry = guidelines.dimensions.get(dimension.name, Criteria())
         if entry.grades and len(entry.grades) != len(dimension.levels):
             raise ConfigError(
                 f"guidelines: {dimension.name} has {len(entry.grades)} grades, but its scale "
                 f"{dimension.low:g} to {dimension.high:g} has {len(dimension.levels)} levels"
             )
-        asks = guidelines.asks
+        kind: Literal["binary", "ordinal"] = "ordinal"
+        if dimension.kind == "binary":
+            kind = "binary"
         title = entry.title or dimension.name.replace("_", " ").capitalize()
-        ask = entry.ask or (asks.binary if dimension.kind == "binary" else asks.ordinal)
+        ask = entry.ask or guidelines.asks[kind]
         mark = entry.mark.strip()
         leave = entry.leave.strip()
         questions.append(

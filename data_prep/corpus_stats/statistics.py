@@ -6,10 +6,10 @@ Each dialogue becomes one row of a DataFrame; texts are not kept.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import nan
-from typing import Any, NamedTuple
+from typing import Any
 
 import pandas as pd
 
@@ -34,13 +34,6 @@ NOT_STATED = "not stated"
 PRESENT_FROM = 0.5  # an issue is present if the mean of its answers is at least this
 MAX_NAMES = 60  # with more names than this, chatbots or users are people, not systems
 _SPEAKERS = ["lang", "chatbot", "user"]
-
-
-class ScaledDimension(NamedTuple):
-    """A dimension on a scale: the same name on another scale is another dimension."""
-
-    name: str
-    scale: Scale | None
 
 
 @dataclass(frozen=True)
@@ -108,8 +101,9 @@ def corpus_statistics(
     tools: dict[str, Lemmatiser] = {}
     counts: Counter[str] = Counter()
     labelled_by: Counter[str] = Counter()
-    answers: dict[str, dict[ScaledDimension, float]] = {}  # by id
-    between: set[ScaledDimension] = set()  # with an answer but 0 and 1
+    answers: dict[str, dict[str, float]] = {}  # by id
+    scales: dict[str, Scale | None] = {}
+    between: set[str] = set()  # dimensions with an answer but 0 and 1
     measures = []
     contents = []
     for row in dialogues:
@@ -118,7 +112,7 @@ def corpus_statistics(
                 f"the id {row.id!r} occurs twice; its dialogue would be counted twice",
                 hint="give every dialogue in one file only",
             )
-        answers[row.id] = _mean_answers(row, between)
+        answers[row.id] = _mean_answers(row, scales, between)
         lang = row.dialogue.lang
         if lang not in tools:
             tools[lang] = lemmatiser(lang, lemmas=lemmas)
@@ -131,20 +125,18 @@ def corpus_statistics(
         if isinstance(labeller, str):
             labelled_by[labeller] += 1
     labels = pd.DataFrame(list(answers.values()), dtype=float)
-    names = _dimension_names(list(labels.columns))
-    labels.columns = pd.Index(names.values())
     shares = []
-    for dimension, label in names.items():
-        if dimension.scale == (0, 1) and dimension not in between:
-            shares.append(label)
-            present = (labels[label] >= PRESENT_FROM).astype(float)
-            labels[label] = present.where(labels[label].notna())
+    for name, scale in scales.items():
+        if scale == (0, 1) and name not in between:
+            shares.append(name)
+            present = (labels[name] >= PRESENT_FROM).astype(float)
+            labels[name] = present.where(labels[name].notna())
     rubric = [dimension.name for dimension in load_rubric("medal")]
     return CorpusStatistics(
         name=name,
         rows=pd.DataFrame(measures or {column: [] for column in _SPEAKERS}),
         labels=labels,
-        scales={label: dimension.scale for dimension, label in names.items()},
+        scales=scales,
         shares=shares,
         issues=[name for name in rubric if name in shares],
         tools={lang: tool.name for lang, tool in tools.items()},
@@ -155,18 +147,26 @@ def corpus_statistics(
 
 
 def _mean_answers(
-    row: LabelledDialogue, between: set[ScaledDimension]
-) -> dict[ScaledDimension, float]:
-    """Returns the mean answer of each dimension that somebody rated, and adds dimensions with an
-    answer that is neither 0 nor 1 to ``between``."""
+    row: LabelledDialogue, scales: dict[str, Scale | None], between: set[str]
+) -> dict[str, float]:
+    """Returns the mean answer of each dimension that somebody rated. Adds their ``scales``, and to
+    ``between`` dimensions with an answer that is neither 0 nor 1. Raises MedalError for a dimension
+    on two scales."""
     answers = {}
     for rating in row.ratings():
         answer = mean(rating)
-        if answer is not None:
-            dimension = ScaledDimension(rating.dimension, rating.scale)
-            answers[dimension] = answer
-            if not {0, 1}.issuperset(rating.without_nulls):
-                between.add(dimension)
+        if answer is None:
+            continue
+        name = rating.dimension
+        answers[name] = answer
+        if scales.setdefault(name, rating.scale) != rating.scale:
+            raise MedalError(
+                f"row {row.id!r}: {name} is on the scale {rating.scale}, and on {scales[name]} in "
+                "rows before it",
+                hint="count each file by itself",
+            )
+        if not {0, 1}.issuperset(rating.without_nulls):
+            between.add(name)
     return answers
 
 
@@ -193,20 +193,3 @@ def _measures(row: LabelledDialogue, tool: Lemmatiser) -> dict[str, Any]:
         diversity = mtld(tokens)
         measures[f"mtld_{side}"] = nan if diversity is None else diversity
     return measures
-
-
-def _dimension_names(
-    dimensions: Sequence[ScaledDimension],
-) -> dict[ScaledDimension, str]:
-    """Returns the name of each dimension, with its scale if two of one name have different
-    scales."""
-    count = Counter(name for name, _ in dimensions)
-    names = {}
-    for name, scale in dimensions:
-        label = name
-        if count[name] > 1:
-            label = f"{name} (no stated scale)"
-            if scale is not None:
-                label = "{} ({:g}–{:g})".format(name, *scale)
-        names[ScaledDimension(name, scale)] = label
-    return names

@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import OVERWRITE, SEED, Config, load_config, option
+from medal_judges.config import OVERWRITE, SEED, Config, option, read_yaml
 from medal_judges.data_prep.sources.registry import stream_spec
 from medal_judges.errors import ConfigError, DataError
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions
@@ -29,37 +29,23 @@ _WORD = re.compile(r"[\w'’]+")
 _REACH = 3  # words before a match among which a negation counts
 
 
-class ForeignKeywords(Config):
-    """The keywords of configs/curate/foreign_language.yaml, which explains the lists."""
-
-    dimension: str
-    comments: list[str]
-    phrases: list[str]
-    named: list[str]
-    topics: list[str]
-    negations: list[str]
-    user: list[str]
-    assistant: list[str]
-    languages: dict[str, list[str]]
-
-
 class ForeignLanguage:
-    """Finds the keyword that excludes a row (MEDAL, section 5.1, Filtering)."""
+    """Finds the keyword that excludes a row (MEDAL, section 5.1, Filtering). ``keywords`` are those
+    of configs/curate/foreign_language.yaml, which explains the lists."""
 
-    def __init__(self, keywords: ForeignKeywords) -> None:
-        self.keywords = keywords
-        self.hash = content_hash(keywords.model_dump())
+    def __init__(self) -> None:
+        self.keywords = read_yaml("curate/foreign_language")
+        self.hash = content_hash(self.keywords)
         self._patterns = lru_cache(maxsize=None)(self._patterns_of)
-        self._patterns("en")  # reports a bad pattern at once
 
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
         """(the text that matched, comment) for a row to leave out, else None; None also if the
         judge did not call the row uninterpretable."""
         comments = row.extra.get("comments")
-        answers = _given(row, self.keywords.dimension)
+        answers = _given(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
             return None
-        for name in self.keywords.comments:
+        for name in self.keywords["comments"]:
             comment = comments.get(name)
             if isinstance(comment, str):
                 keyword = self.find(comment, row.dialogue.lang)
@@ -76,10 +62,10 @@ class ForeignLanguage:
                 before = _CLAUSE.split(comment[: hit.start()])[-1]
                 after = _CLAUSE.split(comment[hit.end() :])[0]
                 words = set(_words(before + hit.group() + after))
-                is_of_user = not words.isdisjoint(keywords.user)
-                if is_of_user and words.isdisjoint(keywords.assistant):
+                is_of_user = not words.isdisjoint(keywords["user"])
+                if is_of_user and words.isdisjoint(keywords["assistant"]):
                     continue
-                if set(_words(before)[-_REACH:]).isdisjoint(keywords.negations):
+                if set(_words(before)[-_REACH:]).isdisjoint(keywords["negations"]):
                     return hit.group().strip()
         return None
 
@@ -87,37 +73,23 @@ class ForeignLanguage:
         """The phrases, and the patterns with names of languages other than ``lang`` if that is
         known."""
         keywords = self.keywords
-        texts = [rf"\b(?:{text})" for text in keywords.phrases]
+        texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
             foreign = []
-            for code, names in keywords.languages.items():
+            for code, names in keywords["languages"].items():
                 if code != base_language(lang):
                     foreign += names
-            for text in keywords.named:
+            for text in keywords["named"]:
                 text = text.replace("{foreign}", rf"\b{_one_of(foreign)}\b")
                 texts.append(
-                    text.replace("{topic}", rf"[ -]{_one_of(keywords.topics)}\b")
+                    text.replace("{topic}", rf"[ -]{_one_of(keywords['topics'])}\b")
                 )
-        patterns = []
-        for text in texts:
-            try:
-                patterns.append(re.compile(text, re.IGNORECASE))
-            except re.error as error:
-                problem = (
-                    f"keyword pattern {text!r} is not a regular expression: {error}"
-                )
-                raise ConfigError(problem) from error
-        return patterns
+        return [re.compile(text, re.IGNORECASE) for text in texts]
 
 
 def _one_of(words: Iterable[str]) -> str:
     """The pattern of any of ``words``; one that never matches if there are none."""
     return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"
-
-
-def load_foreign(path: str = "curate/foreign_language") -> ForeignLanguage:
-    """The filter of a keyword file. Raises ConfigError."""
-    return ForeignLanguage(load_config(ForeignKeywords, path))
 
 
 def _words(text: str) -> list[str]:
@@ -137,9 +109,6 @@ class CurateOptions(Config):
     n: int = option(100, ge=1, help="Dialogues per language.")
     lang: tuple[str, ...] = option(
         (), help="ISO 639-1 code; may be repeated. Default: all."
-    )
-    keywords: str = option(
-        "curate/foreign_language", help="YAML of the foreign-language filter."
     )
     keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
     rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")
@@ -184,13 +153,6 @@ class LabelRules:
     def categories(self) -> tuple[str, ...]:
         """Clean and the issues."""
         return (CLEAN, *self.issues)
-
-    @property
-    def levels(self) -> tuple[int, ...]:
-        """The whole numbers of the overall scale, even if it is continuous."""
-        return tuple(
-            range(math.ceil(self.overall.low), math.floor(self.overall.high) + 1)
-        )
 
     def missing(self, row: LabelledDialogue) -> list[str]:
         """Labels that the row lacks and a selection needs."""

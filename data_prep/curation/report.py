@@ -1,8 +1,7 @@
-"""A curation: the selection of each language, and how even it is beside its pool."""
+"""A curation: the selection of each language, and its counts beside its pool's."""
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,8 +13,8 @@ from medal_judges import __version__
 from medal_judges.data_prep.curation.pool import (
     Candidate,
     CurateOptions,
+    ForeignLanguage,
     label_rules,
-    load_foreign,
     read_pool,
 )
 from medal_judges.data_prep.curation.selection import Selected, select
@@ -25,12 +24,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.report.table import Row, Table
 
-_FACTORS = {
-    "categories": "Issues",
-    "level": "Overall score",
-    "chatbot": "Chatbots",
-    "user": "Users",
-}
+_FACTORS = ("categories", "level", "chatbot", "user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +54,7 @@ def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
     rules = label_rules(options.rubric)
     foreign = None
     if not options.keep_foreign:
-        foreign = load_foreign(options.keywords)
+        foreign = ForeignLanguage()
     pool, left_out = read_pool(options, rules, foreign, reading)
     selections: dict[str, Sequence[Selected]] = {}
     counts = []
@@ -96,20 +90,6 @@ def _value_counts(candidates: Sequence[Candidate], factor: str) -> Counter[str]:
     return counts
 
 
-def evenness(counts: Sequence[int]) -> float | None:
-    """Returns the entropy of ``counts`` over that of equal counts (Pielou's J), from 0 to 1; None
-    for fewer than two counts and for nothing counted."""
-    total = sum(counts)
-    if len(counts) < 2 or not total:
-        return None
-    entropy = 0.0
-    for count in counts:
-        if count:
-            share = count / total
-            entropy -= share * math.log(share)
-    return max(0.0, entropy) / math.log(len(counts))
-
-
 def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     """Returns the selected rows, by language and then in the order chosen, each with ``curation``
     in its extra fields: rank, weight, and the size of its pool."""
@@ -129,8 +109,8 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
     return [rows[id] for id in notes]
 
 
-def balance_tables(curation: Curation) -> list[Table]:
-    """Returns a table of sizes, and one of the evenness of each factor in selection and pool."""
+def size_table(curation: Curation) -> Table:
+    """Returns how many dialogues and contexts were selected of each language's pool."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -142,18 +122,9 @@ def balance_tables(curation: Curation) -> list[Table]:
             contexts.add(selected.candidate.group)
         effective = round(total**2 / squares)
         sizes.append((lang, round(total), len(selection), len(contexts), effective))
-    rows: list[Row] = []
-    for (lang, factor), counts in curation.counts.groupby(["lang", "factor"]):
-        name = _FACTORS[factor]
-        of_selection = evenness(counts.selected.tolist())
-        of_pool = evenness(counts.pool.tolist())
-        rows.append((lang, name, of_selection, of_pool))
     columns = ("Language", "Pool", "Selected", "Contexts", "Effective")
     note = "Effective: as many equally weighted dialogues say as much about the pool."
-    return [
-        Table("Dialogues", columns, sizes, note),
-        Table("Evenness (1 is even)", ("Language", "Of", "Selection", "Pool"), rows),
-    ]
+    return Table("Dialogues", columns, sizes, note)
 
 
 def left_out_lines(curation: Curation) -> list[str]:

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from medal_judges.config import Config
 from medal_judges.data_prep.seeds.contexts import SeedContext, SeedsConfig
@@ -29,7 +29,7 @@ from medal_judges.records.dialogue import Dialogue, Turn, language
 from medal_judges.records.labelled import LabelledDialogue, hash_split
 
 # Ids are names with "--" between them, so a name neither holds that nor ends with "-".
-_NAME = re.compile(r"\A[\w.+]+(?:-[\w.+]+)*\Z")
+_NAME = r"^[\w.+]+(?:-[\w.+]+)*$"
 END_OF_DIALOGUE = "END_OF_DIALOGUE"
 # Anywhere as the prompt writes it, also with its underscores escaped or left out; in small letters
 # and without them only if it is the whole answer, since people do speak of the end of dialogue.
@@ -62,70 +62,36 @@ _FIELDS = re.compile(
 
 _CONTEXT = {"scene", "persona", "gender", "affect", "language", "country"}
 _USER = _CONTEXT | {"rejected", "feedback"}
-# Setting -> the known placeholders, and those that the prompt must show (one of each group).
-_PROMPTS: dict[str, tuple[set[str], list[tuple[str, ...]]]] = {
-    "first_turn": (_USER, [("scene", "persona")]),
-    "later_turns": (_USER | {"dialogue"}, [("dialogue",)]),
-    "check": (_CONTEXT | {"dialogue", "message"}, [("dialogue",), ("message",)]),
-    "reply": (set(), []),
+# The values that the prompt of each setting may show.
+_PROMPTS: dict[str, set[str]] = {
+    "first_turn": _USER,
+    "later_turns": _USER | {"dialogue"},
+    "check": _CONTEXT | {"dialogue", "message"},
+    "reply": set(),
 }
 _VERDICT_SCHEMA = closed_schema(
     {"verdict": {"enum": ["Yes", "No"]}, "reason": {"type": "string", "maxLength": 120}}
 )
 
 
-class AgentConfig(Config):
-    """A language model (see load_llm) and its name in ids and tables."""
-
-    name: str
-    llm: LLMConfig
-
-    @field_validator("name")
-    @classmethod
-    def _usable(cls, name: str) -> str:
-        if not _NAME.match(name):
-            raise ValueError(
-                f"a name is letters, digits, '.', '_', '+' and single '-' between them: {name!r}"
-            )
-        return name
-
-
 class Decoding(Config):
     """How one kind of message is sampled. ``prompt``: a prompt file (models/prompted/prompt.py), or
-    the fields of one."""
+    the fields of one. ``tries``: the most attempts at a user's message if the user judge rejects
+    it. ``enforce``: require a JSON verdict of the user judge if the backend can, for models that do
+    not keep to "Yes." and "No."."""
 
     prompt: str | Prompt
     temperature: float = Field(ge=0)
-    top_p: float = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-    )
-    presence_penalty: float = Field(
-        default=0.0,
-        ge=-2,
-        le=2,
-    )
-    frequency_penalty: float = Field(
-        default=0.0,
-        ge=-2,
-        le=2,
-    )
+    top_p: float = Field(default=1.0, gt=0, le=1)
+    presence_penalty: float = Field(default=0.0, ge=-2, le=2)
+    frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
     max_tokens: int = Field(default=512, ge=1)
-
-
-class RetriedDecoding(Decoding):
-    """Decoding of a user's message. ``tries``: the most attempts if the user judge rejects it."""
-
-    tries: int = Field(ge=1)
-
-
-class VerdictDecoding(Decoding):
-    """Decoding of the user judge's verdict. ``enforce``: require a JSON answer if the backend can,
-    for models that do not keep to "Yes." and "No.". First messages are checked by the prompt's part
-    ``system_first``, if it has one."""
-
+    tries: int = Field(default=1, ge=1)
     enforce: bool = False
+
+
+AgentName = Annotated[str, StringConstraints(pattern=_NAME)]
+AgentConfigs = Annotated[dict[AgentName, LLMConfig], Field(min_length=1)]
 
 
 class GenerateConfig(Config):
@@ -141,20 +107,20 @@ class GenerateConfig(Config):
     seed: int = 0
     languages: tuple[str, ...] = Field(min_length=1)
     contexts: SeedsConfig
-    users: tuple[AgentConfig, ...] = Field(min_length=1)
-    user_judge: AgentConfig
-    chatbots: tuple[AgentConfig, ...] = Field(min_length=1)
-    first_turn: RetriedDecoding = RetriedDecoding(
+    users: AgentConfigs
+    user_judge: LLMConfig
+    chatbots: AgentConfigs
+    first_turn: Decoding = Decoding(
         prompt="user_first",
         temperature=1.5,
         presence_penalty=0.6,
         max_tokens=512,
         tries=10,
     )
-    later_turns: RetriedDecoding = RetriedDecoding(
+    later_turns: Decoding = Decoding(
         prompt="user_later", temperature=0.9, top_p=0.95, tries=5
     )
-    check: VerdictDecoding = VerdictDecoding(
+    check: Decoding = Decoding(
         prompt="user_check",
         temperature=0.1,
         max_tokens=64,
@@ -170,32 +136,26 @@ class GenerateConfig(Config):
 
     @model_validator(mode="after")
     def _distinct(self) -> GenerateConfig:
-        for role in ("users", "chatbots"):
-            names = [agent.name for agent in getattr(self, role)]
-            if len(set(names)) < len(names):
-                raise ValueError(f"{role}: a name is given twice: {', '.join(names)}")
         if len(set(self.languages)) < len(self.languages):
             raise ValueError("languages: a language is given twice")
         return self
 
-    def agents(self, speaking: Collection[str] | None = None) -> dict[str, LLMConfig]:
-        """The ``llm`` setting of each agent (``user:``, ``judge:`` or ``chatbot:`` and its name);
-        of the chatbots only those that are ``speaking``."""
-        llms = {f"user:{user.name}": user.llm for user in self.users}
-        llms[f"judge:{self.user_judge.name}"] = self.user_judge.llm
-        for chatbot in self.chatbots:
-            if speaking is None or chatbot.name in speaking:
-                llms[f"chatbot:{chatbot.name}"] = chatbot.llm
+    def agents(self, speaking: Sequence[str] | None = None) -> dict[str, LLMConfig]:
+        """The model of each agent (``judge``, or ``user:`` or ``chatbot:`` and its name); of the
+        chatbots only those that are ``speaking``."""
+        llms = {f"user:{name}": llm for name, llm in self.users.items()}
+        llms["judge"] = self.user_judge
+        for name in self.speaking() if speaking is None else speaking:
+            llms[f"chatbot:{name}"] = self.chatbots[name]
         return llms
 
     def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
         """The names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError for an
         unknown name."""
-        names = [agent.name for agent in self.chatbots]
-        if unknown := [name for name in chatbots if name not in names]:
-            hint = f"it has: {', '.join(names)}"
+        if unknown := [name for name in chatbots if name not in self.chatbots]:
+            hint = f"it has: {', '.join(self.chatbots)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
-        return list(chatbots) or names
+        return list(chatbots) or [*self.chatbots]
 
 
 def read_utterance(answer: str) -> tuple[str, bool]:
@@ -272,11 +232,11 @@ class DialogueState:
 
     @property
     def agent(self) -> str:
-        """The agent that answers next: ``user:``, ``judge:`` or ``chatbot:`` and its name."""
+        """The agent that answers next: ``judge``, or ``user:`` or ``chatbot:`` and its name."""
         if self.stage == "say":
             return f"user:{self.user}"
         if self.stage == "check":
-            return f"judge:{self.config.user_judge.name}"
+            return "judge"
         return f"chatbot:{self.chatbot}"
 
     @property
@@ -400,19 +360,11 @@ class DialogueState:
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
     """The prompts of a run by setting (``first_turn``, ``later_turns``, ``check``, ``reply``).
 
-    Raises ConfigError for a prompt with an unknown placeholder, or without the placeholders that
-    its agent must see.
+    Raises ConfigError for a prompt with an unknown value.
     """
     prompts = {}
-    for name, (placeholders, required) in _PROMPTS.items():
-        prompt = prompts[name] = load_prompt(getattr(config, name).prompt, placeholders)
-        shown = prompt.values_of("system") | prompt.values_of("user")
-        for group in required:
-            if shown.isdisjoint(group):
-                raise ConfigError(
-                    f"{name}.prompt: {prompt.name} shows no {' and no '.join(group)}",
-                    hint=f"add {{{{ {group[0]} }}}}, as the files of configs/prompts/ do",
-                )
+    for name, values in _PROMPTS.items():
+        prompts[name] = load_prompt(getattr(config, name).prompt, values)
     if "user" in prompts["reply"].parts:
         raise ConfigError(
             f"reply.prompt: {prompts['reply'].name} has a part 'user', but a chatbot gets the "
@@ -429,7 +381,7 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
     schema = None
     values: dict[str, str | None] = asdict(state.context)
     values["language"] = language(state.context.lang).name
-    decoding: Decoding = config.reply
+    decoding = config.reply
     if state.stage == "say":
         name = "first_turn"
         decoding = config.first_turn

@@ -14,7 +14,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
-from medal_judges import __version__
 from medal_judges.data_prep.generation.protocol import (
     DialogueState,
     GenerateConfig,
@@ -38,7 +37,6 @@ DIALOGUES = "dialogues.jsonl"
 REJECTED = "rejected.jsonl"
 # The record is removed last: a kill before that leaves a folder that is still known as a run's.
 _OWN = ("journal.jsonl", DIALOGUES, REJECTED, "summary.json", RECORD)
-_PARTS = ("settings", "agents", "contexts")
 # Settings that say where a model is served and how fast, but change no dialogue.
 _CONNECTION = {
     "base_url",
@@ -66,8 +64,7 @@ class Outputs:
     run.json; two runs make the same dialogues if their records agree.
 
     ``overwrite`` removes the files of an earlier run. Raises MedalError for a folder that another
-    process uses, or that was made with other settings; chatbots, languages and contexts may be
-    added.
+    process uses, or that was made with other settings.
     """
 
     def __init__(
@@ -88,7 +85,7 @@ class Outputs:
                 for name in _OWN:
                     (folder / name).unlink(missing_ok=True)
             elif earlier:
-                self._require_same(earlier, record)
+                require_same_run(folder, earlier, record)
             write_json(folder / RECORD, record)
             self._resources = resources.pop_all()
 
@@ -100,7 +97,7 @@ class Outputs:
         if path.exists():
             with suppress(OSError, ValueError, RecursionError):
                 record = read_json(path)
-            if not isinstance(record, dict) or not set(record) >= set(_PARTS):
+            if not isinstance(record, dict) or "contexts" not in record:
                 record = None
         elif any((self.folder / name).exists() for name in _OWN):
             record = None
@@ -110,21 +107,6 @@ class Outputs:
                 hint="give another folder with --out DIR",
             )
         return dict(record)
-
-    def _require_same(
-        self, earlier: Mapping[str, Any], record: Mapping[str, Any]
-    ) -> None:
-        """Raises MedalError for a part of the earlier record that is another now; this run may add
-        chatbots, languages and contexts. The country of a context is no part of its id, so it is
-        compared too."""
-        saved: dict[str, Any] = {"contexts": content_hash(earlier["contexts"])}
-        contexts = {name: record["contexts"].get(name) for name in earlier["contexts"]}
-        current: dict[str, Any] = {"contexts": content_hash(contexts)}
-        for part in ("settings", "agents"):
-            for name, value in earlier[part].items():
-                saved[f"{part}: {name}"] = value
-                current[f"{part}: {name}"] = record[part].get(name)
-        require_same_run(self.folder, saved, current)
 
     @contextmanager
     def rebuilding(self) -> Iterator[None]:
@@ -181,28 +163,13 @@ class GenerationCounts:
 
     def to_record(self) -> dict[str, Any]:
         """The content of summary.json; dollars only if a price is known."""
-
-        def tries(counts: Counter[int]) -> dict[str, int]:
-            accepted = {
-                str(number): counts[number] for number in sorted(counts) if number
-            }
-            return accepted | {"never": counts[0]}
-
         return {
             "finished": self.finished,
             "ended": dict(self.ended),
-            "first_messages_without_accepted_try": self.failed_openers,
-            "user_turns": {
-                "accepted": self.user_turns["accepted"],
-                "rejected": self.user_turns["rejected"],
-                "rejected_by_rule": self.user_turns["by_rule"],
-                "unreadable_verdicts": self.user_turns["unreadable"],
-                "accepted_at_try_first_turn": tries(self.first),
-                "accepted_at_try_later_turns": tries(self.later),
-            },
-            "usage": {
-                agent: dict(usage) for agent, usage in sorted(self.usage.items())
-            },
+            "user_turns": dict(self.user_turns),
+            "tries_of_first_messages": dict(sorted(self.first.items())),
+            "tries_of_later_turns": dict(sorted(self.later.items())),
+            "usage": {agent: dict(usage) for agent, usage in self.usage.items()},
         }
 
 
@@ -228,27 +195,22 @@ class GenerationRun(JobRunner[DialogueState]):
         agents: Callable[[GenerateConfig], Agents] | None = None,
     ) -> None:
         self.config = config
-        self.chatbots = [agent.name for agent in config.chatbots]
+        self.chatbots = [*config.chatbots]
         self.speaking = config.speaking(chatbots)
         contexts = contexts_for(config.contexts, config.languages, config.seed)
         self.openers: dict[str, tuple[SeedContext, str]] = {}
         for context in contexts:
             for user in config.users:
-                self.openers[f"{context.id}--{user.name}"] = (context, user.name)
+                self.openers[f"{context.id}--{user}"] = (context, user)
         self.prompts = load_prompts(config)
         self.counts = GenerationCounts()
         self.accepted: dict[str, DialogueState] = {}
         self.failed: set[str] = set()
         self.done: set[str] = set()
-        settings_of_agents = {}
+        countries = {context.id: context.country for context in contexts}
+        record = self._settings() | {"contexts": content_hash(countries)}
         for name, llm in config.agents().items():
-            settings_of_agents[name] = settings_content(llm, _CONNECTION)
-        record = {
-            "version": __version__,
-            "settings": self._settings(),
-            "agents": settings_of_agents,
-            "contexts": {context.id: context.country for context in contexts},
-        }
+            record[name] = settings_content(llm, _CONNECTION)
         self.outputs = Outputs(config.out, record, overwrite=overwrite)
         models = (
             agents(config)
@@ -429,8 +391,8 @@ def estimate(
 
     for context in contexts_for(settings, config.languages, config.seed):
         for user in config.users:
-            id = f"{context.id}--{user.name}"
-            opener = play(DialogueState(id, context, user.name, config))
+            id = f"{context.id}--{user}"
+            opener = play(DialogueState(id, context, user, config))
             if opener.opened:
                 for chatbot in speaking:
                     play(opener.with_chatbot(chatbot))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from medal_judges.data_prep.labelling import MACHINE
 from medal_judges.records.labelled import LabelledDialogue
 
 # MEDAL issue -> its behaviours; any of them marks the issue.
@@ -27,7 +26,7 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
     """
     labels = {}
     machine = {}
-    by_behaviour = row.extra.get(MACHINE, {})
+    by_behaviour = row.extra.get("machine_labels", {})
     for issue, behaviours in ISSUE_BEHAVIOURS.items():
         machine[issue] = _any_machine(
             [by_behaviour.get(name, {}) for name in behaviours]
@@ -39,7 +38,7 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
         row,
         labels=labels,
         scales=scales,
-        extra={**row.extra, MACHINE: machine},
+        extra={**row.extra, "machine_labels": machine},
     )
 
 
@@ -61,10 +60,12 @@ def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDial
                 labels[name] = _any(
                     [row.labels[name] for row in turns if name in row.labels]
                 )
-                by_turn = [row.extra.get(MACHINE, {}).get(name, {}) for row in turns]
+                by_turn = [
+                    row.extra.get("machine_labels", {}).get(name, {}) for row in turns
+                ]
                 machine[name] = _any_machine(by_turn)
         scales = {name: longest.scales[name] for name in labels}
-        extra = {MACHINE: machine}
+        extra = {"machine_labels": machine}
         yield replace(
             longest,
             labels=labels,

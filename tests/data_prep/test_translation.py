@@ -194,7 +194,6 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
         *settings,
         "--to",
         "de",
-        "check_language=false",
     ]
     whole = CliRunner().invoke(app, [*command, "--out", str(tmp_path / "whole.jsonl")])
     assert whole.exit_code == 0, whole.output

@@ -21,7 +21,7 @@ CONFIGS = {
     "medal data followups --config": "followup_generation",
     "medal data translate --config": "native",
     "--judge": "judges",
-    "medal curate --keywords": "curate",
+    "medal curate": "curate",
     "medal annotate export --guidelines": "annotation",
     "--rubric, rubric=": "rubrics",
     "prompts=": "prompts",

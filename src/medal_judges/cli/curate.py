@@ -42,7 +42,7 @@ def curate(options: CurateOptions) -> None:
     write_json(out / "curation.json", curation.record())
     # Last: if it exists, all is done, and the same command is refused.
     count = write_records(out / SELECTION, report.selected_rows(curation))
-    tables = report.balance_tables(curation)
-    Printout(tables, report.left_out_lines(curation)).show()
+    table = report.size_table(curation)
+    Printout([table], report.left_out_lines(curation)).show()
     reading.show()
     typer.echo(f"{count} dialogues written to {out / SELECTION}")

@@ -75,7 +75,7 @@ def translate(options: TranslateOptions) -> None:
         skipped_file = None
     reading = reading_report(options.reading, beside=skipped_file)
     check = None
-    if config.check_language and not options.dry_run:
+    if not options.dry_run:
         try:
             check = LanguageIdentifier(purpose="the check of languages")
         except MissingExtraError as error:

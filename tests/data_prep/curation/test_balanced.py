@@ -3,10 +3,12 @@
 import random
 from collections import Counter
 
+import numpy as np
 import pytest
+from scipy.stats import entropy
 
 from medal_judges.data_prep.curation.pool import Candidate, label_rules
-from medal_judges.data_prep.curation.report import _value_counts, evenness
+from medal_judges.data_prep.curation.report import _value_counts
 from medal_judges.data_prep.curation.selection import Selected, select
 
 from .rows import candidate, labelled_pool
@@ -67,9 +69,9 @@ def test_far_more_even_than_chance(pool: list[Candidate]) -> None:
     picks = [pick.candidate for pick in chosen(pool, 100)]
     for factor, least in {"categories": 0.9, "level": 0.8, "chatbot": 0.95}.items():
         in_pool, selected = _value_counts(pool, factor), _value_counts(picks, factor)
-        even = evenness([selected[value] for value in in_pool])
-        even_pool = evenness([*in_pool.values()])
-        assert even is not None and even_pool is not None
+        most = np.log(len(in_pool))  # of values that are equally frequent
+        even = entropy([selected[value] for value in in_pool]) / most
+        even_pool = entropy([*in_pool.values()]) / most
         assert even > least and even > even_pool - 0.01
         if factor == "categories":
             # What is rare is taken whole; of the rest there is as much as of any.

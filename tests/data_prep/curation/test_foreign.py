@@ -1,13 +1,10 @@
 """The foreign-language filter: what a comment must say, and what it may say without harm."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from medal_judges.config import config_text
-from medal_judges.data_prep.curation.pool import load_foreign
+from medal_judges.data_prep.curation.pool import ForeignLanguage
 
 from .rows import labelled
 
@@ -50,7 +47,7 @@ HARMLESS = [
 
 @pytest.fixture(scope="module")
 def keywords() -> Any:
-    return load_foreign()
+    return ForeignLanguage()
 
 
 @pytest.mark.parametrize(("lang", "comment"), FOREIGN)
@@ -71,15 +68,3 @@ def test_other_comments_do_not(keywords: Any, lang: str, comment: str) -> None:
         "x", "uninterpretable", lang=lang, comments={"uninterpretable": comment}
     )
     assert keywords.match(row) is None
-
-
-def test_a_keyword_file_of_ones_own(tmp_path: Path) -> None:
-    own = yaml.safe_load(config_text("curate/foreign_language"))
-    own |= {"languages": {"eo": ["Esperanto"]}, "phrases": ["gobbledygook"]}
-    path = tmp_path / "own.yaml"
-    path.write_text(yaml.safe_dump(own))
-    found = load_foreign(str(path))
-    assert found.find("It answers in Esperanto.", "en") == "in Esperanto"
-    assert found.find("It answers in Esperanto.", "eo") is None
-    assert found.find("Pure gobbledygook.", "en") == "gobbledygook"
-    assert found.find("It answers in Chinese.", "en") is None

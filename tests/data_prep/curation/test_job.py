@@ -55,7 +55,7 @@ def test_what_is_written(pool: Path, tmp_path: Path) -> None:
     report = json.loads((tmp_path / "o" / "curation.json").read_text())
     clean = [c for c in report["counts"] if c["value"] == "clean"]
     assert len(clean) == 6 and all(c["selected"] < c["pool"] for c in clean)
-    assert "Evenness" in printed and "120 dialogues written" in printed
+    assert "Effective" in printed and "120 dialogues written" in printed
 
 
 def test_left_out_rows_are_listed_with_their_keyword(

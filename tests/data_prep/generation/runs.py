@@ -25,16 +25,16 @@ def settings(out: Path, *, bots: int = 2, url: str = "", **more: Any) -> dict[st
             "base_url": url,
             "cache": False,
         }
-        return {"name": name, "llm": {"model": name, **(served if url else {})}}
+        return {"model": name, **(served if url else {})}
 
     return {
         "name": "test",
         "out": str(out),
         "languages": ["en", "pt"],
         "contexts": {"n": 4},
-        "users": [agent("user-1")],
+        "users": {"user-1": agent("user-1")},
         "user_judge": agent("judge"),
-        "chatbots": [agent(f"bot-{k}") for k in range(bots)],
+        "chatbots": {f"bot-{k}": agent(f"bot-{k}") for k in range(bots)},
         **more,
     }
 

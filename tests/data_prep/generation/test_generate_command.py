@@ -17,20 +17,20 @@ from medal_judges.reading.dialogues import read_labelled
 def small(path: Path, folder: Path, out: Path) -> Path:
     """One context, one language, the tiny model of ``folder`` in all roles, its verdict held to a
     schema."""
-    agent = {"name": "tiny", "llm": {"model": str(folder), "device": "cpu"}}
+    agent = {"model": str(folder), "device": "cpu"}
     shorter = {"max_tokens": 8, "temperature": 1.0}
-    words = {"name": "w", "parts": {"user": "{dialogue}"}}
-    fit = {"name": "v", "parts": {"user": "{dialogue}\n{message}"}}
+    words = {"name": "w", "parts": {"user": "{{ dialogue }}"}}
+    fit = {"name": "v", "parts": {"user": "{{ dialogue }}\n{{ message }}"}}
     settings = {
         "name": "t",
         "out": str(out),
         "languages": ["en"],
         "contexts": {"n": 2},
-        "users": [agent],
+        "users": {"tiny": agent},
         "user_judge": agent,
-        "chatbots": [agent],
+        "chatbots": {"tiny": agent},
         "first_turn": {
-            "prompt": {"name": "f", "parts": {"user": "{scene}"}},
+            "prompt": {"name": "f", "parts": {"user": "{{ scene }}"}},
             "tries": 3,
             **shorter,
         },
@@ -51,9 +51,9 @@ def test_a_local_model_in_all_roles(tmp_path: Path, tiny_llama: Path) -> None:
     rows = list(read_labelled(out / "dialogues.jsonl"))
     told = json.loads((out / "summary.json").read_text())
     assert (
-        told["finished"] == len(rows) == 2 - told["first_messages_without_accepted_try"]
+        told["finished"] == len(rows) == 2 - told["tries_of_first_messages"].get("0", 0)
     )
-    assert told["user_turns"]["unreadable_verdicts"] == 0
+    assert told["user_turns"]["unreadable"] == 0
     assert rows and all(len(row.dialogue.turns) <= 4 and not row.labels for row in rows)
     first = (out / "dialogues.jsonl").read_bytes()
     CliRunner().invoke(app, ["generate", "--config", str(config), "--overwrite"])
@@ -69,7 +69,7 @@ def test_a_dry_run_counts_what_the_protocol_asks(
     costs = estimate(config, acceptance=1, words={**WORDS, "reply": 3})
     # Every try accepted: 2 first messages, then reply, message, reply in each of 2 dialogues.
     assert [
-        costs[f"{kind}:tiny"].requests for kind in ("user", "judge", "chatbot")
+        costs[agent].requests for agent in ("user:tiny", "judge", "chatbot:tiny")
     ] == [4, 4, 4]
     first_reply = [
         Message("system", "Chat."),
@@ -86,4 +86,4 @@ def test_a_dry_run_counts_what_the_protocol_asks(
     assert all(c.money == 0 for c in costs.values()) and not out.exists()
     nothing = estimate(config, acceptance=0)
     none = {agent: cost.requests for agent, cost in nothing.items()}
-    assert none == {"user:tiny": 6, "judge:tiny": 6, "chatbot:tiny": 0}
+    assert none == {"user:tiny": 6, "judge": 6, "chatbot:tiny": 0}

@@ -36,7 +36,7 @@ def candidate(body: dict[str, Any]) -> str:
 
 def test_a_run_keeps_to_the_protocol(tmp_path: Path) -> None:
     n, bots = 10, 5
-    users = [{"name": f"user-{k}", "llm": {"model": f"user-{k}"}} for k in (1, 2)]
+    users = {f"user-{k}": {"model": f"user-{k}"} for k in (1, 2)}
     more = {"languages": ["de", "zh"], "contexts": {"n": n}, "users": users}
     run, agents = generate(tmp_path, bots=bots, **more)
     found = asked(agents.bodies)

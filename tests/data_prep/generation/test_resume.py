@@ -159,7 +159,7 @@ def test_ctrl_c_asks_nothing_more_and_keeps_what_was_answered(
     server = serve(script=str(SCRIPT), delay=0.2)
     out = tmp_path / "out"
     given = settings(out, url=server.url, contexts={"n": 40})
-    given["users"][0]["llm"]["max_in_flight"] = (
+    given["users"]["user-1"]["max_in_flight"] = (
         2  # the first round alone takes 8 seconds
     )
     path = tmp_path / "a.yaml"

@@ -162,13 +162,8 @@ def finish(
         languages = {base_language(example.dialogue.lang) for example in rows.train}
         judge.languages = tuple(sorted(languages - {UNKNOWN_LANGUAGE})) or None
     folder = save_judge(judge, Path(config.output_dir))
-    # The folder may be published: it says nothing about where it and its base are on this disk.
+    # The folder may be published: it says nothing about where files are on this disk.
     settings = config.model_dump(mode="json") | {"output_dir": folder.name}
-    base = settings["model"].get("base")
-    if base and Path(base).is_dir():
-        settings["model"]["base"] = Path(base).resolve().name
-    if config.start:
-        settings["start"] = Path(config.start).resolve().name
     agreement = []
     if config.model.family == "hybrid" and (rows.validation or rows.test):
         logger.warning("a hybrid does not score held-out rows: use medal benchmark")

@@ -138,54 +138,50 @@ class JudgeTrainer(Trainer):
         self,
         model: SequenceJudge,
         args: TrainingArguments | None = None,
-        data_collator: Any = None,
-        train_dataset: Any = None,
-        eval_dataset: Any = None,
+        *,
         compute_loss_func: Callable[..., Tensor] | None = None,
-        callbacks: list[TrainerCallback] | None = None,
-        optimizers: tuple[Any, Any] = (None, None),
+        callbacks: Sequence[TrainerCallback] = (),
         **options: Any,
     ) -> None:
         for name in ("compute_metrics", "model_init"):
-            if options.get(name) is not None:
+            if options.pop(name, None) is not None:
                 raise ConfigError(
                     f"JudgeTrainer takes no {name}: it trains the judge that it is given, and its "
                     "figures are of that judge's dimensions",
                     hint="override JudgeTrainer.figures for others",
                 )
-        for name, dataset in (("train", train_dataset), ("eval", eval_dataset)):
+        for name in ("train_dataset", "eval_dataset"):
+            dataset = options.get(name)
             if dataset is not None and not len(dataset):
-                raise ConfigError(f"{name}_dataset is empty", hint="leave it out")
+                raise ConfigError(f"{name} is empty", hint="leave it out")
         self.judge = model
         # The loss is divided by the number of examples, below. Without this the Trainer passes that
         # number on to the model, and multiplies by accumulation and processes what ignores it.
         model.net.accepts_loss_kwargs = False
-        loss = compute_loss_func or self.judge_loss
-
-        def loss_of_targets(
-            outputs: Any,
-            labels: Tensor,
-            **options: Any,
-        ) -> Tensor:
-            return loss(outputs, self.targets_of(labels), **options)
-
+        self.loss = compute_loss_func or self.judge_loss
+        options.setdefault("data_collator", self.collator())
         super().__init__(
             model=model.net,
             args=args,
-            data_collator=data_collator or self.collator(),
-            train_dataset=train_dataset,
-            eval_dataset=eval_dataset,
-            compute_loss_func=loss_of_targets,
+            compute_loss_func=self.loss_of_targets,
             compute_metrics=self.figures if self.measures else None,
-            callbacks=[StopAtNaN(), *(callbacks or [])],
-            optimizers=optimizers,
-            **{name: option for name, option in options.items() if option is not None},
+            callbacks=[StopAtNaN(), *callbacks],
+            **options,
         )
         if launched_processes() > 1 and self.strategy() == "single":
             raise ConfigError(
                 f"{launched_processes()} processes were launched, and each would train alone",
                 hint="leave args.use_cpu out, and see configs/accelerate/cpu.yaml",
             )
+
+    def loss_of_targets(
+        self,
+        outputs: Any,
+        labels: Tensor,
+        **options: Any,
+    ) -> Tensor:
+        """Returns the loss of a batch, without the columns of labels that are no targets."""
+        return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
         """Returns the columns of the targets."""

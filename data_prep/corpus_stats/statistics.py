@@ -126,11 +126,11 @@ def corpus_statistics(
             labelled_by[labeller] += 1
     labels = pd.DataFrame(list(answers.values()), dtype=float)
     shares = []
-    for name, scale in scales.items():
-        if scale == (0, 1) and name not in between:
-            shares.append(name)
-            present = (labels[name] >= PRESENT_FROM).astype(float)
-            labels[name] = present.where(labels[name].notna())
+    for dimension, scale in scales.items():
+        if scale == (0, 1) and dimension not in between:
+            shares.append(dimension)
+            present = (labels[dimension] >= PRESENT_FROM).astype(float)
+            labels[dimension] = present.where(labels[dimension].notna())
     rubric = [dimension.name for dimension in load_rubric("medal")]
     return CorpusStatistics(
         name=name,

@@ -58,27 +58,23 @@ def fit(run: TrainingRun) -> FittedJudge:
                 "member %s was trained on %d of the %d fitting rows: its weight will be too large",
                 *(name, learnt, len(rows)),
             )
-    shared: list[Dimension] = []
-    for dimension in run.dimensions:
-        if any(member.has(dimension.name) for member in members.values()):
-            shared.append(dimension)
-        else:
-            logger.warning(
-                "no member has %s: the judge will not have it", dimension.name
+    names = [dimension.name for dimension in run.dimensions]
+    for name in names:
+        if not any(member.has(name) for member in members.values()):
+            raise ConfigError(
+                f"no member has the dimension {name}",
+                hint="name those to learn: only=[NAME, ...]",
             )
-    if not shared:
-        raise ConfigError("no member has a dimension of the rubric")
     folder = Path(config.output_dir) / JUDGEMENTS
-    names = [dimension.name for dimension in shared]
     judgements = {}
     for name, member in members.items():
         judgements[name] = _judge(folder, rows, member, names)
     figures: dict[str, float] = {}
     lines: dict[str, Line] = {}
-    for dimension in shared:
+    for dimension in run.dimensions:
         lines[dimension.name] = fit_line(rows, members, judgements, dimension, figures)
     facts = {"rows": len(rows), "seed": config.seed}
-    judge = HybridJudge(members, lines, shared, name=config.name, facts=facts)
+    judge = HybridJudge(members, lines, run.dimensions, name=config.name, facts=facts)
     return FittedJudge(judge, figures)
 
 

@@ -107,7 +107,7 @@ def test_a_benchmark_says_what_a_judge_was_trained_on(
     tmp_path: Path,
 ) -> None:
     source = write_rows(tmp_path / "rows.jsonl", 80, 0)
-    split = {"test": 0.3, "seed": 2}
+    split = {"test": 0.3}
     changes = ["rubric=medal", f"train=[{json.dumps({'source': source})}]"]
     folder = train(
         "baseline_length",

@@ -16,7 +16,7 @@ from medal_judges import (
     write_judgements,
 )
 from medal_judges.errors import MedalError
-from medal_judges.eval.metaeval.metaeval import evaluate
+from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
@@ -167,7 +167,7 @@ def compare(people: str) -> tuple[int, str]:
 def benchmark(people: str) -> tuple[int, str]:
     Path("b.yaml").write_text(
         f"output_dir: out\nsets: [{{name: s, source: {people}, dimensions: [overall]}}]\n"
-        "predictions: [{name: file, set: s, path: scores.jsonl}]\n"
+        "judges: [{name: file, predictions: {s: scores.jsonl}}]\n"
     )
     done = medal("benchmark", "--config", "b.yaml")
     return done.returncode, done.stdout + done.stderr
@@ -199,10 +199,10 @@ def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     shuffled = rated(second + first)
     random.Random(0).shuffle(shuffled)
     rows = list(read_labelled(write("glued_rated.jsonl", shuffled)))
-    found = evaluate(rows, read_judgements("glued_scores.jsonl"), "overall").aligned
-    assert len(found.rows) == 40 and found.notes == []
+    found = join(rows, read_judgements("glued_scores.jsonl"))
+    assert len(found.rows) == 40 and not found.notes
     for row, judgement in zip(found.rows, found.judgements, strict=True):
-        assert row.dialogue.chat_hash == judgement.chat
+        assert judgement is not None and row.dialogue.chat_hash == judgement.chat
     done = medal("report", "glued_scores.jsonl", "--human", "glued_rated.jsonl")
     assert "40 of 40 conversations have human labels" in done.stdout
     bare = [

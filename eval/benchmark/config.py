@@ -40,7 +40,9 @@ class BenchmarkOptions(Config):
 
 
 class JudgeConfig(Config):
-    """A judge: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
+    """A judge: ``path`` is a folder, a hub id (``ORG/NAME@REVISION``) or a YAML file of
+    configs/judges/. Or its scores: ``predictions`` maps sets to files of judgements, or to CSV
+    tables of ``id``, ``turn`` (turn level) and scores.
 
     ``dimensions`` maps a dimension of the sets (or an injected issue) to the judge's name for it,
     and overrides the set's mapping. ``optional``: skip with a note if its folder, weights, package
@@ -49,8 +51,8 @@ class JudgeConfig(Config):
     """
 
     name: str
-    path: str
-    revision: str | None = None
+    path: str = ""
+    predictions: Mapping[str, Path] = {}
     options: Mapping[str, Any] = {}
     dimensions: Mapping[str, str] = {}
     optional: bool = False
@@ -59,7 +61,8 @@ class JudgeConfig(Config):
 
 
 class SetConfig(ChatFileConfig):
-    """Labelled rows; ``view`` turns ABC-Eval's turns into issues of whole dialogues.
+    """Labelled rows. ``view`` turns ABC-Eval's turns into issues of whole dialogues, or says that
+    the rows are of ``medal data plant`` (``planted``).
 
     ``level``: rows rated as whole dialogues or by their last turn; ``last`` judges the last turn of
     rows that are rated as dialogues. ``dimensions`` maps a dimension of the set to the judge's (a
@@ -72,8 +75,8 @@ class SetConfig(ChatFileConfig):
     name: str
     level: Literal["dialogue", "turn", "last"] = "dialogue"
     groups: tuple[str, ...] = ()
-    dimensions: Mapping[str, str]
-    view: Literal["rows", "abceval_issues_by_dialogue"] = "rows"
+    dimensions: Mapping[str, str] = {}
+    view: Literal["rows", "planted", "abceval_issues_by_dialogue"] = "rows"
     exclude_chatbots: tuple[str, ...] = ()
     exclude_overlaps: bool = False
     limit: int | None = Field(None, ge=1)
@@ -89,60 +92,38 @@ class SetConfig(ChatFileConfig):
         return value
 
 
-class InjectedConfig(Config):
-    """Rows of ``medal data plant``."""
-
-    name: str
-    source: str
-    optional: bool = False
-
-
-class PredictionConfig(Config):
-    """A file of judgements of one set, or a CSV table of ``id``, ``turn`` (turn level) and scores.
-    ``dimensions`` as in JudgeConfig. ``rubric``: shipped name or YAML file, for a file that states
-    no dimensions."""
-
-    name: str
-    set: str
-    path: Path
-    rubric: str | None = None
-    dimensions: Mapping[str, str] = {}
-
-
 class BenchmarkConfig(Config):
     """The YAML file of ``medal benchmark``.
 
     ``device`` and ``llm`` (the language model) apply to judges whose ``options`` set neither.
-    ``workers``: number of scoring processes (judges behind an API use one). ``published``: papers
-    whose figures are shown beside ours (``diet``, ``meep``, ``medal``, ``oralis``).
+    ``published``: papers whose figures are shown beside ours (``diet``, ``meep``, ``medal``,
+    ``oralis``).
     """
 
     title: str = "Benchmark of dialogue judges"
     output_dir: Path
     min_coverage: float = Field(0.98, ge=0, le=1)
     device: str | None = None
-    workers: int = Field(1, ge=1)
     llm: LLMConfig | None = None
     published: tuple[str, ...] = ()
     judges: tuple[JudgeConfig, ...] = ()
     sets: tuple[SetConfig, ...] = ()
-    injected: tuple[InjectedConfig, ...] = ()
-    predictions: tuple[PredictionConfig, ...] = ()
 
     @model_validator(mode="after")
     def _names_fit(self) -> BenchmarkConfig:
         names = [part.name for part in self.sets]
-        names += [part.name for part in self.injected]
         _require_distinct("sets", names)
-        judges = [judge.name for judge in self.judges]
-        _require_distinct("judges", [*judges, *{p.name for p in self.predictions}])
-        pairs = [f"{part.name} on {part.set}" for part in self.predictions]
-        _require_distinct("predictions", pairs)
-        for part in self.predictions:
-            if part.set not in names:
-                known_sets = ", ".join(names) or "none"
-                problem = f"predictions {part.name!r}: no set {part.set!r}"
-                raise ValueError(f"{problem}; known: {known_sets}")
+        _require_distinct("judges", [judge.name for judge in self.judges])
+        for part in self.sets:
+            if not part.dimensions and part.view != "planted":
+                raise ValueError(f"set {part.name!r}: no dimensions")
+        for judge in self.judges:
+            if bool(judge.path) == bool(judge.predictions):
+                raise ValueError(f"judge {judge.name!r}: path or predictions")
+            for name in judge.predictions:
+                if name not in names:
+                    problem = f"predictions of {judge.name!r}: no set {name!r}"
+                    raise ValueError(f"{problem}; known: {', '.join(names)}")
         return self
 
 

@@ -23,10 +23,7 @@ from medal_judges.errors import (
 from medal_judges.eval.benchmark.config import (
     BenchmarkConfig,
     BenchmarkOptions,
-    InjectedConfig,
     JudgeConfig,
-    PredictionConfig,
-    SetConfig,
 )
 from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.published import check_published
@@ -41,7 +38,7 @@ from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
 from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
 from medal_judges.models.base.saving import training_chats
-from medal_judges.records.dimension import EQUAL, known_dimensions
+from medal_judges.records.dimension import EQUAL, merge_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import Scale
 from medal_judges.report.console import ProgressBar
@@ -69,7 +66,7 @@ def benchmark(
 
     >>> from medal_judges import benchmark
     >>> sets = "sets=[{name: talks, source: labelled.jsonl, dimensions: [overall]}]"
-    >>> overrides = [sets, "injected=[]", "judges=[]", "output_dir=talks"]
+    >>> overrides = [sets, "judges=[]", "output_dir=talks"]
     >>> results = benchmark("quickstart", overrides, judges=["length"])
     >>> [(row.judge, row.dimension, row.n) for row in results.rows]
     [('length', 'overall', 12)]
@@ -118,7 +115,7 @@ def _config(options: BenchmarkOptions) -> BenchmarkConfig:
         name, _, path = text.rpartition("=")
         data["judges"].append({"name": name or Path(path).stem, "path": path})
     config = build_config(BenchmarkConfig, data, where=options.config)
-    if not config.judges and not config.predictions:
+    if not config.judges:
         raise ConfigError(
             "no judge to benchmark",
             hint="--judge contrast, --judge NAME=PATH, or judges: in the file",
@@ -135,8 +132,7 @@ def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
     check_published(config)
     run = BenchmarkRun(config)
     dimensions: set[str] = set()
-    parts: list[SetConfig | InjectedConfig] = [*config.sets, *config.injected]
-    for part in parts:
+    for part in config.sets:
         loaded = load_set(part)
         if isinstance(loaded, str):
             run.notes.append(f"set {part.name} left out: {loaded}")
@@ -158,9 +154,8 @@ def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
         )
     for set_config in config.sets:
         dimensions.update(set_config.dimensions)
-    is_complete = len(run.sets) == len(config.sets) + len(config.injected)
-    judges: list[JudgeConfig | PredictionConfig] = [*config.judges, *config.predictions]
-    for judge in judges:
+    is_complete = len(run.sets) == len(config.sets)
+    for judge in config.judges:
         for name in judge.dimensions:
             if name not in dimensions and is_complete:
                 raise ConfigError(
@@ -175,13 +170,18 @@ def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
 
 
 def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) -> None:
-    """Fills ``run.answers``: first scores every set with every judge, then reads the labels by
-    models and the files of predictions.
+    """Fills ``run.answers``: scores every set with every judge, or reads its predictions, then
+    reads the labels by models.
 
     Loads one judge at a time. A missing optional judge becomes a note. Raises JudgeLoadError,
     NotAvailableError or MissingExtraError for any other missing judge.
     """
     for config in run.config.judges:
+        for name, path in config.predictions.items():
+            if name in run.sets:
+                run.answers[name].append(_predicted_answers(run, config, name, path))
+        if config.predictions:
+            continue
         try:
             _score_sets(run, config, options, partial(progress, config.name))
         except (JudgeLoadError, MissingExtraError, NotAvailableError) as error:
@@ -200,9 +200,6 @@ def judge_all(run: BenchmarkRun, options: BenchmarkOptions, progress: Progress) 
                 if not set_config.optional:
                     raise
                 run.notes.append(f"labels by {labeller} left out: {error.one_line}")
-    for prediction in run.config.predictions:
-        if prediction.set in run.sets:
-            run.answers[prediction.set].append(_predicted_answers(run, prediction))
 
 
 def _score_sets(
@@ -217,9 +214,8 @@ def _score_sets(
     choice = choice.with_options(**config.options)
     if choice.speaks and options.no_cache:
         choice = choice.spending(no_cache=True)
-    workers = 1 if choice.asks_server else run.config.workers
     folder = run.config.output_dir / "predictions" / file_name(config.name)
-    with opened(choice, workers, run.config.device) as judge:
+    with opened(choice, 1, run.config.device) as judge:
         scales = {part.name: (part.low, part.high) for part in judge.dimensions}
         for name, data in run.sets.items():
             names = _dimensions(run, config, name, data, scales)
@@ -259,26 +255,22 @@ def _chosen(config: BenchmarkConfig, judge: JudgeConfig) -> JudgeChoice:
         llm = json.dumps(config.llm.model_dump(mode="json", exclude_unset=True))
         overrides.append(f"llm={llm}")
     # Baselines beside the others have no weights, and no use for a device.
-    return choose_judge(
-        judge.path,
-        overrides,
-        revision=judge.revision,
-        device=config.device,
-        strict=False,
-    )
+    return choose_judge(judge.path, overrides, device=config.device, strict=False)
 
 
 # -- predictions -----------------------------------------------------------------------------------
 
 
-def _predicted_answers(run: BenchmarkRun, config: PredictionConfig) -> Answers:
+def _predicted_answers(
+    run: BenchmarkRun, config: JudgeConfig, set_name: str, path: Path
+) -> Answers:
     """Returns the answers in a file of predictions. Labels of other chats than the judged ones
     become notes. Raises DataError for a score outside its scale."""
-    data = run.sets[config.set]
-    if config.path.suffix == ".csv":
-        judgements = read_metric_table(config, data)
+    data = run.sets[set_name]
+    if path.suffix == ".csv":
+        judgements = read_metric_table(config, data, path)
     else:
-        judgements = list(read_judgements(config.path))
+        judgements = list(read_judgements(path))
     signature = f"judge:{config.name}"
     if judgements:
         signature = judgements[0].judge
@@ -288,34 +280,32 @@ def _predicted_answers(run: BenchmarkRun, config: PredictionConfig) -> Answers:
     scored: dict[str, None] = {}
     for judgement in judgements:
         scored |= dict.fromkeys(judgement.scores)
-    names = _dimensions(run, config, config.set, data, scored)
+    names = _dimensions(run, config, set_name, data, scored)
+    stated = merge_dimensions([(str(path), part.dimensions) for part in judgements])
     scales: dict[str, Scale] = {}
-    if config.path.suffix != ".csv" or config.rubric is not None:
-        dimensions_by_file = [
-            (str(config.path), judgement.dimensions) for judgement in judgements
-        ]
-        for name, dimension in known_dimensions(
-            dict.fromkeys(names.values()), dimensions_by_file, config.rubric, "rubric:"
-        ).items():
-            scales[name] = dimension.low, dimension.high
-    _require_on_scale(config, judgements, scales)
+    for name in names.values():
+        if name in stated:
+            scales[name] = stated[name].low, stated[name].high
+    _require_on_scale(path, judgements, scales)
     return Answers(config.name, signature, judgements, names, scales)
 
 
-def read_metric_table(config: PredictionConfig, data: BenchmarkSet) -> list[Judgement]:
+def read_metric_table(
+    config: JudgeConfig, data: BenchmarkSet, path: Path
+) -> list[Judgement]:
     """Returns the scores of somebody's own metric: a CSV table with a column ``id``, at turn level
     ``turn``, and columns of scores. A single column of scores is of the set's single dimension.
 
     Raises DataError for a table of other columns, or a score that is not a number.
     """
-    if not config.path.is_file():
-        raise DataError(config.path, None, "no such file")
-    table = pd.read_csv(config.path, dtype={"id": str})
+    if not path.is_file():
+        raise DataError(path, None, "no such file")
+    table = pd.read_csv(path, dtype={"id": str})
     columns = [name for name in table.columns if name not in ("id", "turn")]
     if "id" not in table or not columns:
         names = ", ".join(map(str, table.columns))
         problem = f"a table of predictions has a column id and columns of scores, not: {names}"
-        raise DataError(config.path, None, problem)
+        raise DataError(path, None, problem)
     scores = table[columns].apply(pd.to_numeric, errors="coerce")
     for line, column in zip(
         *np.nonzero(scores.isna() & table[columns].notna()), strict=True
@@ -323,7 +313,7 @@ def read_metric_table(config: PredictionConfig, data: BenchmarkSet) -> list[Judg
         problem = (
             f"{columns[column]} is not a number: {table[columns].iat[line, column]}"
         )
-        raise DataError(config.path, int(line) + 2, problem)
+        raise DataError(path, int(line) + 2, problem)
     if len(columns) == 1 and len(data.dimensions) == 1 and not config.dimensions:
         scores.columns = list(data.dimensions.values())
     turns = table.get("turn", pd.Series(index=table.index, dtype=float))
@@ -348,9 +338,7 @@ def read_metric_table(config: PredictionConfig, data: BenchmarkSet) -> list[Judg
 
 
 def _require_on_scale(
-    config: PredictionConfig,
-    judgements: Sequence[Judgement],
-    scales: Mapping[str, Scale],
+    path: Path, judgements: Sequence[Judgement], scales: Mapping[str, Scale]
 ) -> None:
     """Raises DataError for a score outside the scale of its dimension."""
     for judgement in judgements:
@@ -359,16 +347,16 @@ def _require_on_scale(
             leeway = EQUAL * (high - low)
             if score is not None and not low - leeway <= score <= high + leeway:
                 raise DataError(
-                    config.path,
+                    path,
                     None,
                     f"{judgement.id}: {name} is {score:g}, outside its scale from {low:g} to "
-                    f"{high:g}; rubric: FILE.yaml states another scale",
+                    f"{high:g}",
                 )
 
 
 def _dimensions(
     run: BenchmarkRun,
-    config: JudgeConfig | PredictionConfig,
+    config: JudgeConfig,
     set_name: str,
     data: BenchmarkSet,
     judge_dimensions: Collection[str],

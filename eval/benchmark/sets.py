@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from medal_judges.errors import ConfigError, DataError, SourceError
-from medal_judges.eval.benchmark.config import InjectedConfig, SetConfig
+from medal_judges.eval.benchmark.config import SetConfig
 from medal_judges.eval.benchmark.published import same_model
-from medal_judges.reading.dialogues import DEFAULT_READING, ReadingReport
+from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import (
     LabelledDialogue,
@@ -46,9 +46,7 @@ class Answers:
     scales: Mapping[str, Scale] = field(default_factory=dict)
 
 
-def load_set(
-    config: SetConfig | InjectedConfig,
-) -> BenchmarkSet | str:
+def load_set(config: SetConfig) -> BenchmarkSet | str:
     """Loads a set. If its data is missing, returns the reason as text for an optional set.
 
     Raises SourceError or DataError for another set without data, and ConfigError if no row is left
@@ -56,25 +54,20 @@ def load_set(
     """
     from medal_judges.data_prep.sources.registry import load_spec
 
-    options = DEFAULT_READING
-    if isinstance(config, SetConfig):
-        options = config.read_options
     reading = ReadingReport(strict=True)
     try:
-        rows = load_spec(config.source, reading=reading, options=options)
+        rows = load_spec(config.source, reading=reading, options=config.read_options)
     except (SourceError, DataError) as error:
         if config.optional:
             return error.one_line
         raise
     reading.show()
-    if isinstance(config, InjectedConfig):
+    if config.view == "planted":
         return _injected_set(config, rows)
     return _rated_set(config, rows)
 
 
-def _injected_set(
-    config: InjectedConfig, rows: Sequence[LabelledDialogue]
-) -> BenchmarkSet:
+def _injected_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> BenchmarkSet:
     rows = [row for row in rows if "planted" in row.extra]
     issues = dict.fromkeys(row.extra["planted"].get("issue") for row in rows)
     dimensions = {issue: issue for issue in issues if issue}

@@ -112,12 +112,12 @@ def folder(
     (tmp_path / "judge.yaml").write_text("family: counting\ndimensions: 2\n")
     (tmp_path / "bench.yaml").write_text(
         "output_dir: out\n"
-        "judges:\n"
-        "  - {name: counting, path: judge.yaml}\n"
         "sets:\n"
         "  - name: little\n"
         "    source: set.jsonl\n"
         "    dimensions: {overall: overall, repeats: repetitive}\n"
+        "judges:\n"
+        "  - {name: counting, path: judge.yaml}\n"
     )
     return tmp_path
 

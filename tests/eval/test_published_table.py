@@ -88,7 +88,7 @@ def test_an_optional_judge_that_is_not_available_is_a_note_and_the_run_goes_on(
     text = (
         (folder / "bench.yaml")
         .read_text()
-        .replace("sets:\n", f"  - {more}\nsets:\n", 1)
+        .replace("judges:\n", f"judges:\n  - {more}\n", 1)
     )
     (folder / "bench.yaml").write_text(text)
     done = medal()

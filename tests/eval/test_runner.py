@@ -102,7 +102,7 @@ def test_predictions_made_elsewhere(folder: Path) -> None:
     medal()
     (folder / "bench.yaml").write_text(
         (folder / "bench.yaml").read_text()
-        + "predictions: [{name: theirs, set: little, path: theirs.jsonl}]\n"
+        + "  - {name: theirs, predictions: {little: theirs.jsonl}}\n"
     )
     made = list(read_judgements(folder / "out/predictions/counting/little.jsonl"))
     scale = (Dimension("overall", "continuous", -5, 0, good="low"),)
@@ -149,7 +149,7 @@ def theirs(folder: Path) -> None:
     ("change", "message"),
     [
         ("min_coverag=1", "did you mean 'min_coverage'"),
-        ("predictions=[{name: a, set: nowhere, path: b}]", "'nowhere'"),
+        ("judges=[{name: a, predictions: {nowhere: b}}]", "'nowhere'"),
         ("judges=[]", "no judge to benchmark"),
     ],
 )
@@ -178,9 +178,9 @@ def test_published_labels_are_those_of_the_turns() -> None:
 
 def predictions(folder: Path, name: str, **more: str) -> None:
     text = (folder / "bench.yaml").read_text()
-    fields = {"name": "mine", "set": "little", "path": name} | more
+    fields = {"name": "mine", "predictions": f"{{little: {name}}}"} | more
     line = ", ".join(f"{key}: {value}" for key, value in fields.items())
-    (folder / "bench.yaml").write_text(f"{text}predictions: [{{{line}}}]\n")
+    (folder / "bench.yaml").write_text(f"{text}  - {{{line}}}\n")
 
 
 def test_a_table_of_somebodys_own_metric_is_read(folder: Path) -> None:

@@ -67,7 +67,6 @@ def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> Non
     }
     changes = [
         "judges=[]",
-        "injected=[]",
         f"sets=[{json.dumps(data)}]",
         f"output_dir={tmp_path}/b",
     ]
@@ -120,7 +119,7 @@ def test_a_benchmark_says_what_a_judge_was_trained_on(
     where = [f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/all"]
     found = benchmark(
         "quickstart",
-        ["judges=[]", "injected=[]", *where],
+        ["judges=[]", *where],
         judges=[f"mine={folder}"],
     )
     assert found.rows[0].n == 80

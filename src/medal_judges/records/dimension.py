@@ -169,32 +169,3 @@ def merge_dimensions(
                     hint="score both with one judge and one rubric, or use each on its own",
                 )
     return merged
-
-
-def known_dimensions(
-    names: Iterable[str],
-    parts: Iterable[tuple[str, Iterable[Dimension]]],
-    rubric: str | None,
-    option: str,
-) -> dict[str, Dimension]:
-    """Returns the dimension of each of ``names``.
-
-    Files of judgements (``parts``, see merge_dimensions) or ``rubric``, the value of ``option``,
-    state it. Raises MedalError if two statements differ, and ConfigError if none exists.
-    """
-    parts = list(parts)
-    files = ", ".join(dict(parts))
-    names = list(names)
-    if rubric is not None:
-        of_rubric = [scale for scale in load_rubric(rubric) if scale.name in names]
-        parts.append((f"{option} {rubric}", of_rubric))
-    merged = merge_dimensions(parts)
-    missing = [name for name in names if name not in merged]
-    if missing:
-        example = "\n    - {{name: {}, kind: continuous, low: 1, high: 5, good: high}}"
-        raise ConfigError(
-            f"{files}: neither the scale nor the good end of {', '.join(missing)} is stated",
-            hint=f"add {option} NAME, or {option} FILE.yaml with these lines, corrected:\n"
-            f"    dimensions:{''.join(map(example.format, missing))}",
-        )
-    return {name: merged[name] for name in names}

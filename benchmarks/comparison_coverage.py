@@ -177,7 +177,7 @@ def alone(cell: Cell, one: Draw, k: int, truth: float) -> dict[str, float]:
     labels = np.where(np.isnan(rows.labels), np.nan, one.issues[k])  # type: ignore[arg-type]
     share = corrected_share(LabelledSample(sample, labels))
     return {
-        "mean": held(corrected_mean(rows.whole()), truth),
+        "mean": held(corrected_mean(rows.all_rows()), truth),
         "share": held(share, SHARE),
     }
 

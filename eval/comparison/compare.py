@@ -245,7 +245,7 @@ class _SampleMaker:
             unscored[name] = int(count)
             if name in by_system:
                 unscored[name] -= len(by_system[name].scores)
-        samples = {name: rows.whole() for name, rows in by_system.items()}
+        samples = {name: rows.all_rows() for name, rows in by_system.items()}
         uncorrected = _why_uncorrected(samples) if self.has_labels else ""
         basis: Basis = "people"
         if not self.has_labels or uncorrected:

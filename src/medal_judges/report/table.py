@@ -1,6 +1,6 @@
 """Table: one object for the page, the terminal, CSV and JSON.
 
-Cells are written by ``plain`` for CSV, and by ``cell_parts`` for the terminal and the page.
+Cells are written by ``csv_value`` for CSV, and by ``cell_parts`` for the terminal and the page.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Table:
     def to_record(self) -> dict[str, Any]:
         """One JSON object. An Estimate or another typed cell becomes an object of its fields."""
         rows = [
-            [asdict(c) if is_dataclass(c) else plain(c) for c in row]
+            [asdict(c) if is_dataclass(c) else csv_value(c) for c in row]
             for row in self.rows
         ]
         return {
@@ -108,7 +108,7 @@ class Table:
         }
 
 
-def plain(cell: object) -> object:
+def csv_value(cell: object) -> object:
     """A cell for CSV, in full precision. An Estimate is its value and its interval in brackets, or
     the reason why it is undefined."""
     cell = getattr(cell, "estimate", cell)
@@ -138,7 +138,7 @@ def write_csv(
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
     for row in chain((columns,), rows):
-        writer.writerow([plain_cell(plain(cell)) for cell in row])
+        writer.writerow([plain_cell(csv_value(cell)) for cell in row])
     return atomic_write(path, text.getvalue())
 
 

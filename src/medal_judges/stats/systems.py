@@ -71,7 +71,7 @@ class SystemRows:
             labels = np.full(len(self.scores), np.nan)
         return LabelledSample(self.sample(rows, weights), labels[rows])
 
-    def whole(self) -> LabelledSample:
+    def all_rows(self) -> LabelledSample:
         """Returns all rows, with equal weights."""
         every_row = np.arange(len(self.scores))
         return self.labelled_sample(every_row, np.ones(len(every_row)))
@@ -139,7 +139,7 @@ def system_difference(
     wins, losses = int((outcomes > 0).sum()), int((outcomes < 0).sum())
     edge = 0.0
     if span == SHARE and (pairing != "paired" or wins + losses):
-        edge = edge_error([first.whole().sample, second.whole().sample])
+        edge = edge_error([first.all_rows().sample, second.all_rows().sample])
     used = [sum(len(rows[k]) for rows, _ in parts) for k in (0, 1)]
     return SystemDifference(
         _judge(systems, parts, span, edge),
@@ -209,7 +209,7 @@ def _corrected(
         for k, system in enumerate(systems):
             samples.append(system.labelled_sample(rows[k], weights[k]))
     if any(map(too_few_labels, samples)):
-        samples = [system.whole() for system in systems]
+        samples = [system.all_rows() for system in systems]
     for name, sample in zip(("first", "second"), samples, strict=False):
         if reason := too_few_labels(sample):
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")

@@ -173,7 +173,7 @@ class Proof:
     count: int
 
     @property
-    def kept(self) -> bool:
+    def improves(self) -> bool:
         """Whether the gain is above 0 beyond chance."""
         return beyond_chance(self.gain)
 
@@ -191,7 +191,7 @@ class Proof:
         """Returns what a simpler judge does, if the aligned one is not shown to be better."""
         notes: list[str] = []
         level, length = self.measured(AS_IS).gain, self.measured(LENGTH).gain
-        if not self.kept and level and beyond_chance(level):
+        if not self.improves and level and beyond_chance(level):
             notes.append(
                 f"its level or spread is off: a line or a constant corrects it (gain {text(level)} "
                 f"over the {AS_IS}); --keep-anyway writes such a judge"
@@ -322,7 +322,7 @@ class Alignment:
             dimensions[name] = {
                 "rows": proof.count,
                 "scale": [self.dimensions[name].low, self.dimensions[name].high],
-                "kept": proof.kept,
+                "kept": proof.improves,
                 "fit": proof.fit,
                 "base": proof.base,
                 "gain": asdict(proof.gain),
@@ -352,7 +352,7 @@ class Alignment:
         for name, proof in self.proofs.items():
             gain = f"gain {text(proof.gain)} over the {proof.base}"
             verdict = f"do not improve this judge ({gain})"
-            if proof.kept:
+            if proof.improves:
                 verdict = f"improve this judge ({gain}), by {proof.fit}"
             sentences.append(f"{name}: labels {verdict}")
             sentences += [f"{name}: {note}" for note in proof.notes()]

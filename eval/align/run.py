@@ -261,7 +261,7 @@ def _aligned_judge(
     lines = {}
     names = {"judge"}
     for name, proof in result.proofs.items():
-        if proof.kept or keep_anyway:
+        if proof.improves or keep_anyway:
             lines[name] = proof.line
             names.update(key.partition(":")[0] for key in proof.line.inputs)
     if not lines:

@@ -281,11 +281,13 @@ def _predicted_answers(
     for judgement in judgements:
         scored |= dict.fromkeys(judgement.scores)
     names = _dimensions(run, config, set_name, data, scored)
-    stated = merge_dimensions([(str(path), part.dimensions) for part in judgements])
+    dimension_of = merge_dimensions(
+        [(str(path), part.dimensions) for part in judgements]
+    )
     scales: dict[str, Scale] = {}
     for name in names.values():
-        if name in stated:
-            scales[name] = stated[name].low, stated[name].high
+        if name in dimension_of:
+            scales[name] = dimension_of[name].low, dimension_of[name].high
     _require_on_scale(path, judgements, scales)
     return Answers(config.name, signature, judgements, names, scales)
 

@@ -121,7 +121,7 @@ def test_a_saved_judge_scores_as_the_fit_says(tmp_path: Path) -> None:
     rows = list(read_labelled(data, columns={"labels": {"kind": "kind:0..1"}}))
     result = align("repetition", rows, tmp_path / "out")
     found = result.proofs["kind"]
-    assert found.kept and result.dimensions["kind"].kind == "binary"
+    assert found.improves and result.dimensions["kind"].kind == "binary"
     assert found.lines[-1].name == "one person, the others"
     assert result.judge is not None
     loaded = Judge.from_pretrained(tmp_path / "out")
@@ -173,7 +173,7 @@ def test_shuffled_labels_do_not_improve_a_judge_whose_level_is_wrong() -> None:
     y = rng.choice([0.0, 0.25], 60)
     result = prove(material(0.95 + 0.05 * rng.random(60), y))
     level = result.measured("judge as it is").gain
-    assert not result.kept and level is not None and (level.low or 0) > 0
+    assert not result.improves and level is not None and (level.low or 0) > 0
     assert any("a line or a constant corrects it" in note for note in result.notes())
 
 

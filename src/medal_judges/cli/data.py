@@ -146,8 +146,8 @@ def show(options: ShowOptions) -> None:
         lines = [source.title, source.citation, f"licence: {source.licence}"]
         lines += [f"languages: {' '.join(source.languages)}", *source.notes]
         for part in source.parts:
-            place = find_local(part) or "not on this machine"
-            lines.append(f"{part.name}: {part.url or part.why}\n  {place}")
+            path = find_local(part) or "not on this machine"
+            lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
     reading = reading_report(options.reading)
     rows = load_spec(options.source, reading=reading, options=options.reading)
     splits = Counter(row.split or "no split" for row in rows)

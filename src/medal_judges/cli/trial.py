@@ -60,7 +60,7 @@ def trial(options: TrialOptions) -> None:
         # The settings are part of the name: medal trial geval geval fence=false shows both.
         name = slug(" ".join([judge.signature().judge, *judge_settings]))
         first_name = name_by_signature.setdefault(str(judge.signature()), name)
-        if (judges and first_name != name) or name in [one.name for one in judges]:
+        if (judges and first_name != name) or name in [judge.name for judge in judges]:
             # fence=false against itself would say that a fence does nothing
             raise ConfigError(
                 f"{first_name} and {name} are the same judge",

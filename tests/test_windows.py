@@ -66,12 +66,11 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
     for words in (
         ("report", "s.jsonl", "--chats", "labelled.jsonl", "--by", "chatbot"),
         ("compare", "labelled.jsonl", "--judge", "length", "--by", "chatbot"),
-        *(
-            ("agreement", "labelled.jsonl"),
-            ("judges",),
-            ("configs", "show", "rubrics/medal"),
-        ),
-        *(("data", "list"), ("doctor",)),
+        ("agreement", "labelled.jsonl"),
+        ("judges",),
+        ("configs", "show", "rubrics/medal"),
+        ("data", "list"),
+        ("doctor",),
     ):
         code, out, err = _medal(monkeypatch, *words)
         assert code in (0, None) and out, (words, err)

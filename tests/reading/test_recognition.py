@@ -170,35 +170,11 @@ def test_a_packed_file_that_breaks_off(packed: str, tmp_path: Path) -> None:
 
 # -- anything at all -------------------------------------------------------------------------------
 
-NAMES = st.sampled_from(
-    [
-        "id",
-        "messages",
-        "conversations",
-        "dialogue",
-        "turns",
-        "role",
-        "from",
-        "content",
-        "value",
-        "text",
-        "prompt",
-        "response",
-        "models",
-        "lang",
-        "labels",
-        "scales",
-        "meta",
-        "conversation_id",
-        "input",
-        "output",
-        "type",
-        "parts",
-        "time",
-        "split",
-        "level",
-    ]
+FIELDS = (
+    "id messages conversations dialogue turns role from content value text prompt response "
+    "models lang labels scales meta conversation_id input output type parts time split level"
 )
+NAMES = st.sampled_from(FIELDS.split())
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
     lambda inner: (

@@ -23,13 +23,11 @@ def pairs(rows: int, seed: int) -> list[Tensor]:
     now = unit(rows, seed)
     following = now.roll(3, dims=-1)
     return [
-        *(
-            now,
-            unit(rows, seed + 1),
-            unit(rows, seed + 2),
-            torch.zeros(rows, 2),
-            following,
-        ),
+        now,
+        unit(rows, seed + 1),
+        unit(rows, seed + 2),
+        torch.zeros(rows, 2),
+        following,
         torch.arange(rows),
     ]
 

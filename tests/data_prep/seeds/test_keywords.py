@@ -24,10 +24,8 @@ def test_words_that_tell_a_gender(text: str, word: str) -> None:
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        *(
-            ("Now PersonX feels annoyed.", "feels annoyed"),
-            ("PersonX is ANGRY", "ANGRY"),
-        ),
+        ("Now PersonX feels annoyed.", "feels annoyed"),
+        ("PersonX is ANGRY", "ANGRY"),
         ("PersonX is unhappy", "unhappy"),
         ("PersonX is quite content", "is quite content"),
     ],

@@ -50,12 +50,10 @@ def test_golden_ids() -> None:
 
 
 GOLDEN = [
-    *(
-        "ctx-a91660f11efd-zh",
-        "ctx-a91660f11efd-pt",
-        "ctx-3f74a4d5615e-zh",
-        "ctx-3f74a4d5615e-pt",
-    ),
+    "ctx-a91660f11efd-zh",
+    "ctx-a91660f11efd-pt",
+    "ctx-3f74a4d5615e-zh",
+    "ctx-3f74a4d5615e-pt",
 ]
 
 

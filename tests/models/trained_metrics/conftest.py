@@ -5,45 +5,10 @@ from typing import Any
 
 import pytest
 
-WORDS = (
-    *("question", ":", "response", "dialogue", "history", "fact", "?", ".", ","),
-    *(
-        "Is",
-        "this",
-        "a",
-        "natural",
-        "in",
-        "the",
-        "coherent",
-        "given",
-        "an",
-        "engaging",
-        "and",
-    ),
-    *(
-        "informative",
-        "according",
-        "to",
-        "consistent",
-        "with",
-        "knowledge",
-        "understandable",
-    ),
-    *(
-        "music",
-        "film",
-        "garden",
-        "train",
-        "bread",
-        "river",
-        "I",
-        "like",
-        "you",
-        "do",
-        "hello",
-    ),
-    *("Yes", "No"),
-)
+TEXT = """question : response dialogue history fact ? . , Is this a natural in the coherent given an
+engaging and informative according to consistent with knowledge understandable music film garden
+train bread river I like you do hello Yes No"""
+WORDS = TEXT.split()
 
 
 def word_tokenizer(special: dict[str, str], around: str) -> Any:

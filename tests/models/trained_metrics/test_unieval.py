@@ -101,19 +101,17 @@ def test_dialogue_is_the_mean_of_its_turns(tiny_t5: Path) -> None:
 def test_batch_and_order_do_not_matter(tiny_t5: Path) -> None:
     generator = random.Random(0)
     words = [
-        *(
-            "music",
-            "film",
-            "garden",
-            "train",
-            "bread",
-            "river",
-            "I",
-            "like",
-            "you",
-            "do",
-            "hello",
-        ),
+        "music",
+        "film",
+        "garden",
+        "train",
+        "bread",
+        "river",
+        "I",
+        "like",
+        "you",
+        "do",
+        "hello",
     ]
     many = [
         dialogue(

@@ -195,14 +195,3 @@ def test_an_export_is_read(name: str, tmp_path: Path) -> None:
     (tmp_path / "chats.jsonl").write_text(lines, encoding="utf-8")
     (dialogue,) = read_dialogues(tmp_path / "chats.jsonl")
     assert [turn.content for turn in dialogue.turns] == [m["content"] for m in TALK]
-
-
-def test_a_script_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from typer.testing import CliRunner
-
-    from medal_judges.cli import app
-
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, ["configs", "copy", "convert/langfuse"])
-    assert done.exit_code == 0, done.output
-    assert (tmp_path / "langfuse.py").read_text().startswith("# Langfuse")

@@ -1,4 +1,4 @@
-"""Dialogues in which each user turn follows the answer before it, in three languages."""
+"""Dialogues in which each user turn follows the answer before it, in two languages."""
 
 DIALOGUES = {
     "en": [
@@ -31,38 +31,6 @@ DIALOGUES = {
             "Nylon strings are softer, if your guitar is made for them.",
             "I think it takes nylon. Which song is easy?",
             "Try one with two chords, such as Eleanor Rigby.",
-        ],
-    ],
-    "de": [
-        [
-            "Hallo, hast du Haustiere?",
-            "Ja, eine alte Katze namens Miso. Sie schläft auf meiner Tastatur.",
-            "Eine Tastaturkatze! Tippt sie manchmal etwas?",
-            "Einmal hat sie meinem Chef vierzig Punkte geschickt.",
-            "Was hat dein Chef auf die Punkte geantwortet?",
-            "Er hat gefragt, ob ich Urlaub brauche.",
-            "Ein netter Chef. Hast du den Urlaub genommen?",
-            "Ja, und Miso kam mit.",
-        ],
-        [
-            "Was soll ich heute Abend kochen?",
-            "Wie wäre es mit einer Linsensuppe mit Zitrone? Sie dauert eine halbe Stunde.",
-            "Linsen habe ich, aber keine Zitrone. Was ist sonst sauer?",
-            "Ein Löffel Essig am Ende geht auch.",
-            "Essig habe ich. Weiche ich die Linsen vorher ein?",
-            "Rote brauchen das nicht, braune einen halben Tag.",
-            "Meine sind rot. Wie lange kochen sie dann?",
-            "Etwa fünfzehn Minuten, bis sie zerfallen.",
-        ],
-        [
-            "Ich lerne jetzt Gitarre.",
-            "Schön! Tun dir schon die Fingerkuppen weh?",
-            "Sehr. Wann wird es mit den Fingerkuppen besser?",
-            "Nach ungefähr drei Wochen ist die Haut hart genug.",
-            "Drei Wochen ohne Musik! Darf ich dünnere Saiten nehmen?",
-            "Nylonsaiten sind weicher, wenn deine Gitarre dafür gebaut ist.",
-            "Ich glaube, Nylon passt. Welches Lied ist leicht?",
-            "Nimm eins mit zwei Akkorden, zum Beispiel Eleanor Rigby.",
         ],
     ],
     "ja": [

@@ -87,18 +87,6 @@ print(json.dumps({"logits": logits, "crossed": crossed} | config))
     ("dimensions", "problem", "labels"),
     [
         (DIMENSIONS[:1], "regression", ["overall"]),
-        pytest.param(
-            DIMENSIONS[1:2],
-            "multi_label_classification",
-            ["unsafe"],
-            marks=pytest.mark.nightly,
-        ),
-        pytest.param(
-            DIMENSIONS[3:4],
-            "single_label_classification",
-            ["skill=1", "skill=2", "skill=3"],
-            marks=pytest.mark.nightly,
-        ),
         (
             DIMENSIONS,
             "regression",

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from medal_judges.models.base.saving import load_judge
-from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.records.dialogue import Dialogue, Turn
 
 pytest.importorskip("openai", reason="needs the extra: pip install '.[api]'")
@@ -24,22 +23,6 @@ def asked(server: Any, dimension: str) -> dict[str, Any]:
         "cache": False,
     }
     return {"dimensions": [dimension], "llm": llm}
-
-
-@pytest.mark.slow
-def test_the_same_numbers_as_without_a_server(
-    serve: Callable[..., Any], smollm2: LocalModel
-):
-    there = asked(serve(mode="embedded"), "engagingness")
-    judge = load_judge("configs/judges/geval.yaml", **there)
-    assert judge.method == "top_logprobs"
-    (remote,) = judge.score([TALK])
-    local = there | {"llm": smollm2, "method": "top_logprobs"}
-    (here,) = load_judge("configs/judges/geval.yaml", **local).score([TALK])
-    assert remote.scored
-    assert remote.scores == pytest.approx(here.scores, abs=1e-3)
-    (chances,), (wanted,) = remote.distributions.values(), here.distributions.values()
-    assert chances == pytest.approx(wanted, abs=1e-3)
 
 
 def test_the_alternatives_of_a_server_are_weighed(serve: Callable[..., Any]) -> None:

@@ -119,8 +119,7 @@ AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS
     NPY_DISABLE_CPU_FEATURES="X86_V4 AVX512_ICL AVX512_SPR"
 NUMERIC := tests/models tests/training tests/inference tests/eval tests/stats
 # Servers, the Hub and containers have no arithmetic of their own.
-NUMERIC += $(addprefix --ignore=tests/,inference/serving/test_guards_and_limits.py \
-    inference/serving/test_stopping.py inference/serving/test_dockerfile.py models/test_hub.py \
+NUMERIC += $(addprefix --ignore=tests/,inference/serving models/test_hub.py \
     models/llm/test_openai.py training/test_push.py)
 test-avx2: .venv/.dev
 	$(AVX2) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --maxprocesses 8 --dist worksteal $(NUMERIC)

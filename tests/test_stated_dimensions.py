@@ -126,20 +126,3 @@ def test_a_resumed_file_is_the_whole_file(folder: Path, kind: str, kept: int) ->
     Path(f"part.{kind}").write_bytes(gzip.compress(cut) if kind.endswith("gz") else cut)
     part = scored("short", f"part.{kind}", level="turn")
     assert opened(part.read_bytes()) == opened(whole.read_bytes())
-
-
-def test_a_first_line_that_is_scored_again_states_them(folder: Path) -> None:
-    whole = scored("short", "whole.jsonl")
-    first, *rest = whole.read_text().splitlines(keepends=True)
-    record = json.loads(first) | {"scores": {"off_brand": None, "rude": None}}
-    record |= {"failure": "the server is down", "transient": True}
-    Path("part.jsonl").write_text(
-        json.dumps(record, ensure_ascii=False) + "\n" + "".join(rest)
-    )
-    assert scored("short", "part.jsonl").read_bytes() == whole.read_bytes()
-    changed = Path("short.chats.jsonl").read_text().replace("order 0?", "order 99?")
-    Path("short.chats.jsonl").write_text(changed)
-    again = scored("short", "part.jsonl").read_text().splitlines(keepends=True)
-    assert (
-        again[1:] == rest and json.loads(again[0])["dimensions"] == record["dimensions"]
-    )

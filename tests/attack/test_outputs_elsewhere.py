@@ -4,13 +4,11 @@ and what was there stays."""
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
 from medal_judges.errors import ConfigError
-from medal_judges.storage.files import atomic_write
 
 from ..conftest import medal
 from ..test_outputs import dialogues, scored
@@ -45,16 +43,3 @@ def test_only_a_list_of_bad_rows_is_removed(
     done = medal(*words)
     assert done.exit_code == 0, (done.output, done.exception)
     assert not Path("b", name).exists()
-
-
-@pytest.mark.parametrize("kind", ["device", "pipe"])
-def test_a_device_or_a_pipe_is_not_replaced(tmp_path: Path, kind: str) -> None:
-    target = tmp_path / "pipe"
-    if kind == "pipe":
-        os.mkfifo(target)
-    else:
-        target.symlink_to(os.devnull)
-    with pytest.raises(ConfigError, match="is a device or a pipe"):
-        atomic_write(target, "text")
-    assert target.exists() and not target.is_file()
-    assert target.is_symlink() == (kind == "device")

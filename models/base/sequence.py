@@ -115,28 +115,21 @@ class SequenceJudge(LearnedJudge):
     def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
         """Returns the logits [B, outputs] of each dimension, those of a regression on [0, 1]."""
         units: dict[str, Tensor] = {}
-        start = 0
-        for head in self.heads:
-            dimension, end = head.dimension, start + head.outputs
-            part = logits[:, start:end].float()
-            if head.config.kind == "regression":
-                part = part + 0.5
-            units[dimension.name] = part
-            start = end
+        parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
+        for head, part in zip(self.heads, parts, strict=True):
+            middle = 0.5 if head.config.kind == "regression" else 0.0
+            units[head.dimension.name] = part.float() + middle
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
         """Returns the loss [B] of each row, the sum over dimensions. ``targets`` [B, targets] has
         the targets of all heads side by side."""
-        total = logits.new_zeros(len(logits), dtype=torch.float32)
-        units, start = self.unit_logits(logits), 0
-        for head in self.heads:
-            end = start + head.targets
-            total = total + head.losses(
-                units[head.dimension.name], targets[:, start:end]
-            )
-            start = end
-        return total
+        units = self.unit_logits(logits)
+        parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
+        losses = []
+        for head, part in zip(self.heads, parts, strict=True):
+            losses.append(head.losses(units[head.dimension.name], part))
+        return torch.stack(losses).sum(dim=0)
 
     # -- the hooks of Judge ----------------------------------------------------------------------
 

@@ -40,7 +40,6 @@ from medal_judges.models.llm.local.weights import model_path
 from medal_judges.models.model_files import MODEL_FILES
 from medal_judges.storage.files import read_json_if_there
 
-Floats = npt.NDArray[np.float64]
 Pieces = list[list[int]]  # the token ids of a text, in pieces that fit the window
 
 

@@ -65,33 +65,15 @@ class ReplyModel(nn.Module):
         """Returns turn vectors [..., H] mapped to the space of the expected replies."""
         return functional.normalize(self.next_turn(vectors), dim=-1)
 
-    def contrast(self, expected: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
-        """Returns the log-mean likelihood of positive reactions minus that of negative reactions
-        [...]."""
-        sharpness = self.log_sharpness.exp()
-        return contrast(
-            expected, self.replies(positive), self.replies(negative), sharpness
-        )
+    def fit(self, expected: Tensor, turns: Tensor) -> Tensor:
+        """Returns the log-likelihood of ``turns`` [..., H] where ``expected`` [..., H] replies
+        are."""
+        return (expected * self.replies(turns)).sum(-1) * self.log_sharpness.exp()
 
-    def fit(self, expected: Tensor, turns: Tensor, reactions: Tensor) -> Tensor:
-        """Returns the log-likelihood of ``turns`` [..., H] where ``expected`` [..., H] replies are,
-        minus the log-mean likelihood of ``reactions`` [R, H]."""
-        sharpness = self.log_sharpness.exp()
-        likelihood = (expected * self.replies(turns)).sum(-1) * sharpness
-        return likelihood - log_mean(expected, self.replies(reactions), sharpness)
-
-
-def contrast(
-    vectors: Tensor,
-    positive: Tensor,
-    negative: Tensor,
-    sharpness: Tensor | float = _SHARPNESS,
-) -> Tensor:
-    """Returns log mean exp(s cos) over ``positive`` [P, H] minus the same over ``negative`` [N,
-    H]."""
-    return log_mean(vectors, positive, sharpness) - log_mean(
-        vectors, negative, sharpness
-    )
+    def log_mean(self, expected: Tensor, others: Tensor) -> Tensor:
+        """Returns the log-mean likelihood of ``others`` [N, H] where ``expected`` [..., H] replies
+        are."""
+        return log_mean(expected, self.replies(others), self.log_sharpness.exp())
 
 
 def log_mean(vectors: Tensor, others: Tensor, sharpness: Tensor | float) -> Tensor:
@@ -163,12 +145,18 @@ class Reactions(nn.Module):
             model = self.models[number]
             assert isinstance(model, ReplyModel)
             replies = model(*context, features)
-            expected.append(model.contrast(replies, self.positive, self.negative))
+            positive = model.log_mean(replies, self.positive)
+            expected.append(positive - model.log_mean(replies, self.negative))
             replies = replies[has_reply[answers]]
-            fits.append(model.fit(replies, turns[is_reply], reactions))
+            likelihood = model.fit(replies, turns[is_reply])
+            fits.append(likelihood - model.log_mean(replies, reactions))
         columns = np.zeros((len(speakers), 3))
         users = speakers == 0
-        columns[users, 0] = contrast(turns[users], self.positive, self.negative)
+        good, bad = (
+            log_mean(turns[users], vectors, _SHARPNESS)
+            for vectors in (self.positive, self.negative)
+        )
+        columns[users, 0] = good - bad
         columns[answers, 1] = torch.stack(expected).mean(0)
         columns[is_reply, 2] = torch.stack(fits).mean(0)
         return np.split(columns, ends[:-1])

@@ -12,18 +12,15 @@ from medal_judges.models.linear.reply import (
     Reactions,
     ReplyModel,
     context_of,
-    contrast,
+    log_mean,
 )
 
 
-def test_contrast_is_the_difference_of_log_mean_exponentials() -> None:
+def test_the_log_mean_by_hand() -> None:
     vectors = torch.tensor([[1.0, 0.0]])
-    positive = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
-    negative = torch.tensor([[-1.0, 0.0]])
-    by_hand = math.log((math.exp(2.0) + math.exp(0.0)) / 2) - math.log(math.exp(-2.0))
-    assert contrast(vectors, positive, negative, 2.0).item() == pytest.approx(
-        by_hand, abs=1e-6
-    )
+    others = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+    by_hand = math.log((math.exp(2.0) + math.exp(0.0)) / 2)
+    assert log_mean(vectors, others, 2.0).item() == pytest.approx(by_hand, abs=1e-6)
 
 
 def test_context_is_the_turns_before_and_the_first_turn_stands_in() -> None:

@@ -19,7 +19,6 @@ from medal_judges.models.base.judge import (
     Judge,
     ScoreLevel,
     ScoreRequest,
-    UnknownLanguage,
     checked_dialogues,
     with_warnings,
 )
@@ -163,26 +162,22 @@ class RayJudge(Judge):
         *,
         level: ScoreLevel = "dialogue",
         dimensions: Sequence[str] | None = None,
-        token_budget: int | None = None,
-        unknown_language: UnknownLanguage = "warn",
         progress: Callable[[int], None] | None = None,
+        warn: bool = True,
     ) -> Iterator[Judgement]:
         """See ``Judge.score``. Wrong options, and one dialogue in place of several, are refused at
         the call; other errors come while the result is read."""
         how = {
             "level": level,
             "dimensions": self._check_dimensions(dimensions),
-            "token_budget": token_budget,
-            "unknown_language": unknown_language,
+            "warn": False,
         }
         judgements = self._spread(
             windows(checked_dialogues(dialogues), self.window),
             how,
             progress or (lambda count: None),
         )
-        return with_warnings(
-            judgements, self.languages, outside=unknown_language == "warn"
-        )
+        return with_warnings(judgements, self.languages) if warn else judgements
 
     def _spread(
         self,

@@ -32,7 +32,6 @@ from medal_judges.models.base.judge import (
     NO_ASSISTANT_TURN,
     Judge,
     ScoreLevel,
-    UnknownLanguage,
     detects_languages,
     is_truncated,
     requests_at,
@@ -81,8 +80,6 @@ class ScoreOptions(Config):
     )
     overwrite: bool = OVERWRITE
     retry_failed: bool = RETRY_FAILED
-    token_budget: int | None = None
-    unknown_language: UnknownLanguage = "warn"
 
     def score(
         self,
@@ -95,8 +92,6 @@ class ScoreOptions(Config):
             dialogues,
             level=self.level,
             dimensions=self.dimensions or None,
-            token_budget=self.token_budget,
-            unknown_language=self.unknown_language,
             progress=progress,
         )
 
@@ -114,7 +109,6 @@ class ScoreOptions(Config):
             "dimensions": judge._check_dimensions(self.dimensions or None),
             "level": self.level,
             "keep": list(self.keep),
-            "unknown_language": self.unknown_language,
             "detect_language": detects_languages(judge.languages),
         }
 

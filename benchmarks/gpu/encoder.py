@@ -51,7 +51,8 @@ def scores(
 ) -> list[float]:
     """Overall scores as a share of the scale; by now every dialogue has one."""
     scale = judge.dimension("overall")
-    found = [j.scores["overall"] for j in judge.score(chats, token_budget=budget)]
+    judge.token_budget = budget or judge.token_budget
+    found = [j.scores["overall"] for j in judge.score(chats)]
     return [
         (float(x) - scale.low) / (scale.high - scale.low)
         for x in found

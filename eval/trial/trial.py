@@ -269,7 +269,7 @@ def run_trial(
             judge,
             dialogues,
             out / "judgements" / f"{trial_judge.name}.jsonl",
-            ScoreOptions(unknown_language="allow"),
+            ScoreOptions(),
             progress=advance,
         )
         parts = [d for d in judge.dimensions if d.name == "overall"] or judge.dimensions

@@ -30,7 +30,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, RecordError
 from medal_judges.inference.serving.worker import JudgeWorker, ServedRow
-from medal_judges.models.base.judge import Judge, ScoreLevel, UnknownLanguage
+from medal_judges.models.base.judge import Judge, ScoreLevel
 from medal_judges.reading.dialogues import parse_dialogue
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, to_records
@@ -62,7 +62,6 @@ class RowOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
     level: ScoreLevel = "dialogue"
     dimensions: tuple[str, ...] | None = Field(None, min_length=1)
-    unknown_language: UnknownLanguage = "warn"
 
 
 class ScoreBody(RowOptions):

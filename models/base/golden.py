@@ -58,7 +58,7 @@ def write_golden(judge: Any, folder: Path) -> None:
     device = getattr(judge, "device", "cpu")
     dtype = getattr(judge, "dtype", "fp32")
     is_exact = (str(device), dtype) == ("cpu", "fp32")
-    judgements = judge.score(dialogues, unknown_language="allow")
+    judgements = judge.score(dialogues, warn=False)
     record = {
         "signature": str(judge.signature()),
         "device": str(device),
@@ -111,7 +111,7 @@ def compare(
     judge = load_judge(folder, device=device, **changed)
     deviation, where = 0.0, ""
     dialogues = [parse_dialogue_line(record) for record in golden["dialogues"]]
-    judgements = judge.score(dialogues, unknown_language="allow")
+    judgements = judge.score(dialogues, warn=False)
     for judgement, golden_scores in zip(judgements, golden["scores"], strict=True):
         for dimension in judge.dimensions:
             score = judgement.scores[dimension.name]

@@ -13,7 +13,6 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from copy import copy
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from itertools import chain
@@ -49,11 +48,7 @@ if TYPE_CHECKING:
     import torch
 
 ScoreLevel = Literal["dialogue", "turn", "last"]
-# For a dialogue in a language that the judge does not support. warn: score it and log a warning;
-# refuse: leave it unscored with the reason; allow: score it without a warning.
-UnknownLanguage = Literal["warn", "refuse", "allow"]
 LEVELS: tuple[ScoreLevel, ...] = get_args(ScoreLevel)
-POLICIES: tuple[UnknownLanguage, ...] = get_args(UnknownLanguage)
 NO_ASSISTANT_TURN = "no assistant turn to judge"
 GPU_WINDOW = 1024  # dialogues: some seconds of an encoder on a GPU
 # A judged answer has no contributions beyond as many turns: one number per turn for each answer
@@ -225,9 +220,8 @@ class Judge(ABC):
         *,
         level: ScoreLevel = "dialogue",
         dimensions: Sequence[str] | None = None,
-        token_budget: int | None = None,
-        unknown_language: UnknownLanguage = "warn",
         progress: Callable[[int], None] | None = None,
+        warn: bool = True,
     ) -> Iterator[Judgement]:
         """Yields judgements in input order; at most ``window`` dialogues are in memory.
 
@@ -237,43 +231,29 @@ class Judge(ABC):
         with its reason. ``progress`` is called after each batch with the number of dialogues
         finished since the last call. Scores do not depend on batch or order.
 
-        ``unknown_language``: a dialogue in none of the judge's ``languages`` is scored with a
-        warning (``Judgement.unknown_language`` names the language) or left unscored (``refuse``).
+        At the end it warns of turns that did not fit and of dialogues in none of the judge's
+        ``languages`` (``Judgement.unknown_language`` names the language), unless ``warn`` is false.
         If the judge states its languages and the extra lang is installed, the language of dialogues
         that state none is detected (``Judgement.detected_language``).
 
         Raises ConfigError at the call for an unknown level or dimension, and if ``dialogues`` is
         not an iterable of Dialogue (elements of an iterator are checked as they are read).
         """
-        for value, allowed in ((level, LEVELS), (unknown_language, POLICIES)):
-            if value not in allowed:
-                raise ConfigError(f"{value!r} is not one of {', '.join(allowed)}")
-        judge = self
-        if token_budget is not None:
-            if not isinstance(token_budget, int) or token_budget < 1:
-                raise ConfigError(
-                    f"token_budget must be 1 or more, not {token_budget!r}"
-                )
-            # The hooks read the budget from a copy, which shares the weights.
-            judge = copy(self)
-            judge.token_budget = token_budget
-        judgements = judge._stream(
+        if level not in LEVELS:
+            raise ConfigError(f"{level!r} is not one of {', '.join(LEVELS)}")
+        judgements = self._stream(
             checked_dialogues(dialogues),
             level,
             self._check_dimensions(dimensions),
-            unknown_language,
             progress or (lambda dialogues: None),
         )
-        return with_warnings(
-            judgements, self.languages, outside=unknown_language == "warn"
-        )
+        return with_warnings(judgements, self.languages) if warn else judgements
 
     def _stream(
         self,
         dialogues: Iterable[Dialogue],
         level: ScoreLevel,
         names: Sequence[str],
-        policy: UnknownLanguage,
         progress: Callable[[int], None],
     ) -> Iterator[Judgement]:
         signature = str(self.signature())
@@ -290,7 +270,8 @@ class Judge(ABC):
                     dialogue = replace(dialogue, lang=language)
                 for request in requests_at(dialogue, level, row):
                     request.detected_language = language
-                    request.obstacle = self._obstacle(request, policy)
+                    if request.turn is None and not dialogue.assistant_turns:
+                        request.obstacle = NO_ASSISTANT_TURN
                     requests.append(request)
             readable = [request for request in requests if request.obstacle is None]
             answers = iter(self._score_requests(readable, names, len(window), progress))
@@ -303,7 +284,7 @@ class Judge(ABC):
                     judgement = unscored(
                         dialogue, signature, dimensions, reason, request.turn
                     )
-                is_outside = policy != "allow" and not self._supports(dialogue.lang)
+                is_outside = not self._supports(dialogue.lang)
                 judgement = replace(
                     judgement,
                     detected_language=request.detected_language,
@@ -323,16 +304,6 @@ class Judge(ABC):
         if self.languages is None or lang == UNKNOWN_LANGUAGE:
             return True
         return base_language(lang) in map(base_language, self.languages)
-
-    def _obstacle(self, request: ScoreRequest, policy: UnknownLanguage) -> str | None:
-        """Returns why a request is not scored; None if it is."""
-        dialogue = request.dialogue
-        if policy == "refuse" and not self._supports(dialogue.lang):
-            supported = ", ".join(self.languages or ())
-            return f"in {dialogue.lang!r}; the judge supports {supported}"
-        if request.turn is None and not dialogue.assistant_turns:
-            return NO_ASSISTANT_TURN
-        return None
 
     def _score_requests(
         self,
@@ -530,17 +501,17 @@ def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
 
 
 def with_warnings(
-    judgements: Iterator[Judgement], supported: Sequence[str] | None, *, outside: bool
+    judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
-    """Yields ``judgements``, then warns of truncated turns and, with ``outside``, of languages that
-    the judge does not support."""
+    """Yields ``judgements``, then warns of truncated turns and of languages that the judge does not
+    support."""
     truncated = truncated_turns = cut_turns = 0
     unknown: Counter[str] = Counter()
     for judgement in judgements:
         truncated += is_truncated(judgement)
         truncated_turns += judgement.truncated_turns
         cut_turns += judgement.cut_turns
-        if outside and judgement.unknown_language is not None:
+        if judgement.unknown_language is not None:
             unknown[judgement.unknown_language] += 1
         yield judgement
     if truncated:

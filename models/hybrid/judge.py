@@ -394,9 +394,7 @@ class HybridJudge(Judge):
                 [request.dialogue for request in requests],
                 level="dialogue" if requests[0].turn is None else "last",
                 dimensions=needed,
-                # Only an explicit budget is passed on: each member has its own.
-                token_budget=vars(self).get("token_budget"),
-                unknown_language="allow",  # the hybrid warns
+                warn=False,  # the hybrid warns
             )
             for row, judgement in zip(answers, judgements, strict=True):
                 row[name] = judgement

@@ -106,8 +106,8 @@ def test_a_line_is_the_line_through_its_members() -> None:
             continue
         unit = 0.2 + 0.5 * (first - 1) / 4 + 0.25 * (second - 1) / 4
         assert one.scores["overall"] == pytest.approx(1 + 4 * unit, abs=1e-9)
-    judge.window = 1
-    turned = list(judge.score(chats()[::-1], token_budget=1))
+    judge.window = judge.token_budget = 1
+    turned = list(judge.score(chats()[::-1]))
     assert overall(turned)[::-1] == pytest.approx(overall(found), abs=1e-9)
 
 

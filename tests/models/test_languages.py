@@ -8,7 +8,6 @@ import pytest
 import yaml
 
 from medal_judges import Dialogue, Judge, Turn
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge as Base
 from medal_judges.models.hybrid.judge import HybridJudge
 from medal_judges.records.judgement import parse_judgement
@@ -55,19 +54,6 @@ def test_what_is_outside_is_scored_with_a_warning_and_counted(
         assert alike(
             parse_judgement(json.loads(json.dumps(record))).to_record(), record
         )
-
-
-def test_or_refused_with_its_reason(tmp_path: Path) -> None:
-    made = judge(tmp_path)
-    made.window = 2
-    found = list(
-        made.score([chat("zh"), chat("en"), chat("ja")], unknown_language="refuse")
-    )
-    assert [j.scored for j in found] == [False, True, False]
-    assert found[0].failure == "in 'zh'; the judge supports en"
-    assert found[2].unknown_language == "ja"
-    with pytest.raises(ConfigError, match="warn, refuse, allow"):
-        made.score([chat("en")], unknown_language="perhaps")  # type: ignore[arg-type]
 
 
 def test_a_language_that_is_not_stated_is_detected(tmp_path: Path) -> None:

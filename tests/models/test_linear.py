@@ -96,8 +96,8 @@ def test_scores_do_not_depend_on_batch_window_or_order(
 ) -> None:
     made, given = judge(tiny_bert, **settings), dialogues()
     forwards = unit_scores(made, made.score(given))
-    made.window = 5
-    backwards = unit_scores(made, made.score(given[::-1], token_budget=200))[::-1]
+    made.window, made.token_budget = 5, 200
+    backwards = unit_scores(made, made.score(given[::-1]))[::-1]
     for one, other in zip(forwards, backwards, strict=True):
         assert one == pytest.approx(other, abs=1e-5)
     # and the scores do differ
@@ -449,7 +449,7 @@ def test_offsets_shift_the_ridge_scores_of_their_language(tiny_bert: Path) -> No
         scores = {}
         for language in ("en", "ja", "ja-JP", "de"):
             given = replace(dialogue, lang=language)
-            shown = next(iter(moved.score([given], unknown_language="allow")))
+            shown = next(iter(moved.score([given], warn=False)))
             scores[language] = shown.scores
             turns = shown.contributions["overall"]
             raw = shown.details["overall"].get("raw", shown.scores["overall"])

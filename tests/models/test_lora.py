@@ -63,8 +63,10 @@ def assert_same(
 
 def test_scores_do_not_depend_on_batch_or_order(tiny_llama: Path) -> None:
     judge = scoring(tiny_llama)
-    alone = scores(judge, DIALOGUES, token_budget=1)
-    assert_same(alone, scores(judge, DIALOGUES[::-1], token_budget=100_000))
+    judge.token_budget = 1
+    alone = scores(judge, DIALOGUES)
+    judge.token_budget = 100_000
+    assert_same(alone, scores(judge, DIALOGUES[::-1]))
     assert len({row["overall"] for row in alone.values()}) == len(DIALOGUES)
 
 

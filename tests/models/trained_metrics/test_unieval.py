@@ -125,7 +125,8 @@ def test_batch_and_order_do_not_matter(tiny_t5: Path) -> None:
     ]
     judge = load(tiny_t5)
     alone = {j.id: j.scores for d in many for j in judge.score([d])}
-    together = {j.id: j.scores for j in judge.score(many[::-1], token_budget=300)}
+    judge.token_budget = 300
+    together = {j.id: j.scores for j in judge.score(many[::-1])}
     judge.token_budget = 100
     small = {j.id: j.scores for j in judge.score(many)}
     for id, scores in alone.items():

@@ -87,7 +87,7 @@ def run_benchmark(
 
     def progress(judge: str, set_name: str, count: int) -> None:
         if bar is not None:
-            bar.advance(count, label=f"{judge} on {set_name}")
+            bar.advance(count, note=f"{judge} on {set_name}")
 
     with only_run(config.output_dir, folder=True):
         if bar is not None:

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from rich import box
@@ -17,7 +16,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    Task,
     TextColumn,
     TimeRemainingColumn,
 )
@@ -27,6 +25,7 @@ from rich.text import Text
 from medal_judges.errors import visible
 from medal_judges.report.table import Light, Table, cell_parts
 
+_EVERY = 60.0  # seconds between two lines of progress
 PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
 
 # Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
@@ -123,26 +122,16 @@ def _cell_text(cell: object, brief: bool) -> str:
 
 
 class ProgressBar:
-    """Shows on standard error how many of ``total`` (None: unknown) items are finished, and a
+    """Shows on standard error how many of ``total`` (None: unknown) dialogues are finished, and a
     ``note``.
 
-    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line with the
-    time left every ``every`` seconds, so a short run prints nothing. It prints nothing if
-    ``visible`` is false.
+    In a terminal it is a bar while the ``with`` block runs. Elsewhere it prints a line every
+    minute, so a short run prints nothing.
     """
 
-    def __init__(
-        self,
-        label: str,
-        total: int | None = None,
-        *,
-        unit: str = "dialogues",
-        every: float = 60.0,
-        visible: bool = True,
-    ) -> None:
-        self._unit, self._every = unit, every
-        self._started_at = self._printed_at = time.monotonic()
-        self.console = PlainConsole(stderr=True, quiet=not visible)
+    def __init__(self, label: str, total: int | None = None) -> None:
+        self._printed_at = time.monotonic()
+        self.console = PlainConsole(stderr=True)
         self._bar = Progress(
             TextColumn("{task.description}", markup=False),
             BarColumn(),
@@ -150,7 +139,7 @@ class ProgressBar:
             TextColumn("{task.fields[note]}", markup=False),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not (visible and self.console.is_terminal),
+            disable=not self.console.is_terminal,
         )
         self._bar.add_task(label, total=total, note="")
 
@@ -167,36 +156,20 @@ class ProgressBar:
         *,
         finished: int | None = None,
         total: int | None = None,
-        label: str | None = None,
         note: str | None = None,
     ) -> None:
-        """Adds ``count`` to the number of finished items, or sets it to ``finished``. Other
+        """Adds ``count`` to the number of finished dialogues, or sets it to ``finished``. Other
         arguments of None change nothing."""
         (task,) = self._bar.tasks
         if finished is None:
             finished = int(task.completed) + count
         if note is None:
             note = task.fields["note"]
-        self._bar.update(
-            task.id, completed=finished, total=total, description=label, note=note
-        )
-        elapsed = time.monotonic() - self._printed_at
-        if self._bar.disable and elapsed >= self._every:
-            self._printed_at += elapsed
-            self._print_line(task)
-
-    def _print_line(self, task: Task) -> None:
-        finished, total = task.completed, task.total
-        text = f"{finished} {self._unit}"
-        if total is not None:
-            text = f"{finished} of {total} {self._unit}"
-        if note := task.fields["note"]:
-            text += f"; {note}"
-        if total and finished:
-            seconds_each = (self._printed_at - self._started_at) / finished
-            left = seconds_each * (total - finished)
-            text += f"; {timedelta(seconds=round(left))} left"
-        self.console.print(text, soft_wrap=True, highlight=False)
+        self._bar.update(task.id, completed=finished, total=total, note=note)
+        if self._bar.disable and time.monotonic() >= self._printed_at + _EVERY:
+            self._printed_at = time.monotonic()
+            text = f"{finished} of {task.total or '?'} dialogues {note}"
+            self.console.print(text.rstrip(), soft_wrap=True, highlight=False)
 
 
 def quiet_foreign_logs() -> None:

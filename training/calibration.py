@@ -107,9 +107,13 @@ def fit_units(
     elif method == "isotonic":
         settings["isotonic"] = fit_isotonic(units, targets)
     fitted = Calibration(**settings)
-    if temperature is None and not is_binary:
-        return with_margin(fitted, units, targets)
-    return fitted
+    if temperature is not None or is_binary:
+        return fitted
+    # The split conformal quantile (Lei and others, 2018): nine in ten ratings are within it.
+    mapped = np.array([fitted.map_unit(unit) for unit in units.tolist()])
+    errors = np.sort(np.abs(mapped - targets))
+    rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
+    return replace(fitted, margin=float(errors[rank - 1]))
 
 
 def _threshold(
@@ -125,17 +129,3 @@ def _threshold(
     f1_scores = [f1_score(has_issue, chances >= threshold) for threshold in thresholds]
     best = thresholds[int(np.argmax(f1_scores))]
     return {"isotonic": isotonic, "threshold": float(best)}
-
-
-def with_margin(
-    calibration: Calibration,
-    units: np.ndarray,
-    targets: np.ndarray,
-) -> Calibration:
-    """Returns the calibration with the distance within which a new rating lies nine times in ten of
-    the calibrated score, for ratings drawn as ``targets`` [n]: the split conformal quantile (Lei
-    and others, 2018). ``units`` [n] are the scores on [0, 1] before the calibration."""
-    mapped = np.array([calibration.map_unit(unit) for unit in units.tolist()])
-    errors = np.sort(np.abs(mapped - targets))
-    rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
-    return replace(calibration, margin=float(errors[rank - 1]))

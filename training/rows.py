@@ -29,7 +29,6 @@ from medal_judges.records.labelled import (
     mean,
 )
 from medal_judges.records.signature import Signature
-from medal_judges.records.validation import LARGEST
 from medal_judges.storage.jsonl import to_line
 from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, HeldOut, TrainConfig
@@ -259,9 +258,9 @@ def fit_unit_map(
             hint="set rescale: standardise, or rescale: [low, high]",
         )
     low, high = scale
-    if not 0 < abs(high - low) < LARGEST:
+    if low == high:
         raise ConfigError(
-            f"{entry.source}: rescale of {label!r}: {low:g} and {high:g} are no scale",
+            f"{entry.source}: rescale of {label!r}: {low:g} and {high:g} are equal",
             hint="rescale: [1, 5], two different numbers",
         )
     return UnitMap(low, high - low)
@@ -424,10 +423,11 @@ def with_scores_as_labels(
     """Returns a row for each judgement in ``file`` of a dialogue of ``rows``, with its scores as
     labels. Rows without a score are left out, with a warning. Raises ConfigError if none has
     one."""
-    judgements = []
-    for judgement in read_judgements(file):
-        if set(judgement.scores.values()) - {None}:
-            judgements.append(replace(judgement, contributions={}, distributions={}))
+    judgements = [
+        judgement
+        for judgement in read_judgements(file)
+        if set(judgement.scores.values()) - {None}
+    ]
     keys = [
         ScoreKey(judgement.id, judgement.turn, judgement.chat)
         for judgement in judgements
@@ -455,8 +455,4 @@ def with_scores(
     """Returns the row up to the judged turn, with the judgement's scores as labels."""
     level: Level = "dialogue" if judgement.turn is None else "turn"
     row = replace(row, dialogue=row.dialogue.upto(judgement.turn), level=level)
-    if judgement.dimensions:
-        return labelled(row, judgement, judgement.dimensions)
-    # Without a stated scale, the entry has to say `rescale`.
-    unbounded = [Dimension(name, "continuous", 0, 1) for name in judgement.scores]
-    return replace(labelled(row, judgement, unbounded), scales={})
+    return labelled(row, judgement, judgement.dimensions)

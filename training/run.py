@@ -126,18 +126,12 @@ def learnable(
                 f"{setting}: the rubric has no dimension {', '.join(sorted(unknown))}",
                 hint=f"it has: {', '.join(sorted(names))}",
             )
-    labelled: set[str] = set()
-    for example in rows.train:
-        labelled.update(example.targets)
-    learnt: list[Dimension] = []
-    lacking: list[str] = []
-    for dimension in dimensions:
-        if config.only is not None and dimension.name not in config.only:
-            continue
-        if dimension.name in labelled:
-            learnt.append(dimension)
-        else:
-            lacking.append(dimension.name)
+    labelled = set[str]().union(*(example.targets for example in rows.train))
+    wanted = dimensions
+    if config.only is not None:
+        wanted = [d for d in dimensions if d.name in config.only]
+    learnt = [dimension for dimension in wanted if dimension.name in labelled]
+    lacking = [d.name for d in wanted if d.name not in labelled]
     if not learnt:
         raise ConfigError(
             f"no training row has a label of {', '.join(lacking)}",

@@ -95,16 +95,7 @@ def fit_line(
         units = [members[member].unit(scored, name) for scored in judgements[member]]
         columns.append(np.array(units, dtype=float))  # None becomes NaN
     table = np.column_stack(columns)
-    is_rated = np.array([name in row.targets for row in rows])
-    chosen = np.flatnonzero(is_rated & np.isfinite(table).all(axis=1)).tolist()
-    unscored = int(is_rated.sum()) - len(chosen)
-    if unscored:
-        logger.warning("%s: %d rows lack the score of a member", name, unscored)
-    if len(chosen) < LEAST_ROWS:
-        raise ConfigError(
-            f"{name}: {len(chosen)} fitting rows have a rating and all members' scores; "
-            f"{LEAST_ROWS} are needed"
-        )
+    chosen = _scored_rows(rows, table, name)
     examples = [rows[row] for row in chosen]
     labelled = Labelled.of(table[chosen], examples, name)
     spread = labelled.deviation(labelled.x)
@@ -136,3 +127,23 @@ def fit_line(
     human = np.array([example.human[name] for example in examples])
     is_binary = dimension.kind == "binary"
     return line, agreement(name, human, held_out, labelled.sources, is_binary)
+
+
+def _scored_rows(
+    rows: Sequence[TrainingExample],
+    table: np.ndarray,
+    name: str,
+) -> list[int]:
+    """Returns the numbers of the rows with a rating of ``name`` and all scores of the ``table`` [n,
+    members]. Raises ConfigError for too few."""
+    is_rated = np.array([name in row.targets for row in rows])
+    chosen = np.flatnonzero(is_rated & np.isfinite(table).all(axis=1)).tolist()
+    unscored = int(is_rated.sum()) - len(chosen)
+    if unscored:
+        logger.warning("%s: %d rows lack the score of a member", name, unscored)
+    if len(chosen) < LEAST_ROWS:
+        raise ConfigError(
+            f"{name}: {len(chosen)} fitting rows have a rating and all members' scores; "
+            f"{LEAST_ROWS} are needed"
+        )
+    return chosen

@@ -115,23 +115,13 @@ def learnable(
 ) -> list[Dimension]:
     """Returns the dimensions (of ``only``) with at least one training label: a head without any
     would answer at random. Raises ConfigError for a name that the rubric does not have."""
-    names = {dimension.name for dimension in dimensions}
-    named = {"only": config.only or ()}
-    for setting in ("heads", "prior_weights", "offsets"):
-        named[f"model.{setting}"] = getattr(config.model, setting, ())
-    for setting, values in named.items():
-        unknown = set(values) - names
-        if unknown:
-            raise ConfigError(
-                f"{setting}: the rubric has no dimension {', '.join(sorted(unknown))}",
-                hint=f"it has: {', '.join(sorted(names))}",
-            )
+    require_known_names(config, dimensions)
     labelled = set[str]().union(*(example.targets for example in rows.train))
-    wanted = dimensions
+    selected = dimensions
     if config.only is not None:
-        wanted = [d for d in dimensions if d.name in config.only]
-    learnt = [dimension for dimension in wanted if dimension.name in labelled]
-    lacking = [d.name for d in wanted if d.name not in labelled]
+        selected = [d for d in dimensions if d.name in config.only]
+    learnt = [dimension for dimension in selected if dimension.name in labelled]
+    lacking = [d.name for d in selected if d.name not in labelled]
     if not learnt:
         raise ConfigError(
             f"no training row has a label of {', '.join(lacking)}",
@@ -143,6 +133,24 @@ def learnable(
             ", ".join(lacking),
         )
     return learnt
+
+
+def require_known_names(
+    config: TrainConfig,
+    dimensions: Sequence[Dimension],
+) -> None:
+    """Raises ConfigError for a setting of a dimension that the rubric does not have."""
+    names = {dimension.name for dimension in dimensions}
+    named = {"only": config.only or ()}
+    for setting in ("heads", "prior_weights", "offsets"):
+        named[f"model.{setting}"] = getattr(config.model, setting, ())
+    for setting, values in named.items():
+        unknown = set(values) - names
+        if unknown:
+            raise ConfigError(
+                f"{setting}: the rubric has no dimension {', '.join(sorted(unknown))}",
+                hint=f"it has: {', '.join(sorted(names))}",
+            )
 
 
 def finish(

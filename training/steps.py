@@ -85,14 +85,7 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
     lost = {part: beyond_window(dataset) for part, dataset in datasets.items()}
     if args.should_save:
         write_json(checkpoints / RUN_NAME, record)
-    for part, counts in lost.items():
-        if counts["rows"] and args.should_save:
-            text = truncation_text(
-                f"{counts['rows']} {part} rows",
-                counts["truncated_turns"],
-                counts["cut_turns"],
-            )
-            logger.warning(text)
+        warn_of_window(lost)
     trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
 
     figures = {}
@@ -135,6 +128,15 @@ def cached_datasets(
             cache = folder / f"{part}-{content_hash(record)}.arrow"
             datasets[part] = trainer_class.dataset(judge, examples, cache)
     return datasets
+
+
+def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
+    """Warns of the rows of each part that the judge does not read in full (see beyond_window)."""
+    for part, counts in lost.items():
+        if counts["rows"]:
+            rows = f"{counts['rows']} {part} rows"
+            text = truncation_text(rows, counts["truncated_turns"], counts["cut_turns"])
+            logger.warning(text)
 
 
 def close_group() -> None:

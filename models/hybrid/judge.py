@@ -20,7 +20,6 @@ from medal_judges.config import (
     Config,
     build_config,
     judge_file,
-    read_yaml,
     shipped_names,
 )
 from medal_judges.errors import ConfigError, JudgeLoadError
@@ -33,7 +32,6 @@ from medal_judges.models.base.judge import (
 )
 from medal_judges.models.base.saving import (
     OPTIONS,
-    judge_of_settings,
     read_config,
     save_judge,
     write_config,
@@ -177,13 +175,14 @@ class Member:
     def save(self, folder: Path) -> dict[str, Any]:
         """Writes the judge to members/NAME in the hybrid's ``folder``, unless a YAML file describes
         it. Returns the member's part of judge.json."""
+        path = self.file if self.is_shipped else None
         if self.file is None:
+            path = f"{MEMBERS}/{self.name}"
             (folder / MEMBERS).mkdir(exist_ok=True)
-            save_judge(self.judge, folder / MEMBERS / self.name)
+            save_judge(self.judge, folder / path)
         return {
             "signature": str(self.judge.signature()),
-            "is_folder": self.file is None,
-            "file": self.file if self.is_shipped else None,
+            "path": path,
         }
 
 
@@ -214,25 +213,26 @@ def load_member(
     its name, and ``device`` and ``dtype``. Raises JudgeLoadError.
     """
     settings = dict(options.get(name) or {})
-    file = saved["file"]
-    if not re.fullmatch(_NAME, name) or file not in (None, *_shipped_files()):
+    path, was = saved["path"], saved["signature"]
+    if not re.fullmatch(_NAME, name):
         raise JudgeLoadError(f"{folder}: the member {name!r} is a path")
-    if saved["is_folder"]:
+    if path == f"{MEMBERS}/{name}":
         shared = {key: value for key, value in options.items() if key in OPTIONS}
-        judge_folder = folder / MEMBERS / name
-        return Member(name, Judge.from_pretrained(judge_folder, **(shared | settings)))
+        return Member(name, Judge.from_pretrained(folder / path, **(shared | settings)))
+    if path not in (None, *_shipped_files()):
+        raise JudgeLoadError(f"{folder}: the member {name!r} is a path")
     hint = f"give its settings as they were: {name}.path=..., {name}.llm=..."
-    file = settings.pop("path", file)
-    if file is None:
+    path = settings.pop("path", path)
+    if path is None:
         raise JudgeLoadError(f"{folder}: {name} is in a YAML file", hint=hint)
-    judge, was = judge_of_settings(read_yaml(file) | settings, file), saved["signature"]
-    if judge.signature().revision != Signature.parse(was).revision:
+    member = open_member(name, MemberConfig(path=path, options=settings))
+    if member.judge.signature().revision != Signature.parse(was).revision:
         raise JudgeLoadError(
             f"{folder}: the member {name} is not as it was saved ({was}): a saved judge holds no "
             "settings of a server and no path",
             hint=hint,
         )
-    return Member(name, judge, file, settings)
+    return member
 
 
 class HybridJudge(Judge):

@@ -234,12 +234,6 @@ class LinearJudge(LearnedJudge):
         unused = chain.from_iterable(groups.values())
         require_no_differences(path, {"unexpected": unused})
 
-    @property
-    def net(self) -> Any:
-        """The network of the base; None without a base."""
-        encoder = self.reader.encoder
-        return None if encoder is None else encoder.body
-
     def place(self, device: Device, dtype: str) -> None:
         self.device, self.dtype = torch_device(device), dtype
         self.fit_batches(self.device)

@@ -45,13 +45,13 @@ class LoraConfig(HeadedConfig):
     which encodes the expected reaction. ``heads`` says
     how a dimension is learned, as for an encoder.
 
-    With ``head: generative`` training teaches the model to write the answer to ``prompt``, with
+    With ``head: generative`` training teaches the model to write the answer to prompts/lora, with
     comments if the labels have some. The judge then works like a prompted judge. ``layout`` is the
     prompt's, such as ``together`` for all dimensions in one question. ``answer_tokens`` limits an
     answer in tokens, ``comment_chars`` a comment in characters.
 
     ``peft`` are settings of PEFT's LoraConfig, under its names (``r``, ``lora_alpha``,
-    ``target_modules``, ``use_dora``, ...). ``quantize`` loads the base in 4 or 8 bits (QLoRA; it
+    ``target_modules``, ``use_dora``, ...). ``quantize`` loads the base in 4 bits (QLoRA; it
     needs bitsandbytes, and is slow on a CPU). Dialogues longer than ``max_tokens`` lose whole
     oldest turns.
     """
@@ -61,9 +61,8 @@ class LoraConfig(HeadedConfig):
     base_revision: str | None = None
     head: Literal["scoring", "generative"] = "scoring"
     peft: dict[str, Any] = Field(default_factory=dict)
-    quantize: Literal["nf4", "int8"] | None = None
+    quantize: Literal["nf4"] | None = None
     max_tokens: int = Field(default=2048, ge=32)
-    prompt: str = "lora"
     layout: str | None = None
     answer_tokens: int = Field(default=512, ge=8)
     comment_chars: int = Field(default=200, ge=0)
@@ -197,14 +196,12 @@ def _load_base(
             raise MissingExtraError(
                 "bitsandbytes", "qlora", f"quantize: {config.quantize}"
             )
-        settings: dict[str, Any] = {"load_in_8bit": True}
-        if config.quantize == "nf4":
-            settings = {
-                "load_in_4bit": True,
-                "bnb_4bit_quant_type": "nf4",
-                "bnb_4bit_use_double_quant": True,
-                "bnb_4bit_compute_dtype": torch.bfloat16,
-            }
+        settings: dict[str, Any] = {
+            "load_in_4bit": True,
+            "bnb_4bit_quant_type": "nf4",
+            "bnb_4bit_use_double_quant": True,
+            "bnb_4bit_compute_dtype": torch.bfloat16,
+        }
         # A quantised model cannot be moved later. Without a map transformers would put the model of
         # every process on the first GPU.
         options["quantization_config"] = BitsAndBytesConfig(**settings)  # type: ignore[no-untyped-call]

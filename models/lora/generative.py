@@ -105,7 +105,7 @@ class GenerativeLoraJudge(PromptedJudge):
         can hold the tokenizer's answers to JSON.
         """
         config = named_base(config)
-        prompted = prompted_config(config, name, rubric, config.prompt, dimensions)
+        prompted = prompted_config(config, name, rubric, "lora", dimensions)
         adapted = load_adapted(config, device, dtype=dtype)
         kind = "fp32" if dtype == torch.float32 else MIXED
         judge = cls(*adapted, config, prompted, device=device, dtype=kind)

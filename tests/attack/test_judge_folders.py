@@ -54,7 +54,7 @@ def changed(folder: Path, change: Callable[[dict[str, Any]], object]) -> Path:
 
 def test_a_folder_decides_no_settings_of_a_member(hybrid: Path) -> None:
     """Not its server, key, cache, model or file: what judge.json says of them is not read."""
-    setting = {"settings": MEDAL, "path": "/etc/passwd", "options": {"llm": "openai:x"}}
+    setting = {"settings": MEDAL, "file": "/etc/passwd", "options": {"llm": "openai:x"}}
     changed(hybrid, lambda c: c["members"]["one"].update(setting))
     member = Judge.from_pretrained(hybrid).members["one"]
     assert member.file == "configs/judges/length.yaml" and not member.options
@@ -69,7 +69,7 @@ def test_members_are_no_paths(hybrid: Path, name: str) -> None:
 
 @pytest.mark.parametrize("shipped", ["/tmp/x", "../judges/length", ""])
 def test_a_member_in_yaml_is_a_shipped_one(hybrid: Path, shipped: str) -> None:
-    changed(hybrid, lambda c: c["members"]["one"].update(file=shipped))
+    changed(hybrid, lambda c: c["members"]["one"].update(path=shipped))
     with pytest.raises(JudgeLoadError, match="is a path"):
         Judge.from_pretrained(hybrid)
 

@@ -75,7 +75,7 @@ def test_a_pickle_is_refused(tiny_t5: Path, tmp_path: Path) -> None:
     folder = tmp_path / "published"
     shutil.copytree(tiny_t5, folder)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    with pytest.raises(JudgeLoadError, match="no safetensors file"):
+    with pytest.raises(JudgeLoadError, match="safetensors"):
         load_judge(JUDGE, model=str(folder), device="cpu")
 
 

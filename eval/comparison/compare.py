@@ -298,7 +298,7 @@ def _system_results(
         corrected = correct(list(samples.values()), span)
     results = []
     for i, (name, sample) in enumerate(samples.items()):
-        estimate = mean_of(sample.sample)
+        estimate = mean_of(sample.sample, span)
         if bad is not None:
             estimate = share_of(sample.sample)
         result = SystemResult(

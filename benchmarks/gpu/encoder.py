@@ -23,7 +23,7 @@ from medal_judges.training.config import DataEntry, TrainConfig
 from medal_judges.training.fitted import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import train_judge
-from medal_judges.training.steps import train_one
+from medal_judges.training.steps import fit_by_steps
 
 from .measure import (
     Agreement,
@@ -190,7 +190,7 @@ def trained_judge(config: TrainConfig, rows: RunRows) -> Any:
     """The judge of the run's steps; None on the processes that save nothing."""
     dimensions = load_rubric("overall")
     run = TrainingRun(config, dimensions, rows, overwrite=True)
-    trained = train_one(run, config, dimensions)
+    trained = fit_by_steps(run)
     return None if trained is None else trained.judge
 
 

@@ -102,7 +102,7 @@ docs: .venv/.dev
 pipeline: .venv/.pipeline
 	$(OFFLINE) $(BIN)/medal generate --config configs/generate/quickstart.yaml
 	$(OFFLINE) $(BIN)/medal label $(MEDAL)/dialogues.jsonl --judge configs/judges/medal.yaml \
-	    --out $(MEDAL)/labels --no-user-check temperature=1 max_tokens=500 comment_chars=24
+	    --out $(MEDAL)/labels --users skip temperature=1 max_tokens=500 comment_chars=24
 	$(BIN)/medal data stats $(MEDAL)/labels/labelled.jsonl --out $(MEDAL)/stats
 	$(BIN)/medal curate $(MEDAL)/labels/labelled.jsonl --n 2 --out $(MEDAL)/curated --overwrite
 	test -d $(MEDAL)/annotation || \

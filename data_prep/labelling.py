@@ -153,13 +153,13 @@ def require_labellable(
         if need_lang and row.dialogue.lang == UNKNOWN_LANGUAGE:
             raise MedalError(
                 f"row {row.id!r} has no 'lang', so its user cannot be checked for another language",
-                hint="give each row its ISO 639-1 code, or leave the check out: --no-user-check",
+                hint="give each row its ISO 639-1 code, or leave the check out: --users skip",
             )
     if with_labels and not replace_labels:
         raise MedalError(
             f"{with_labels} of {count} rows have labels already",
             hint=f"--replace-labels replaces them in the output and moves them to {EARLIER!r}; "
-            "FILE is not changed; --users-only checks the users and keeps the labels",
+            "FILE is not changed; --users only checks the users and keeps the labels",
         )
 
 

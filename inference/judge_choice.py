@@ -8,49 +8,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import (
-    BOXED,
-    DEVICE,
-    MAX_COST,
-    Config,
-    judge_file,
-    option,
-    overridden,
-    read_yaml,
-)
+from medal_judges.config import judge_file, overridden, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
 from medal_judges.models.llm.loading import dry_run_model
 from medal_judges.models.llm.settings import llm_config, no_model_error
-
-
-class JudgeOptions(Config):
-    """Options of commands that load one judge."""
-
-    judge: str = option(
-        BOXED,
-        help="Shipped name (medal judges), YAML file, folder, or hub id (ORG/NAME@REVISION).",
-    )
-    settings: tuple[str, ...] = option(
-        (),
-        argument=True,
-        metavar="FIELD=VALUE",
-        help="Change a setting of the judge: repeats=3, llm.cache=false, dtype=bf16.",
-    )
-    device: str | None = DEVICE
-    max_cost: float | None = MAX_COST
-
-    def choose(self, *, dry_run: bool = False) -> JudgeChoice:
-        """Returns the choice. With ``dry_run`` its model counts requests and sends none."""
-        choice = choose_judge(
-            self.judge,
-            self.settings,
-            device=self.device,
-        )
-        if dry_run or self.max_cost is not None:
-            choice = choice.spending(self.max_cost, dry_run=dry_run)
-        return choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -216,6 +216,16 @@ class ScoreReport:
             rate = self.dialogues / self.seconds
             yield f"{self.dialogues} dialogues in {self.seconds:.1f} s: {rate:.1f} dialogues/s"
 
+    def means(self) -> Iterator[str]:
+        """Yields a line for each mean, with the dimensions that have it: a baseline says the same
+        of many."""
+        names_by_mean: dict[str, list[str]] = {}
+        for name, count in self.counts.items():
+            mean = f"{self.sums[name] / count:.3f}"
+            names_by_mean.setdefault(mean, []).append(name)
+        for mean, names in names_by_mean.items():
+            yield f"mean {mean}: {', '.join(names)}"
+
     def require_coverage(self, floor: float) -> None:
         """Raises CoverageError (exit status 3) if the coverage is below ``floor``."""
         if self.coverage is not None and self.coverage < floor:

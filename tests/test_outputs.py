@@ -164,7 +164,7 @@ COMMANDS = (
     "agreement IN --out OUT",
     "annotate export IN --annotator a --out OUT",
     "score IN --judge length --out OUT/scores.jsonl",
-    "label IN --judge length --no-user-check --replace-labels --out OUT",
+    "label IN --judge length --users skip --replace-labels --out OUT",
     "train --config baseline_length train=[{source:IN}] output_dir=OUT",
 )
 

@@ -14,12 +14,11 @@ from typing import Literal
 
 import numpy as np
 
-from medal_judges.config import SEED, Config, option
 from medal_judges.data_prep.annotation.label_studio import config_xml, tasks
 from medal_judges.data_prep.annotation.questions import TEMPLATES, Guidelines, questions
 from medal_judges.data_prep.annotation.spreadsheet import write_xlsx
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
-from medal_judges.reading.dialogues import ReadOptions, read_labelled
+from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.labelled import LabelledDialogue
@@ -32,38 +31,6 @@ Form = Literal["label-studio", "xlsx"]
 PROJECT_FILE = "project.json"
 ROWS_FILE = "rows.jsonl"
 _NAME = re.compile(r"[\w.@+-]+")  # names become file names
-
-
-class ExportOptions(Config):
-    """Options of ``medal annotate export``."""
-
-    source: str = option(
-        argument=True,
-        metavar="IN",
-        help="Dialogues: a file or a spec.",
-    )
-    out: Path = option(help="Folder to write.")
-    annotator: tuple[str, ...] = option(
-        (),
-        metavar="NAME[:LANG,...]",
-        help="An annotator, and their languages (default: all). May be repeated; without any, "
-        "there is one file for everybody.",
-    )
-    per_dialogue: int = option(
-        2,
-        ge=1,
-        help="Annotators per dialogue; all who read its language if these are fewer.",
-    )
-    form: tuple[Form, ...] = option(
-        ("label-studio", "xlsx"), help="label-studio or xlsx; may be repeated."
-    )
-    human_likeness: bool = option(False, help="Also ask how human the user reads.")
-    rubric: str = option("medal", help="Shipped name or YAML file.")
-    guidelines: str = option(
-        "annotation/guidelines", help="YAML file or name in configs/."
-    )
-    seed: int = SEED
-    reading: ReadOptions = ReadOptions()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import combinations, compress
-from pathlib import Path
 
 import numpy as np
 
-from medal_judges.config import Config, option
 from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
 from medal_judges.eval.metaeval.metrics import (
@@ -19,7 +17,6 @@ from medal_judges.eval.metaeval.metrics import (
     human_ceiling,
     label,
 )
-from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
@@ -70,23 +67,6 @@ _PRINTED = (
     "α",
     "ρ",
 )
-
-
-class AgreementOptions(Config):
-    """Options of ``medal agreement``."""
-
-    source: str = option(
-        argument=True,
-        metavar="FILE_OR_SPEC",
-        help="Labelled file, or a spec: fed:dialogue.",
-    )
-    out: Path | None = option(
-        None, help="Folder to write: the page, its tables and JSON."
-    )
-    dimension: tuple[str, ...] = option(
-        (), help="Only this dimension; may be repeated."
-    )
-    reading: ReadOptions = DEFAULT_READING
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from medal_judges.config import BOXED, DEVICE, Config, option
+from medal_judges.config import BOXED
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.errors import ConfigError, CoverageError
 from medal_judges.eval.align.labels import label_names, rated_dimension
@@ -31,7 +31,6 @@ from medal_judges.models.hybrid.judge import (
     MemberConfig,
     open_member,
 )
-from medal_judges.reading.dialogues import DEFAULT_READING, ReadOptions
 from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
@@ -43,33 +42,6 @@ _REVERSED = (
     "or the aligned judge gives good chats low scores"
 )
 Scores = Mapping[str, Floats]  # by MEMBER:DIMENSION, [n] on [0, 1]
-
-
-class AlignOptions(Config):
-    """Options of ``medal align``."""
-
-    judge: str = option(
-        argument=True, help="Shipped name (medal judges), YAML file, folder or hub id."
-    )
-    settings: tuple[str, ...] = option(
-        (),
-        argument=True,
-        metavar="FIELD=VALUE",
-        help="Change a setting of the judge's YAML file.",
-    )
-    labels: str = option(help="Chats with people's labels, 20 or more: file or spec.")
-    out: Path = option(help="Folder to write: the aligned judge with its proof.")
-    max_cost: float | None = option(
-        None,
-        ge=0,
-        help="US dollars; stops before it spends more.",
-    )
-    keep_anyway: bool = option(
-        False, help="Write the judge even if the gain may be chance."
-    )
-    as_json: bool = option(False, flag="--json", help="Print the proof as JSON.")
-    device: str | None = DEVICE
-    reading: ReadOptions = DEFAULT_READING
 
 
 def align(

@@ -6,7 +6,6 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from medal_judges.config import Config, option
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.hub import (
     is_hub_id,
@@ -17,29 +16,21 @@ from medal_judges.models.model_files import PREFIX
 from medal_judges.storage.files import read_json
 
 
-class PushOptions(Config):
-    """Options of ``medal push``."""
+def push_judge(
+    folder: Path,
+    repo_id: str,
+    *,
+    public: bool = False,
+    revision: str | None = None,
+) -> str:
+    """Pushes the judge saved in ``folder``. Returns the commit's address.
 
-    judge: Path = option(argument=True, help="Folder of a saved judge.")
-    repo_id: str = option(
-        argument=True, metavar="ORG/NAME", help="Repository on the Hub."
-    )
-    public: bool = option(
-        False, help="Make a new repository public; the default is private."
-    )
-    revision: str | None = option(None, help="Tag of this version, such as v1.0.")
-
-
-def push_judge(options: PushOptions) -> str:
-    """Pushes the judge saved in ``options.judge``. Returns the commit's address.
-
-    Its golden scores are checked first. Its card is written for this repository and revision in a
-    copy: the folder is not changed. Raises JudgeLoadError, ConfigError and HubError.
+    Its golden scores are checked first. Its card is written for this repository and ``revision`` (a
+    tag) in a copy: the folder is not changed. Raises JudgeLoadError, ConfigError and HubError.
     """
     from medal_judges.models.base.golden import check_golden
     from medal_judges.models.card.writer import write_card
 
-    folder = options.judge
     if not folder.is_dir():
         raise JudgeLoadError(
             f"no folder {folder}", hint="give the folder that medal train wrote"
@@ -52,13 +43,8 @@ def push_judge(options: PushOptions) -> str:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, target)
         check_golden(copy)
-        write_card(copy, repo_id=options.repo_id, revision=options.revision)
-        return push_folder(
-            copy,
-            options.repo_id,
-            private=not options.public,
-            revision=options.revision,
-        )
+        write_card(copy, repo_id=repo_id, revision=revision)
+        return push_folder(copy, repo_id, private=not public, revision=revision)
 
 
 def require_public_base(folder: Path) -> None:

@@ -132,6 +132,12 @@ OVERRIDES: tuple[str, ...] = option(
     metavar="FIELD=VALUE",
     help="Change a setting: a=1, or a.b=1 in a group.",
 )
+JUDGE_SETTINGS: tuple[str, ...] = option(
+    (),
+    argument=True,
+    metavar="FIELD=VALUE",
+    help="Change a setting of the judge: repeats=3, llm.cache=false, dtype=bf16.",
+)
 DRY_RUN: bool = option(
     False, help="Estimate requests, tokens and maximum cost without sending anything."
 )

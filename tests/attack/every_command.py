@@ -49,7 +49,7 @@ COMMANDS = {
     "write": "data write IN --out OUT.jsonl",
     "annotate": "annotate export IN --annotator a --annotator b --out OUT",
     "import": "annotate import PROJECT FILLED --out OUT.jsonl",
-    "label": "label IN --judge length --no-user-check --replace-labels --out OUT",
+    "label": "label IN --judge length --users skip --replace-labels --out OUT",
     "report": "report SCORES --chats IN --human IN --out OUT",
     "compare": "compare a=IN b=MORE --judge length --out OUT",
     "compare labels": "compare a=SCORES b=SCORES2 --human IN --out OUT",

@@ -222,7 +222,7 @@ def test_labelled_rows_train_a_judge_which_labels_in_turn(
     judge = str(tmp_path / "run")
     assert "overall" in [d.name for d in Judge.from_pretrained(judge).dimensions]
     again = tmp_path / "again"
-    medal(str(file), "--out", str(again), "--judge", judge, "--no-user-check")
+    medal(str(file), "--out", str(again), "--judge", judge, "--users", "skip")
     found = rows_of(again, "labelled")
     assert len(found) == 40 and found[0].extra["comments"] == {}
     means = [found[n].labels["overall"][0] for n in range(5)]

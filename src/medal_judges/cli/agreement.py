@@ -5,16 +5,29 @@ from __future__ import annotations
 from pathlib import Path
 
 from medal_judges import __version__
-from medal_judges.cli.options import from_options, writes
+from medal_judges.cli.options import with_options
+from medal_judges.config import option
 from medal_judges.errors import MedalError
-from medal_judges.eval.agreement.agreement import AgreementOptions
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.reading.dialogues import ReadOptions, reading_report
 from medal_judges.report.page import publish
 
 
-@from_options
-@writes(folder=True)
-def agreement(options: AgreementOptions) -> None:
+@with_options(locks="folder")
+def agreement(
+    *,
+    source: str = option(
+        argument=True,
+        metavar="FILE_OR_SPEC",
+        help="Labelled file, or a spec: fed:dialogue.",
+    ),
+    out: Path | None = option(
+        None, help="Folder to write: the page, its tables and JSON."
+    ),
+    dimension: tuple[str, ...] = option(
+        (), help="Only this dimension; may be repeated."
+    ),
+    reading: ReadOptions,
+) -> None:
     """Measure how well annotators agree: percent agreement, Krippendorff's alpha and Spearman, per
     dimension and language. With --out: agreement.html, agreement.json, tables/ (CSV, LaTeX).
 
@@ -26,10 +39,9 @@ def agreement(options: AgreementOptions) -> None:
     from medal_judges.stats.equal import EQUAL_FACT
     from medal_judges.stats.intervals import METHOD, THESE
 
-    source, out = options.source, options.out
-    reading = reading_report(options.reading, out)
-    rows = load_spec(source, reading=reading, options=options.reading)
-    reading.require_rest()
+    report = reading_report(reading, out)
+    rows = load_spec(source, reading=report, options=reading)
+    report.require_rest()
     labellers = set()
     for row in rows:
         if "labels_by" in row.extra:
@@ -41,8 +53,8 @@ def agreement(options: AgreementOptions) -> None:
             hint="--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: "
             f"{', '.join(columns) or 'none for ratings'}",
         )
-    figures = agreements(rows, options.dimension)
-    reading.show()
+    figures = agreements(rows, dimension)
+    report.show()
     facts = [
         ("Rows", str(len(rows))),
         ("Data", data_hash(rows)),

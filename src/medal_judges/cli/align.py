@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
 
 import typer
 
-from medal_judges.cli.options import from_options, writes
+from medal_judges.cli.options import with_options
+from medal_judges.config import DEVICE, JUDGE_SETTINGS, MAX_COST, option
 from medal_judges.errors import ConfigError
-from medal_judges.eval.align.run import AlignOptions
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.reading.dialogues import ReadOptions, reading_report
 
 
-@from_options
-@writes(folder=True)
-def align(options: AlignOptions) -> None:
+@with_options(locks="folder")
+def align(
+    *,
+    judge: str = option(
+        argument=True, help="Shipped name (medal judges), YAML file, folder or hub id."
+    ),
+    settings: tuple[str, ...] = JUDGE_SETTINGS,
+    labels: str = option(help="Chats with people's labels, 20 or more: file or spec."),
+    out: Path = option(help="Folder to write: the aligned judge with its proof."),
+    max_cost: float | None = MAX_COST,
+    keep_anyway: bool = option(
+        False, help="Write the judge even if the gain may be chance."
+    ),
+    as_json: bool = option(False, flag="--json", help="Print the proof as JSON."),
+    device: str | None = DEVICE,
+    reading: ReadOptions,
+) -> None:
     """Make a judge agree with people's labels. Nested cross-validation measures the gain; without a
     gain beyond chance, no judge is written (exit status 6). Writes OUT: the judge, its card and
     align.json.
@@ -26,30 +41,27 @@ def align(options: AlignOptions) -> None:
     from medal_judges.inference.judge_choice import choose_judge
     from medal_judges.report.console import Printout
 
-    out, labels = options.out, options.labels
-    reading = reading_report(options.reading, out)
-    rows = load_spec(labels, reading=reading, options=options.reading)
-    if reading.count:
+    report = reading_report(reading, out)
+    rows = load_spec(labels, reading=report, options=reading)
+    if report.count:
         raise ConfigError(
-            f"{reading.count} rows are no labelled chats; the first: {reading.messages[0]}",
+            f"{report.count} rows are no labelled chats; the first: {report.messages[0]}",
             hint=f"correct or delete them; {out}/skipped.jsonl lists all",
         )
-    reading.show()
-    choice = choose_judge(options.judge, options.settings, device=options.device)
-    if options.max_cost is not None:
-        choice = choice.spending(options.max_cost)
+    report.show()
+    choice = choose_judge(judge, settings, device=device).spending(max_cost)
     names = dict.fromkeys(
-        label.dimension for label in options.reading.column_map.labels.values()
+        label.dimension for label in reading.column_map.labels.values()
     )
     result = run(
         choice.source,
         rows,
         out,
         dimensions=tuple(names),
-        keep_anyway=options.keep_anyway,
+        keep_anyway=keep_anyway,
         **choice.options,
     )
-    if options.as_json:
+    if as_json:
         typer.echo((out / "align.json").read_text(encoding="utf-8").rstrip())
     else:
         notes = [*result.sentences(), str(result.facts.get("notes", ""))]

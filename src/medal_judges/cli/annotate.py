@@ -9,10 +9,10 @@ from shlex import quote
 import typer
 
 from medal_judges.cli import PlainTyper
-from medal_judges.cli.options import from_options, writes
-from medal_judges.config import Config, option
-from medal_judges.data_prep.annotation.project import ExportOptions
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.cli.options import with_options
+from medal_judges.config import SEED, option
+from medal_judges.data_prep.annotation.project import Form
+from medal_judges.reading.dialogues import ReadOptions, reading_report
 
 app = PlainTyper(
     help="Export packages for annotators, import their answers.", no_args_is_help=True
@@ -20,9 +20,37 @@ app = PlainTyper(
 
 
 @app.command("export")
-@from_options
-@writes(folder=True)
-def export_project(options: ExportOptions) -> None:
+@with_options(locks="folder")
+def export_project(
+    *,
+    source: str = option(
+        argument=True,
+        metavar="IN",
+        help="Dialogues: a file or a spec.",
+    ),
+    out: Path = option(help="Folder to write."),
+    annotator: tuple[str, ...] = option(
+        (),
+        metavar="NAME[:LANG,...]",
+        help="An annotator, and their languages (default: all). May be repeated; without any, "
+        "there is one file for everybody.",
+    ),
+    per_dialogue: int = option(
+        2,
+        ge=1,
+        help="Annotators per dialogue; all who read its language if these are fewer.",
+    ),
+    form: tuple[Form, ...] = option(
+        ("label-studio", "xlsx"), help="label-studio or xlsx; may be repeated."
+    ),
+    human_likeness: bool = option(False, help="Also ask how human the user reads."),
+    rubric: str = option("medal", help="Shipped name or YAML file."),
+    guidelines: str = option(
+        "annotation/guidelines", help="YAML file or name in configs/."
+    ),
+    seed: int = SEED,
+    reading: ReadOptions,
+) -> None:
     """Write an annotation package: guidelines, Label Studio project, spreadsheets. Annotators see
     no models, labels or ids. Each annotator has a separate share, in a separate order.
 
@@ -35,22 +63,13 @@ def export_project(options: ExportOptions) -> None:
     )
     from medal_judges.data_prep.sources.registry import load_spec
 
-    dimensions = dimensions_to_ask(
-        options.rubric, human_likeness=options.human_likeness
-    )
-    reading = reading_report(options.reading)
-    rows = load_spec(
-        options.source,
-        reading=reading,
-        options=options.reading,
-    )
-    reading.show()
-    reading.require_rest()
-    project = new_project(
-        rows, dimensions, options.annotator, options.per_dialogue, options.seed
-    )
-    out = options.out
-    written = export(project, load_guidelines(options.guidelines), out, options.form)
+    dimensions = dimensions_to_ask(rubric, human_likeness=human_likeness)
+    report = reading_report(reading)
+    rows = load_spec(source, reading=report, options=reading)
+    report.show()
+    report.require_rest()
+    project = new_project(rows, dimensions, annotator, per_dialogue, seed)
+    written = export(project, load_guidelines(guidelines), out, form)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
     typer.echo("for annotators:\n" + "\n".join(f"  {path}" for path in written))
@@ -61,28 +80,25 @@ def export_project(options: ExportOptions) -> None:
     typer.echo(f"next: medal annotate import {folder} ANSWERS... --out annotated.jsonl")
 
 
-class ImportOptions(Config):
+@app.command("import")
+@with_options(locks="file")
+def import_answers(
     folder: Path = option(
         argument=True, metavar="FOLDER", help="Folder that medal annotate export wrote."
-    )
-    answers: tuple[Path, ...] = option(
+    ),
+    files: tuple[Path, ...] = option(
         argument=True,
         metavar="ANSWERS",
         help="Label Studio exports (.json), or filled .xlsx.",
-    )
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+    ),
+    out: Path = option(help="File to write (.jsonl or .jsonl.gz)."),
     name: tuple[str, ...] = option(
         (),
         metavar="THEIRS=NAME",
         help="Annotator behind an account or name; may be repeated.",
-    )
-    strict: bool = option(False, help="Write nothing unless every answer is valid.")
-
-
-@app.command("import")
-@from_options
-@writes()
-def import_answers(options: ImportOptions) -> None:
+    ),
+    strict: bool = option(False, help="Write nothing unless every answer is valid."),
+) -> None:
     """Read the answers of annotators into rows with one label per annotator. Invalid answers are
     listed and skipped; with --strict they stop the import.
 
@@ -104,19 +120,16 @@ def import_answers(options: ImportOptions) -> None:
     from medal_judges.storage.files import require_other_file
     from medal_judges.storage.jsonl import write_records
 
-    folder = options.folder
-    require_other_file(
-        options.out, [*options.answers, folder / PROJECT_FILE, folder / ROWS_FILE]
-    )
+    require_other_file(out, [folder / PROJECT_FILE, folder / ROWS_FILE])
     project = load_project(folder)
     names = {}
-    for text in options.name:
-        theirs, _, name = text.partition("=")
-        if not (theirs and name):
+    for text in name:
+        theirs, _, own = text.partition("=")
+        if not (theirs and own):
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
-        names[theirs.removeprefix(ACCOUNT)] = name
+        names[theirs.removeprefix(ACCOUNT)] = own
     answers: list[Answer] = []
-    for path in options.answers:
+    for path in files:
         ending = path.suffix.lower()
         if not path.is_file():
             raise DataError(path, None, "no such file")
@@ -127,13 +140,13 @@ def import_answers(options: ImportOptions) -> None:
         else:
             raise DataError(path, None, "expected a file .json or .xlsx")
     for index, answer in enumerate(answers):
-        name = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
-        answers[index] = replace(answer, annotator=name)
+        own = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
+        answers[index] = replace(answer, annotator=own)
     checked, problems = check(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]
     )
-    if problems and options.strict:
+    if problems and strict:
         hint = "fix the files and import again, or drop --strict to import the rest"
         raise MedalError(problem_list, hint=hint)
     if problems:
@@ -142,8 +155,8 @@ def import_answers(options: ImportOptions) -> None:
         raise MedalError(
             "there is no valid answer", hint="give the files that annotators filled"
         )
-    count = write_records(options.out, merge(checked, project))
+    count = write_records(out, merge(checked, project))
     people = len({answer.annotator for answer in checked})
     typer.echo(
-        f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {options.out}"
+        f"{count} of {len(project.rows)} dialogues, {people} annotators, written to {out}"
     )

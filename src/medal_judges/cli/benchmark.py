@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import with_options
 from medal_judges.errors import CoverageError
 from medal_judges.eval.benchmark.config import BenchmarkOptions
 from medal_judges.report.console import ProgressBar
 
 
-@from_options
+@with_options()
 def benchmark(options: BenchmarkOptions) -> None:
     """Run judges over sets, compare them with people, write the page. Reuses the judgements of an
     earlier run for the same judge and data, and retries rows that failed because of a server or a

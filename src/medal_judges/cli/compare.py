@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from medal_judges.cli.options import exit_by_gates, from_options, writes
+from medal_judges.cli.options import exit_by_gates, with_options
 from medal_judges.eval.comparison.compare import compare as compare_systems
 from medal_judges.eval.comparison.page import comparison_page
 from medal_judges.eval.comparison.results import check_comparison
@@ -15,8 +15,7 @@ from medal_judges.report.junit import write_junit
 from medal_judges.report.page import publish
 
 
-@from_options
-@writes(folder=True)
+@with_options(locks="folder")
 def compare(options: CompareOptions) -> None:
     """Compare systems by a judge's scores: differences, intervals, and the smallest
     differences that these dialogues could show. Systems are paired by id, or by --context.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from medal_judges.cli.options import from_options, writes
+from medal_judges.cli.options import with_options
 from medal_judges.data_prep.curation import report
 from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.errors import ConfigError, MedalError
@@ -16,8 +16,7 @@ from medal_judges.storage.jsonl import write_records
 SELECTION = "selection.jsonl"
 
 
-@from_options
-@writes(folder=True)
+@with_options(locks="folder")
 def curate(options: CurateOptions) -> None:
     """Select n dialogues per language for annotation, and report the balance reached.
 

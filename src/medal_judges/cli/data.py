@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,8 +14,8 @@ import yaml
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.data_translate import translate
 from medal_judges.cli.judges import print_listed
-from medal_judges.cli.options import from_options, writes
-from medal_judges.config import OVERRIDES, SEED, Config, load_config, option
+from medal_judges.cli.options import with_options
+from medal_judges.config import OVERRIDES, SEED, load_config, option
 from medal_judges.errors import MedalError, visible
 from medal_judges.reading.dialogues import (
     ReadOptions,
@@ -34,78 +34,30 @@ app.command("translate")(translate)
 _SIX = ("zh", "en", "de", "fr", "pt", "es")
 
 
-class _SetOptions(Config):
-    source: str = option(
-        argument=True,
-        metavar="SET",
-        help="A file, or a source of medal data list (fed:turn, chitchat:test).",
-    )
-    reading: ReadOptions = ReadOptions()
+_SET: str = option(
+    argument=True,
+    metavar="SET",
+    help="A file, or a source of medal data list (fed:turn, chitchat:test).",
+)
+_OUT: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+_COUNT: int | None = option(None, ge=1, help="How many dialogues; default: all.")
+_MIN_TURNS: int = option(1, ge=1, help="Skip dialogues with fewer turns.")
+_MAX_TURNS: int | None = option(None, ge=1, help="Skip dialogues with more turns.")
 
 
-class ShowOptions(_SetOptions):
-    n: int = option(2, ge=0, help="How many dialogues to print.")
+def _choose_rows(
+    rows: Iterable[LabelledDialogue],
+    n: int | None,
+    min_turns: int,
+    max_turns: int | None,
+) -> Iterator[LabelledDialogue]:
+    """Yields the first ``n`` rows whose number of turns is within the limits."""
 
-
-class WriteOptions(Config):
-    source: str = option(
-        argument=True, metavar="SET", help="A source, such as chitchat:test."
-    )
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
-    n: int | None = option(None, ge=1, help="How many dialogues; default: all.")
-    min_turns: int = option(1, ge=1, help="Skip dialogues with fewer turns.")
-    max_turns: int | None = option(None, ge=1, help="Skip dialogues with more turns.")
-
-    def fits(self, row: LabelledDialogue) -> bool:
+    def fits(row: LabelledDialogue) -> bool:
         turns = len(row.dialogue.turns)
-        return self.min_turns <= turns <= (self.max_turns or turns)
+        return min_turns <= turns <= (max_turns or turns)
 
-
-class PlantOptions(WriteOptions):
-    per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all.")
-    issues: tuple[str, ...] = option(
-        (), help="Only this issue; may be repeated. Default: all."
-    )
-    split: Literal["train", "val", "test"] = option(
-        "train", help="Part of the sentence tables."
-    )
-    seed: int = SEED
-    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
-
-
-class StatsOptions(Config):
-    sources: tuple[str, ...] = option(
-        argument=True, metavar="SET...", help="Files, or specs such as fed or xdial."
-    )
-    out: Path = option(help="Folder to write: stats.html, tables, figures.")
-    no_lemmas: bool = option(
-        False, help="Lexical diversity over words instead of lemmas."
-    )
-    reading: ReadOptions = ReadOptions()
-
-
-class SeedsOptions(Config):
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz).")
-    lang: tuple[str, ...] = option(
-        _SIX, help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
-    )
-    n: int = option(
-        400, ge=1, help="Number of contexts; each is written in every language."
-    )
-    scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz).")
-    personas: str = option(
-        "embedded", help="embedded, or PersonaHub's persona.jsonl (.gz)."
-    )
-    seed: int = SEED
-
-
-class FollowUpsOptions(Config):
-    overrides: tuple[str, ...] = OVERRIDES
-    out: Path = option(help="File to write: the pool, as YAML.")
-    config: str = option(
-        "embedded",
-        help="YAML file, or the name of one in configs/followup_generation/.",
-    )
+    return islice(filter(fits, rows), n)
 
 
 @app.command("list")
@@ -126,8 +78,13 @@ def list_sources() -> None:
 
 
 @app.command()
-@from_options
-def show(options: ShowOptions) -> None:
+@with_options()
+def show(
+    *,
+    source: str = _SET,
+    n: int = option(2, ge=0, help="How many dialogues to print."),
+    reading: ReadOptions,
+) -> None:
     """Show facts about a source, counts, and its first dialogues.
 
     Example: medal data show chitchat
@@ -139,25 +96,25 @@ def show(options: ShowOptions) -> None:
         parse_spec,
     )
 
-    spec = parse_spec(options.source)
+    spec = parse_spec(source)
     lines = []
     if not spec.is_file:
-        source = get_source(spec.name)
-        lines = [source.title, source.citation, f"licence: {source.licence}"]
-        lines += [f"languages: {' '.join(source.languages)}", *source.notes]
-        for part in source.parts:
+        found = get_source(spec.name)
+        lines = [found.title, found.citation, f"licence: {found.licence}"]
+        lines += [f"languages: {' '.join(found.languages)}", *found.notes]
+        for part in found.parts:
             path = find_local(part) or "not on this machine"
-            lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
-    reading = reading_report(options.reading)
-    rows = load_spec(options.source, reading=reading, options=options.reading)
+            lines.append(f"{part.name}: {part.url or part.why}\n  {place}")
+    report = reading_report(reading)
+    rows = load_spec(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)
     lines.append(f"{len(rows)} rows; {dict(splits)}")
-    for row in rows[: options.n]:
+    for row in rows[:n]:
         lines.append(f"\n{row.id} {row.dialogue.lang} {dict(row.labels)}")
         for turn in row.dialogue.turns:
             lines.append(f"  {turn.role}: {turn.content}")
     typer.echo(visible("\n".join(lines)))
-    reading.show()
+    report.show()
 
 
 @app.command()
@@ -181,8 +138,12 @@ def fetch(
 
 
 @app.command("audit")
-@from_options
-def audit_source(options: _SetOptions) -> None:
+@with_options()
+def audit_source(
+    *,
+    source: str = _SET,
+    reading: ReadOptions,
+) -> None:
     """Find duplicates, empty turns, odd roles and broken text in a set.
 
     Example: medal data audit chats.jsonl
@@ -190,35 +151,57 @@ def audit_source(options: _SetOptions) -> None:
     from medal_judges.data_prep.sources.audit import audit
     from medal_judges.data_prep.sources.registry import load_spec
 
-    reading = reading_report(options.reading)
-    rows = load_spec(options.source, reading=reading, options=options.reading)
+    report = reading_report(reading)
+    rows = load_spec(source, reading=report, options=reading)
     findings = []
     for problem, ids in audit(rows).items():
         findings.append((problem, str(len(ids)), ", ".join(ids[:3])))
     print_listed(("finding", "rows", "examples"), findings)
-    reading.show()
-    reading.require_rest()
+    report.show()
+    report.require_rest()
 
 
 @app.command()
-@from_options
-@writes()
-def write(options: WriteOptions) -> None:
+@with_options(locks="file")
+def write(
+    *,
+    source: str = option(
+        argument=True, metavar="SET", help="A source, such as chitchat:test."
+    ),
+    out: Path = _OUT,
+    n: int | None = _COUNT,
+    min_turns: int = _MIN_TURNS,
+    max_turns: int | None = _MAX_TURNS,
+) -> None:
     """Write the dialogues of a source, with their labels, to a JSONL file.
 
     Example: medal data write chitchat:test --n 200 --out chats.jsonl
     """
     from medal_judges.data_prep.sources.registry import stream_spec
 
-    rows = filter(options.fits, stream_spec(options.source))
-    written = write_records(options.out, islice(rows, options.n))
-    typer.echo(f"{written} dialogues written to {options.out}")
+    rows = _choose_rows(stream_spec(source), n, min_turns, max_turns)
+    typer.echo(f"{write_records(out, rows)} dialogues written to {out}")
 
 
 @app.command()
-@from_options
-@writes()
-def plant(options: PlantOptions) -> None:
+@with_options(locks="file")
+def plant(
+    *,
+    source: str = _SET,
+    out: Path = _OUT,
+    n: int | None = _COUNT,
+    min_turns: int = _MIN_TURNS,
+    max_turns: int | None = _MAX_TURNS,
+    per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all."),
+    issues: tuple[str, ...] = option(
+        (), help="Only this issue; may be repeated. Default: all."
+    ),
+    split: Literal["train", "val", "test"] = option(
+        "train", help="Part of the sentence tables."
+    ),
+    seed: int = SEED,
+    reading: ReadOptionsWithoutLabels,
+) -> None:
     """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
     Use one split of your conversations per run, and the same --split.
 
@@ -231,27 +214,36 @@ def plant(options: PlantOptions) -> None:
     )
     from medal_judges.data_prep.sources.registry import load_spec
 
-    reading = reading_report(options.reading, beside=options.out)
+    report = reading_report(reading, beside=out)
     counts = InjectionCounts()
-    clean = load_spec(options.source, reading=reading, options=options.reading)
+    clean = load_spec(source, reading=report, options=reading)
     rows = injected_set(
-        islice(filter(options.fits, clean), options.n),
-        seed=options.seed,
-        per_issue=options.per_issue,
-        issues=options.issues or ISSUES,
-        split=options.split,
+        _choose_rows(clean, n, min_turns, max_turns),
+        seed=seed,
+        per_issue=per_issue,
+        issues=issues or ISSUES,
+        split=split,
         counts=counts,
     )
-    count = write_records(options.out, rows)
-    reading.show()
+    count = write_records(out, rows)
+    report.show()
     typer.echo("\n".join(counts.lines()), err=True)
-    typer.echo(f"{count} dialogues written to {options.out}")
+    typer.echo(f"{count} dialogues written to {out}")
 
 
 @app.command()
-@from_options
-@writes(folder=True)
-def stats(options: StatsOptions) -> None:
+@with_options(locks="folder")
+def stats(
+    *,
+    sources: tuple[str, ...] = option(
+        argument=True, metavar="SET...", help="Files, or specs such as fed or xdial."
+    ),
+    out: Path = option(help="Folder to write: stats.html, tables, figures."),
+    no_lemmas: bool = option(
+        False, help="Lexical diversity over words instead of lemmas."
+    ),
+    reading: ReadOptions,
+) -> None:
     """Describe dialogues as in MEDAL's Table 2 and Figures 2, 9 and 10; labels are optional.
 
     Several sets count as one. Tables go to the terminal, the page and CSV files to --out.
@@ -263,26 +255,39 @@ def stats(options: StatsOptions) -> None:
     from medal_judges.data_prep.sources.registry import parse_spec, stream_spec
     from medal_judges.report.page import publish
 
-    reading = reading_report(options.reading, options.out)
-    for text in options.sources:
+    report = reading_report(reading, out)
+    for text in sources:
         parse_spec(text)  # reports a misspelt name before the first set is read
 
     def rows_of(source: str) -> Iterator[LabelledDialogue]:
-        return stream_spec(source, reading=reading, options=options.reading)
+        return stream_spec(source, reading=report, options=reading)
 
-    rows = chain.from_iterable(map(rows_of, options.sources))
-    name = ", ".join(Path(text).name for text in options.sources)
-    statistics = corpus_statistics(rows, name, lemmas=not options.no_lemmas)
-    if reading.count:
-        reading.require_rest()
-    publish(statistics_page(statistics), options.out)
-    reading.show()
+    rows = chain.from_iterable(map(rows_of, sources))
+    name = ", ".join(Path(text).name for text in sources)
+    statistics = corpus_statistics(rows, name, lemmas=not no_lemmas)
+    if report.count:
+        report.require_rest()
+    publish(statistics_page(statistics), out)
+    report.show()
 
 
 @app.command()
-@from_options
-@writes()
-def seeds(options: SeedsOptions) -> None:
+@with_options(locks="file")
+def seeds(
+    *,
+    out: Path = option(help="File to write (.jsonl or .jsonl.gz)."),
+    lang: tuple[str, ...] = option(
+        _SIX, help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
+    ),
+    n: int = option(
+        400, ge=1, help="Number of contexts; each is written in every language."
+    ),
+    scenes: str = option("embedded", help="embedded, or ATOMIC10X.jsonl (.gz)."),
+    personas: str = option(
+        "embedded", help="embedded, or PersonaHub's persona.jsonl (.gz)."
+    ),
+    seed: int = SEED,
+) -> None:
     """Draw scenes, personas, genders and feelings for simulated users, the same in all languages.
     With the same seed, a larger --n only adds contexts at the end.
 
@@ -295,20 +300,27 @@ def seeds(options: SeedsOptions) -> None:
     )
     from medal_judges.records.dialogue import language
 
-    config = SeedsConfig(n=options.n, scenes=options.scenes, personas=options.personas)
-    languages = list(dict.fromkeys(options.lang))
+    settings = SeedsConfig(n=n, scenes=scenes, personas=personas)
+    languages = list(dict.fromkeys(lang))
     for code in languages:
         language(code)  # an unknown one is refused before anything is drawn
-    draws = draws_for(config, options.seed)
-    contexts = in_languages(draws, languages, options.seed)
-    write_records(options.out, contexts)
-    typer.echo(f"{len(contexts)} contexts written to {options.out}")
+    draws = draws_for(settings, seed)
+    contexts = in_languages(draws, languages, seed)
+    write_records(out, contexts)
+    typer.echo(f"{len(contexts)} contexts written to {out}")
 
 
 @app.command()
-@from_options
-@writes()
-def followups(options: FollowUpsOptions) -> None:
+@with_options(locks="file")
+def followups(
+    *,
+    overrides: tuple[str, ...] = OVERRIDES,
+    out: Path = option(help="File to write: the pool, as YAML."),
+    config: str = option(
+        "embedded",
+        help="YAML file, or the name of one in configs/followup_generation/.",
+    ),
+) -> None:
     """Generate follow-ups with language models (DIET's meta-prompt); review the file before use.
     Settings to change are for example llms=[ORG/NAME] and signs=[negative,positive]. The same
     command resumes after a stop.
@@ -318,15 +330,14 @@ def followups(options: FollowUpsOptions) -> None:
     from medal_judges.data_prep.followups import PoolGeneration, propose_pool
     from medal_judges.data_prep.jobs import beside
 
-    out = options.out
-    config = load_config(
-        PoolGeneration, options.config, options.overrides, folder="followup_generation"
+    settings = load_config(
+        PoolGeneration, config, overrides, folder="followup_generation"
     )
     if out.exists():
         raise MedalError(
             f"{out} exists already", hint="give another --out: pools are reviewed"
         )
-    pool = propose_pool(out.stem, config, out)
+    pool = propose_pool(out.stem, settings, out)
     if pool is None:
         raise MedalError("no answer contained a list of utterances")
     record = pool.model_dump(exclude_defaults=True, mode="json")

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import with_options
 from medal_judges.config import (
     DRY_RUN,
     MAX_COST,
     OVERRIDES,
     OVERWRITE,
-    Config,
     load_config,
     option,
 )
@@ -26,28 +25,27 @@ from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import only_run
 
 
-class TranslateOptions(Config):
+@with_options()
+def translate(
+    *,
     source: str = option(
         argument=True,
         metavar="IN",
         help="A file of dialogues.",
-    )
-    overrides: tuple[str, ...] = OVERRIDES
-    to: tuple[str, ...] = option(help="Language, such as zh; may be repeated.")
+    ),
+    overrides: tuple[str, ...] = OVERRIDES,
+    to: tuple[str, ...] = option(help="Language, such as zh; may be repeated."),
     out: Path = option(
         Path("translated.jsonl"), help="File to write (.jsonl or .jsonl.gz)."
-    )
+    ),
     config: str = option(
         "native/translate", help="YAML file, or the name of one in configs/native/."
-    )
-    overwrite: bool = OVERWRITE
-    dry_run: bool = DRY_RUN
-    max_cost: float | None = MAX_COST
-    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
-
-
-@from_options
-def translate(options: TranslateOptions) -> None:
+    ),
+    overwrite: bool = OVERWRITE,
+    dry_run: bool = DRY_RUN,
+    max_cost: float | None = MAX_COST,
+    reading: ReadOptionsWithoutLabels,
+) -> None:
     """Translate the English dialogues of a file; the same command resumes after a stop. Turns and
     roles stay unchanged. OUT.failed.jsonl lists failures with their reasons; with the extra lang, a
     turn in the wrong language is a failure too. OUT.answers.jsonl is needed to resume.
@@ -64,18 +62,15 @@ def translate(options: TranslateOptions) -> None:
     from medal_judges.data_prep.translation import translate as run
     from medal_judges.reading.language_detection import LanguageIdentifier
 
-    out = options.out
-    require_targets(options.to)
-    config = load_config(
-        TranslateConfig, options.config, options.overrides, folder="native"
-    )
-    runner = TranslationRunner(config, max_cost=options.max_cost)
+    require_targets(to)
+    settings = load_config(TranslateConfig, config, overrides, folder="native")
+    runner = TranslationRunner(settings, max_cost=max_cost)
     skipped_file: Path | None = out
-    if options.dry_run:
+    if dry_run:
         skipped_file = None
-    reading = reading_report(options.reading, beside=skipped_file)
+    report = reading_report(reading, beside=skipped_file)
     check = None
-    if not options.dry_run:
+    if not dry_run:
         try:
             check = LanguageIdentifier(purpose="the check of languages")
         except MissingExtraError as error:
@@ -84,11 +79,11 @@ def translate(options: TranslateOptions) -> None:
             )
     skipped = 0
     translations = []
-    for row in labelled_of(options.source, options.reading, reading):
+    for row in labelled_of(source, reading, report):
         skipped += row.dialogue.lang != "en"
         if row.dialogue.lang == "en":
-            translations += [Translation(row, lang, check) for lang in options.to]
-    if options.dry_run:
+            translations += [Translation(row, lang, check) for lang in to]
+    if dry_run:
         typer.echo(runner.estimate(translations))
         return
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
@@ -96,10 +91,10 @@ def translate(options: TranslateOptions) -> None:
             runner,
             translations,
             out,
-            overwrite=options.overwrite,
+            overwrite=overwrite,
             progress=lambda count: bar.advance(finished=count),
         )
-    reading.show()
+    report.show()
     typer.echo(
         f"{len(translations) - failures.total()} dialogues in {out}, {runner.earlier} of them "
         "resumed"

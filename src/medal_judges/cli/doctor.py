@@ -4,37 +4,35 @@ from __future__ import annotations
 
 import typer
 
-from medal_judges.cli.options import from_options
-from medal_judges.config import DEVICE, REVISION, Config, judge_file, option
+from medal_judges.cli.options import with_options
+from medal_judges.config import DEVICE, REVISION, judge_file, option
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
 
 
-class DoctorOptions(Config):
-    judge: str = option(argument=True, help="Folder or hub id of a saved judge.")
-    revision: str | None = REVISION
-    device: str | None = DEVICE
-
-
-@from_options
-def doctor(options: DoctorOptions) -> None:
+@with_options()
+def doctor(
+    judge: str = option(argument=True, help="Folder or hub id of a saved judge."),
+    revision: str | None = REVISION,
+    device: str | None = DEVICE,
+) -> None:
     """Check whether a saved judge gives its golden scores on this machine (exits with status 1 if
     they differ).
 
     Example: medal doctor runs/mine
     """
-    if judge_file(options.judge) is not None:
+    if judge_file(judge) is not None:
         raise ConfigError(
-            f"{options.judge} is a YAML file, which has no weights and no golden scores",
+            f"{judge} is a YAML file, which has no weights and no golden scores",
             hint="give the folder or hub id of a saved judge",
         )
-    folder = judge_folder(options.judge, options.revision)
-    check = compare(folder, device=options.device)
+    folder = judge_folder(judge, revision)
+    check = compare(folder, device=device)
     typer.echo(f"deviation: {check.deviation:.2e} of the scale {check.where}".rstrip())
     if not check.holds:
         typer.echo(
-            f"error: {options.judge} does not give its golden scores "
+            f"error: {judge} does not give its golden scores "
             f"({check.golden['tolerance']:.0e} of the scale is allowed)",
             err=True,
         )

@@ -7,13 +7,12 @@ from contextlib import suppress
 
 import typer
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import with_options
 from medal_judges.config import (
     DRY_RUN,
     MAX_COST,
     OVERRIDES,
     OVERWRITE,
-    Config,
     load_config,
     option,
 )
@@ -33,36 +32,32 @@ from medal_judges.storage.files import write_json
 _COLUMNS = ("agent", "requests", "tokens in", "tokens out", "dollars")
 
 
-class GenerateOptions(Config):
-    config: str = option(help="YAML file, or the name of one in configs/generate/.")
-    overrides: tuple[str, ...] = OVERRIDES
-    out: str | None = option(None, help="Folder to write; default: the config's out.")
+@with_options()
+def generate(
+    *,
+    config: str = option(help="YAML file, or the name of one in configs/generate/."),
+    overrides: tuple[str, ...] = OVERRIDES,
+    out: str | None = option(None, help="Folder to write; default: the config's out."),
     chatbots: tuple[str, ...] = option(
         (), help="Only this chatbot of the config speaks; may be repeated."
-    )
-    overwrite: bool = OVERWRITE
-    dry_run: bool = DRY_RUN
-    max_cost: float | None = MAX_COST
-
-
-@from_options
-def generate(options: GenerateOptions) -> None:
+    ),
+    overwrite: bool = OVERWRITE,
+    dry_run: bool = DRY_RUN,
+    max_cost: float | None = MAX_COST,
+) -> None:
     """Generate dialogues. The same command resumes after a stop.
 
     Example: medal generate --config quickstart --dry-run
     """
-    overrides = list(options.overrides)
-    if options.out:
-        overrides.append(f"out={json.dumps(options.out)}")
-    config = load_config(GenerateConfig, options.config, overrides, folder="generate")
-    if options.dry_run:
-        _estimate(config, options.chatbots)
+    settings = list(overrides)
+    if out:
+        settings.append(f"out={json.dumps(out)}")
+    protocol = load_config(GenerateConfig, config, settings, folder="generate")
+    if dry_run:
+        _estimate(protocol, chatbots)
         return
     run = GenerationRun(
-        config,
-        chatbots=options.chatbots,
-        overwrite=options.overwrite,
-        max_cost=options.max_cost,
+        protocol, chatbots=chatbots, overwrite=overwrite, max_cost=max_cost
     )
     counts, before, total = run.counts, run.counts.finished, run.dialogues
     turns = counts.user_turns
@@ -83,19 +78,19 @@ def generate(options: GenerateOptions) -> None:
     finally:
         with suppress(OSError):  # a full disk: the error that ended the run is shown
             summary = counts.to_record() | {"waiting": run.waiting}
-            write_json(config.out / "summary.json", summary)
+            write_json(protocol.out / "summary.json", summary)
     _show(run, before)
     if not counts.finished and not run.waiting:
         typer.echo(
             "error: no dialogue was generated: the user judge accepted none of "
             f"{turns['rejected']} first messages ({turns['unreadable']} verdicts were neither yes "
             "nor no)\n"
-            f"  read {config.out / REJECTED}; give another user_judge, check.enforce=true for one "
-            "that does not keep to Yes and No, or more first_turn.tries, and --overwrite",
+            f"  read {protocol.out / REJECTED}; give another user_judge, check.enforce=true for "
+            "one that does not keep to Yes and No, or more first_turn.tries, and --overwrite",
             err=True,
         )
         raise typer.Exit(3)
-    typer.echo(f"dialogues in {config.out / DIALOGUES}")
+    typer.echo(f"dialogues in {protocol.out / DIALOGUES}")
     if run.waiting:
         raise typer.Exit(5)
 

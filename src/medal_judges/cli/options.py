@@ -1,16 +1,17 @@
-"""Makes a command line out of an options object."""
+"""Makes a command line of the parameters of a function."""
 
 from __future__ import annotations
 
 import inspect
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from pydantic import create_model
 from pydantic.fields import FieldInfo
 
 from medal_judges.config import Config, build_config
@@ -19,29 +20,50 @@ from medal_judges.storage.files import only_run, protected_inputs, require_other
 OUTPUTS = ("out", "junit")  # the options that name what a command writes
 
 
-def from_options(command: Callable[[Any], None]) -> Callable[..., None]:
-    """Turns ``command``, whose one parameter is an options object, into a function with a parameter
-    for each field that ``config.option`` makes. Fields of nested options objects are parameters
-    too."""
-    (kind,) = (
-        hint for name, hint in get_type_hints(command).items() if name != "return"
-    )
+def with_options(
+    *, locks: Literal["file", "folder"] | None = None
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorates the function of a command. Each parameter with the default ``config.option`` is an
+    option or argument. A parameter whose type is a Config stands for the options of its fields.
 
-    @wraps(command)
-    def run(**values: Any) -> None:
-        outputs = {name: values[name] for name in OUTPUTS if values.get(name)}
-        inputs = [*_files_in([v for name, v in values.items() if name not in OUTPUTS])]
-        for name, output in outputs.items():
-            require_other_file(output, inputs, option=f"--{name}")
-        with protected_inputs(inputs):
-            command(_built(kind, values))
+    While the command runs, none of its outputs may replace a file that it reads. ``locks`` says
+    what ``--out`` names, if no other run may write it meanwhile.
+    """
 
-    parameters = [*_parameters(kind)]
-    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {
-        parameter.name: parameter.annotation for parameter in parameters
-    }
-    return run
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        fields: Any = {}
+        hints = get_type_hints(command)
+        for name, parameter in inspect.signature(command).parameters.items():
+            default = parameter.default
+            if default is parameter.empty:
+                default = ...
+            fields[name] = (hints[name], default)
+        kind = create_model(command.__name__, __base__=Config, **fields)
+
+        @wraps(command)
+        def run(**values: Any) -> None:
+            outputs = {name: values[name] for name in OUTPUTS if values.get(name)}
+            inputs = [
+                *_files_in([v for name, v in values.items() if name not in OUTPUTS])
+            ]
+            for name, output in outputs.items():
+                require_other_file(output, inputs, option=f"--{name}")
+            options = _built(kind, values)
+            with ExitStack() as stack:
+                stack.enter_context(protected_inputs(inputs))
+                if locks is not None and "out" in outputs:
+                    lock = only_run(outputs["out"], folder=locks == "folder")
+                    stack.enter_context(lock)
+                command(**{name: getattr(options, name) for name in fields})
+
+        parameters = [*_parameters(kind)]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {
+            parameter.name: parameter.annotation for parameter in parameters
+        }
+        return run
+
+    return decorate
 
 
 def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
@@ -62,25 +84,21 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
             annotation = list[element]
             if default is not inspect.Parameter.empty:
                 default = list(default)
-        elif Path in get_args(annotation):
-            annotation = Path | None  # in Python also the content of the file
         yield inspect.Parameter(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=Annotated[annotation, _mark(name, field, annotation)],
+            annotation=Annotated[annotation, _mark(name, field)],
         )
 
 
-def _mark(name: str, field: FieldInfo, annotation: Any) -> Any:
+def _mark(name: str, field: FieldInfo) -> Any:
     """Returns Typer's description of an argument or of an option."""
     extra: Any = field.json_schema_extra
     settings: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"]}
     if extra["argument"]:
         return typer.Argument(**settings)
     flag = extra["flag"] or "--" + name.replace("_", "-")
-    if annotation == bool | None:
-        flag = f"{flag}/--no-{flag[2:]}"
     return typer.Option(flag, rich_help_panel=extra["panel"], **settings)
 
 
@@ -93,26 +111,6 @@ def _built(kind: type[Config], options: Mapping[str, Any]) -> Config:
         elif name in options:
             values[name] = options[name]
     return build_config(kind, values, where="command line")
-
-
-def writes(
-    *, folder: bool = False
-) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Decorates a command that writes ``options.out``, a file or ``folder``: locks it while the
-    command runs."""
-
-    def decorate(command: Callable[[Any], None]) -> Callable[[Any], None]:
-        @wraps(command)
-        def run(options: Any) -> None:
-            lock: AbstractContextManager[None] = nullcontext()
-            if options.out is not None:
-                lock = only_run(options.out, folder=folder)
-            with lock:
-                command(options)
-
-        return run
-
-    return decorate
 
 
 def exit_by_gates(verdicts: Collection[str]) -> None:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
-from medal_judges.cli.options import from_options
-from medal_judges.models.card.push import PushOptions, push_judge
+from medal_judges.cli.options import with_options
+from medal_judges.config import option
+from medal_judges.models.card.push import push_judge
 
 
-@from_options
-def push(options: PushOptions) -> None:
+@with_options()
+def push(
+    judge: Path = option(argument=True, help="Folder of a saved judge."),
+    repo_id: str = option(
+        argument=True, metavar="ORG/NAME", help="Repository on the Hub."
+    ),
+    public: bool = option(
+        False, help="Make a new repository public; the default is private."
+    ),
+    revision: str | None = option(None, help="Tag of this version, such as v1.0."),
+) -> None:
     """Check a judge, write its card, and upload it. The card shows the trial that medal trial
     FOLDER --save has left.
 
     Example: medal push runs/mine ORG/NAME
     """
-    pushed = push_judge(options)
+    pushed = push_judge(judge, repo_id, public=public, revision=revision)
     who = "private"
-    if options.public:
+    if public:
         who = "public"
     typer.echo(f"{who}: {pushed}")
     at = ""
-    if options.revision:
-        at = f" --revision {options.revision}"
-    typer.echo(f"to check it on any machine: medal doctor {options.repo_id}{at}")
+    if revision:
+        at = f" --revision {revision}"
+    typer.echo(f"to check it on any machine: medal doctor {repo_id}{at}")

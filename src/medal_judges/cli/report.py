@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from medal_judges.cli.options import exit_by_gates, from_options, writes
+from medal_judges.cli.options import exit_by_gates, with_options
 from medal_judges.eval.report.options import ReportOptions
 from medal_judges.eval.report.report import make_report, print_report
 from medal_judges.reading.dialogues import reading_report
 
 
-@from_options
-@writes(folder=True)
+@with_options(locks="folder")
 def report(options: ReportOptions) -> None:
     """Report how good scored chats are, in which groups and when they are worse, and why.
 

@@ -12,11 +12,18 @@ from typing import Any
 
 import typer
 
-from medal_judges.cli.options import from_options
-from medal_judges.config import DRY_RUN, Config, option
+from medal_judges.cli.options import with_options
+from medal_judges.config import (
+    BOXED,
+    DEVICE,
+    DRY_RUN,
+    JUDGE_SETTINGS,
+    MAX_COST,
+    option,
+)
 from medal_judges.errors import visible
-from medal_judges.inference.dry_run import dry_run
-from medal_judges.inference.judge_choice import JudgeOptions, cached_answers
+from medal_judges.inference.dry_run import dry_run as estimate
+from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.inference.scoring import (
     MIN_COVERAGE,
     ScoreOptions,
@@ -38,76 +45,86 @@ from medal_judges.storage.files import only_run
 from medal_judges.storage.jsonl import to_line
 
 
-class ScoreCommand(Config):
+@with_options()
+def score(
+    *,
     file: str = option(
         argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -."
-    )
-    judge: JudgeOptions = JudgeOptions()
+    ),
+    settings: tuple[str, ...] = JUDGE_SETTINGS,
+    judge: str = option(
+        BOXED,
+        help="Shipped name (medal judges), YAML file, folder, or hub id (ORG/NAME@REVISION).",
+    ),
+    device: str | None = DEVICE,
+    max_cost: float | None = MAX_COST,
     out: str = option(
-        "-",
-        help="File to write (.jsonl[.gz], .parquet, .csv[.gz]); - is standard output.",
-    )
-    scoring: ScoreOptions = ScoreOptions()
+        "-", help="File to write (.jsonl, .parquet, .csv); - is standard output."
+    ),
+    scoring: ScoreOptions,
     min_coverage: float = option(
         MIN_COVERAGE, ge=0, le=1, help="Minimum coverage; exits with status 3 below it."
-    )
+    ),
     workers: int = option(
         1,
         ge=1,
         help="Number of processes (extra ray); on GPUs one per GPU. With RAY_ADDRESS set, of that "
         "Ray cluster.",
-    )
-    dry_run: bool = DRY_RUN
-    reading: ReadOptionsWithoutLabels = ReadOptionsWithoutLabels()
-
-
-@from_options
-def score(options: ScoreCommand) -> None:
+    ),
+    dry_run: bool = DRY_RUN,
+    reading: ReadOptionsWithoutLabels,
+) -> None:
     """Score dialogues. The same command resumes after a stop, and retries rows that failed because
     of a server or a limit.
 
     Example: medal score chats.jsonl --out scores.jsonl
     """
-    file, out = options.file, options.out
-    choice = options.judge.choose(dry_run=options.dry_run)
+    choice = choose_judge(judge, settings, device=device)
+    choice = choice.spending(max_cost, dry_run=dry_run)
     out_file = None
-    if out != "-" and not options.dry_run:
+    if out != "-" and not dry_run:
         out_file = Path(out)
-    workers = options.workers
-    if options.dry_run:
+    if dry_run:
         workers = 1
     # Before anything is loaded or removed, in this process alone.
     lock: AbstractContextManager[None] = nullcontext()
     if out_file is not None:
         lock = only_run(out_file)
-    with lock, opened(choice, workers, options.judge.device) as judge:
-        reading = reading_report(options.reading, beside=out_file)
-        reading.copied = options.scoring.keep
-        dialogues = dialogues_of(file, options.reading, reading)
-        if options.dry_run:
-            typer.echo(dry_run(dialogues, judge, options.scoring))
-            reading.show(always=True)
+    with lock, opened(choice, workers, device) as loaded:
+        report_of_reading = reading_report(reading, beside=out_file)
+        report_of_reading.copied = scoring.keep
+        dialogues = dialogues_of(file, reading, report_of_reading)
+        if dry_run:
+            typer.echo(estimate(dialogues, loaded, scoring))
+            report_of_reading.show(always=True)
             return
         if out_file is None:
-            report = _score_to_screen(dialogues, judge, options.scoring)
+            report = _score_to_screen(dialogues, loaded, scoring)
         else:
             with ProgressBar("scoring") as bar:
                 report = score_to_file(
                     dialogues,
-                    judge,
+                    loaded,
                     out_file,
-                    options.scoring,
+                    scoring,
                     progress=bar.advance,
-                    read_as=options.reading.to_record(),
+                    read_as=reading.to_record(),
                 )
-    report.left_out = reading.count
-    reading.show(always=True)
-    _print_report(report, judge, options)
-    cached = cached_answers([judge])
+    report.left_out = report_of_reading.count
+    report_of_reading.show(always=True)
+    lines = list(report.lines(loaded.languages))
+    if report.coverage is not None and report.coverage >= min_coverage:
+        lines += report.means()
+        if out != "-" and sys.stderr.isatty():
+            lines.append(
+                f"next: medal report {quote(out)} --chats {quote(file)} --out report"
+            )
+    typer.echo(visible("\n".join(lines)), err=True)
+    cached = cached_answers([loaded])
     if cached is not None:
         typer.echo(cached, err=True)
-    reading.require_rest()
-    report.require_coverage(options.min_coverage)
+    report_of_reading.require_rest()
+    report.require_coverage(min_coverage)
 
 
 def _score_to_screen(
@@ -135,20 +152,3 @@ def _score_to_screen(
     report = score_each(dialogues, judge, options, show)
     report.seconds = time.perf_counter() - start
     return report
-
-
-def _print_report(report: ScoreReport, judge: Judge, options: ScoreCommand) -> None:
-    """Prints the counts of a run, and if its coverage is high enough, the mean scores and the next
-    command."""
-    lines = list(report.lines(judge.languages))
-    if report.coverage is not None and report.coverage >= options.min_coverage:
-        names_by_mean: dict[str, list[str]] = {}  # a baseline says the same of many
-        for name, count in report.counts.items():
-            mean = f"{report.sums[name] / count:.3f}"
-            names_by_mean.setdefault(mean, []).append(name)
-        for mean, names in names_by_mean.items():
-            lines.append(f"mean {mean}: {', '.join(names)}")
-        if options.out != "-" and sys.stderr.isatty():
-            out, file = quote(options.out), quote(options.file)
-            lines.append(f"next: medal report {out} --chats {file} --out report")
-    typer.echo(visible("\n".join(lines)), err=True)

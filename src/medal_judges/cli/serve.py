@@ -6,10 +6,10 @@ import logging
 
 import typer
 
-from medal_judges.cli.options import from_options
-from medal_judges.config import BOXED, Config, option
+from medal_judges.cli.options import with_options
+from medal_judges.config import BOXED, DEVICE, JUDGE_SETTINGS, MAX_COST, option
 from medal_judges.errors import MissingExtraError
-from medal_judges.inference.judge_choice import JudgeOptions
+from medal_judges.inference.judge_choice import choose_judge
 
 try:
     from medal_judges.inference.serving.app import ServeLimits
@@ -17,26 +17,24 @@ except ImportError as error:
     raise MissingExtraError(str(error.name), "serve", "medal serve") from error
 
 
-class _ServedJudge(JudgeOptions):
+@with_options()
+def serve(
+    *,
     judge: str = option(
         BOXED,
         argument=True,
         help="Shipped name (medal judges), YAML file, folder or hub id.",
-    )
-
-
-class ServeOptions(Config):
-    judge: _ServedJudge = _ServedJudge()
+    ),
+    settings: tuple[str, ...] = JUDGE_SETTINGS,
+    device: str | None = DEVICE,
+    max_cost: float | None = MAX_COST,
     host: str = option(
         "127.0.0.1",
         help="Address; other than loopback needs a token in MEDAL_JUDGES_TOKEN.",
-    )
-    port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one.")
-    limits: ServeLimits = ServeLimits()
-
-
-@from_options
-def serve(options: ServeOptions) -> None:
+    ),
+    port: int = option(8000, ge=0, le=65535, help="Port; 0 is any free one."),
+    limits: ServeLimits,
+) -> None:
     """Answer POST /score with judgements; /health, /judge and /metrics describe the server. With
     --max-cost the server stops using a paid model before it spends more in total.
 
@@ -45,19 +43,19 @@ def serve(options: ServeOptions) -> None:
     from medal_judges.inference.serving.server import serve as run
     from medal_judges.inference.serving.server import token_for
 
-    token = token_for(options.host)  # before a judge is loaded for nothing
-    judge = options.judge.choose().load()
+    token = token_for(host)  # before a judge is loaded for nothing
+    loaded = choose_judge(judge, settings, device=device).spending(max_cost).load()
     # Each window would warn about languages and truncation; judgements have both.
     logging.getLogger("medal_judges.models.base.judge").setLevel(logging.ERROR)
     # nor what any client sends
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     run(
-        judge,
-        host=options.host,
-        port=options.port,
+        loaded,
+        host=host,
+        port=port,
         token=token,
-        limits=options.limits,
+        limits=limits,
         ready=lambda address: typer.echo(
-            f"serving {judge.signature()} on {address}", err=True
+            f"serving {loaded.signature()} on {address}", err=True
         ),
     )

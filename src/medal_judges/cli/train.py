@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import from_options
+from medal_judges.cli.options import with_options
+from medal_judges.config import OVERRIDES, option
 from medal_judges.report.console import Printout
-from medal_judges.training.options import TrainOptions
 
 
-@from_options
-def train(options: TrainOptions) -> None:
+@with_options()
+def train(
+    overrides: tuple[str, ...] = OVERRIDES,
+    config: str = option(
+        "configs/train/quickstart.yaml",
+        help="YAML file, or the name of one in configs/train/.",
+    ),
+    out: Path | None = option(
+        None, help="Folder to write; by default the config's output_dir."
+    ),
+    overwrite: bool = option(
+        False,
+        help="Start again from the beginning; replaces OUT. Without it a run is resumed.",
+    ),
+) -> None:
     """Train a judge, save it, and check it.
 
     Example: medal train --config quickstart
@@ -20,10 +34,10 @@ def train(options: TrainOptions) -> None:
     from medal_judges.training.arguments import is_main
     from medal_judges.training.run import train as train_judge
 
-    overrides = list(options.overrides)
-    if options.out is not None:
-        overrides.append(f"output_dir={json.dumps(str(options.out))}")
-    folder = train_judge(options.config, overrides, overwrite=options.overwrite)
+    settings = list(overrides)
+    if out is not None:
+        settings.append(f"output_dir={json.dumps(str(out))}")
+    folder = train_judge(config, settings, overwrite=overwrite)
     if not is_main():
         return
     from medal_judges.training.held_out import summary_table

@@ -8,18 +8,42 @@ from pathlib import Path
 
 import typer
 
-from medal_judges.cli.options import from_options, writes
-from medal_judges.config import BOXED
+from medal_judges.cli.options import with_options
+from medal_judges.config import BOXED, DEVICE, MAX_COST, option
 from medal_judges.errors import ConfigError, JudgeLoadError
-from medal_judges.eval.trial.config import TrialConfig, TrialOptions
-from medal_judges.reading.dialogues import reading_report
+from medal_judges.eval.trial.config import TrialConfig
+from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, reading_report
 from medal_judges.report.console import ProgressBar
 from medal_judges.storage.files import write_json
 
 
-@from_options
-@writes(folder=True)
-def trial(options: TrialOptions) -> None:
+@with_options(locks="folder")
+def trial(
+    *,
+    judges: tuple[str, ...] = option(
+        (),
+        argument=True,
+        metavar="[JUDGE [FIELD=VALUE]...]...",
+        help="Shipped names, YAML files, folders or hub ids; default: boxed. FIELD=VALUE is a "
+        "setting of the trial (dialogues=12, seed=1, checks=[attack]), or else of the judge "
+        "before it.",
+    ),
+    out: Path = option(help="Folder to write."),
+    data: str | None = option(
+        None,
+        help="File of chats, or a spec such as fed:dialogue; default: the shipped dialogues.",
+    ),
+    config: str = option(
+        "default", help="YAML file, or the name of one in configs/trial/."
+    ),
+    device: str | None = DEVICE,
+    max_cost: float | None = MAX_COST,
+    save: bool = option(
+        False,
+        help="Also write trial.json into each judge's folder, for its model card.",
+    ),
+    reading: ReadOptionsWithoutLabels,
+) -> None:
     """Test judges with pairs of dialogues that differ by one edit, made by rules. Writes
     OUT/trial.html, OUT/trial.json and the judgements, which a second run reuses.
 
@@ -36,10 +60,9 @@ def trial(options: TrialOptions) -> None:
     from medal_judges.report.page import publish
     from medal_judges.report.table import slug
 
-    out = options.out
-    named, settings = split_settings(options.judges)
+    named, settings = split_settings(judges)
     folders = []
-    if options.save:
+    if save:
         folders = [Path(name) for name, _ in named]
     for folder in folders:
         if not folder.is_dir():
@@ -47,36 +70,36 @@ def trial(options: TrialOptions) -> None:
                 f"--save writes into the folder of a judge; {folder} is not a folder",
                 hint=f"leave out --save: the trial is also written to {out}/judgements/",
             )
-    judges: list[TrialJudge] = []
+    on_trial: list[TrialJudge] = []
     name_by_signature: dict[str, str] = {}
     for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
         choice = choose_judge(
-            path, judge_settings, device=options.device, strict=len(named) == 1
+            path, judge_settings, device=device, strict=len(named) == 1
         )
         if choice.asks_server:
-            choice = choice.spending(options.max_cost)
+            choice = choice.spending(max_cost)
         judge = choice.load()
         # The settings are part of the name: medal trial geval geval fence=false shows both.
         name = slug(" ".join([judge.signature().judge, *judge_settings]))
         first_name = name_by_signature.setdefault(str(judge.signature()), name)
-        if (judges and first_name != name) or name in [judge.name for judge in judges]:
+        if (on_trial and first_name != name) or name in [judge.name for judge in on_trial]:
             # fence=false against itself would say that a fence does nothing
             raise ConfigError(
                 f"{first_name} and {name} are the same judge",
                 hint="give both the setting to compare, such as fence=true and fence=false",
             )
-        judges.append(TrialJudge(name, judge))
-    reading = reading_report(options.reading, out)
-    config = load_config(TrialConfig, options.config, settings, folder="trial")
+        on_trial.append(TrialJudge(name, judge))
+    report = reading_report(reading, out)
+    size = load_config(TrialConfig, config, settings, folder="trial")
     with ProgressBar("on trial") as bar:
         results = run_trial(
-            judges,
+            on_trial,
             out,
-            config,
-            data=options.data,
-            reading=reading,
-            options=options.reading,
+            size,
+            data=data,
+            reading=report,
+            options=reading,
             progress=lambda note, count: bar.advance(count, note=note),
         )
     # none without --save
@@ -85,8 +108,8 @@ def trial(options: TrialOptions) -> None:
             typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
         except OSError as error:
             raise JudgeLoadError(f"{folder}: {error}") from error
-    if options.data is not None:
-        reading.show()
+    if data is not None:
+        report.show()
     publish(trial_page(results), out)
 
 

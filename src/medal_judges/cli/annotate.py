@@ -124,10 +124,10 @@ def import_answers(
     project = load_project(folder)
     names = {}
     for text in name:
-        theirs, _, own = text.partition("=")
-        if not (theirs and own):
+        theirs, _, annotator = text.partition("=")
+        if not (theirs and annotator):
             raise ConfigError(f"--name {text!r} is not of the form THEIRS=NAME")
-        names[theirs.removeprefix(ACCOUNT)] = own
+        names[theirs.removeprefix(ACCOUNT)] = annotator
     answers: list[Answer] = []
     for path in files:
         ending = path.suffix.lower()
@@ -140,8 +140,8 @@ def import_answers(
         else:
             raise DataError(path, None, "expected a file .json or .xlsx")
     for index, answer in enumerate(answers):
-        own = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
-        answers[index] = replace(answer, annotator=own)
+        annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
+        answers[index] = replace(answer, annotator=annotator)
     checked, problems = check(answers, project)
     problem_list = "\n    ".join(
         [f"{len(problems)} problems in the answers:", *problems]

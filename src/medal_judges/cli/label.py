@@ -106,14 +106,14 @@ def label(
     )
     report_of_reading.show()
     report_of_reading.require_rest()
-    own, of_user = [], []
+    of_judge, of_user = [], []
     for setting in settings:
         if setting.startswith(_OF_USER):
             of_user.append(setting.removeprefix(_OF_USER))
         else:
-            own.append(setting)
+            of_judge.append(setting)
     choices = {}
-    labeller = choose_judge(judge, own, device=device)
+    labeller = choose_judge(judge, of_judge, device=device)
     if users != "only":
         choices[_LABELS] = labeller
     if users != "skip":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -106,20 +106,7 @@ def label(
     )
     report_of_reading.show()
     report_of_reading.require_rest()
-    of_judge, of_user = [], []
-    for setting in settings:
-        if setting.startswith(_OF_USER):
-            of_user.append(setting.removeprefix(_OF_USER))
-        else:
-            of_judge.append(setting)
-    choices = {}
-    labeller = choose_judge(judge, of_judge, device=device)
-    if users != "only":
-        choices[_LABELS] = labeller
-    if users != "skip":
-        if user_judge is None and labeller.speaks:
-            of_user.insert(0, f"llm={json.dumps(labeller.llm())}")
-        choices[_USERS] = choose_judge(user_judge or USER_JUDGE, of_user)
+    choices = _choose_judges(judge, user_judge, settings, users, device)
     judges = _load(choices, max_cost, dry_run=dry_run)
     if folder is None:
         for task, choice in choices.items():
@@ -154,6 +141,31 @@ def label(
     if cached := cached_answers(list(judges.values())):
         typer.echo(cached, err=True)
     report.require_coverage(min_coverage)
+
+
+def _choose_judges(
+    judge: str,
+    user_judge: str | None,
+    settings: Sequence[str],
+    users: UserCheck,
+    device: str | None,
+) -> dict[str, JudgeChoice]:
+    """Returns the judge that labels and the judge that checks the users, by their task."""
+    of_judge, of_user = [], []
+    for setting in settings:
+        if setting.startswith(_OF_USER):
+            of_user.append(setting.removeprefix(_OF_USER))
+        else:
+            of_judge.append(setting)
+    labeller = choose_judge(judge, of_judge, device=device)
+    choices = {}
+    if users != "only":
+        choices[_LABELS] = labeller
+    if users != "skip":
+        if user_judge is None and labeller.speaks:
+            of_user.insert(0, f"llm={json.dumps(labeller.llm())}")
+        choices[_USERS] = choose_judge(user_judge or USER_JUDGE, of_user)
+    return choices
 
 
 def _load(

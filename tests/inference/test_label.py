@@ -146,7 +146,7 @@ def test_repeats_are_values_and_their_deviation_is_the_mean_over_dialogues(
 ) -> None:
     rows = [row("a", "overall=1,3,5 unsafe=0,1,1"), row("b", "overall=4 unsafe=1,x,1")]
     out = tmp_path / "out"
-    medal(*words(write(tmp_path / "in.jsonl", rows), out, serve(), "--repeats", "3"))
+    medal(*words(write(tmp_path / "in.jsonl", rows), out, serve(), "repeats=3"))
     a, b = rows_of(out, "labelled")
     assert a.labels["overall"] == (1, 3, 5) and a.labels["unsafe"] == (0, 1, 1)
     assert b.labels["overall"] == (4, 4, 4) and b.labels["unsafe"] == (1, None, 1)

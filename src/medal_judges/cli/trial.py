@@ -83,7 +83,9 @@ def trial(
         # The settings are part of the name: medal trial geval geval fence=false shows both.
         name = slug(" ".join([judge.signature().judge, *judge_settings]))
         first_name = name_by_signature.setdefault(str(judge.signature()), name)
-        if (on_trial and first_name != name) or name in [judge.name for judge in on_trial]:
+        if (on_trial and first_name != name) or name in [
+            judge.name for judge in on_trial
+        ]:
             # fence=false against itself would say that a fence does nothing
             raise ConfigError(
                 f"{first_name} and {name} are the same judge",

@@ -104,7 +104,7 @@ def show(
         lines += [f"languages: {' '.join(found.languages)}", *found.notes]
         for part in found.parts:
             path = find_local(part) or "not on this machine"
-            lines.append(f"{part.name}: {part.url or part.why}\n  {place}")
+            lines.append(f"{part.name}: {part.url or part.why}\n  {path}")
     report = reading_report(reading)
     rows = load_spec(source, reading=report, options=reading)
     splits = Counter(row.split or "no split" for row in rows)

@@ -147,10 +147,7 @@ class SequenceJudge(LearnedJudge):
         output = self.net(
             input_ids=ids.to(self.device), attention_mask=mask.to(self.device)
         )
-        return self.judgements(output.logits.float().cpu(), dimensions)
-
-    def judgements(self, logits: Tensor, dimensions: Sequence[str]) -> list[Judgement]:
-        """Returns the judgement of each row of ``logits`` [B, outputs]."""
+        logits = output.logits.float().cpu()
         units = self.unit_logits(logits)
         results: list[dict[str, DimensionScore]] = [{} for _ in logits]
         heads = {head.dimension.name: head for head in self.heads}

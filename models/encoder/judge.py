@@ -29,7 +29,7 @@ from medal_judges.records.dimension import Dimension
 from medal_judges.records.rendered import RenderedDialogue
 
 if TYPE_CHECKING:
-    from transformers import PretrainedConfig, PreTrainedModel
+    from transformers import PreTrainedModel
 
 
 class EncoderJudge(SequenceJudge):
@@ -75,7 +75,7 @@ class EncoderJudge(SequenceJudge):
 
     def network_with(self, state: Mapping[str, Tensor]) -> PreTrainedModel:
         """Returns a network of the same settings with the weights ``state``."""
-        network = _built(self.net.config)
+        network: PreTrainedModel = type(self.net)(self.net.config)
         network.load_state_dict(dict(state))
         return network
 
@@ -113,10 +113,3 @@ class EncoderJudge(SequenceJudge):
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
         return self.text.render(dialogues)
-
-
-def _built(settings: PretrainedConfig) -> PreTrainedModel:
-    model: PreTrainedModel = AutoModelForSequenceClassification.from_config(  # type: ignore[no-untyped-call]
-        settings, trust_remote_code=False
-    )
-    return model

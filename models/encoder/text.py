@@ -6,7 +6,7 @@ The network gets nothing else: every copy of the tokenizer gives the same token 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.models.batching import SpecialTokens
 from medal_judges.models.llm.protocol import oldest_kept
@@ -33,10 +33,9 @@ class DialogueText:
         """Returns the text of the newest turns of each dialogue that fit."""
         lines_of_dialogues = [self.lines(dialogue) for dialogue in dialogues]
         texts = [self.separator.join(lines) for lines in lines_of_dialogues]
+        tokens = self.tokenizer(texts, verbose=False).input_ids if texts else []
         rendered = []
-        for lines, text, ids in zip(
-            lines_of_dialogues, texts, self._tokenised(texts), strict=True
-        ):
+        for lines, text, ids in zip(lines_of_dialogues, texts, tokens, strict=True):
             if len(ids) <= self.max_tokens:
                 rendered.append(RenderedDialogue(text, ids))
             else:
@@ -50,14 +49,9 @@ class DialogueText:
             for turn in dialogue.turns
         ]
 
-    def _tokenised(self, texts: list[str]) -> list[list[int]]:
-        if not texts:
-            return []
-        ids: list[list[int]] = self.tokenizer(texts, verbose=False)["input_ids"]
+    def _ids(self, text: str, **options: Any) -> list[int]:
+        ids: list[int] = self.tokenizer(text, verbose=False, **options).input_ids
         return ids
-
-    def _ids(self, text: str) -> list[int]:
-        return self._tokenised([text])[0]
 
     def _shortened(self, lines: Sequence[str]) -> RenderedDialogue:
         """Returns the text without the oldest turns that do not fit. If the last turn alone is too
@@ -72,7 +66,5 @@ class DialogueText:
         ids = self._ids(text)
         if len(ids) <= self.max_tokens:
             return RenderedDialogue(text, ids, dropped=start)
-        ids = self.tokenizer(text, truncation=True, max_length=self.max_tokens)[
-            "input_ids"
-        ]
+        ids = self._ids(text, truncation=True, max_length=self.max_tokens)
         return RenderedDialogue(text, ids, dropped=start, cut=1)

@@ -39,10 +39,13 @@ def opened_on_ray(
 ) -> Iterator[Judge]:
     """Yields the judge of ``choice`` running in ``workers`` processes; see ``opened``."""
     _refuse_server(choice.asks_server)
-    if choice.speaks and choice.llm().get("tensor_parallel_size", 1) > 1:
+    if (
+        choice.speaks
+        and choice.llm().get("engine", {}).get("tensor_parallel_size", 1) > 1
+    ):
         raise ConfigError(
             "--workers starts an engine with one GPU in each process, and "
-            "llm.tensor_parallel_size shares a model over several",
+            "llm.engine.tensor_parallel_size shares a model over several",
             hint="leave --workers out: one engine uses all of these GPUs",
         )
     try:

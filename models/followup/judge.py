@@ -69,6 +69,7 @@ MOST_CHARACTERS = 20_000  # of an answer; a longer one is not read
 SELECTION_PROMPT = "prompts/diet_selection"
 SELECTION_VALUES = ("turn", "dialogue", "options")
 _NAMES = {"user": "User", "assistant": "Chatbot", "system": "Scene"}
+_NUMBER = re.compile(r"^\W{0,6}\d{1,3}[.):、]\s*")  # before an option
 _RANGE = re.compile(r"\d[ \t]*[-–.:/][ \t]*\d")  # no list of single numbers
 
 
@@ -207,34 +208,20 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     text = completion.text[spoken_from(completion.text) :].strip()
     if len(text) > MOST_CHARACTERS:
         raise UnreadError(f"an answer of {len(text)} characters")
-    if _plain(text) == "none":
+    if text.rstrip(".").casefold() == "none":
         return set()
+    index_by_text = {_plain(option): index for index, option in enumerate(options)}
+    lines = {_plain(_NUMBER.sub("", line)) for line in text.splitlines()}
+    if lines <= index_by_text.keys():
+        return {index_by_text[line] for line in lines}
     text = unicodedata.normalize("NFKC", text)
-    # Numbers and what stands between them.
-    is_numbers = not re.search(r"[^\W\d]", re.sub(r"\band\b", "", text))
-    if not is_numbers or not re.search(r"\d", text):
-        return _choice_by_text(text, options)
     numbers = set(map(int, re.findall(r"\d{1,3}", text)))
-    if _RANGE.search(text) or not numbers <= set(range(1, len(options) + 1)):
+    has_words = re.search(r"[^\W\d_]", re.sub(r"\band\b", "", text))
+    if has_words or not numbers or _RANGE.search(text):
+        raise UnreadError(f"no list of numbers: {shown(text)}")
+    if not numbers <= set(range(1, len(options) + 1)):
         raise UnreadError(f"no numbers of options: {shown(text)}")
     return {number - 1 for number in numbers}
-
-
-def _choice_by_text(text: str, options: Sequence[str]) -> set[int]:
-    """Returns the indices of the options that the lines of ``text`` repeat. Raises UnreadError."""
-    index_by_text = {_plain(option): index for index, option in enumerate(options)}
-    lines = [line for line in text.splitlines() if line.strip()]
-    chosen, numbered = set[int](), 0
-    for line in lines:
-        option = re.sub(r"^\W{0,6}\d{1,3}[.):、]\s*", "", line)
-        numbered += option != line
-        if _plain(option) not in index_by_text:
-            raise UnreadError(f"no list of options: {shown(text)}")
-        chosen.add(index_by_text[_plain(option)])
-    # All options, some of them with a number: the numbers may be the choice.
-    if len(chosen) == len(options) and 0 < numbered < len(lines):
-        raise UnreadError(f"no list of options: {shown(text)}")
-    return chosen
 
 
 def _plain(text: str) -> str:

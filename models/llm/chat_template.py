@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +25,6 @@ from medal_judges.models.llm.protocol import (
     Continuation,
     LanguageModel,
     Message,
-    TokenChoice,
     failed,
 )
 from medal_judges.models.model_files import tokenizer_hash
@@ -241,83 +240,25 @@ def _common(a: Sequence[int], b: Sequence[int]) -> int:
 
 
 # -- thinking -------------------------------------------------------------------------------------
-# A model that thinks needs two requests for an answer: first the thinking, without a grammar and up
-# to its own budget; then, after the end of the block, the answer. So a schema applies to the answer
-# alone, and a truncated thought still gets an answer.
+# A model that thinks writes its thoughts, the end of the block, and the answer. A schema holds the
+# answer alone.
 
 # Tokens to think for a model that always thinks, unless llm.thinking is set.
 BUDGET = 4096
+OPENING, STOP = "<think>\n", "</think>"
 
 
-class Block(NamedTuple):
-    """``opening`` begins the thinking, ``stop`` ends it, ``after`` precedes the answer; a template
-    that contains ``sign`` has the block."""
-
-    opening: str
-    stop: str
-    after: str
-    sign: str
-
-
-_FINAL = "<|start|>assistant<|channel|>final<|message|>"
-BLOCKS = (
-    Block(
-        "<think>\n", "</think>", "\n\n", "</think>"
-    ),  # Qwen3, DeepSeek-R1, QwQ, SmolLM3, GLM
-    Block(
-        "<|channel|>analysis<|message|>", "<|end|>", _FINAL, "<|channel|>analysis"
-    ),  # gpt-oss
-    Block("[THINK]", "[/THINK]", "", "[/THINK]"),  # Magistral
-)
-
-
-class Thinking:
-    """How the model of ``template`` thinks, and its ``budget`` of tokens for it (0: none).
-
-    The default is 4096 if the template opens the block by itself, else 0. Raises ConfigError for a
-    budget if the template has no block.
-    """
-
-    def __init__(self, template: ChatTemplate, budget: int | None = None) -> None:
-        self.template = template
-        blocks = [block for block in BLOCKS if block.sign in (template.source or "")]
-        if budget and not blocks:
-            raise ConfigError(
-                f"llm.thinking: {budget}, but the model's chat template has no block to think in",
-                hint="leave llm.thinking out",
-            )
-        self.block = blocks[0] if blocks else Block("", "", "", "")
-        if budget is None:
-            budget = 0
-            if blocks and self._is_open(template.asked((Message("user", "a"),))):
-                budget = BUDGET
-        self.budget = budget
-
-    def _is_open(self, text: str) -> bool:
-        opening = self.block.opening.strip()
-        return opening in text and self.block.stop not in text.rpartition(opening)[2]
-
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Ids up to the place where the thinking begins."""
-        text = self.template.asked(messages, enable_thinking=True, thinking=True)
-        if not self._is_open(text):
-            text = text.removesuffix(self.block.stop) + self.block.opening
-        return self.template.encode(text)
-
-    def thought(
-        self, prompt: Sequence[int], ids: Sequence[int], prefill: str
-    ) -> list[int]:
-        """``prompt``, the thinking ``ids``, the end of the block and the prefill."""
-        tokens = self.template.tokens
-        thought = [*prompt, *ids]
-        if self.block.stop not in self.template.tokenizer.decode(list(ids)[-16:]):
-            thought += tokens(self.block.stop)
-        return thought + tokens(self.block.after) + tokens(prefill.strip())
+def _is_open(text: str) -> bool:
+    opening = OPENING.strip()
+    return opening in text and STOP not in text.rpartition(opening)[2]
 
 
 class TokenModel(LanguageModel):
-    """A model with the chat template of its ``tokenizer``, a ``window`` in tokens, and a budget to
-    think (see Thinking)."""
+    """A model with the chat template of its ``tokenizer``, and a ``window`` in tokens.
+
+    ``thinking``: the most tokens that it thinks before an answer (None: 4096 if the template opens
+    the block by itself, else 0). Raises ConfigError if the template has no block.
+    """
 
     def __init__(
         self,
@@ -331,38 +272,31 @@ class TokenModel(LanguageModel):
         self.template = ChatTemplate(tokenizer)
         self._vocabulary = tokenizer_hash(tokenizer)
         self.computing = ProcessLock()  # one network, one thread at a time
-        self.thinking = Thinking(self.template, thinking)
+        has_block = STOP in (self.template.source or "")
+        if thinking and not has_block:
+            raise ConfigError(
+                f"llm.thinking: {thinking}, but the model's chat template has no block to think in",
+                hint="leave llm.thinking out",
+            )
+        if thinking is None:
+            thinking = 0
+            if has_block and _is_open(self.template.asked((Message("user", "a"),))):
+                thinking = BUDGET
+        self.thinking = thinking
         # Prompt and answer have the rest of the window.
-        self.context = window - min(self.thinking.budget, window // 2)
+        self.context = window - min(thinking, window // 2)
 
     def fingerprint(self) -> dict[str, str]:
         fingerprint = self.template.fingerprint() | {"tokenizer": self._vocabulary}
-        if self.thinking.budget:
-            fingerprint["thinking"] = str(self.thinking.budget)
+        if self.thinking:
+            fingerprint["thinking"] = str(self.thinking)
         return fingerprint
-
-    def token_choice(self, token_id: int, logprobs: Mapping[int, float]) -> TokenChoice:
-        """Returns a written token with its alternatives ``logprobs``, itself among them."""
-        alternatives = {}
-        # Ascending: if two tokens are spelled alike, the likelier one stays.
-        for alternative in sorted(logprobs, key=logprobs.__getitem__):
-            text = str(self.tokenizer.decode([alternative]))
-            alternatives[text] = logprobs[alternative]
-        text = str(self.tokenizer.decode([token_id]))
-        return TokenChoice(text, logprobs[token_id], alternatives)
 
     @abstractmethod
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """The answer to each request, given its prompt."""
-
-    @abstractmethod
-    def _write_until(
-        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
-    ) -> Sequence[Sequence[int]]:
-        """The ids written after each prompt, up to and including the text ``stop``, or to the end
-        of the answer or the request's limit."""
+        """The answer to each request, given its prompt; with ``thinking`` after the thoughts."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
@@ -375,71 +309,39 @@ class TokenModel(LanguageModel):
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
         start = time.perf_counter()
+        answers: list[Completion] = []
+        fitting: dict[int, tuple[list[int], ChatRequest]] = {}
         with self.computing:
-            prompts, thoughts = self._thoughts(requests)
-            fits = self._fitting(prompts, requests)
-            completions = self._complete(
-                [prompts[i] for i in fits], [requests[i] for i in fits]
-            )
-        seconds = (time.perf_counter() - start) / max(1, len(fits))
-        answers = []
-        for prompt, request in zip(prompts, requests, strict=True):
-            answers.append(
-                failed(
-                    f"a prompt of {len(prompt)} tokens and an answer of "
-                    f"{request.max_tokens} do not fit the {self.window} tokens of "
-                    f"{self.name}"
+            for index, request in enumerate(requests):
+                prompt, tokens = self._prompt(request.messages), request.max_tokens
+                room = self.window - len(prompt) - tokens
+                answers.append(
+                    failed(
+                        f"a prompt of {len(prompt)} tokens and an answer of {tokens} do not fit "
+                        f"the {self.window} tokens of {self.name}"
+                    )
                 )
-            )
-        for i, completion in zip(fits, completions, strict=True):
-            answers[i] = completion.with_usage(
-                input=completion.usage.input - thoughts[i],
-                output=completion.usage.output + thoughts[i],
-                reasoning=thoughts[i],
-                seconds=seconds,
-            )
+                if room >= 0:
+                    tokens += min(self.thinking, room)
+                    fitting[index] = prompt, replace(request, max_tokens=tokens)
+            prompts = [prompt for prompt, _ in fitting.values()]
+            asked = [request for _, request in fitting.values()]
+            completions = self._complete(prompts, asked)
+        seconds = (time.perf_counter() - start) / max(1, len(fitting))
+        for index, completion in zip(fitting, completions, strict=True):
+            if self.thinking:
+                answer = completion.text.rpartition(STOP)[2].strip()
+                if STOP not in completion.text:
+                    answer = ""
+                completion = replace(completion, text=answer)
+            answers[index] = completion.with_usage(seconds=seconds)
         return answers
 
-    def _thoughts(
-        self, requests: Sequence[ChatRequest]
-    ) -> tuple[list[list[int]], list[int]]:
-        """(the prompt of each request's answer, thinking included; the number of tokens of each
-        thinking)."""
-        thinking, template = self.thinking, self.template
-        prompts = []
-        if not thinking.budget:
-            for request in requests:
-                prompts.append(
-                    template.prefix(request.messages, "assistant", request.prefill)
-                )
-            return prompts, [0] * len(requests)
-        closing = len(template.tokens(thinking.block.stop))
-        closing += len(template.tokens(thinking.block.after))
-        thinking_requests = []  # for the budget, or the rest of the window
-        for request in requests:
-            prompt = thinking.prompt(request.messages)
-            room = self.window - len(prompt) - request.max_tokens - closing
-            tokens = max(1, min(thinking.budget, room))
-            sampling = (request.temperature, request.top_p, request.seed)
-            thinking_requests.append(ChatRequest(request.messages, tokens, *sampling))
-            prompts.append(prompt)
-        fits = self._fitting(prompts, thinking_requests)
-        written = self._write_until(
-            [prompts[i] for i in fits],
-            [thinking_requests[i] for i in fits],
-            thinking.block.stop,
-        )
-        ids: list[Sequence[int]] = [()] * len(requests)
-        for i, row in zip(fits, written, strict=True):
-            ids[i] = row
-        for i, request in enumerate(requests):
-            prompts[i] = thinking.thought(prompts[i], ids[i], request.prefill)
-        return prompts, list(map(len, ids))
-
-    def _fitting(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[int]:
-        """Returns the indices of the requests that fit the window with their prompt."""
-        indices = []
-        for index, request in enumerate(requests):
-            if len(prompts[index]) + request.max_tokens <= self.window:
-                indices.append(index)
-        return indices
+    def _prompt(self, messages: Sequence[Message]) -> list[int]:
+        """Ids up to the place where the answer or the thinking begins."""
+        if not self.thinking:
+            return self.template.prefix(messages, "assistant")
+        text = self.template.asked(messages, enable_thinking=True, thinking=True)
+        if not _is_open(text):
+            text += OPENING
+        return self.template.encode(text)

@@ -17,7 +17,6 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from medal_judges.errors import ConfigError
-from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import CostLimiter, Count, Usage
 from medal_judges.records.dialogue import Dialogue
 
@@ -50,12 +49,11 @@ class ChatRequest:
     """One question. ``temperature`` 0 is greedy.
 
     ``schema``: a JSON schema for the answer, enforced if the backend can (``Completion.enforced``).
-    ``top_logprobs``: the number of alternatives to report for each token. Requests that differ only
-    in ``seed`` are two samples and two cache entries. ``prefill`` is text that the answer begins
-    with; it belongs to the prompt. ``presence_penalty`` is subtracted from the logit of every token
-    that the answer already contains, ``frequency_penalty`` once for each time that it does.
-    ``accept_truncated``: an empty or truncated answer is valid. ``unlimited``: a server is sent no
-    limit; ``max_tokens`` then bounds the cost of an estimate.
+    ``top_logprobs``: the number of alternatives that a server reports for each token. Requests that
+    differ only in ``seed`` are two samples and two cache entries. ``presence_penalty`` is
+    subtracted from the logit of every token that the answer already contains,
+    ``frequency_penalty`` once for each time that it does. ``accept_truncated``: an empty or
+    truncated answer is valid.
     """
 
     messages: tuple[Message, ...]
@@ -65,11 +63,9 @@ class ChatRequest:
     seed: int | None = None
     schema: Mapping[str, Any] | None = None
     top_logprobs: int = 0
-    prefill: str = ""
     presence_penalty: float = 0.0
     accept_truncated: bool = False
     frequency_penalty: float = 0.0
-    unlimited: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,9 +159,8 @@ class LanguageModel(ABC):
     ``name`` is the ``base`` of a signature: model and backend, without paths or secrets.
     ``context`` is the number of tokens that fit, prompt and answer together. ``api``: a server
     runs the model; its requests run side by side, may cost money, and give no likelihoods.
-    ``private``: on this machine or its private network, without a bill. ``chunk``: requests sent at
-    a time if answers do not arrive one by one; a kill loses at most these. ``at_once``: requests
-    that it answers side by side. ``counts``: answers so far from the cache (``kept``) and from the
+    ``private``: on this machine or its private network, without a bill. ``at_once``: requests that
+    it answers side by side. ``counts``: answers so far from the cache (``kept``) and from the
     model (``asked``). ``limiter`` is the limit of cost, which several models may share; None for a
     model that costs nothing. ``renews``: cached answers are asked for again.
     """
@@ -174,7 +169,6 @@ class LanguageModel(ABC):
     context: int
     api: bool = False
     private: bool = True
-    chunk: int = 32
     at_once: int = 1
     counts: Mapping[str, int] = MappingProxyType({})
     limiter: CostLimiter | None = None
@@ -189,10 +183,8 @@ class LanguageModel(ABC):
         """Send ``requests`` and call ``on_answer(index, completion)`` once for each, as soon as its
         answer arrives, in any order and from any thread. An exception from ``on_answer`` stops the
         run."""
-        for part in windows(enumerate(requests), self.chunk):
-            answers = self.chat([request for _, request in part])
-            for (index, _), completion in zip(part, answers, strict=True):
-                on_answer(index, completion)
+        for index, completion in enumerate(self.chat(requests)):
+            on_answer(index, completion)
 
     @abstractmethod
     def loglikelihood(

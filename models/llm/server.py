@@ -19,9 +19,8 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
@@ -44,6 +43,7 @@ from medal_judges.models.llm.protocol import (
     Continuation,
     Finish,
     LanguageModel,
+    Likelihood,
     Message,
     OnAnswer,
     TokenChoice,
@@ -64,8 +64,6 @@ logger = logging.getLogger(__name__)
 REASONING_TOKENS = 32_768  # MEDAL, section 5.3.1
 # With a limit this small the judge reads the first tokens only and expects a truncated answer.
 SHORT = 32
-NOT_AN_ANSWER = 599  # in place of the status 200 of a body that is not an answer
-MAX_BODY = 64 * 2**20  # bytes
 SHOWN = 300  # characters of a server's message in a failure
 # Seconds; a longer Retry-After ends the run. The client waits for shorter ones.
 LONGEST_WAIT = 120.0
@@ -77,35 +75,8 @@ _QUOTA = re.compile(
     r"|per[ _-]?(day|week|month)|daily|monthly",
     re.IGNORECASE,
 )
-_RESUMES = "the same command then resumes: finished answers are cached"
-# What ends the run: reason -> (problem, hint).
-STOPS = {
-    "connect": (
-        "no server answers at {address}",
-        f"start it, or change llm.base_url, which usually ends in /v1; {_RESUMES}",
-    ),
-    "key": (
-        "the server at {address} refuses the key in {variable}",
-        "export {variable}=...; another variable: llm.api_key_env=NAME",
-    ),
-    "quota": (
-        "the account behind {variable} has no credit or quota left for now",
-        f"add credit at the provider, export another key, or wait; {_RESUMES}",
-    ),
-    "permission": (
-        "the server at {address} does not permit this",
-        f"check that the key in {{variable}} may use this model from here; {_RESUMES}",
-    ),
-    "model": (
-        "the server at {address} does not know this model",
-        "llm.model is a name that the server lists under /models; llm.base_url usually ends in /v1",
-    ),
-    "redirect": (
-        "the server at {address} redirects; dialogues and key are not sent to another address",
-        "if you trust that address, set llm.base_url to it",
-    ),
-}
-_STOP_BY_STATUS = {401: "key", 402: "quota", 403: "permission", 404: "model"}
+# A wrong key, an empty account, no permission, an unknown model: every request would fail.
+STOPS = (401, 402, 403, 404)
 
 
 class ServerStopError(ConfigError):
@@ -113,18 +84,18 @@ class ServerStopError(ConfigError):
 
 
 class RequestError(Exception):
-    """A request without an answer. ``stop``: the key of STOPS if it ends the run. ``transient``:
-    the same request may succeed later. ``billed``: an answer may have been written. ``status`` and
-    ``field``: the server's HTTP status, and the field of the request that it blames."""
+    """A request without an answer. ``stop``: it ends the run. ``transient``: the same request may
+    succeed later. ``billed``: an answer may have been written. ``status`` and ``field``: the
+    server's HTTP status (0: it did not answer), and the field of the request that it blames."""
 
     def __init__(
         self,
         reason: str,
         *,
-        stop: str = "",
+        stop: bool = False,
         transient: bool = False,
         billed: bool = False,
-        status: int | None = None,
+        status: int = 0,
         field: str = "",
     ) -> None:
         super().__init__(reason)
@@ -139,22 +110,20 @@ def one_line(text: object) -> str:
     return line.encode("utf-8", "backslashreplace").decode()
 
 
-def request_error(error: Exception, address: str) -> RequestError:
+def request_error(error: Exception) -> RequestError:
     """Returns the RequestError for an error of the client. Raises any other error."""
     import openai
 
     if isinstance(error, RequestError):
         return error
     if isinstance(error, openai.APITimeoutError | asyncio.TimeoutError):
-        return RequestError(
-            f"no answer in time from {address}", transient=True, billed=True
-        )
+        return RequestError("no answer in time", transient=True, billed=True)
     if isinstance(error, openai.APIConnectionError):
         cause = error.__cause__ or error
         is_sent = not type(cause).__name__.startswith("Connect")
         return RequestError(
-            f"no connection to {address}: {one_line(cause)}",
-            stop="" if is_sent else "connect",
+            f"no connection: {one_line(cause)}",
+            stop=not is_sent,
             transient=True,
             billed=is_sent,
         )
@@ -171,30 +140,21 @@ def request_error(error: Exception, address: str) -> RequestError:
 
 def _status_error(error: APIStatusError) -> RequestError:
     body = error.body if isinstance(error.body, dict) else {}
-    status, headers = error.status_code, error.response.headers
-    message = str(body.get("message") or error.message)
-    reason = f"HTTP {status}: {one_line(message)}"
-    if status == NOT_AN_ANSWER:
-        reason = f"not an answer: {one_line(body.get('message') or error.body)}"
-    stop = _STOP_BY_STATUS.get(status, "")
-    code = f"{body.get('code')} {body.get('type')}"
+    status, response = error.status_code, error.response
+    reason = f"HTTP {status}: {one_line(body.get('message') or error.message)}"
+    is_quotas = is_quota(status, response.text, response.headers)
+    is_quotas |= status == 400 and bool(_QUOTA.search(f"{body.get('code')}"))
+    stop = is_quotas or status in STOPS or 300 <= status < 400
     if 300 <= status < 400:
-        stop = "redirect"
-        target = one_line(headers.get("location", "?")).partition("?")[0]
-        reason = f"HTTP {status}: it points to {target}"
-    elif status == 403 and "flagged_input" in str(body.get("metadata")):
-        stop = (
-            ""  # a gateway's moderation is about the text of this request (OpenRouter)
-        )
-    elif is_quota(status, error.response.text, headers):
-        stop = "quota"
-    if status == 400 and _QUOTA.search(code):
-        stop = "quota"
+        target = one_line(response.headers.get("location", "?")).partition("?")[0]
+        reason = f"HTTP {status}: it redirects to {target}; set llm.base_url if you trust that"
+    elif "flagged_input" in str(body.get("metadata")):
+        # A gateway's moderation is about the text of this request (OpenRouter).
+        stop = False
     return RequestError(
         reason,
         stop=stop,
         transient=not stop and (status in (408, 409, 425, 429) or status >= 500),
-        billed=status == NOT_AN_ANSWER,
         status=status,
         field=str(error.param or ""),
     )
@@ -203,20 +163,12 @@ def _status_error(error: APIStatusError) -> RequestError:
 def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
     """Whether a refusal is about an empty account, or a limit of a day or more: another try in this
     run cannot succeed."""
-    if retry_after(headers) > LONGEST_WAIT:
-        return True
-    return status == 429 and bool(_QUOTA.search(body))
-
-
-def retry_after(headers: Mapping[str, str]) -> float:
-    """Returns the seconds that a server asks to wait, from a number or a date; 0 if it asks for
-    none."""
-    text = headers.get("retry-after", "")
+    if status != 429:
+        return False
     with suppress(ValueError):
-        return float(text)
-    with suppress(TypeError, ValueError, OverflowError):
-        return parsedate_to_datetime(text).timestamp() - time.time()
-    return 0.0
+        if float(headers.get("retry-after", "")) > LONGEST_WAIT:
+            return True
+    return bool(_QUOTA.search(body))
 
 
 # -- the address and the client --------------------------------------------------------------------
@@ -269,7 +221,7 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
         http_client = DefaultAsyncHttpxClient(
             # Dialogues and key go only to the address that the user gave.
             follow_redirects=False,
-            event_hooks={"response": [_read_response]},
+            event_hooks={"response": [_end_retries]},
         )
     except Exception as error:
         raise ConfigError(
@@ -279,41 +231,18 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
     return AsyncOpenAI(
         api_key=key or "none",  # own servers need no key, the client does
         base_url=address,
-        default_headers={"Accept-Encoding": "identity"},
         timeout=config.timeout,
         max_retries=config.attempts - 1,
         http_client=http_client,
     )
 
 
-async def _read_response(response: Any) -> None:
-    """Reads a response's body up to MAX_BODY bytes, as it was sent: a compressed one is not JSON.
-    Tells the client not to try again if no further try can succeed."""
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > MAX_BODY:
-            body.clear()
-            break
-    response._content = bytes(body)  # as its own aread() does
-    if response.status_code == 200 and not is_answer(body):
-        # A gateway's fault: the client tries again.
-        response.status_code = NOT_AN_ANSWER
-    if is_quota(response.status_code, response.text, response.headers):
-        response.headers["x-should-retry"] = "false"
-
-
-def is_answer(body: bytes | bytearray) -> bool:
-    """Whether a body is JSON with something in it, and not an error."""
-    try:
-        answer = json.loads(body)
-    except (ValueError, RecursionError):
-        return False
-    return (
-        isinstance(answer, dict)
-        and not answer.get("error")
-        and answer.get("choices") != []
-    )
+async def _end_retries(response: Any) -> None:
+    """Tells the client not to try again if no further try can succeed."""
+    if response.status_code == 429:
+        await response.aread()
+        if is_quota(429, response.text, response.headers):
+            response.headers["x-should-retry"] = "false"
 
 
 # -- one event loop for all servers ----------------------------------------------------------------
@@ -442,8 +371,6 @@ class RemoteModel(LanguageModel):
         """See LanguageModel; reports cached answers first. Raises ServerStopError if the server
         refuses every request, CostLimitError at the limit of cost, once the running requests are
         finished, and SourceError if the cache cannot be read or written."""
-        if any(request.prefill for request in requests):
-            raise ConfigError("a server does not support prefill")
         keys: list[str] = []
         cached: dict[str, Completion] = {}
         if self.cache is not None:
@@ -522,16 +449,13 @@ class RemoteModel(LanguageModel):
                         "%s refuses %s, left out from now on", self.name, refused
                     )
                 elif not refused:
-                    lost = failure.stop != "connect" or not self._answered
-                    if failure.stop and lost:
-                        names = {
-                            "address": self.address,
-                            "variable": self.config.api_key_env,
-                        }
-                        problem, hint = STOPS[failure.stop]
+                    # A server that has answered before may come back.
+                    if failure.stop and (failure.status or not self._answered):
+                        variable = self.config.api_key_env
                         raise ServerStopError(
-                            f"{self.name}: {problem.format(**names)}: {failure}",
-                            hint=hint.format(**names),
+                            f"{self.name} at {self.address}: {failure}",
+                            hint="check llm.base_url (it usually ends in /v1), llm.model, the key "
+                            f"in {variable} and its quota; the same command then resumes",
                         ) from None
                     money = self.cost(highest if failure.billed else Usage())
                     usage, transient = Usage(money=money), failure.transient
@@ -569,7 +493,7 @@ class RemoteModel(LanguageModel):
             answer = replace(answer, enforced="response_format" in body)
             return answer.with_usage(money=price)
         except Exception as error:
-            failure = request_error(error, self.address)
+            failure = request_error(error)
             price = reserved * failure.billed
             # Without its cause, which may quote the request's headers.
             raise failure from None
@@ -578,8 +502,11 @@ class RemoteModel(LanguageModel):
 
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> NoReturn:
-        """Raises ConfigError: servers do not return the likelihood of a text."""
+    ) -> list[list[Likelihood]]:
+        """Raises ConfigError: servers do not return the likelihood of a text. The stand-in of a
+        local model in a dry run returns any."""
+        if self.dry_run and not self.api:
+            return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
             f"{self.name} does not return log-probabilities of a text",
             hint="use a model of this machine: llm=ORG/NAME, or llm=vllm:ORG/NAME",
@@ -635,7 +562,7 @@ def chat_body(
         "messages": sent_messages(request, dropped),
     }
     allowed = [name for name in limits if name not in dropped]
-    if allowed and not request.unlimited:
+    if allowed:
         body[allowed[0]] = limit
     body |= {
         "temperature": request.temperature,
@@ -748,6 +675,9 @@ class _Answer(BaseModel):
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
     """Returns the completion in the JSON value ``answer``. It is complete only if its finish reason
     says so. Raises RequestError for another body: servers under load send such bodies."""
+    if isinstance(answer, dict) and answer.get("error"):
+        reason = f"the answer's body is an error: {one_line(answer['error'])}"
+        raise RequestError(reason, transient=True, billed=True)
     try:
         checked = _Answer.model_validate(answer)
     except (ValidationError, RecursionError):

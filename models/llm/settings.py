@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import ip_address
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, InstanceOf
@@ -19,21 +19,18 @@ class TransformersLLM(Config):
     """A model on this machine.
 
     ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``device``: by default the
-    GPU if there is one. ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU), or
-    auto: bf16 if the processor multiplies it, else fp32. ``token_budget`` bounds the tokens of one
-    generated batch (default: 16,384; on a GPU 1,024 per GiB of its memory, if that is more),
-    ``context`` lowers the model's own window. ``thinking``: tokens that a model
-    may think before its answer (default: 4096 if its chat template begins with thinking, else 0).
+    GPU if there is one. ``dtype`` is fp32, bf16 or fp16 (default: fp32 on a CPU, bf16 on a GPU).
+    ``context`` lowers the model's own window. ``thinking``: tokens that a model may think before
+    its answer (default: 4096 if its chat template begins with thinking, else 0).
     ``bin_weights``: read weights published as .bin only (tensors only).
     """
 
     api: ClassVar[bool] = False
     backend: Literal["transformers"] = "transformers"
     model: str
-    dtype: Dtype | Literal["auto"] | None = None
+    dtype: Dtype | None = None
     device: str | None = None
     revision: str | None = None
-    token_budget: int | None = Field(default=None, ge=1)
     context: int | None = Field(default=None, ge=1)
     thinking: int | None = Field(default=None, ge=0)
     bin_weights: bool = False
@@ -45,9 +42,8 @@ class VllmLLM(Config):
     ``model``: hub id (at ``revision``), folder or ``embedded:smollm2``. ``dtype`` is fp32, bf16 or
     fp16 (default: as the weights are stored). ``context`` lowers the model's own window.
     ``thinking``: tokens that a model may think before its answer, as for a model in transformers.
-    ``tensor_parallel_size``: GPUs that share the model. ``gpu_memory_utilization``: share of each
-    GPU's memory for weights, keys and values. ``enforce_eager``: no compiled graphs, which start
-    slowly.
+    ``engine``: further arguments of ``vllm.LLM``, such as ``tensor_parallel_size`` (GPUs that share
+    the model), ``gpu_memory_utilization`` and ``enforce_eager``.
     """
 
     api: ClassVar[bool] = False
@@ -57,9 +53,7 @@ class VllmLLM(Config):
     revision: str | None = None
     context: int | None = Field(default=None, ge=2)
     thinking: int | None = Field(default=None, ge=0)
-    tensor_parallel_size: int = Field(default=1, ge=1)
-    gpu_memory_utilization: float | None = Field(default=None, gt=0, le=1)
-    enforce_eager: bool = False
+    engine: dict[str, Any] = Field(default_factory=dict)
 
 
 class OpenAILLM(Config):
@@ -130,8 +124,7 @@ def llm_config(setting: object) -> LLMConfig:
 
     A text is ``[BACKEND:]MODEL``: ``embedded:smollm2``, a hub id or folder (both transformers),
     ``vllm:ORG/NAME``, ``openai:MODEL``. A mapping has ``model`` in the same form, or with
-    ``backend``, and the backend's settings. Raises ConfigError that names a wrong key, with the
-    nearest one of the backend or another backend that has it.
+    ``backend``, and the backend's settings. Raises ConfigError that names a wrong key.
     """
     if isinstance(setting, TransformersLLM | VllmLLM | OpenAILLM):
         return setting
@@ -152,13 +145,6 @@ def llm_config(setting: object) -> LLMConfig:
             f"llm: unknown backend {settings['backend']!r}",
             hint=f"known: {', '.join(sorted(BACKENDS))}",
         )
-    for key in settings.keys() - kind.model_fields.keys():
-        for backend, other_kind in BACKENDS.items():
-            if key in other_kind.model_fields:
-                raise ConfigError(
-                    f"llm: unknown key {key!r} of backend {settings['backend']}",
-                    hint=f"it is a setting of backend {backend}: llm={backend}:MODEL",
-                )
     return build_config(kind, settings, where="llm")
 
 

@@ -51,6 +51,7 @@ class GenerativeLoraJudge(PromptedJudge):
     """
 
     family = "lora"
+    scores_expected = True
 
     def __init__(
         self,
@@ -226,6 +227,4 @@ def prompted_config(
         layout=config.layout,
         max_tokens=config.answer_tokens,
         comment_chars=config.comment_chars,
-        expected="likelihood",
-        score="expected",
     )

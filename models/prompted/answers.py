@@ -92,7 +92,8 @@ class Answer:
     """The score of one dimension in one response: ``value`` on the requested scale and the ``step``
     that read it, or None and a ``reason``. ``span``: the place of the number in the completion's
     text. ``chances``: the distribution over all ratings, if the model reports one; ``mass``: their
-    sum before normalization; ``samples``: the number of responses that were counted (0: none)."""
+    sum before normalization. ``repeats``: the values of repeated answers, if the question was asked
+    several times."""
 
     value: float | None = None
     reason: str | None = None
@@ -101,7 +102,7 @@ class Answer:
     span: tuple[int, int] | None = None
     chances: tuple[float, ...] | None = None
     mass: float = 0.0
-    samples: int = 0
+    repeats: tuple[float | None, ...] = ()
 
 
 class UnreadError(Exception):

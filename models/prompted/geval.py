@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Literal
-
-from pydantic import Field
 
 from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
@@ -21,51 +19,35 @@ from medal_judges.models.prompted.ratings import (
     Ratings,
     from_alternatives,
     from_logprobs,
-    from_samples,
 )
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import Judgement
-from medal_judges.records.signature import Signature, content_hash
 
-Method = Literal["likelihood", "top_logprobs", "samples"]
 ANSWER_TOKENS = 16  # for the beginning of the answer and the rating or word
 MAX_TOKENS = 4096  # of prompt and answer
 # Ratings, from 1, of a dimension without whole-number levels (or with more than eleven).
 POINTS = 5
 
 
-@dataclass(slots=True)
-class RatingReading:
-    """The ``answer`` about one dimension, the usage of its requests, and whether it failed for
-    now."""
-
-    answer: Answer | None = None
-    usages: list[Usage] = field(default_factory=list)
-    transient: bool = False
-
-
 class GEvalConfig(BasePromptedConfig):
-    """``method``: see GEvalJudge. ``samples`` answers are drawn at temperature 1 if neither
-    likelihoods nor alternatives are there."""
+    """A file of configs/judges/ with ``family: geval``."""
 
     family: Literal["geval"] = "geval"
     name: str = "geval"
     prompts: str = "prompts/geval"
-    method: Literal["auto"] | Method = "auto"
-    samples: int = Field(default=20, ge=2)
 
 
 class GEvalJudge(BasePromptedJudge):
     """Expected value over the ratings' probabilities, on the dimension's own scale.
 
-    ``likelihood``: the probability of every rating as the answer; the conversation is read once.
-    ``top_logprobs``: of the alternatives that an API reports for the token of the rating; an answer
-    without alternatives is sampled. ``samples``: the share of each rating among ``samples`` answers
-    (paper: 20 at temperature 1). ``auto``: likelihood if the backend has it, else top_logprobs.
+    A model of this machine gives the likelihood of every rating as the answer, and reads the
+    conversation once. A server reports alternatives to the token of the rating in its answer; a
+    dialogue is unscored if it reports none, or if one rating begins another (1 and 10).
     """
 
     family = "geval"
     config_class = GEvalConfig
+    scores_expected = True
     token_budget = 8192
 
     def __init__(self, config: GEvalConfig) -> None:
@@ -77,11 +59,6 @@ class GEvalJudge(BasePromptedJudge):
             values=self._placeholders,
         )
         self.ratings = {d.name: Ratings.of(d, POINTS) for d in self.dimensions}
-        self.method: Method = "top_logprobs"
-        if config.method != "auto":
-            self.method = config.method
-        elif not self.llm.api:
-            self.method = "likelihood"
 
     def _placeholders(
         self, dimension: Dimension, aspect: Aspect
@@ -99,112 +76,72 @@ class GEvalJudge(BasePromptedJudge):
             "high": texts[-1],
         }
 
-    def signature(self) -> Signature:
-        signed = super().signature()
-        signed = replace(signed, revision=content_hash([signed.revision, self.method]))
-        if self.method == "likelihood":  # nothing is drawn
-            return replace(signed, seed=None)
-        return signed
-
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        if self.method == "likelihood":
-            readings = self._by_likelihood(requests, dimensions)
-        else:
-            readings = self._by_answers(requests, dimensions)
+        ask = self._by_likelihood
+        if self.llm.api:
+            ask = self._by_alternatives
+        readings = ask(requests, dimensions)
         judgements = []
         rows = windows(readings, len(dimensions))
         for request, row in zip(requests, rows, strict=True):
-            answers: dict[str, list[Answer]] = {}
-            usages: list[Usage] = []
+            answers = {}
             for name, reading in zip(dimensions, row, strict=True):
-                answers[name] = [reading.answer or Answer()]
-                usages += reading.usages
-            transient = any(reading.transient for reading in row)
-            judgement = self.judged(
-                request, answers, usages, "expected", transient=transient
+                answers[name] = reading[0]
+            usages = [usage for _, usage, _ in row]
+            transient = any(is_transient for _, _, is_transient in row)
+            judgements.append(
+                self.judged(request, answers, usages, transient=transient)
             )
-            for details in judgement.details.values():
-                details.pop("parsed", None)  # an answer is a rating or none
-            judgements.append(judgement)
         return judgements
 
     def _by_likelihood(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[RatingReading]:
+    ) -> list[Reading]:
         """Returns a reading for each request and dimension, in order."""
         texts = {name: ratings.texts for name, ratings in self.ratings.items()}
         # "1" also begins "10": there the end of the turn distinguishes them.
         eos = {name: ratings.ambiguous for name, ratings in self.ratings.items()}
-        readings = []
+        readings: list[Reading] = []
         for row in self.answer_likelihoods(requests, dimensions, texts, eos):
             for likelihoods, usage in row.values():
                 totals = [likelihood.total for likelihood in likelihoods]
-                answer = from_logprobs(Answer(), totals)
-                readings.append(RatingReading(answer, [usage]))
+                readings.append((from_logprobs(Answer(), totals), usage, False))
         return readings
 
-    def _by_answers(
+    def _by_alternatives(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
-    ) -> list[RatingReading]:
-        """As ``_by_likelihood``, from the alternatives to the rating's token or from samples."""
+    ) -> list[Reading]:
+        """As ``_by_likelihood``, from the alternatives to the rating's token."""
         chats: list[ChatRequest] = []
         for request in requests:
             for question in self.questions(request, dimensions):
                 messages = self.messages(request, question)
-                chats.append(ChatRequest(messages, ANSWER_TOKENS))
-        readings = [RatingReading() for _ in chats]
+                chats.append(ChatRequest(messages, ANSWER_TOKENS, top_logprobs=20))
+        readings: list[Reading] = []
         ratings = [self.ratings[name] for name in dimensions] * len(requests)
-        if self.method == "top_logprobs":
-            self._read_tokens(chats, ratings, readings)
-        # Without alternatives, or if the token of one rating (1) may begin another one's (10), the
-        # answer is sampled.
-        unread = [i for i, reading in enumerate(readings) if reading.answer is None]
-        count = self.config.samples
-        samples: list[ChatRequest] = []
-        for i in unread:
-            warm = replace(chats[i], temperature=1.0)
-            for number in range(count):
-                samples.append(replace(warm, seed=self.config.seed + number))
-        if not samples:
-            return readings
-        drawn = windows(self.llm.chat(samples), count)
-        for i, completions in zip(unread, drawn, strict=True):
-            reading = readings[i]
-            for completion in completions:
-                reading.usages.append(completion.usage)
-                reading.transient |= completion.transient
-            reading.answer = from_samples(completions, ratings[i])
+        for completion, scale in zip(self.llm.chat(chats), ratings, strict=True):
+            answer = expected_rating(completion, scale)
+            readings.append((answer, completion.usage, completion.transient))
         return readings
 
-    def _read_tokens(
-        self,
-        chats: Sequence[ChatRequest],
-        ratings: Sequence[Ratings],
-        readings: Sequence[RatingReading],
-    ) -> None:
-        """Fills in those ``readings`` whose answer has alternatives to its rating, and failures."""
-        answers = self.llm.chat([replace(chat, top_logprobs=20) for chat in chats])
-        for reading, scale, completion in zip(readings, ratings, answers, strict=True):
-            reading.usages.append(completion.usage)
-            has_alternatives = any(token.alternatives for token in completion.tokens)
-            if completion.failed:
-                reading.answer = Answer(reason=completion.failure)
-                reading.transient = completion.transient
-            elif has_alternatives and not scale.ambiguous:
-                reading.answer = expected_rating(completion, scale)
+
+# An answer, the usage of its requests, and whether they failed for now.
+Reading = tuple[Answer, Usage, bool]
 
 
-def expected_rating(completion: Completion, ratings: Ratings) -> Answer | None:
+def expected_rating(completion: Completion, ratings: Ratings) -> Answer:
     """Returns the distribution over ``ratings`` in the place of the response's rating, or the
-    reason why it has no rating; None if the rating's token has no alternatives."""
+    reason why there is none."""
     written = "".join(token.text for token in completion.tokens)
-    completion = replace(completion, text=written)
+    if written:
+        completion = replace(completion, text=written)
     answer = from_alternatives(completion, ratings.read(completion), ratings)
-    if answer.value is not None and answer.chances is None:
-        return None
-    return Answer(reason=answer.reason, chances=answer.chances, mass=answer.mass)
+    reason = answer.reason
+    if reason is None and answer.chances is None:
+        reason = "the server reports no alternatives to the rating"
+    return Answer(reason=reason, chances=answer.chances, mass=answer.mass)
 
 
 # -- GPTScore: the likelihood of "yes" as the answer to a question (Fu et al., NAACL 2024) ---------

@@ -12,10 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from medal_judges.config import Config, build_config
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge, ScoreRequest
 from medal_judges.models.batching import windows
 from medal_judges.models.llm.cost import Usage, spent, total_usage
@@ -55,6 +54,7 @@ from medal_judges.models.prompted.ratings import (
     Ratings,
     from_alternatives,
     from_logprobs,
+    pooled,
     to_judgement,
 )
 from medal_judges.records.dimension import load_rubric
@@ -103,20 +103,21 @@ class BasePromptedConfig(Config):
 
 class BasePromptedJudge(Judge):
     """Builds the prompts, truncates and shortens dialogues, and signs; a family sends the questions
-    and reads the answers (``_score_fitting``). An answer takes at most ``answer_tokens`` (and half
-    of the model's window, which is the limit for None), a prompt at most ``prompt_tokens``."""
+    and reads the answers (``_score_fitting``). An answer takes at most ``answer_tokens`` and half
+    of the model's window, a prompt at most ``prompt_tokens``."""
 
     config_class: ClassVar[type[BasePromptedConfig]]
     token_budget = 65536  # of one call; a local model divides it by its own memory
     ratings: dict[str, Ratings]  # by dimension, for families that read ratings
+    scores_expected = False  # whether the score is the expected rating
     window = 16  # some seconds to a minute of work, which a kill can lose
 
     def __init__(
         self,
         config: BasePromptedConfig,
         *,
-        answer_tokens: int | None,
-        prompt_tokens: int | None,
+        answer_tokens: int,
+        prompt_tokens: int | None = None,
         answer: AnswerReading | None = None,
         values: DimensionValues | None = None,
     ) -> None:
@@ -156,9 +157,7 @@ class BasePromptedJudge(Judge):
             self.shortening = load_prompt("shorten", ("words", "response"))
             if config.shortener is not None:
                 self.shortener = load_llm(config.shortener)
-        self.answer_tokens = min(
-            answer_tokens or self.llm.context, self.llm.context // 2
-        )
+        self.answer_tokens = min(answer_tokens, self.llm.context // 2)
         prompt_room = self.llm.context - self.answer_tokens
         self.prompt_budget = min(prompt_room, prompt_tokens or prompt_room)
 
@@ -345,16 +344,18 @@ class BasePromptedJudge(Judge):
     def judged(
         self,
         request: ScoreRequest,
-        answers: Mapping[str, Sequence[Answer]],
+        answers: Mapping[str, Answer],
         usages: Sequence[Usage],
-        score: Literal["said", "expected"],
         *,
         transient: bool,
     ) -> Judgement:
         """Returns the judgement from the answers by dimension; see ``to_judgement``."""
-        dimensions, builder = map(self.dimension, answers), self.builder(request)
         judgement = to_judgement(
-            answers, dimensions, builder, self.ratings, score=score
+            answers,
+            map(self.dimension, answers),
+            self.builder(request),
+            self.ratings,
+            expected=self.scores_expected,
         )
         return replace(judgement, usage=spent(usages), transient=transient)
 
@@ -371,16 +372,11 @@ def grouped_likelihoods(
     owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
     """The likelihoods of each of ``groups``, and their usage. The groups of one owner (their
-    dialogue) are one call: the model reads shared beginnings once, and a prompt counts once."""
-    counted_prompts: set[object] = set()
+    dialogue) are one call: the model reads shared beginnings once."""
     answers: list[tuple[list[Likelihood], Usage]] = []
-    scored = scored_by_owner(llm, groups, owners)
-    for group, owner, likelihoods in zip(groups, owners, scored, strict=True):
-        messages, prompt_tokens = group[0].messages, 0
-        if (owner, messages) not in counted_prompts:
-            counted_prompts.add((owner, messages))
-            prompt_tokens = llm.count_tokens(messages)
-        answers.append((likelihoods, likelihood_usage(prompt_tokens, likelihoods)))
+    for likelihoods in scored_by_owner(llm, groups, owners):
+        usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
+        answers.append((likelihoods, usage))
     return answers
 
 
@@ -394,39 +390,24 @@ class PromptedConfig(BasePromptedConfig):
     """How a prompted judge asks and reads.
 
     ``answer``: the format (default: the prompt file's); ``prose`` asks as ``number`` does and also
-    reads a sentence such as "I would give this a 70 out of 100". The score is the mean of
-    ``repeats`` answers with the seeds ``seed``, ``seed`` + 1, .... ``enforce``: hold the answer
-    to a JSON schema if the backend can; ``comment_chars`` bounds each comment in it.
-    ``ask_again``: ask once more for the number alone if the answer about one dimension has none
-    that can be read.
-    ``max_tokens`` of an answer: None sends a server no limit. ``max_prompt_tokens``: whole oldest
-    turns are left out of a longer prompt (None: the model's window). ``temperature`` 0 is greedy;
-    ``top_p`` is the share of the likeliest tokens that may be drawn.
-    ``expected``: the source of the probability-weighted rating: the ``alternatives`` to the token
-    of the number, the ``likelihood`` of every rating in its place, or ``none``. ``score``: whether
-    the score is the number in the answer (``said``) or the ``expected`` rating.
+    reads a sentence such as "I would give this a 70 out of 100". ``enforce``: hold the answer to a
+    JSON schema if the backend can; ``comment_chars`` bounds each comment in it. ``ask_again``: ask
+    once more for the number alone if the answer about one dimension has none that can be read.
+    ``max_tokens`` of an answer. ``temperature`` 0 is greedy. The score is the mean of ``repeats``
+    answers with the seeds ``seed``, ``seed`` + 1, .... ``expected``: also note the
+    probability-weighted rating, by the alternatives to the token of the number that a server
+    reports, or by the likelihood of every rating in its place.
     """
 
     family: Literal["prompted"] = "prompted"
     answer: Literal["json", "number", "prose"] | None = None
-    max_tokens: int | None = Field(default=512, ge=1)
-    max_prompt_tokens: int | None = Field(default=None, ge=64)
+    max_tokens: int = Field(default=512, ge=1)
     temperature: float = Field(default=0.0, ge=0)
-    top_p: float = Field(default=1.0, gt=0, le=1)
     repeats: int = Field(default=1, ge=1)
     enforce: bool = True
     ask_again: bool = True
     comment_chars: int | None = Field(default=None, ge=1)
-    expected: Literal["alternatives", "likelihood", "none"] = "alternatives"
-    score: Literal["said", "expected"] = "said"
-
-    @model_validator(mode="after")
-    def _expected_is_there(self) -> PromptedConfig:
-        if self.score == "expected" and self.expected == "none":
-            raise ValueError(
-                "score: expected needs expected: alternatives or likelihood"
-            )
-        return self
+    expected: bool = True
 
 
 @dataclass(slots=True)
@@ -453,16 +434,10 @@ class PromptedJudge(BasePromptedJudge):
         super().__init__(
             config,
             answer_tokens=config.max_tokens,
-            prompt_tokens=config.max_prompt_tokens,
             answer=config.answer,
         )
         scale = self.builder(None).scale
         self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
-        if config.expected == "likelihood" and self.llm.api:
-            raise ConfigError(
-                f"{config.name}: {self.llm.name} does not return log-probabilities",
-                hint="expected=alternatives or expected=none",
-            )
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -470,11 +445,11 @@ class PromptedJudge(BasePromptedJudge):
         questions = self._answers(requests, dimensions)
         if self.config.ask_again:
             self._ask_again(requests, questions)
-        if self.config.expected == "likelihood":
+        if self.config.expected and not self.llm.api:
             self._weigh_by_likelihood(requests, questions)
         judgements = []
         for owner, request in enumerate(requests):
-            answers: dict[str, list[Answer]] = {name: [] for name in dimensions}
+            repeats: dict[str, list[Answer]] = {name: [] for name in dimensions}
             usages: list[Usage] = []
             transient = False
             for question in questions:
@@ -482,18 +457,25 @@ class PromptedJudge(BasePromptedJudge):
                     continue
                 usages += question.usages
                 transient |= question.completion.transient
-                for name, answer in question.answers.items():
-                    if self.config.expected == "alternatives":
-                        ratings = self.ratings[name]
-                        answer = from_alternatives(question.completion, answer, ratings)
-                    if name in answers:
-                        answers[name].append(answer)
+                for name, answer in self._weighed(question).items():
+                    repeats.setdefault(name, []).append(answer)
+            answers = {}
+            for name in dimensions:
+                answers[name] = repeats[name][0]
+                if self.config.repeats > 1:
+                    answers[name] = pooled(repeats[name])
             judgements.append(
-                self.judged(
-                    request, answers, usages, self.config.score, transient=transient
-                )
+                self.judged(request, answers, usages, transient=transient)
             )
         return judgements
+
+    def _weighed(self, question: _Asked) -> dict[str, Answer]:
+        """Returns the answers to a question, with the distributions of a server's alternatives."""
+        answers = {}
+        for name, answer in question.answers.items():
+            ratings = self.ratings[name]
+            answers[name] = from_alternatives(question.completion, answer, ratings)
+        return answers
 
     def _answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -508,14 +490,12 @@ class PromptedJudge(BasePromptedJudge):
                 schema, top_logprobs = None, 0
                 if has_schema:
                     schema = builder.schema(question, config.comment_chars)
-                if config.expected == "alternatives":
+                if config.expected and self.llm.api:
                     top_logprobs = ALTERNATIVES
                 chat = ChatRequest(
                     self.messages(request, question),
                     max_tokens=self.answer_tokens,
                     temperature=config.temperature,
-                    top_p=config.top_p,
-                    unlimited=config.max_tokens is None,
                     schema=schema,
                     top_logprobs=top_logprobs,
                 )
@@ -552,7 +532,10 @@ class PromptedJudge(BasePromptedJudge):
                 continue
             if all(answer.value is None for answer in question.answers.values()):
                 again = self.builder(requests[question.owner]).again(question.question)
-                question.chat = self._second_request(again, question)
+                *earlier, asked = question.chat.messages
+                asked = replace(asked, content=f"{asked.content}\n\n{again}")
+                messages = (*earlier, asked)
+                question.chat = replace(question.chat, messages=messages, schema=None)
                 unread.append(question)
         first_answers = [question.answers for question in unread]
         self._send(requests, unread)
@@ -566,19 +549,6 @@ class PromptedJudge(BasePromptedJudge):
                 reason = second.reason or "an answer that is more than a number"
                 answer = replace(first, reason=f"{first.reason}; asked again: {reason}")
             question.answers = {name: answer}
-
-    def _second_request(self, again: str, first: _Asked) -> ChatRequest:
-        """Returns a chat with the first question, its answer (if it fits the window) and the second
-        question."""
-        *earlier, question = first.chat.messages
-        answer = without_thinking(first.completion.text)
-        chat = (Message("assistant", answer), Message("user", again))
-        messages = (*first.chat.messages, *chat)
-        tokens = self.llm.count_tokens(messages) + first.chat.max_tokens
-        if not answer or tokens > self.llm.context:
-            question = replace(question, content=f"{question.content}\n\n{again}")
-            messages = (*earlier, question)
-        return replace(first.chat, messages=messages, schema=None)
 
     def _weigh_by_likelihood(
         self, requests: Sequence[ScoreRequest], questions: Sequence[_Asked]

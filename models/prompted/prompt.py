@@ -25,37 +25,6 @@ from medal_judges.records.signature import content_hash
 
 AGAIN = "again"  # the part for a second question
 GAP = "[...]"  # stands for turns that are left out
-# What a judge's templates may use: the dialogue, the choices of the settings, the dimensions, and
-# of a single dimension its own texts.
-JUDGE_VALUES = {
-    "dialogue",
-    "response",
-    "turn",
-    "examples",
-    "language",
-    "answer",
-    "layout",
-    "variant",
-    "role",
-    "form",
-    "dimensions",
-    "issues",
-    "qualities",
-    "scales",
-    "overall",
-    "key",
-    "label",
-    "definition",
-    "criteria",
-    "low",
-    "high",
-    "low_means",
-    "high_means",
-    "bands",
-    "best",
-    "kind",
-    "steps",
-}
 _ENVIRONMENT = ImmutableSandboxedEnvironment(
     trim_blocks=True, lstrip_blocks=True, undefined=StrictUndefined
 )
@@ -169,13 +138,13 @@ def compile_template(text: str) -> Template:
 
 def load_prompt(
     prompt: str | Prompt,
-    known: Collection[str] = JUDGE_VALUES,
+    known: Collection[str] | None = None,
     parts: Collection[str] = (),
     language: str = "en",
 ) -> Prompt:
     """Returns the prompt file at a path, the shipped one of that name, or a Prompt from a config,
     in ``language``. Raises ConfigError for a missing one of ``parts``, a template that cannot be
-    read, and a value in it that is not ``known``."""
+    read, and a value in it that is not ``known`` (None: they are not checked here)."""
     where = str(prompt)
     if isinstance(prompt, Prompt):
         where = f"prompt {prompt.name}"
@@ -195,7 +164,8 @@ def load_prompt(
     if missing := sorted(set(parts) - set(prompt.parts)):
         raise ConfigError(f"{where}: no part {missing[0]!r}")
     for part in prompt.parts:
-        if unknown := prompt.values_of(part) - set(known):
+        used = prompt.values_of(part)
+        if known is not None and (unknown := used - set(known)):
             raise ConfigError(
                 f"{where}: {part}: no value {min(unknown)!r} here",
                 hint=f"known: {', '.join(sorted(known))}",

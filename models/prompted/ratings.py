@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations, pairwise
-from typing import Any, Literal
+from itertools import pairwise
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -150,55 +150,60 @@ def _over_ratings(
     return replace(answer, chances=chances, mass=min(1.0, total))
 
 
-def from_samples(completions: Sequence[Completion], ratings: Ratings) -> Answer:
-    """Returns the share of each rating among the answers that have one; if none has, the first
-    reason."""
-    counts = [0] * len(ratings.texts)
-    reasons: list[str] = []
-    for completion in completions:
-        answer = ratings.read(completion)
-        if answer.value is None:
-            reasons.append(answer.reason or "no rating")
-        else:
-            counts[ratings.texts.index(f"{answer.value:g}")] += 1
-    total = sum(counts)
-    if total == 0:
-        return Answer(reason=f"no rating in {len(reasons)} answers: {reasons[0]}")
-    chances = tuple(count / total for count in counts)
-    return Answer(chances=chances, mass=total / len(completions), samples=total)
+def pooled(repeats: Sequence[Answer]) -> Answer:
+    """Returns the answer that stands for several to one question: the first that has a number, with
+    the means of their numbers and of their distributions."""
+    values = [answer.value for answer in repeats]
+    numbers = [value for value in values if value is not None]
+    answer = repeats[0]
+    if numbers:
+        answer = next(each for each in repeats if each.value is not None)
+        answer = replace(answer, value=fmean(numbers))
+    weighed = [each for each in repeats if each.chances is not None]
+    if weighed:
+        distributions: Any = [each.chances for each in weighed]
+        chances = tuple(np.mean(distributions, axis=0).tolist())
+        mass = fmean(each.mass for each in weighed)
+        answer = replace(answer, chances=chances, mass=mass)
+    return replace(answer, repeats=tuple(values))
 
 
 # -- from answers to a judgement -------------------------------------------------------------------
 
 
 def to_judgement(
-    answers: Mapping[str, Sequence[Answer]],
+    answers: Mapping[str, Answer],
     dimensions: Iterable[Dimension],
     builder: PromptBuilder,
     ratings: Mapping[str, Ratings],
     *,
-    score: Literal["said", "expected"] = "said",
+    expected: bool,
 ) -> Judgement:
-    """Returns the judgement from the repeated answers for each dimension. ``score``: the mean of
-    the numbers in the answers, or the expected rating under the mean of their distributions."""
+    """Returns the judgement from the answer about each dimension. The score is the number in the
+    answer, or with ``expected`` the expected rating under its distribution."""
     results: dict[str, DimensionScore] = {}
     names_by_reason: dict[str, list[str]] = {}
     comments: list[str] = []
     for dimension in dimensions:
-        name, repeats = dimension.name, answers[dimension.name]
-        details = _details(repeats, dimension, builder)
-        chances = _add_distribution(details, repeats, ratings[name])
-        value = details["value"]
-        if score == "expected":
+        name, answer = dimension.name, answers[dimension.name]
+        value = builder.to_dimension(answer.value, dimension)
+        details: dict[str, Any] = {
+            "value": value,
+            "comment": answer.comment,
+            "parsed": answer.step,
+            "repeats": [builder.to_dimension(v, dimension) for v in answer.repeats],
+        }
+        chances = answer.chances or ()
+        if chances:
+            details["expected"], details["spread"] = ratings[name].moments(chances)
+            details["mass"] = answer.mass
+        if expected:
             value = details.get("expected")
         if value is None:
-            reason = _first(answer.reason for answer in repeats)
-            if reason is None and details["value"] is None:
-                reason = "no answer has a score"
-            reason = reason or "no probabilities of the ratings"
+            reason = answer.reason or "no probabilities of the ratings"
             names_by_reason.setdefault(reason, []).append(name)
-        if details["comment"]:
-            comments.append(f"{name}: {details['comment']}")
+        if answer.comment:
+            comments.append(f"{name}: {answer.comment}")
         # The distribution of other ratings than the dimension's levels is in the details alone.
         if ratings[name].values != dimension.levels:
             chances = ()
@@ -211,52 +216,3 @@ def to_judgement(
         explanation="\n".join(comments) or None,
         failure="; ".join(failures) or None,
     )
-
-
-def _first(texts: Iterable[str | None]) -> str | None:
-    return next(filter(None, texts), None)
-
-
-def _details(
-    repeats: Sequence[Answer], dimension: Dimension, builder: PromptBuilder
-) -> dict[str, Any]:
-    """Returns the numbers in the repeated answers on the dimension's scale, and their mean."""
-    values = [builder.to_dimension(answer.value, dimension) for answer in repeats]
-    numbers = [value for value in values if value is not None]
-    details: dict[str, Any] = {
-        "value": None,
-        "comment": _first(answer.comment for answer in repeats),
-        "parsed": tuple(answer.step for answer in repeats),
-    }
-    if numbers:
-        details["value"] = statistics.fmean(numbers)
-    if len(values) > 1:
-        details |= {"repeats": tuple(values)} | self_agreement(values)
-    return details
-
-
-def _add_distribution(
-    details: dict[str, Any], repeats: Sequence[Answer], ratings: Ratings
-) -> tuple[float, ...]:
-    """Adds the expected rating under the mean distribution of those ``repeats`` that have one to
-    ``details``. Returns that distribution; empty if none has one."""
-    weighed = [answer for answer in repeats if answer.chances is not None]
-    if not weighed:
-        return ()
-    distributions: Any = [answer.chances for answer in weighed]
-    chances = tuple(np.mean(distributions, axis=0).tolist())
-    details["expected"], details["spread"] = ratings.moments(chances)
-    details["mass"] = sum(answer.mass for answer in weighed) / len(weighed)
-    details["samples"] = sum(answer.samples for answer in weighed) or None
-    return chances
-
-
-def self_agreement(values: Sequence[float | None]) -> dict[str, float]:
-    """The standard deviation over the repeats (n - 1), as in MEDAL, Table 3, and the share of pairs
-    of repeats with the same score. Empty with fewer than two scores."""
-    scores = [value for value in values if value is not None]
-    if len(scores) < 2:
-        return {}
-    pairs = [a == b for a, b in combinations(scores, 2)]
-    agreement = sum(pairs) / len(pairs)
-    return {"repeats_std": statistics.stdev(scores), "repeats_agreement": agreement}

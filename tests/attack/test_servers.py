@@ -220,27 +220,6 @@ def test_a_proxy_that_cannot_be_used_is_refused_without_its_password(
     assert caught.value.__suppress_context__
 
 
-def large(out: Any, _: dict[str, str]) -> None:
-    out.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n")
-    for _ in range(80):
-        out.write(b" " * 2**20)
-    out.write(json.dumps(chat("4")).encode())
-
-
-def test_a_body_is_read_up_to_a_limit() -> None:
-    with raw_server(large) as server:
-        done = asked(url(server), timeout=60.0)
-    assert done.failed and done.failure
-
-
-def test_a_compressed_body_is_refused_without_being_unpacked() -> None:
-    twice = gzip.compress(BOMB)
-    with raw_server(http(200, twice, Content_Encoding="gzip, gzip")) as server:
-        done = asked(url(server))
-    assert done.failed and done.failure
-    assert server.seen[0]["accept-encoding"] == "identity"
-
-
 @pytest.mark.parametrize("status", [301, 307])
 @pytest.mark.parametrize("place", ["elsewhere", "same host", "file"])
 def test_redirects_take_neither_dialogues_nor_key_elsewhere(

@@ -1,8 +1,6 @@
 """A language model as an API gives it, made of one of this machine."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,37 +8,9 @@ import pytest
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Completion,
     Message,
 )
 from medal_judges.models.prompted.geval import GEvalJudge, GPTScoreJudge
-
-from ..talks import ChatModel
-
-
-class ClosedModel(ChatModel):
-    """As behind a server, perhaps without alternatives; keeps what it was asked."""
-
-    api = True
-
-    def __init__(self, inner: LocalModel, *, alternatives: bool) -> None:
-        self.inner, self.alternatives = inner, alternatives
-        self.name, self.context = inner.name, inner.context
-        self.asked: list[ChatRequest] = []
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        self.asked += requests
-        if self.alternatives:
-            return self.inner.chat(requests)
-        told = self.inner.chat([replace(r, top_logprobs=0) for r in requests])
-        return [replace(c, tokens=()) for c in told]
-
-    def count_tokens(self, messages: Sequence[Message]) -> int:
-        return self.inner.count_tokens(messages)
-
-    def fingerprint(self) -> Mapping[str, str]:
-        return self.inner.fingerprint()
 
 
 def told(
@@ -66,12 +36,6 @@ def token_logs(model: LocalModel, prompt: str, start: str, answer: str) -> list[
         logits = model.model(torch.tensor([head + tail])).logits[0].float()
     steps = torch.log_softmax(logits, dim=-1)[len(head) - 1 : -1]
     return [float(steps[i, token]) for i, token in enumerate(tail)]
-
-
-@pytest.fixture
-def closed_model(tiny_lm: LocalModel) -> Callable[..., ClosedModel]:
-    """Makes a ClosedModel: ``closed_model(alternatives=True)``."""
-    return lambda *, alternatives: ClosedModel(tiny_lm, alternatives=alternatives)
 
 
 @pytest.fixture(scope="session")

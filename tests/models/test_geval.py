@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import requests_at
 from medal_judges.models.base.saving import load_judge
 from medal_judges.models.llm.local.model import LocalModel
@@ -14,7 +13,6 @@ from medal_judges.models.llm.protocol import Completion, LanguageModel, TokenCho
 from medal_judges.models.prompted.geval import GEvalJudge, expected_rating
 from medal_judges.models.prompted.ratings import (
     Ratings,
-    from_samples,
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
@@ -95,21 +93,6 @@ def test_whole_oldest_turns_go_and_a_giant_last_turn_is_unscored(
     assert giant.scores == {"overall": None} and "500 fit" in (giant.failure or "")
 
 
-def test_likelihood_is_refused_where_there_is_none(closed_model: Any) -> None:
-    with pytest.raises(ConfigError, match="no likelihoods here"):
-        list(
-            load(closed_model(alternatives=True), method="likelihood").score(
-                [talk(*GOOD)]
-            )
-        )
-
-
-def test_a_server_is_asked_for_alternatives(closed_model: Any) -> None:
-    closed = closed_model(alternatives=True)
-    closed.loglikelihood = None  # would fail: it must not be called
-    assert load(closed).method == "top_logprobs"
-
-
 FIVE = Ratings.of(Dimension("overall", "ordinal", 1, 5), 5)
 
 
@@ -178,18 +161,6 @@ def test_answers_without_a_rating_are_not_read(tokens: list[str]) -> None:
     assert found.chances is None and found.reason
 
 
-def test_samples_are_counted() -> None:
-    said = ["4", "4", "2", "no idea"]
-    found = from_samples([Completion(text) for text in said], FIVE)
-    assert found.chances == pytest.approx([0, 1 / 3, 0, 2 / 3, 0])
-    assert found.samples == 3 and found.mass == pytest.approx(0.75)
-    nothing = from_samples([Completion("no idea")], FIVE)
-    assert nothing.chances is None
-    assert "no idea" in (nothing.reason or "")
-    failed = Completion("", finish="failed", failure="timeout")
-    assert from_samples([failed], FIVE).reason == "no rating in 1 answers: timeout"
-
-
 def test_what_a_model_thinks_is_no_rating() -> None:
     thought = "<think>\nScore: 2?\n</think>\n\n4"
     said = FIVE.read(Completion(thought))
@@ -197,5 +168,3 @@ def test_what_a_model_thinks_is_no_rating() -> None:
         said.value == 4 and said.span is not None and thought[slice(*said.span)] == "4"
     )
     assert FIVE.read(Completion("<think>Score: 2")).value is None
-    found = from_samples([Completion(thought)], FIVE)
-    assert found.chances == (0, 0, 0, 1, 0)

@@ -15,7 +15,7 @@ from transformers import LogitsProcessor, LogitsProcessorList
 
 from medal_judges.errors import ConfigError, MissingExtraError
 from medal_judges.models.batching import pad_rows
-from medal_judges.models.llm.chat_template import Prompts
+from medal_judges.models.llm.chat_template import STOP, Prompts
 from medal_judges.models.llm.local.likelihood import (
     cache_name,
     is_tested,
@@ -28,18 +28,17 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 
+THOUGHT_END = 8  # tokens that the end of a block of thoughts can have
 # A shorter common beginning is not worth a pass of its own.
 SHARED_TOKENS = 64
 
 
 class Row(NamedTuple):
     """The ``ids`` written after one prompt, whether the model ``ended`` there, and how many tokens
-    of the prompt were read for another row (``cached``). ``logprobs``: of each written token, its
-    own log-probability, and the ids and log-probabilities of the likeliest, likeliest first."""
+    of the prompt were read for another row (``cached``)."""
 
     ids: list[int]
     ended: bool
-    logprobs: Sequence[tuple[float, list[int], list[float]]]
     cached: int
 
 
@@ -50,13 +49,12 @@ def batches(
     budget: int,
 ) -> Iterator[list[int]]:
     """Indices of prompts for batches of at most ``budget`` padded tokens. The requests of a batch
-    have one limit of tokens and one number of alternatives."""
+    have one limit of tokens."""
     alone = not is_tested(model.config)
-    settings: dict[tuple[int, int], list[int]] = {}
+    by_limit: dict[int, list[int]] = {}
     for index, request in enumerate(requests):
-        key = request.max_tokens, request.top_logprobs
-        settings.setdefault(key, []).append(index)
-    for (max_tokens, _), indices in settings.items():
+        by_limit.setdefault(request.max_tokens, []).append(index)
+    for max_tokens, indices in by_limit.items():
         groups = _alike(prompts, indices)
         groups.sort(key=lambda group: -max(len(prompts[i]) for i in group))
         batch: list[int] = []
@@ -76,23 +74,18 @@ def write(
     tokenizer: PreTrainedTokenizerBase,
     prompts: Prompts,
     requests: Sequence[ChatRequest],
-    stop: str = "",
+    *,
+    thinks: bool = False,
 ) -> list[Row]:
-    """Generates the rows of one batch; with ``stop`` a row also ends after that text."""
+    """Generates the rows of one batch. ``thinks``: a schema holds what follows the thoughts."""
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = tokenizer.eos_token_id or 0
     inputs = read_inputs(model, prompts, pad)
-    begin, top = inputs.ids.shape[1], requests[0].top_logprobs
-    recorder = LogprobRecorder(top)
-    # Recorded before a grammar, a penalty or a temperature changes the scores.
-    processors = LogitsProcessorList([recorder] if top else [])
-    processors += _processors(tokenizer, requests, begin)
+    begin = inputs.ids.shape[1]
     settings: dict[str, Any] = {}
     if inputs.cache is not None:
         settings[cache_name(model)] = inputs.cache
-    if stop:
-        settings |= {"stop_strings": [stop], "tokenizer": tokenizer}
     generator: Any = model  # its annotations know no ``generate``
     with torch.inference_mode():
         sequences = generator.generate(
@@ -108,22 +101,16 @@ def write(
             no_repeat_ngram_size=0,
             min_length=0,
             pad_token_id=pad,
-            logits_processor=processors,
+            logits_processor=_processors(tokenizer, requests, begin, thinks),
             **settings,
         )
     written = sequences[:, begin:]
-    logprobs: list[Any] = [[]] * len(prompts)
-    if top:
-        logprobs = recorder.rows(written)
     ends = {tokenizer.eos_token_id, *end_ids(model)}
-    if stop:
-        ends.add(pad)  # follows the text
     rows = []
     for index, ids in enumerate(written.tolist()):
         length = next((k for k, token in enumerate(ids) if token in ends), len(ids))
         ended = length < len(ids) or len(ids) < requests[index].max_tokens
-        steps = logprobs[index][:length]
-        rows.append(Row(ids[:length], ended, steps, inputs.cached[index]))
+        rows.append(Row(ids[:length], ended, inputs.cached[index]))
     return rows
 
 
@@ -134,56 +121,21 @@ def end_ids(model: PreTrainedModel) -> list[int | None]:
 
 
 def _processors(
-    tokenizer: PreTrainedTokenizerBase, requests: Sequence[ChatRequest], begin: int
-) -> list[LogitsProcessor]:
+    tokenizer: PreTrainedTokenizerBase,
+    requests: Sequence[ChatRequest],
+    begin: int,
+    thinks: bool,
+) -> LogitsProcessorList:
     """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
-    processors: list[LogitsProcessor] = []
+    processors = LogitsProcessorList()
     schemas = [request.schema for request in requests]
     if any(schema is not None for schema in schemas):
-        processors.append(GrammarMask(tokenizer, schemas))
+        processors.append(GrammarMask(tokenizer, schemas, thinks=thinks))
     if any(r.presence_penalty or r.frequency_penalty for r in requests):
         processors.append(Penalties(requests, begin))
     if any(r.temperature > 0 for r in requests):
         processors.append(SeededSampling(requests))
     return processors
-
-
-class LogprobRecorder(LogitsProcessor):
-    """Records the model's own log-probabilities at each step: of the ``count`` likeliest tokens,
-    and of the token that was written. Changes nothing."""
-
-    def __init__(self, count: int) -> None:
-        self.count = count
-        self._logprobs = torch.empty(0)  # of the newest step, [rows, words]
-        self._written: list[torch.Tensor] = []  # [rows] a step
-        # Ids and log-probabilities, both [rows, count] a step.
-        self._top: list[tuple[torch.Tensor, torch.Tensor]] = []
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        if self._top:
-            self._note(input_ids[:, -1:])
-        self._logprobs = torch.log_softmax(scores.float(), dim=-1)
-        values, ids = self._logprobs.topk(min(self.count, scores.shape[-1]))
-        self._top.append((ids, values))
-        return scores
-
-    def _note(self, chosen: torch.Tensor) -> None:
-        """Notes the log-probabilities of the tokens [rows, 1] that the last step wrote."""
-        chosen = chosen.to(self._logprobs.device)
-        self._written.append(self._logprobs.gather(1, chosen)[:, 0])
-
-    def rows(
-        self, written: torch.Tensor
-    ) -> list[list[tuple[float, list[int], list[float]]]]:
-        """Returns the steps of each row, after all tokens are ``written`` [rows, steps]."""
-        self._note(written[:, -1:])
-        chosen = torch.stack(self._written, dim=1).tolist()
-        ids = torch.stack([ids for ids, _ in self._top], dim=1).tolist()
-        logprobs = torch.stack([values for _, values in self._top], dim=1).tolist()
-        rows = []
-        for row in zip(chosen, ids, logprobs, strict=True):
-            rows.append(list(zip(*row, strict=True)))
-        return rows
 
 
 # -- shared beginnings -----------------------------------------------------------------------------
@@ -338,8 +290,8 @@ class Penalties(LogitsProcessor):
 
 
 class GrammarMask(LogitsProcessor):
-    """Makes row i write JSON of ``schemas[i]`` (None: anything), then end. For one call of
-    ``generate`` only.
+    """Makes row i write JSON of ``schemas[i]`` (None: anything), then end; if it ``thinks``, after
+    its thoughts. For one call of ``generate`` only.
 
     Raises MissingExtraError without llguidance, ConfigError for a tokenizer that it refuses.
     """
@@ -348,22 +300,27 @@ class GrammarMask(LogitsProcessor):
         self,
         tokenizer: PreTrainedTokenizerBase,
         schemas: Sequence[Mapping[str, Any] | None],
+        *,
+        thinks: bool = False,
     ) -> None:
         if find_spec("llguidance") is None:
             raise MissingExtraError(
                 "llguidance", "llm", "holding a local model to a JSON schema"
             )
         self.tokenizer, self.schemas = tokenizer, schemas
+        self.thoughts = [thinks] * len(schemas)  # whether each row still thinks
         self.matchers: list[Any] = []  # one per row from the first call on
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self.matchers:
-            self._advance(input_ids[:, -1].tolist())
+            self._advance(input_ids)
         else:
             self._start(scores.shape[1])
         allowed = np.ones(scores.shape, dtype=bool)
-        for row, matcher in zip(allowed, self.matchers, strict=True):
-            if matcher is not None:
+        for row, matcher, is_thought in zip(
+            allowed, self.matchers, self.thoughts, strict=True
+        ):
+            if matcher is not None and not is_thought:
                 # After the JSON it allows the end only.
                 bias = np.frombuffer(matcher.compute_logit_bias(), dtype=np.uint8)
                 row[:] = bias[: len(row)] > 0
@@ -384,14 +341,15 @@ class GrammarMask(LogitsProcessor):
                 matcher = LLMatcher(view, grammar)
             self.matchers.append(matcher)
 
-    def _advance(self, tokens: Sequence[int]) -> None:
+    def _advance(self, input_ids: torch.Tensor) -> None:
         """Tells the matcher of each row the token that was written."""
-        for index, (token, matcher) in enumerate(
-            zip(tokens, self.matchers, strict=True)
-        ):
+        for index, ids in enumerate(input_ids[:, -THOUGHT_END:].tolist()):
+            matcher, token = self.matchers[index], ids[-1]
             if matcher is None or matcher.is_stopped():
                 continue  # the object is complete; the end and padding follow
-            if token == self.tokenizer.eos_token_id:
+            if self.thoughts[index]:
+                self.thoughts[index] = STOP not in self.tokenizer.decode(ids)
+            elif token == self.tokenizer.eos_token_id:
                 self.matchers[index] = None  # padding follows
             elif not matcher.consume_token(token):
                 problem = matcher.get_error()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medal_judges.errors import ConfigError, NotAvailableError
 from medal_judges.models.batching import retry_on_oom
-from medal_judges.models.device import batch_tokens, has_bf16, torch_device, torch_dtype
+from medal_judges.models.device import batch_tokens, torch_device, torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel
 from medal_judges.models.llm.cost import Usage
 from medal_judges.models.llm.local.encoder_decoder import EncoderDecoderModel
@@ -57,8 +57,6 @@ def load_local(config: TransformersLLM) -> LanguageModel:
     dtype = config.dtype
     if dtype is None:
         dtype = "fp32" if device.type == "cpu" else "bf16"
-    elif dtype == "auto":
-        dtype = "bf16" if has_bf16(device) else "fp32"
     path = model_path(config.model)
     # Without trust_remote_code=False transformers prompts at the terminal to run a model's code.
     options = {"revision": config.revision, "trust_remote_code": False}
@@ -106,7 +104,6 @@ def load_local(config: TransformersLLM) -> LanguageModel:
         network,
         tokenizer,
         name=name,
-        token_budget=config.token_budget,
         context=config.context,
         thinking=config.thinking,
         weights=weights,
@@ -159,12 +156,6 @@ class LocalModel(TokenModel):
 
     def _to_completion(self, row: Row, request: ChatRequest, prompt: int) -> Completion:
         """Returns the answer in ``row`` to a prompt of ``prompt`` tokens."""
-        tokens = []
-        # Without ``top_logprobs`` a row has none.
-        for token_id, step in zip(row.ids, row.logprobs, strict=False):
-            logprob, ids, logprobs = step
-            choices = dict(zip(ids, logprobs, strict=True)) | {token_id: logprob}
-            tokens.append(self.token_choice(token_id, choices))
         finish: Finish = "length"
         if row.ended:
             finish = "stop"
@@ -172,18 +163,10 @@ class LocalModel(TokenModel):
             str(self.tokenizer.decode(row.ids, skip_special_tokens=True)),
             finish=finish,
             enforced=request.schema is not None,
-            tokens=tuple(tokens),
             usage=Usage(input=prompt, cached=row.cached, output=len(row.ids)),
         )
 
-    def _write_until(
-        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
-    ) -> list[list[int]]:
-        return [row.ids for row in self._rows(prompts, requests, stop)]
-
-    def _rows(
-        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str = ""
-    ) -> list[Row]:
+    def _rows(self, prompts: Prompts, requests: Sequence[ChatRequest]) -> list[Row]:
         """Generates a row for each prompt, independent of its batch; see ``write``."""
 
         def written(batch: Sequence[int]) -> list[Row]:
@@ -192,7 +175,7 @@ class LocalModel(TokenModel):
                 self.tokenizer,
                 [prompts[i] for i in batch],
                 [requests[i] for i in batch],
-                stop=stop,
+                thinks=self.thinking > 0,
             )
 
         rows: dict[int, Row] = {}

@@ -64,7 +64,7 @@ def load_vllm(config: VllmLLM) -> VllmModel:
         raise NotAvailableError(
             f"llm: vLLM does not start with {config.model}: {str(error).partition(' [type=')[0]}",
             hint="llm.model: a hub id or a folder with safetensors weights; less memory: "
-            "llm.context, llm.gpu_memory_utilization",
+            "llm.context, llm.engine.gpu_memory_utilization",
         ) from error
 
 
@@ -77,27 +77,19 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
         "revision": config.revision,
         "max_model_len": config.context,
         "trust_remote_code": False,
-        "max_logprobs": -1,  # as many alternatives as a request asks for
         # The grammars of llguidance, as for a model in transformers.
         "structured_outputs_config": {"backend": "guidance"},
-        "tensor_parallel_size": config.tensor_parallel_size,
-        "enforce_eager": config.enforce_eager,
     }
     if current_platform.is_cpu():
         arguments["block_size"] = CPU_BLOCK
     if config.dtype is not None:
         arguments["dtype"] = torch_dtype(config.dtype)
-    if config.gpu_memory_utilization is not None:
-        arguments["gpu_memory_utilization"] = config.gpu_memory_utilization
-    return arguments
+    return arguments | config.engine
 
 
-def sampling_params(request: ChatRequest, stop: str = "") -> Any:
-    """Returns vLLM's SamplingParams of a request; a request without a seed gets 0.
-
-    ``stop`` ends the answer and is part of it; it may be a special token. With a schema no
-    log-probabilities are asked for: vLLM's would be those after the grammar.
-    """
+def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
+    """Returns vLLM's SamplingParams of a request; a request without a seed gets 0. An answer after
+    thoughts (``thinks``) is not held to its schema."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -109,15 +101,9 @@ def sampling_params(request: ChatRequest, stop: str = "") -> Any:
         presence_penalty=request.presence_penalty,
         frequency_penalty=request.frequency_penalty,
     )
-    if request.schema is None:
-        params.logprobs = request.top_logprobs or None
-    else:
+    if request.schema is not None and not thinks:
         schema = {**request.schema, "x-guidance": JSON_LAYOUT}
         params.structured_outputs = StructuredOutputsParams(json=schema)
-    if stop:
-        params.stop = [stop]
-        params.include_stop_str_in_output = True
-        params.skip_special_tokens = False
     return params
 
 
@@ -140,8 +126,6 @@ def prompt_params(*, read_cache: bool) -> Any:
 
 class VllmModel(TokenModel):
     """``engine`` (vllm.LLM) and its tokenizer as a language model."""
-
-    chunk = 1024  # the engine has a queue of its own
 
     def __init__(
         self, engine: Any, tokenizer: PreTrainedTokenizerBase, config: VllmLLM
@@ -176,7 +160,9 @@ class VllmModel(TokenModel):
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        outputs = self._generate(prompts, list(map(sampling_params, requests)))
+        thinks = self.thinking > 0
+        params = [sampling_params(request, thinks=thinks) for request in requests]
+        outputs = self._generate(prompts, params)
         return list(map(self._to_completion, outputs, requests))
 
     def _to_completion(self, output: Any, request: ChatRequest) -> Completion:
@@ -188,25 +174,12 @@ class VllmModel(TokenModel):
         )
         if answer.finish_reason not in ("stop", "length"):
             return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
-        tokens = []
-        # vLLM reports the token that ends an answer too, which is not in its text.
-        for token_id, entry in zip(ids, answer.logprobs or (), strict=False):
-            choices = {choice: float(entry[choice].logprob) for choice in entry}
-            tokens.append(self.token_choice(token_id, choices))
         return Completion(
             answer.text,
             finish=answer.finish_reason,
-            enforced=request.schema is not None,
-            tokens=tuple(tokens),
+            enforced=request.schema is not None and not self.thinking,
             usage=usage,
         )
-
-    def _write_until(
-        self, prompts: Prompts, requests: Sequence[ChatRequest], stop: str
-    ) -> list[Sequence[int]]:
-        params = [sampling_params(request, stop) for request in requests]
-        outputs = self._generate(prompts, params)
-        return [output.outputs[0].token_ids for output in outputs]
 
     def _generate(self, prompts: Prompts, params: Sequence[Any]) -> list[Any]:
         """Returns vLLM's outputs."""

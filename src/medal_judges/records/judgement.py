@@ -115,9 +115,8 @@ class Judgement:
     dialogues with this score. ``mass``: the probability of all ratings together before
     normalisation. ``samples``: the number of answers in which ratings were counted. ``raw``: the
     judge's number before it was mapped onto the scale. ``selected``: follow-ups that all selection
-    runs chose (0: all are used). ``parsed``: how each answer was read. ``repeats``: one number for
-    each answer, with ``repeats_std`` (n - 1) and ``repeats_agreement``, the share of pairs with the
-    same number. ``members``: scores by the members of a hybrid.
+    runs chose (0: all are used). ``parsed``: how the answer was read. ``repeats``: one number for
+    each of several answers. ``members``: scores by the members of a hybrid.
      ``contributions``: how much each turn
     added to a score. ``truncated_turns`` counts turns that did not fit into the judge's window,
     ``cut_turns`` turns of which only a part fitted, ``left_out_turns`` turns that the judge's

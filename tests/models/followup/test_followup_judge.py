@@ -1,6 +1,5 @@
 """Follow-up judges: the formula, batches, levels, truncation."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,18 +7,14 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from tests.models.conftest import ClosedModel
 
 from medal_judges.errors import NotAvailableError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.followup.judge import FollowUpConfig, FollowUpJudge
-from medal_judges.models.followup.pool import FollowUpPool, load_pool
+from medal_judges.models.followup.pool import load_pool
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    Completion,
     Continuation,
-    Likelihood,
     Message,
 )
 from medal_judges.records.dialogue import Dialogue
@@ -191,22 +186,6 @@ def test_shipped_judges_score(tiny_lm: LocalModel, name: str) -> None:
         scores = [(d, found[0].scores[d.name]) for d in loaded.dimensions]
         assert all(s is not None and d.low <= s <= d.high for d, s in scores)
     assert found[0].judge.startswith(f"judge:{name}|")
-
-
-class Choosing(ClosedModel):
-    """Reads likelihoods as the embedded model does; every selection names the same two options."""
-
-    def __init__(self, inner: LocalModel, pool: FollowUpPool) -> None:
-        super().__init__(inner, alternatives=False)
-        self.texts = [f.text for f in pool.follow_ups[:2]]
-
-    def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        return [Completion("\n".join(self.texts)) for _ in requests]
-
-    def loglikelihood(
-        self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
-    ) -> list[list[Likelihood]]:
-        return self.inner.loglikelihood(groups, joint=joint)
 
 
 def test_a_selfmap_pool_is_for_the_model_that_proposed_it(

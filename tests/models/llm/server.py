@@ -1,8 +1,7 @@
 """A server that speaks OpenAI's protocol, a process of its own: ``python server.py SETTINGS``.
 
-SETTINGS is a JSON object. ``mode``: "scripted" answers at once, by the content of the request;
-"embedded" serves embedded:smollm2 through this project's own local backend. ``script``: a Python
-file whose ``answer(body) -> str`` gives the scripted texts. ``fault`` and
+SETTINGS is a JSON object. Answers come at once, by the content of the request. ``script``: a
+Python file whose ``answer(body) -> str`` gives the texts. ``fault`` and
 ``times``: that fault strikes the first ``times`` tries of every request (-1: all of them), a
 request being known by its Idempotency-Key. ``every``: it strikes every n-th request only.
 ``delay``: seconds before an answer or a refusal. ``headers``: put on every answer.
@@ -29,9 +28,9 @@ from typing import Any
 
 # also loaded by its path, see label_server.py
 sys.path.insert(0, str(Path(__file__).parent))
-from server_answers import chat, embedded, scripted
+from server_answers import chat, scripted
 
-__all__ = ["Server", "chat", "embedded", "scripted"]
+__all__ = ["Server", "chat", "scripted"]
 HANG = 30.0  # longer than any test's timeout
 
 
@@ -49,16 +48,11 @@ class Server(ThreadingHTTPServer):
         self.requests: list[dict[str, Any]] = []
         self.store: dict[str, bytes] = {}
         self.order: dict[str, int] = {}
-        self.model: Any = None
         self.script = (
             runpy.run_path(settings["script"])["answer"]
             if "script" in settings
             else None
         )
-        if settings.get("mode") == "embedded":
-            from medal_judges.models.llm.loading import load_llm
-
-            self.model = load_llm({"model": "embedded:smollm2", "device": "cpu"})
 
     def count(self, key: str, what: str) -> int:
         with self.lock:
@@ -152,8 +146,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def _computed(self, body: dict[str, Any]) -> dict[str, Any]:
         if self.path.endswith("/chat/completions"):
-            if self.server.model is not None:
-                return embedded(self.server, body)
             return scripted(body, self.server.script)
         raise ValueError(f"no such page: {self.path}")
 

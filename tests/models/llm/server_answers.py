@@ -1,4 +1,4 @@
-"""The answers of server.py: scripted, or the embedded model's own."""
+"""The answers of server.py: scripted."""
 
 import hashlib
 import json
@@ -76,43 +76,3 @@ def chat(
         "choices": [choice],
         "usage": usage,
     }
-
-
-def embedded(server: Any, body: dict[str, Any]) -> dict[str, Any]:
-    """The embedded model's own answer."""
-    from medal_judges.models.llm.protocol import ChatRequest, Message
-
-    form = body.get("response_format")
-    request = ChatRequest(
-        tuple(Message(m["role"], m["content"]) for m in body["messages"]),
-        max_tokens=body.get("max_completion_tokens") or body.get("max_tokens") or 256,
-        temperature=body.get("temperature", 1.0),
-        top_p=body.get("top_p", 1.0),
-        seed=body.get("seed"),
-        schema=form["json_schema"]["schema"] if form else None,
-        top_logprobs=body.get("top_logprobs", 0),
-    )
-    with server.lock:
-        done = server.model.chat([request])[0]
-    usage = {
-        "prompt_tokens": done.usage.input,
-        "completion_tokens": done.usage.output,
-        "total_tokens": done.usage.input + done.usage.output,
-    }
-    logprobs = None
-    if done.tokens:
-        logprobs = {
-            "content": [
-                {
-                    "token": t.text,
-                    "logprob": t.logprob,
-                    "bytes": None,
-                    "top_logprobs": [
-                        {"token": k, "logprob": v, "bytes": None}
-                        for k, v in t.alternatives.items()
-                    ],
-                }
-                for t in done.tokens
-            ]
-        }
-    return chat(body, done.text, done.finish, usage, logprobs)

@@ -31,12 +31,10 @@ OTHERS = [
     {"max_tokens": 7},
     {"schema": {"type": "object"}},
     {"top_logprobs": 3},
-    {"prefill": "{"},
     {"presence_penalty": 0.6},
     {"presence_penalty": -0.6},
     {"accept_truncated": True},
     {"frequency_penalty": 1.0},
-    {"unlimited": True},
 ]
 
 

@@ -80,9 +80,7 @@ def sent(server: Any) -> list[dict[str, Any]]:
 # -- faults ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "fault", ["429", "500", "timeout", "truncated", "malformed", "dropped"]
-)
+@pytest.mark.parametrize("fault", ["429", "500", "timeout", "truncated", "dropped"])
 def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
     server = serve(fault=fault, every=4, hang=3.0)
     done = remote(server, timeout=1.0).chat(asked(12))
@@ -94,9 +92,9 @@ def test_what_passes_is_sent_again(serve: Serve, fault: str) -> None:
 @pytest.mark.parametrize(
     ("fault", "words", "tries"),
     [
-        *(("500", "HTTP 500", 2), ("malformed", "not an answer", 2)),
-        *(("truncated", "no connection", 2), ("no_choice", "not an answer", 2)),
-        *(("error_inside", "overloaded", 2), ("refusal", "I would rather not", 1)),
+        *(("500", "HTTP 500", 2), ("malformed", "not valid JSON", 1)),
+        *(("truncated", "no connection", 2), ("no_choice", "not a chat completion", 1)),
+        *(("error_inside", "overloaded", 1), ("refusal", "I would rather not", 1)),
         *(("filter", "content_filter", 1), ("moderated", "input was flagged", 1)),
         ("400", "rules of the house", 1),
     ],
@@ -109,8 +107,9 @@ def test_what_stays_is_a_failure_with_its_reason(
     failed = [c for c in done if c.finish == "failed"]
     assert len(failed) == 2 and all(words in (c.failure or "") for c in failed)
     assert server.total("seen") == 2 + 2 * tries
-    # What was tried twice may pass; the rest is the same the next time.
-    assert {c.transient for c in failed} == {tries == 2}
+    # What a server under load sends may pass; the rest is the same the next time.
+    passing = ("500", "malformed", "truncated", "no_choice", "error_inside")
+    assert {c.transient for c in failed} == {fault in passing}
 
 
 def test_a_truncated_answer_says_so_unless_truncation_is_intended(serve: Serve) -> None:
@@ -159,7 +158,8 @@ def test_paper_meep_sends_what_the_paper_sends(serve: Serve, tmp_path: Path) -> 
         [found] = judge.score(read_dialogues([talk]), level="turn")
         assert found.scores == pytest.approx({"engagingness": 85.0}, abs=1e-3)
     first, second = sent(server)
-    assert set(first) == {"model", "messages", "temperature", "top_p", "seed"}
+    sent_fields = {"model", "messages", "max_tokens", "temperature", "top_p", "seed"}
+    assert set(first) == sent_fields
     assert (first["temperature"], first["top_p"]) == (0, 1)
     system, user = first["messages"]
     assert system["role"] == "system" and second["messages"] == [user]
@@ -303,10 +303,10 @@ def test_a_dry_run_sends_nothing_and_bounds_what_follows(
 @pytest.mark.parametrize(
     ("fault", "wait", "words"),
     [
-        ("quota", 1, "no credit"),
-        ("402", 1, "no credit"),
-        ("403", 1, "does not permit this"),
-        ("429", 3600, "quota left"),
+        ("quota", 1, "quota"),
+        ("402", 1, "HTTP 402"),
+        ("403", 1, "HTTP 403"),
+        ("429", 3600, "HTTP 429"),
     ],
 )
 def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
@@ -353,20 +353,16 @@ def test_a_connection_that_is_refused_names_its_address() -> None:
     # a typing error: no row can be answered
     with pytest.raises(ServerStopError) as caught:
         llm.chat(asked(100))
-    at = url.removeprefix("http://")
-    assert f"no server answers at http://{at}: no connection to http://{at}: " in str(
-        caught.value
-    )
+    assert f"at {url}: no connection: " in str(caught.value)
     assert SECRET not in str(caught.value)
 
 
 def test_a_wrong_key_stops_at_once_and_is_not_quoted(serve: Serve) -> None:
     server = serve(fault="401", times=-1)
-    with pytest.raises(ConfigError, match="refuses the key") as caught:
+    with pytest.raises(ConfigError, match="HTTP 401") as caught:
         remote(server).chat(asked(100))
     assert SECRET not in str(caught.value)
-    assert "the key in OPENAI_API_KEY" in str(caught.value)
-    assert "export OPENAI_API_KEY=" in str(caught.value)
+    assert "key in OPENAI_API_KEY" in str(caught.value)
     assert len(sent(server)) <= 8
 
 

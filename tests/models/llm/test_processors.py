@@ -1,5 +1,4 @@
-"""What shapes an answer token by token, against its definition: nucleus, penalty, grammar, and the
-log-probabilities that are recorded."""
+"""What shapes an answer token by token, against its definition: nucleus, penalty, grammar."""
 
 import json
 from pathlib import Path
@@ -11,12 +10,9 @@ import torch
 from medal_judges.models.llm.loading import load_llm
 from medal_judges.models.llm.local.generation import (
     _nucleus,
-    write,
 )
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
-
-from . import architectures
 
 pytest.importorskip("llguidance")
 
@@ -129,30 +125,3 @@ def test_rows_may_have_schemas_and_limits_of_their_own(tiny_lm: LocalModel) -> N
     assert 0 <= json.loads(scored.text)["score"] <= 100
     assert not free.enforced and not free.text.startswith("{")
     assert cut.finish == "length" and labelled.text.startswith(cut.text)
-
-
-# -- the recorded log-probabilities ----------------------------------------------------------------
-
-
-def test_the_numbers_are_those_of_one_pass_before_grammar_and_temperature() -> None:
-    model, tokenizer = architectures.tiny_model("llama"), architectures.tiny_tokenizer()
-    prompts = [tokenizer(text).input_ids for text in ("abc " * 9, "what now", "x")]
-    requests = [
-        request(tokens=12, top_logprobs=3, schema=closed(a={"type": "integer"})),
-        request(tokens=12, top_logprobs=3, temperature=2.0, seed=1),
-        request(tokens=12, top_logprobs=3, presence_penalty=2.0),
-    ]
-    for prompt, row in zip(
-        prompts, write(model, tokenizer, prompts, requests), strict=True
-    ):
-        assert len(row.ids) == len(row.logprobs) > 4
-        with torch.no_grad():
-            logits = model(torch.tensor([prompt + row.ids])).logits[0].float()
-        wanted = torch.log_softmax(logits, -1)[len(prompt) - 1 : -1]
-        for token, recorded, own in zip(row.ids, row.logprobs, wanted, strict=True):
-            assert recorded[0] == pytest.approx(float(own[token]), abs=1e-4)
-            likeliest = own.topk(3).values
-            assert recorded[2] == pytest.approx(likeliest.tolist(), abs=1e-4)
-            assert own[recorded[1]].tolist() == pytest.approx(
-                likeliest.tolist(), abs=1e-4
-            )

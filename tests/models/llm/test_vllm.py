@@ -38,7 +38,7 @@ ENGINE = {
     "model": f"vllm:{MODEL}",
     "dtype": "fp32",
     "context": 4096,
-    "enforce_eager": True,
+    "engine": {"enforce_eager": True},
 }
 NATS = 1e-3  # a token, between the two backends in fp32
 SAME_ANSWERS = 0.95

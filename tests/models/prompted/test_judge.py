@@ -47,9 +47,7 @@ def judge(name: str, llm: LanguageModel, **changes: Any) -> PromptedJudge:
 
 def read(judgement: Judgement) -> Counter[str | None]:
     """How many answers each step of the parser read."""
-    return Counter(
-        step for each in judgement.details.values() for step in each.get("parsed", ())
-    )
+    return Counter(each.get("parsed") for each in judgement.details.values())
 
 
 def scored(
@@ -95,18 +93,6 @@ def test_oralis_reads_the_dialogue_once_and_maps_its_scales(
     assert not lake.distributions
 
 
-def test_two_ways_to_weigh_the_ratings_agree(digits_lm: LocalModel) -> None:
-    few = {"dimensions": ["trust"], "comment_chars": 4}
-    told = [
-        next(judge("oralis", digits_lm, expected=way, **few).score([TEA])).details[
-            "trust"
-        ]
-        for way in ("alternatives", "likelihood")
-    ]
-    assert told[0]["expected"] == pytest.approx(told[1]["expected"], abs=1e-3)
-    assert told[0]["spread"] == pytest.approx(told[1]["spread"], abs=1e-3)
-
-
 def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(
     tiny_lm: LocalModel,
 ) -> None:
@@ -116,16 +102,6 @@ def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(
     *_, english = scored("meep", tiny_lm, level="turn", max_tokens=32)
     alone = next(judge("meep", tiny_lm, max_tokens=32).score([TEA], level="turn"))
     assert english.scores == pytest.approx(alone.scores, abs=1e-3)
-    free = {
-        "answer": "number",
-        "max_tokens": 4,
-        "expected": "likelihood",
-        "score": "expected",
-    }
-    weighed = scored("meep", tiny_lm, **free)
-    assert all(
-        j.scored and 0 <= (j.scores["engagingness"] or 0) <= 100 for j in weighed
-    )
 
 
 # -- what a model may answer, scripted -------------------------------------------------------------
@@ -133,6 +109,8 @@ def test_meep_judges_turns_and_every_row_has_a_score_or_a_reason(
 
 class Scripted(ChatModel):
     """Answers from a list, over and over."""
+
+    api = True
 
     def __init__(
         self, answers: Sequence[str | Completion], context: int = 4096
@@ -169,11 +147,10 @@ def test_a_score_in_prose_that_cannot_be_told_is_asked_for_once_more() -> None:
     llm = Scripted(["It asks 1 question and is quite lively.", "45"])
     judgement = one(llm, answer="number")
     assert judgement.scores["engagingness"] == pytest.approx(45, abs=1e-3)
-    assert judgement.details["engagingness"]["parsed"] == ["again"]
+    assert judgement.details["engagingness"]["parsed"] == "again"
     first, second = llm.asked
-    assert second.messages[: len(first.messages)] == first.messages
-    assert second.messages[-2].content == "It asks 1 question and is quite lively."
-    assert "from 0 to 100" in second.messages[-1].content
+    question = first.messages[-1].content
+    assert second.messages[-1].content.startswith(f"{question}\n\nNow reply")
     assert judgement.usage["money"] == 1.0 and judgement.usage["tokens"] == 24
 
 
@@ -207,9 +184,6 @@ def test_repeats_are_seeded_pooled_and_reported() -> None:
     assert judgement.scores["engagingness"] == pytest.approx(160 / 3, abs=1e-3)
     details = judgement.details["engagingness"]
     assert details["repeats"] == [40, 60, None, 60]
-    assert details["repeats_agreement"] == pytest.approx(1 / 3)
-    assert details["repeats_std"] == pytest.approx(11.547, abs=1e-3)
-    assert details["parsed"] == ["json", "json", None, "json"]
     assert judgement.usage["money"] == 2.0
     # of all four questions, not of the longest
     assert judgement.usage["tokens"] == 4 * 12

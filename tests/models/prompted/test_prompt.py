@@ -12,7 +12,7 @@ from medal_judges.models.prompted.builder import (
     shown_turns,
 )
 from medal_judges.models.prompted.prompt import Prompt, load_prompt
-from medal_judges.models.prompted.ratings import Ratings, self_agreement
+from medal_judges.models.prompted.ratings import Ratings
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.dimension import Dimension, load_rubric
 
@@ -37,7 +37,7 @@ def prompt(**changes: object) -> Prompt:
 )
 def test_a_faulty_file_is_refused(changes: dict[str, object]) -> None:
     with pytest.raises(ConfigError):
-        prompt(**changes)
+        PromptBuilder(prompt(**changes), load_rubric("engagingness"))
 
 
 def test_a_template_reads_no_file_and_runs_no_code() -> None:
@@ -90,13 +90,6 @@ def test_shares_of_a_dialogue() -> None:
     assert shown_turns(TEN[:3], "last_40") == [1, 2]
     assert shown_turns(TEN[:2], "first_40") == [0, 1]
     assert shown_turns([], "last_40") == []
-
-
-def test_self_agreement() -> None:
-    told = self_agreement([1, 1, 0, None])
-    assert told["repeats_std"] == pytest.approx(0.57735, abs=1e-5)
-    assert told["repeats_agreement"] == pytest.approx(1 / 3)
-    assert self_agreement([1, None]) == {}
 
 
 QUALITY = Dimension(

@@ -325,8 +325,8 @@ class TokenModel(LanguageModel):
                     tokens += min(self.thinking, room)
                     fitting[index] = prompt, replace(request, max_tokens=tokens)
             prompts = [prompt for prompt, _ in fitting.values()]
-            asked = [request for _, request in fitting.values()]
-            completions = self._complete(prompts, asked)
+            limited = [request for _, request in fitting.values()]
+            completions = self._complete(prompts, limited)
         seconds = (time.perf_counter() - start) / max(1, len(fitting))
         for index, completion in zip(fitting, completions, strict=True):
             if self.thinking:

@@ -165,8 +165,8 @@ def _read(
 def parse_json(text: str) -> Any:
     """Returns the JSON value that is all of ``text``, maybe in one code fence. Raises ValueError,
     also for a key with two values and for numbers that JSON does not have."""
-    first, _, rest = text.strip().partition("\n")
-    inside, _, last = rest.rpartition("\n")
+    first, _, after = text.strip().partition("\n")
+    inside, _, last = after.rpartition("\n")
     if last.strip() == "```" and _FENCE.fullmatch(first):
         text = inside
     try:
@@ -319,8 +319,8 @@ def _prose_score(text: str, begin: int, field: AnswerField) -> re.Match[str] | N
     another number than the score and the ends of its scale."""
     match = _PROSE.search(text, begin)
     if match is not None:
-        known = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
-        if not known.issuperset(_ANY_NUMBER.findall(text, begin)):
+        expected = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
+        if not expected.issuperset(_ANY_NUMBER.findall(text, begin)):
             raise UnreadError(f"several numbers in {shown(text[begin:])}")
     return match
 

@@ -180,8 +180,8 @@ class PromptBuilder:
 
     def scale(self, dimension: Dimension) -> Scale:
         """The requested scale."""
-        own = self.prompt.aspects.get(dimension.name)
-        if own is not None and self.variant in self.prompt.scales:
+        aspect = self.prompt.aspects.get(dimension.name)
+        if aspect is not None and self.variant in self.prompt.scales:
             return self.prompt.scales[self.variant]
         return self.aspect(dimension).scale or (dimension.low, dimension.high)
 

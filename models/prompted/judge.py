@@ -532,9 +532,9 @@ class PromptedJudge(BasePromptedJudge):
                 continue
             if all(answer.value is None for answer in question.answers.values()):
                 again = self.builder(requests[question.owner]).again(question.question)
-                *earlier, asked = question.chat.messages
-                asked = replace(asked, content=f"{asked.content}\n\n{again}")
-                messages = (*earlier, asked)
+                *earlier, message = question.chat.messages
+                message = replace(message, content=f"{message.content}\n\n{again}")
+                messages = (*earlier, message)
                 question.chat = replace(question.chat, messages=messages, schema=None)
                 unread.append(question)
         first_answers = [question.answers for question in unread]

@@ -157,13 +157,13 @@ def pooled(repeats: Sequence[Answer]) -> Answer:
     numbers = [value for value in values if value is not None]
     answer = repeats[0]
     if numbers:
-        answer = next(each for each in repeats if each.value is not None)
+        answer = next(repeat for repeat in repeats if repeat.value is not None)
         answer = replace(answer, value=fmean(numbers))
-    weighed = [each for each in repeats if each.chances is not None]
+    weighed = [repeat for repeat in repeats if repeat.chances is not None]
     if weighed:
-        distributions: Any = [each.chances for each in weighed]
+        distributions: Any = [repeat.chances for repeat in weighed]
         chances = tuple(np.mean(distributions, axis=0).tolist())
-        mass = fmean(each.mass for each in weighed)
+        mass = fmean(repeat.mass for repeat in weighed)
         answer = replace(answer, chances=chances, mass=mass)
     return replace(answer, repeats=tuple(values))
 

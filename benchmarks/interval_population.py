@@ -31,7 +31,6 @@ NONE = Population("none")
 SOME = Population("some", 0.15, 0.8)
 STRONG = Population("strong", 0.4, 0.9)
 OPPOSED = Population("opposed", 0.3, 0.0)
-UNRELATED = Population("no relation", 0.3, 0.0, 0.0)
 
 
 @dataclass(frozen=True)

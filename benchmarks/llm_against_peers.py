@@ -122,33 +122,22 @@ def ours(way: str, count: int, threads: int) -> dict[str, Any]:
     return {"seconds": seconds, "logprobs": logprobs, "texts": texts}
 
 
-def chat_template() -> Any:
+def by_library(count: int, threads: int, python: str) -> dict[str, Any]:
+    """What llama.cpp's library takes and says: no server, log-probabilities of token ids."""
     from transformers import AutoTokenizer
 
     from medal_judges.models.llm.chat_template import ChatTemplate
     from medal_judges.models.llm.local.weights import model_path
 
-    return ChatTemplate(AutoTokenizer.from_pretrained(model_path(MODEL)))
-
-
-def by_library(count: int, threads: int, python: str) -> dict[str, Any]:
-    """What llama.cpp's library takes and says: no server, log-probabilities of token ids."""
-    template = chat_template()
-    groups = [
-        [template.sequence(c) for c in follow_ups(talk)] for talk in dialogues(count)
-    ]
-    asked = [
-        [{"ids": list(s.ids), "start": s.start} for s in group] for group in groups
-    ]
+    template = ChatTemplate(AutoTokenizer.from_pretrained(model_path(MODEL)))
+    asked = []
+    for talk in dialogues(count):
+        sequences = [template.sequence(c) for c in follow_ups(talk)]
+        asked.append([{"ids": list(s.ids), "start": s.start} for s in sequences])
     script = Path(__file__).with_name("llama_reading.py")
+    numbers = [str(threads), str(CONTEXT)]
     done = subprocess.run(
-        [
-            python,
-            str(script),
-            str(embedded_file("smollm2")),
-            str(threads),
-            str(CONTEXT),
-        ],
+        [python, str(script), str(embedded_file("smollm2")), *numbers],
         input=json.dumps(asked).encode(),
         stdout=subprocess.PIPE,
         check=True,

@@ -211,15 +211,10 @@ def dialogues(count: int, words: tuple[int, int], *, seed: int = 0) -> list[Dial
     for number, length in enumerate(rng.permutation(lengths)):
         turns = max(2, 2 * round(int(length) / 60))
         each = max(1, int(length) // turns)
-        chats.append(
-            Dialogue(
-                f"chat-{number}",
-                tuple(
-                    Turn(("user", "assistant")[t % 2], said(rng, each))
-                    for t in range(turns)
-                ),
-            )
-        )
+        made = []
+        for turn in range(turns):
+            made.append(Turn(("user", "assistant")[turn % 2], said(rng, each)))
+        chats.append(Dialogue(f"chat-{number}", tuple(made)))
     return chats
 
 

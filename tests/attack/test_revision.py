@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 
 from medal_judges import Judge
 from medal_judges.errors import JudgeLoadError
+from medal_judges.models.base.saving import judge_revision
 
 from .conftest import FAMILIES
 from .every_command import some
@@ -24,12 +25,12 @@ Copy = Callable[[str], Path]
 
 
 def revision(folder: Path) -> str:
-    """The revision; of a linear judge whose base was changed, the refusal with both hashes."""
+    """The revision; a linear judge whose base was changed is not loaded."""
     try:
         return str(Judge.from_pretrained(folder).signature().revision)
     except JudgeLoadError as error:
         assert "other weights" in str(error)
-        return str(error)
+        return judge_revision(folder)
 
 
 def scaled(path: Path) -> None:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 def earlier_file(lines: Path) -> Path:
     """Returns the file beside ``lines`` for what earlier runs wrote."""
-    return lines.with_name(f".earlier-{lines.name.removesuffix('.gz')}")
+    return lines.with_name(f".earlier-{lines.name}")
 
 
 class Entry(NamedTuple):

@@ -309,10 +309,10 @@ def score_to_file(
     resuming.py). Raises MedalError if ``out`` is of another run; it is then unchanged.
     """
     lines = out
-    if not out.name.endswith((".jsonl", ".jsonl.gz", *CSV, PARQUET)):
+    if not out.name.endswith((".jsonl", CSV, PARQUET)):
         raise ConfigError(
             f"judgements cannot be written to {out}",
-            hint="name a file that ends in .jsonl, .jsonl.gz, .parquet, .csv or .csv.gz",
+            hint="name a file that ends in .jsonl, .parquet or .csv",
         )
     if is_table(out):
         lines = out.with_name(f"{out.name}.jsonl")
@@ -497,16 +497,12 @@ def _require_judgements(lines: Path, out: Path) -> None:
 def _is_journal(lines: Path) -> bool:
     """Says whether the file has lines of judgements. One without a complete line was cut in its
     first block."""
-    with open(lines, "rb") as raw:
-        begin = raw.read(8)
-    is_gzip = lines.suffix == ".gz"
-    if begin.startswith(b"\x1f\x8b") != is_gzip:
-        return False
     try:
         first = next(iter(_Lines(lines)), None)
     except DataError:
         return False
-    return first is not None or is_gzip or begin.startswith(b'{"id"')
+    with lines.open("rb") as stream:
+        return first is not None or stream.read(5) == b'{"id"'
 
 
 def judge_once(

@@ -105,7 +105,6 @@ def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> No
         for row, text in zip(rows, HOSTILE, strict=True)
     ]
     assert write_judgements(tmp_path / "x.csv", named) == len(HOSTILE)
-    write_judgements(tmp_path / "x.csv.gz", named)
     with (tmp_path / "x.csv").open(newline="") as stream:
         head, *cells = list(csv.reader(stream))
     assert head == ["id", "turn", "judge", "overall", "unsafe", "failure", "'=evil()"]
@@ -116,7 +115,7 @@ def test_a_csv_has_the_columns_of_the_table_and_no_formula(tmp_path: Path) -> No
         for c in row
         if c.startswith(("=", "+", "-", "@", "\t", "\r"))
     ]
-    for name in ("x.csv", "x.csv.gz"):
+    for name in ("x.csv",):
         for read in (read_frame, lambda path: list(read_judgements(path))):
             with pytest.raises(
                 DataError, match=r"only a part of the judgements"

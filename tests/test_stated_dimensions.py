@@ -1,7 +1,6 @@
 """Scale and direction travel with the scores: through every kind of file, a stop, and a joined
 file; a command refuses what is not stated, or stated twice and not the same."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ OFF_BRAND = Dimension(
     "off_brand", "binary", 0, 1, good="low", definition="Speaks badly of us."
 )
 RUDE = Dimension("rude", "continuous", 1, 7, good="low", definition="粗鲁")
-KINDS = ("jsonl", "jsonl.gz", "parquet")
+KINDS = ("jsonl", "parquet")
 
 
 @pytest.fixture
@@ -117,12 +116,9 @@ def test_what_is_not_stated_is_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [0, 1, 17])
-@pytest.mark.parametrize("kind", ["jsonl", "jsonl.gz"])
-def test_a_resumed_file_is_the_whole_file(folder: Path, kind: str, kept: int) -> None:
-    whole = scored("short", f"whole.{kind}", level="turn")
-    opened = gzip.decompress if kind.endswith("gz") else bytes
-    lines = opened(whole.read_bytes()).splitlines(keepends=True)
-    cut = b"".join(lines[:kept]) + lines[kept][:-9]
-    Path(f"part.{kind}").write_bytes(gzip.compress(cut) if kind.endswith("gz") else cut)
-    part = scored("short", f"part.{kind}", level="turn")
-    assert opened(part.read_bytes()) == opened(whole.read_bytes())
+def test_a_resumed_file_is_the_whole_file(folder: Path, kept: int) -> None:
+    whole = scored("short", "whole.jsonl", level="turn")
+    lines = whole.read_bytes().splitlines(keepends=True)
+    Path("part.jsonl").write_bytes(b"".join(lines[:kept]) + lines[kept][:-9])
+    part = scored("short", "part.jsonl", level="turn")
+    assert part.read_bytes() == whole.read_bytes()

@@ -38,7 +38,6 @@ ISSUES = (
 # name it with its ending, the others write a folder.
 COMMANDS = {
     "score": "score IN --judge length --out OUT.jsonl --min-coverage 0",
-    "score to gzip": "score IN --judge length --out OUT.jsonl.gz",
     "score to csv": "score IN --judge length --out OUT.csv",
     "score to parquet": "score IN --judge length --out OUT.parquet",
     "strict": "score IN --judge length --out OUT.jsonl --strict",

@@ -53,11 +53,10 @@ def score(file: Path, out: Path, judge: Judge, **how: Any) -> ScoreReport:
 
 
 @pytest.mark.parametrize("level", ["dialogue", "turn"])
-@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
 def test_rows_that_failed_in_an_outage_are_scored_again_and_nothing_else(
-    serve: Serve, tmp_path: Path, name: str, level: str
+    serve: Serve, tmp_path: Path, level: str
 ) -> None:
-    file, out = write(tmp_path / "in.jsonl", 12, turns=4), tmp_path / name
+    file, out = write(tmp_path / "in.jsonl", 12, turns=4), tmp_path / "out.jsonl"
     down = serve(fault="500", times=-1, every=3)
     first = score(file, out, judge_at(down), level=level)
     failed = {j.id for j in read_judgements(out) if j.transient}

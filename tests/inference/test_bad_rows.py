@@ -37,7 +37,7 @@ def written(folder: Path, name: str, text: str) -> Path:
 
 @pytest.mark.parametrize("name", ["in.jsonl", "in.jsonl.gz"])
 def test_lines_left_out_are_uncovered_and_all_listed(tmp_path: Path, name: str) -> None:
-    source, out = written(tmp_path, name, lines(500, 40)), tmp_path / "out.jsonl.gz"
+    source, out = written(tmp_path, name, lines(500, 40)), tmp_path / "out.jsonl"
     asked = ("score", source, "--judge", JUDGE, "--out", out)
     for again in range(2):  # the second run has nothing left to judge and says the same
         done = medal(*asked)

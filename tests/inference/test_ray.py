@@ -67,7 +67,7 @@ def test_what_cannot_run_in_several_processes_says_why() -> None:
     [
         ("s.jsonl", ScoreOptions(keep=["plan", "lang"])),
         (
-            "s.jsonl.gz",
+            "s.last.jsonl",
             ScoreOptions(level="last", dimensions=["repetitive"]),
         ),
         ("s.parquet", ScoreOptions(level="turn")),

@@ -103,10 +103,8 @@ def kill_half_way(command: list[object], out: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "level"),
     [
-        ("out.jsonl.gz", "turn"),
+        ("out.jsonl", "turn"),
         pytest.param("out.jsonl", "dialogue", marks=pytest.mark.slow),
-        pytest.param("out.jsonl", "turn", marks=pytest.mark.slow),
-        pytest.param("out.jsonl.gz", "dialogue", marks=pytest.mark.slow),
     ],
 )
 def test_killed_and_gone_on_with_equals_unbroken(
@@ -120,15 +118,11 @@ def test_killed_and_gone_on_with_equals_unbroken(
     done = medal("score", source, *options, "--out", out)
     assert done.returncode == 0, done.stderr
     assert "(0 resumed)" not in done.stderr
-    read = (
-        gzip.decompress(out.read_bytes()) if name.endswith(".gz") else out.read_bytes()
-    )
-    assert read == whole.read_bytes()
+    assert out.read_bytes() == whole.read_bytes()
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
-def test_another_run_is_refused_and_changes_nothing(tmp_path: Path, name: str) -> None:
-    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / name
+def test_another_run_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
     score_file(source, JUDGE, out)
     # Even a half-written last line stays: nothing is cut before all of it is known to fit.
     out.write_bytes(out.read_bytes()[:-9])
@@ -147,11 +141,8 @@ def test_another_run_is_refused_and_changes_nothing(tmp_path: Path, name: str) -
         assert out.read_bytes() == before and len(list(tmp_path.iterdir())) == 2
 
 
-@pytest.mark.parametrize("name", ["out.jsonl", "out.jsonl.gz"])
-def test_scores_of_dialogues_that_an_input_lacks_are_not_lost(
-    tmp_path: Path, name: str
-) -> None:
-    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / name
+def test_scores_of_dialogues_that_an_input_lacks_are_not_lost(tmp_path: Path) -> None:
+    source, out = write(tmp_path / "in.jsonl", 40), tmp_path / "out.jsonl"
     shorter = write(tmp_path / "short.jsonl", 10)
     score_file(source, JUDGE, out)
     before = list(read_judgements(out))

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, MedalError, RecordError
-from medal_judges.records.validation import LARGEST
+from medal_judges.records.validation import End, parse
 
 _MOST_LEVELS = 1001  # 0 to 1000; each is an output of a network
 Kind = Literal["binary", "ordinal", "continuous"]
@@ -34,29 +33,19 @@ class Dimension:
 
     name: str
     kind: Kind
-    low: float
-    high: float
+    low: End
+    high: End
     good: Literal["low", "high"] = "high"
     definition: str = ""
 
     def __post_init__(self) -> None:
-        problem = self._wrong_field() or self._wrong_scale()
+        problem = self._wrong_scale()
         if problem is not None:
             raise ConfigError(f"dimension {self.name!r}: {problem}")
 
-    def _wrong_field(self) -> str | None:
-        if not isinstance(self.name, str) or not isinstance(self.definition, str):
-            return "name and definition must be texts"
-        if self.good not in ("low", "high"):
-            return f"good must be low or high, not {self.good!r}"
-        if self.kind not in ("binary", "ordinal", "continuous"):
-            return f"kind must be binary, ordinal or continuous, not {self.kind!r}"
-        for end in (self.low, self.high):
-            if not isinstance(end, int | float) or not abs(end) < LARGEST:
-                return f"low and high must be numbers below {LARGEST:g}"
-        return None
-
     def _wrong_scale(self) -> str | None:
+        if self.kind not in get_args(Kind):
+            return f"kind must be {', '.join(get_args(Kind))}, not {self.kind!r}"
         if not self.low < self.high:
             return f"low {self.low} is not below {self.high}"
         if self.kind == "binary" and (self.low, self.high) != (0, 1):
@@ -99,21 +88,15 @@ class Dimension:
 def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
     """Returns the dimensions of a list of objects, as a rubric and a file of judgements hold them.
     Raises RecordError."""
-    expected = "a list of objects with name, kind, low and high"
     if not isinstance(entries, list):
+        expected = "a list of objects with name, kind, low and high"
         raise RecordError("dimensions", expected, entries)
     dimensions: dict[str, Dimension] = {}
     for entry in entries:
-        if not isinstance(entry, dict):
-            raise RecordError("dimensions", expected, entry)
         try:
-            dimension = Dimension(**entry)
-        except (TypeError, ConfigError) as error:
-            # Python's words for a field that is missing or unknown, without the name of its caller.
-            problem = re.sub(r"\S+\(\) |(positional|keyword) ", "", str(error))
-            raise RecordError(
-                "dimensions", f"a dimension ({problem})", entry
-            ) from error
+            dimension = parse(Dimension, entry, "dimensions")
+        except ConfigError as error:
+            raise RecordError("dimensions", f"a scale ({error})", entry) from error
         if dimension.name in dimensions:
             raise RecordError("dimensions", "each name once", dimension.name)
         dimensions[dimension.name] = dimension

@@ -8,7 +8,14 @@ from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
 import pydantic
-from pydantic import AfterValidator, BeforeValidator, Field, TypeAdapter
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    StrictFloat,
+    StrictInt,
+    TypeAdapter,
+)
 
 from medal_judges.errors import RecordError
 
@@ -27,6 +34,7 @@ def _small(value: object) -> object:
 # Types for the fields of dataclasses that `parse` reads. With plain float and int pydantic would
 # read "3" and true as numbers.
 Number = Annotated[float, Field(strict=True), BeforeValidator(_small)]
+End = Annotated[StrictInt | StrictFloat, BeforeValidator(_small)]
 Count = Annotated[int, Field(strict=True, ge=0)]
 Flag = Annotated[bool, Field(strict=True)]
 Numbers = Annotated[Sequence[Number], AfterValidator(tuple)]

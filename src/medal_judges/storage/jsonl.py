@@ -178,37 +178,33 @@ def to_line(record: Line) -> str:
 
 
 class Journal:
-    """The append-only JSONL file ``path``, from which long runs resume; gzip if it ends in .gz.
+    """The append-only JSONL file ``path``, from which long runs resume.
 
     Its first line states the ``run`` (see ``require_same_run``). Each line is written as soon as
     its record is known, so kill -9 loses at most the line that is being written: without its line
     break it is ignored when the file is read, and cut off by the next ``append``.
 
-    Several processes may append to a plain file: each block of lines is written whole, under a lock
-    file beside it. A .gz file has one writer, which begins it.
+    Several processes may append: each block of lines is written whole, under a lock file beside it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
         self.path = path
         self.run = run
-        self._is_gzip = path.suffix == ".gz"
 
     def lines(self, start: int = 0) -> Iterator[tuple[int, bytes]]:
         """Yields (offset, line) of every complete line from byte ``start`` on.
 
-        Ignores a half-written last line, and in a damaged .gz file everything after the damage.
+        Ignores a half-written last line.
         """
         if not self.path.exists():
             return
-        opener: Callable[..., Any] = gzip.open if self._is_gzip else open
-        with opener(self.path, "rb") as stream:
+        with self.path.open("rb") as stream:
             stream.seek(start)
-            with suppress(EOFError, zlib.error, gzip.BadGzipFile):
-                for line in stream:
-                    if not line.endswith(b"\n"):
-                        return
-                    yield start, line
-                    start += len(line)
+            for line in stream:
+                if not line.endswith(b"\n"):
+                    return
+                yield start, line
+                start += len(line)
 
     def parsed(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
         """Yields (line, ``parse(line)``) of every complete line that is not blank. Raises DataError
@@ -246,18 +242,13 @@ class Journal:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
         with lock, self.path.open("a+b", buffering=0) as stream:
-            end = stream.seek(0, os.SEEK_END)
-            if not self._is_gzip:
-                end = _cut_half_line(stream, end)
+            end = _cut_half_line(stream, stream.seek(0, os.SEEK_END))
             if self.run is not None and not end:
                 first = lines[0]
                 if not isinstance(first, Mapping):
                     first = first.to_record()
                 lines[0] = {**first, "run": self.run}
-            block = "".join(map(to_line, lines)).encode()
-            if self._is_gzip:
-                block = gzip.compress(block)
-            left = memoryview(block)
+            left = memoryview("".join(map(to_line, lines)).encode())
             try:
                 # a disk that is nearly full writes a part first, then fails
                 while left:

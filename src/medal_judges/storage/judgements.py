@@ -1,6 +1,6 @@
 """Files of judgements, and the table (DataFrame) of a file.
 
-JSON lines (.jsonl, .jsonl.gz) and parquet hold everything. The first line states the dimensions:
+JSON lines and parquet hold everything. The first line states the dimensions:
 name, kind, scale, good end and definition. A parquet file has the columns of `to_frame`, the column
 ``judgement`` with each judgement's JSON line, and the attributes of the table as metadata. A CSV
 has the columns only: it is written for people and never read.
@@ -8,7 +8,6 @@ has the columns only: it is written for people and never read.
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 import zlib
@@ -151,10 +150,7 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
             lines = (to_line(record).rstrip("\n") for record in to_records(judgements))
             _write_parquet(partial, frame, lines)
         else:
-            content = _csv_bytes(frame)
-            if str(path).lower().endswith(".gz"):
-                content = gzip.compress(content, mtime=0)
-            partial.write_bytes(content)
+            partial.write_bytes(_csv_bytes(frame))
     return len(frame)
 
 

@@ -71,7 +71,7 @@ def test_several_files_are_one_report_with_its_gates_as_junit(
     assert "is in" in report(*files, folder / "w3.jsonl").stderr
 
 
-@pytest.mark.parametrize("name", ["s.jsonl", "w.1.jsonl", "s.jsonl.gz", "s.parquet"])
+@pytest.mark.parametrize("name", ["s.jsonl", "w.1.jsonl", "s.parquet"])
 def test_unreadable_lines_are_reported_whatever_the_files_ending(
     tmp_path: Path, name: str
 ) -> None:

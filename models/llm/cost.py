@@ -116,11 +116,9 @@ class Price(Config):
 
 
 class PriceFile(Config):
-    """List prices of ``date`` in US dollars: ``servers`` has those that a host charges, ``models``
-    those of any server."""
+    """List prices in US dollars: ``servers`` has those that a host charges, ``models`` those of any
+    server."""
 
-    date: str = ""
-    source: str = ""
     models: Mapping[str, Price] = {}
     servers: Mapping[str, Mapping[str, Price]] = {}
 

@@ -33,8 +33,6 @@ class GEvalConfig(BasePromptedConfig):
     """A file of configs/judges/ with ``family: geval``."""
 
     family: Literal["geval"] = "geval"
-    name: str = "geval"
-    prompts: str = "prompts/geval"
 
 
 class GEvalJudge(BasePromptedJudge):
@@ -154,8 +152,6 @@ class GPTScoreConfig(BasePromptedConfig):
     """The judge asks whether the answer is "Yes" (AFFIRMATIVE)."""
 
     family: Literal["gptscore"] = "gptscore"
-    name: str = "gptscore"
-    prompts: str = "prompts/gptscore"
 
 
 class GPTScoreJudge(BasePromptedJudge):

@@ -35,7 +35,7 @@ def settings(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
     monkeypatch.setenv("MEDAL_JUDGES_CACHE", str(tmp_path / "cache"))
     prices = tmp_path / "prices.yaml"
     price = {"input": 1.0, "output": 1.0}
-    prices.write_text(json.dumps({"date": "x", "source": "x", "models": {"m": price}}))
+    prices.write_text(json.dumps({"models": {"m": price}}))
 
     def llm(**more: Any) -> dict[str, Any]:
         server = more.pop("server", None) or serve(delay=0.02)

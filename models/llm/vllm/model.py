@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
-from medal_judges.errors import MissingExtraError, NotAvailableError
+from medal_judges.errors import ConfigError, MissingExtraError, NotAvailableError
 from medal_judges.models.device import torch_dtype
 from medal_judges.models.llm.chat_template import Prompts, TokenModel, TokenSequence
 from medal_judges.models.llm.cost import Usage
@@ -84,6 +84,8 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
         arguments["block_size"] = CPU_BLOCK
     if config.dtype is not None:
         arguments["dtype"] = torch_dtype(config.dtype)
+    if taken := sorted(arguments.keys() & config.engine.keys()):
+        raise ConfigError(f"llm.engine.{taken[0]} cannot be set")
     return arguments | config.engine
 
 

@@ -67,9 +67,7 @@ def asked(count: int, **settings: Any) -> list[ChatRequest]:
 def prices(tmp_path: Path, **price: float) -> str:
     path = tmp_path / "prices.yaml"
     table = {"tester": {"input": 1.0, "output": 100.0, **price}}
-    path.write_text(
-        json.dumps({"date": "2025-01-01", "source": "made up", "models": table})
-    )
+    path.write_text(json.dumps({"models": table}))
     return str(path)
 
 

@@ -19,7 +19,6 @@ from medal_judges.data_prep.followups import parse_list
 from medal_judges.data_prep.generation.protocol import read_utterance, read_verdict
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.llm.protocol import Completion
-from medal_judges.models.llm.server import retry_after
 from medal_judges.models.prompted.answers import (
     MOST_CHARACTERS,
     AnswerField,
@@ -58,7 +57,6 @@ READERS: dict[str, tuple[Callable[[str], Any], int]] = {
     "verdict": (read_verdict, 300_000),
     "follow-ups": (parse_list, 200_000),
     "sentences": (sentences, 100_000),
-    "rate limits": (lambda text: retry_after({"retry-after": text}), 100_000),
 }
 # What is repeated between a beginning and an end.
 ATOMS = (

@@ -63,10 +63,7 @@ def file(tmp_path: Path) -> Path:
 def test_show_a_package() -> None:
     result = medal("show", "chitchat:test", "--n", "1")
     assert result.exit_code == 0
-    assert (
-        "licence: MIT" in result.output
-        and "note: Both sides are people." in result.output
-    )
+    assert "licence: MIT" in result.output and "Both sides are people." in result.output
     assert "rows; test" in result.output and "\n  user: " in result.output
 
 

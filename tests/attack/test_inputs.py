@@ -137,25 +137,17 @@ def refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "problem"),
-    [
-        ("gzip cut", "the compressed file is cut short"),
-        (
-            "gzip and more",
-            "in.jsonl.gz:601: cannot read on: Not a gzipped file",
-        ),
-        ("gzip of another method", "cannot read on: Unknown compression method"),
-    ],
+    "kind", ["gzip cut", "gzip and more", "gzip of another method"]
 )
 def test_a_damaged_gzip_is_an_error_with_or_without_strict(
-    tmp_path: Path, kind: str, problem: str
+    tmp_path: Path, kind: str
 ) -> None:
     path = tmp_path / "in.jsonl.gz"
     path.write_bytes(FILES[kind])
     for more in ([], ["--strict"], ["--out", str(tmp_path / "out.jsonl")]):
         done = CliRunner().invoke(app, ["score", str(path), "--judge", "length", *more])
         assert isinstance(done.exception, DataError), (done.output, done.exception)
-        assert problem in str(done.exception)
+        assert done.exception.path == str(path)
     for place in range(20, len(WHOLE), len(WHOLE) // 8):
         path.write_bytes(flipped(place))
         with pytest.raises(DataError):

@@ -3,7 +3,6 @@ tokenizer; special tokens without a vector never reach a network."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,6 @@ from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.llm.chat_template import ChatTemplate
 from medal_judges.models.llm.protocol import Message
 from medal_judges.records.dialogue import Dialogue, Turn
-
-from .conftest import FAMILIES
-from .every_command import some
 
 # Flagged as special and not named, as <|start_header_id|> of Llama 3 and <image_soft_token> of
 # Gemma 3 are.
@@ -53,17 +49,6 @@ def test_a_turn_cannot_spell_a_mark(mark: str, template: bool, tokenizer: Any) -
         tokenizer.chat_template = kept
 
 
-def add_token(folder: Path, content: str, number: int) -> None:
-    """Gives every tokenizer in ``folder`` a special token with that number."""
-    for path in folder.rglob("tokenizer.json"):
-        whole = json.loads(path.read_text())
-        flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False)
-        whole["added_tokens"].append(
-            {"id": number, "content": content, "special": True, **flags}
-        )
-        path.write_text(json.dumps(whole))
-
-
 def chats(text: str) -> list[Dialogue]:
     return [
         Dialogue(
@@ -71,24 +56,6 @@ def chats(text: str) -> list[Dialogue]:
             (Turn("user", f"music {text} film"), Turn("assistant", f"river {text}")),
         )
     ]
-
-
-@pytest.mark.parametrize("family", some(FAMILIES, 9))
-def test_special_tokens_without_a_vector_are_text(
-    family: str, judge_folder: Callable[[str], Path]
-) -> None:
-    folder = judge_folder(family)
-    first = json.loads(next(folder.rglob("tokenizer.json")).read_text())
-    number = len(first["model"]["vocab"]) + sum(
-        token["content"] not in first["model"]["vocab"]
-        for token in first["added_tokens"]
-    )
-    add_token(folder, "<beyond>", number)
-    (marked,) = Judge.from_pretrained(folder).score(chats("<beyond>"))
-    (plain,) = Judge.from_pretrained(folder).score(chats("< b e y o n d >"))
-    assert marked.failure == plain.failure
-    if family == "lora":  # others count words, or fence the turns of a prompt
-        assert marked.scores == pytest.approx(plain.scores, abs=4e-5)
 
 
 def test_a_turn_with_a_separator_is_read_as_text(

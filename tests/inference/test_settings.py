@@ -36,7 +36,7 @@ def test_all_processes_find_room_on_the_gpus(gpus: int, processes: int) -> None:
         *(("length", "foo=1"), ("length", "repeats=3"), ("length", "llm.cache=false")),
         *(("repetition", "truncation.x=3"), ("repetition", "features.copy.x=1")),
         *(("boxed", "foo=1"), ("boxed", "llm=x"), ("issues", "repeats=3")),
-        *((CONTRAST, "foo=1"), (CONTRAST, "llm.foo=1"), ("medal", "foo=1")),
+        *((CONTRAST, "foo=1"), (CONTRAST, "llm.foo=1")),
     ],
 )
 def test_no_setting_is_accepted_and_ignored(judge: str, setting: str) -> None:

@@ -58,29 +58,18 @@ def test_messages_alone_are_a_record() -> None:
 
 
 @pytest.mark.parametrize(
-    ("record", "field", "words"),
+    ("record", "field"),
     [
-        ({"messages": MESSAGES, "dialogue": MESSAGES}, "dialogue", "not both"),
-        ({"messages": MESSAGES, "lang": "Klingonish"}, "lang", "'Klingonish'"),
-        ({"data": [{"messages": MESSAGES}] * 2}, "(record)", "2 dialogues"),
-        ({"messages": "hello"}, "messages", "a list of {role, content}"),
-        (
-            {"messages": [{"role": "usher", "content": "x"}]},
-            "messages[0].role",
-            "'usher'",
-        ),
-        (
-            {"id": "a", "dialogue": [*MESSAGES, {"role": "user"}]},
-            "dialogue[2].content",
-            "a value",
-        ),
-        ([], "(line)", "a JSON object"),
+        ({"messages": MESSAGES, "dialogue": MESSAGES}, "dialogue"),
+        ({"messages": MESSAGES, "lang": "Klingonish"}, "lang"),
+        ({"data": [{"messages": MESSAGES}] * 2}, "(record)"),
+        ({"messages": "hello"}, "messages"),
+        ({"messages": [{"role": "usher", "content": "x"}]}, "messages[0].role"),
+        ({"id": "a", "dialogue": [*MESSAGES, {"role": "user"}]}, "dialogue[2].content"),
+        ([], "(line)"),
     ],
 )
-def test_a_wrong_record_is_refused_by_its_field(
-    record: object, field: str, words: str
-) -> None:
+def test_a_wrong_record_is_refused_by_its_field(record: object, field: str) -> None:
     with pytest.raises(RecordError) as caught:
         parse_dialogue(record)
     assert caught.value.field == field
-    assert words in caught.value.message

@@ -104,7 +104,7 @@ def test_killed_while_asking_again_nothing_is_lost(
     assert all(j.scored for j in read_judgements(out)) and not beside.exists()
 
 
-def test_retry_failed_asks_again_in_place_of_an_unreadable_answer_of_the_cache(
+def test_retry_failed_asks_again_in_place_of_an_unreadable_answer(
     serve: Serve, tmp_path: Path
 ) -> None:
     said = tmp_path / "said.txt"
@@ -135,5 +135,3 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer_of_the_cache(
     # Nothing can score a chat without an answer, so nobody is told to try.
     assert (second.lasting, second.next_try) == (0, "")
     assert run(retry_failed=True)[1] == 0
-    # The readable answer is in the cache now.
-    assert run(overwrite=True)[1] == 0

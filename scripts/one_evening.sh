@@ -166,7 +166,7 @@ if [ ! -e "$OUT/done/label" ]; then
     fi
 fi
 for wave in 1 2 3; do step "generate-$wave" generate "$wave"; done
-step check "$BIN/medal" data audit "$OUT/dialogues/dialogues.jsonl"
+step check "$BIN/medal" data show "$OUT/dialogues/dialogues.jsonl"
 step label label_all
 step curate curate
 if [ "$SODA" != 0 ]; then

@@ -23,7 +23,6 @@ TYPED = {
     "init mine": "mine/README.md",
     "data list": "chitchat",
     "data show chats.jsonl": "12 rows",
-    "data audit chats.jsonl": "finding",
     "data write chats.jsonl --n 5 --out some.jsonl": "some.jsonl",
     "data plant chats.jsonl --per-issue 1 --out planted.jsonl": "planted.jsonl",
     "data stats chats.jsonl --out stats": "stats/stats.html",

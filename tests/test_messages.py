@@ -115,14 +115,11 @@ def test_what_is_not_text_is_counted() -> None:
     assert dialogue.context["system_prompt"] == "Be kind.\nBe short."
     assert dialogue.context["persona"] == "a tourist"
     assert folded == {
-        "system prompts": 2,
         "gaps [image]": 1,
         "gaps [audio]": 1,
-        "empty turns left out": 2,
         "tool calls": 1,
         "tool results": 2,
         "thoughts left out": 1,
-        "turns merged into the one before": 1,
     }
 
 

@@ -3,17 +3,16 @@ Soda-Eval, read in the columns that its card states: its files were never here."
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medal_judges.data_prep.sources.public import rated
 from medal_judges.data_prep.sources.source import is_offline, source
-from medal_judges.errors import DataError, RecordError, SourceError
+from medal_judges.errors import SourceError
 from medal_judges.reading.containers import HUB, open_rows
-from medal_judges.reading.dialogues import ReadingReport, read_labelled
+from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Role, Turn
-from medal_judges.records.labelled import LabelledDialogue, hash_split
+from medal_judges.records.labelled import LabelledDialogue
 
 REPOSITORY = "Johndfm/medal"
 SODA_EVAL = "Johndfm/soda_eval"
@@ -26,7 +25,7 @@ def read_medal() -> Iterator[LabelledDialogue]:
 
     Reads only the Hugging Face cache if offline. Raises SourceError if it is not available.
     """
-    yield from medal_rows(folder_records(hub_folder(REPOSITORY)))
+    return read_labelled(folder_records(hub_folder(REPOSITORY)))
 
 
 def hub_folder(repository: str, patterns: list[str] | None = None) -> str:
@@ -58,23 +57,6 @@ def folder_records(folder: str) -> Iterator[Any]:
         for split in datasets.get_dataset_split_names(folder, config):
             _, rows = open_rows(f"{HUB}{folder}:{config}:{split}")
             yield from (row for _, row in rows)
-
-
-def medal_rows(
-    records: Iterable[object], reading: ReadingReport | None = None
-) -> Iterator[LabelledDialogue]:
-    """Yields a LabelledDialogue per record in the released form or the line format.
-
-    Rows of one context are one group, and share a split, in all languages. Raises DataError that
-    names the field of a bad record, or counts it in ``reading`` if given.
-    """
-    try:
-        for row in read_labelled(records, reading=reading):
-            if not row.split:
-                row = replace(row, split=hash_split(row.group, seed=0))
-            yield row
-    except RecordError as error:
-        raise DataError(REPOSITORY, None, error.message) from error
 
 
 def _issues(row: Mapping[str, Any]) -> dict[str, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain, groupby
 from pathlib import Path
@@ -18,14 +19,13 @@ from medal_judges.storage.files import read_json
 
 _ROLES: tuple[Role, Role] = ("user", "assistant")
 _CONTURE_SCALES = {"overall": (1.0, 5.0), "consistent": (0.0, 1.0)}
-_DEGRADED = "quality_control"  # the bot that catches careless workers
 _DIALOGUE_EVAL_MODELS = {
     "A": "biencoder",
     "B": "polyencoder",
     "C": "kvmemnn",
     "D": "seq2seq",
     "E": "lan_model",
-    "QualityControl": _DEGRADED,
+    "QualityControl": "quality_control",  # catches careless workers
 }
 _XDIAL_LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ja", "ko", "ru", "zh")
 
@@ -139,21 +139,18 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
                 {name: _CONTURE_SCALES.get(name, (1.0, 3.0)) for name in ratings},
                 source="conture",
                 group=group,
-                extra=_defects(turns, level),
             )
             continue
         for i, exchange in enumerate(entry["turns"]):
-            beginning = turns[: 2 * i + 2]
             yield rated(
                 f"conture-turn-{number}-{i:02d}",
-                beginning,
+                turns[: 2 * i + 2],
                 {"overall": [exchange["overall impression"]]},
                 {"overall": (0.0, 2.0)},
                 source="conture",
                 group=group,
                 level=level,
                 aggregated=True,
-                extra=_defects(beginning, level),
             )
 
 
@@ -170,42 +167,22 @@ def _conture_ratings(
     return ratings
 
 
-def _defects(turns: Sequence[Turn], level: Level) -> dict[str, list[str]]:
-    codes = []
-    if level == "turn" and not turns[-1].content:
-        codes.append("empty_response")
-    if any(not turn.content for turn in turns):
-        codes.append("empty_turn")
-    if codes:
-        return {"defects": codes}
-    return {}
-
-
 @source("dialogue_eval")
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
     """Dialogue-Eval's dialogue_data/pass_free(run1).json; labels are z scores per worker. Overall
     is the mean of the seven answers, not a question of its own.
 
-    Numbers replace the workers' ids. The public file has no splits: all rows of a worker share one,
-    by a hash of the worker's number (other than in the line format).
+    The public file has no splits: all rows of a worker share one, by a hash of the worker's number
+    (other than in the line format).
     """
     workers: dict[str, str] = {}
     number = 0
     for hit in read_json(path):
         worker = workers.setdefault(hit["WorkerId"], f"worker-{len(workers):04d}")
         for chat in hit["data"]:
-            raw = _with_overall(chat["raw scores"])
-            z_scores = _with_overall(chat["z scores"])
+            scores = chat["z scores"]
+            scores = scores | {"overall": sum(scores.values()) / len(scores)}
             system, *suffix = chat["model"].split("_p")
-            model = _DIALOGUE_EVAL_MODELS[system] + "_p" * len(suffix)
-            extra = {
-                "raw_labels": {name: [score] for name, score in raw.items()},
-                "raw_scales": {name: [0, 100] for name in raw},
-                "run": "free1",
-                "worker": worker,
-            }
-            if model == _DEGRADED:
-                extra[_DEGRADED] = True
             turns = []
             for exchange in chat["dialogue"]:
                 turns.append(Turn("user", exchange["user"].strip()))
@@ -213,19 +190,14 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
             yield rated(
                 f"dialogue-eval-dial-{number:04d}",
                 turns,
-                {name: [score] for name, score in z_scores.items()},
-                dict.fromkeys(z_scores),
+                {name: [score] for name, score in scores.items()},
+                dict.fromkeys(scores),
                 source="dialogue_eval",
                 group=f"dialogue-eval-{number:04d}",
-                model=model,
+                model=_DIALOGUE_EVAL_MODELS[system] + "_p" * len(suffix),
                 split=hash_split(worker, seed=0),
-                extra=extra,
             )
             number += 1
-
-
-def _with_overall(scores: dict[str, float]) -> dict[str, float]:
-    return scores | {"overall": sum(scores.values()) / len(scores)}
 
 
 @source("topical_chat")
@@ -265,28 +237,17 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     """xDial-Eval's data/dial/fed-dial.csv by language: one column a language, one line a turn,
     ``ratings`` the mean rating of the English dialogue.
 
-    ``parallel_id`` is shared by the ten versions of a dialogue, ``overlaps`` is the id in FED. A
-    translation that repeats although the English texts differ is marked ``not_parallel``. The file
-    names no chatbots.
+    ``overlaps`` is the id in FED. The file names no chatbots.
     """
     csv.field_size_limit(10_000_000)
     with open(path, encoding="utf-8", newline="") as stream:
         rows = list(csv.DictReader(stream))
     for lang in _XDIAL_LANGUAGES:
         column = f"{language(lang).name.lower()}_dial"
-        english_of: dict[tuple[Turn, ...], str] = {}
         for number, row in enumerate(rows):
-            turns = alternating(_lines(row[column]), "user")
-            english = row["english_dial"]
-            extra: dict[str, Any] = {
-                "parallel_id": f"xdial-fed-{number:04d}",
-                "overlaps": f"fed-dial-{number:04d}",
-            }
-            if english_of.setdefault(turns, english) != english:
-                extra["defects"] = ["not_parallel"]
             yield rated(
                 f"xdial-fed-{lang}-{number:04d}",
-                turns,
+                alternating(_lines(row[column]), "user"),
                 {"overall": [float(row["ratings"])]},
                 {"overall": (0.0, 4.0)},
                 source="xdial-fed",
@@ -294,7 +255,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
                 lang=lang,
                 split="test",
                 aggregated=True,
-                extra=extra,
+                extra={"overlaps": f"fed-dial-{number:04d}"},
             )
 
 
@@ -309,32 +270,35 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
     for id, conversation in read_json(path or embedded_file("chitchat")).items():
         messages = chain.from_iterable(conversation["messages"])
         turns: list[Turn] = []
-        speakers: list[str] = []
+        first_sender = None
         for sender, run in groupby(messages, key=lambda message: message["sender"]):
-            speakers.append(sender)
+            first_sender = first_sender or sender
             text = "\n".join(message["text"].strip() for message in run)
-            role: Role = "user" if sender == speakers[0] else "assistant"
+            role: Role = "user" if sender == first_sender else "assistant"
             turns.append(Turn(role, text))
         if len(turns) < 2:
             continue
-        ratings = conversation.get("ratings") or {}
-        names = ("witty", "upbeat", "interesting")
-        labels = {name: (float(ratings[name]),) for name in names if ratings.get(name)}
-        prompt = conversation.get("prompt")
-        context = {"scene": prompt} if prompt else {}
-        yield LabelledDialogue(
-            dialogue=Dialogue(
-                id=f"chitchat-{id}",
-                turns=tuple(turns),
-                lang="en",
-                source="chitchat",
-                models={"user": "person", "assistant": "person"},
-                context=context,
-            ),
-            labels=labels,
-            scales=dict.fromkeys(labels, (1.0, 10.0)),
-            split=hash_split(id, seed=0),
+        given = conversation.get("ratings") or {}
+        ratings = {}
+        for name in ("witty", "upbeat", "interesting"):
+            if given.get(name):
+                ratings[name] = [float(given[name])]
+        row = rated(
+            f"chitchat-{id}",
+            turns,
+            ratings,
+            dict.fromkeys(ratings, (1.0, 10.0)),
+            source="chitchat",
             group=f"chitchat-{id}",
+            model="person",
+            split=hash_split(id, seed=0),
+        )
+        models = {"user": "person", "assistant": "person"}
+        context = {}
+        if conversation.get("prompt"):
+            context["scene"] = conversation["prompt"]
+        yield replace(
+            row, dialogue=replace(row.dialogue, models=models, context=context)
         )
 
 

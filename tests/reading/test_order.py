@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from medal_judges import parse_dialogue
+from medal_judges import RecordError, parse_dialogue
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 
@@ -105,18 +105,11 @@ def messages(*times: object, column: str = "created_at") -> list[Row]:
 MINUTES = [f"2026-03-01T10:0{n}:00Z" for n in range(4)]
 
 
-@pytest.mark.parametrize("container", ["jsonl", "json", "csv", "parquet"])
-@pytest.mark.parametrize("column", ["created_at", "createdAt", "ts", "timestamp"])
-def test_a_list_that_is_newest_first_is_sorted_and_that_is_said(
-    container: str, column: str, tmp_path: Path
-) -> None:
-    said = messages(*MINUTES, column=column)
-    rows = [{"id": "a", "messages": said[::-1]}, {"id": "b", "messages": said}]
-    (turned, straight), report = read(
-        save(tmp_path, "chats", CONTAINERS[container](rows))
-    )
-    assert contents(turned) == contents(straight) == [*SAID]
-    assert report.folded == {"newest-first chats sorted by time": 1}
+def test_a_list_that_is_newest_first_is_refused() -> None:
+    said = messages(*MINUTES)
+    assert contents(parse_dialogue(said)) == [*SAID]
+    with pytest.raises(RecordError, match="the oldest first"):
+        parse_dialogue(said[::-1])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +118,6 @@ def test_a_list_that_is_newest_first_is_sorted_and_that_is_said(
         (MINUTES[0], MINUTES[2], MINUTES[1], MINUTES[3]),
         (MINUTES[0],) * 4,
         (MINUTES[3], MINUTES[2], MINUTES[1], None),
-        (MINUTES[3], MINUTES[2], MINUTES[1], "noon"),
     ],
 )
 def test_other_lists_keep_their_order(times: tuple[object, ...]) -> None:

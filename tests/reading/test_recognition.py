@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import ReadingReport, ReadOptions, read_dialogues
 
-from .written import CONTAINERS, PACKED, in_csv, in_jsonl, save, zstd
+from .written import CONTAINERS, PACKED, in_csv, in_jsonl, save
 
 CHAT = {
     "id": "a",
@@ -71,7 +72,7 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
         }
     ]
     log = save(tmp_path, "t", in_csv(table))
-    assert read(log)[1].forms == {} and read(log, format="csv+prompts")[0] == ["a"]
+    assert read(log, format="csv+prompts")[0] == ["a"]
     for wrong in ("csw", "csv+parquet", "messages+turns"):
         with pytest.raises(ConfigError):
             ReadOptions(format=wrong)
@@ -85,8 +86,7 @@ def test_a_format_overrides_the_content(tmp_path: Path) -> None:
         (b"\x00\x01\x02binary", "not a known kind of chat file"),
         (b"PAR1 and no more", "cannot read on"),
         (b"PK\x03\x04 and no more", "is not a workbook"),
-        (b"\x28\xb5\x2f\xfd and no more", "cannot read on"),
-        (b"id,id,prompt\n1,2,3\n", "two columns called 'id'"),
+        (b"id,id,prompt\n1,2,3\n", "'id' twice"),
     ],
 )
 def test_what_cannot_be_read_is_a_message(
@@ -216,7 +216,11 @@ def test_any_json_is_read_or_refused(tmp_path: Path, rows: list[Any]) -> None:
 def sound(name: str) -> bytes:
     """Made once: a workbook holds the time it was made at."""
     rows = [CHAT | {"id": str(n), "n": n} for n in range(4)]
-    return zstd(in_jsonl(rows)) if name == "packed" else CONTAINERS[name](rows)
+    return (
+        gzip.compress(in_jsonl(rows), mtime=0)
+        if name == "packed"
+        else CONTAINERS[name](rows)
+    )
 
 
 @ANY

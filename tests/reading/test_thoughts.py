@@ -92,7 +92,6 @@ def rows_of(answer: str) -> dict[str, list[Row]]:
         "answer beside messages": [
             {"id": "a", "messages": said[:1], "response": answer}
         ],
-        "history pairs": [{"id": "a", "messages": [[ASKED, answer]]}],
         "prompts": [{"id": "a", "prompt": ASKED, "response": answer}],
         "transcript": [{"id": "a", "transcript": f"User: {ASKED}\nBot: {answer}"}],
         "turns": [{"chat_id": "a", **message} for message in said],
@@ -109,7 +108,7 @@ def test_every_reader_leaves_it_out(
     (found,) = read(save(tmp_path, "chats.jsonl", in_jsonl(rows)), reading=report)
     dialogue = found if read is read_dialogues else found.dialogue
     assert [turn.content for turn in dialogue.turns] == [ASKED, ANSWER]
-    assert report.folded == {THOUGHTS: 1} and not report.count, report.messages
+    assert report.folded[THOUGHTS] == 1 and not report.count, report.messages
 
 
 def test_a_line_of_a_thought_is_no_turn_of_a_transcript(tmp_path: Path) -> None:

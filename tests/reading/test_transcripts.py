@@ -93,13 +93,9 @@ Assistant: はい。
 """
 
 
-def test_headings_part_chats_times_are_read_and_a_rule_in_an_answer_stays(
+def test_headings_part_chats_and_a_rule_in_an_answer_stays(
     tmp_path: Path,
 ) -> None:
     first, second = read(tmp_path, HEADED)
     assert said(first)[1] == ("assistant", "Three things:\n---\nmilk, bread,\nand tea")
-    assert first.meta == {
-        "heading": "Chat c-1, version 2.0",
-        "time": "2026-10-01 09:12",
-    }
     assert said(second) == [("user", "もう一度"), ("assistant", "はい。")]

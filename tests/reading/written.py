@@ -250,11 +250,7 @@ CONTAINERS: dict[str, Callable[[list[Row]], bytes]] = {
 }
 
 
-def zstd(data: bytes) -> bytes:
-    return bytes(pa.compress(data, codec="zstd", asbytes=True)) if data else b""
-
-
-PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "zst": zstd}
+PACKED: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress}
 
 
 def save(folder: Path, name: str, data: bytes) -> Path:

@@ -137,30 +137,6 @@ def fetch(
             typer.echo(fetch_part(part))
 
 
-@app.command("audit")
-@with_options()
-def audit_source(
-    *,
-    source: str = _SET,
-    reading: ReadOptions,
-) -> None:
-    """Find duplicates, empty turns, odd roles and broken text in a set.
-
-    Example: medal data audit chats.jsonl
-    """
-    from medal_judges.data_prep.sources.audit import audit
-    from medal_judges.data_prep.sources.registry import load_spec
-
-    report = reading_report(reading)
-    rows = load_spec(source, reading=report, options=reading)
-    findings = []
-    for problem, ids in audit(rows).items():
-        findings.append((problem, str(len(ids)), ", ".join(ids[:3])))
-    print_listed(("finding", "rows", "examples"), findings)
-    report.show()
-    report.require_rest()
-
-
 @app.command()
 @with_options(locks="file")
 def write(

@@ -11,7 +11,6 @@ from typing import Any, NamedTuple, get_args
 from medal_judges.errors import ConfigError, RecordError, did_you_mean
 from medal_judges.reading.names import (
     NAMES,
-    Counts,
     Fields,
     Record,
     find_key,
@@ -26,7 +25,7 @@ MISSING = object()
 _SPEAKERS = (*get_args(Role), "system", "tool")
 # What a column map can map. ``chatbot`` and ``user`` are names of models.
 _FIELDS = (*NAMES, "user", "source", "split", "group")
-_LABEL = re.compile(r"([^:@]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?(?:@(.+))?\Z")
+_LABEL = re.compile(r"([^:]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
 _SHOWN = 40  # columns in a message
 _SHORT = 20  # characters of a text that is no turn: a state, a category
 # Ids, hashes, addresses and times.
@@ -39,26 +38,16 @@ _METADATA = re.compile(
 )
 _PYTHON_LIST = re.compile(r"\s*[\[{][\s\[{]*'")
 # What spreadsheets, pandas, R and people write if there is no rating.
-_NO_RATING = re.compile(
-    r"#?n/?a|n\.a\.|<na>|nan|none|null|nil|missing|-{1,2}|[–—?]|\.{1,2}", re.I
-)
-_FLAGS = dict.fromkeys(
-    ["true", "yes", "good", "up", "thumbs_up", "thumbsup", "like", "👍"], 1.0
-)
-_FLAGS |= dict.fromkeys(
-    ["false", "no", "bad", "down", "thumbs_down", "thumbsdown", "dislike", "👎"], 0.0
-)
-# Tones of skin and the mark of a coloured emoji; words of a rating are joined in several ways.
-_TONES = re.compile("[\U0001f3fb-\U0001f3ff\ufe0f:]|(?<=thumbs)[ -]")
+_NO_RATING = ("na", "n/a", "#n/a", "nan", "none", "null", "-", "?", "")
+_FLAGS = {"true": 1.0, "yes": 1.0, "👍": 1.0, "false": 0.0, "no": 0.0, "👎": 0.0}
 Rating = float | None  # None: the annotator gave none
 
 
 class LabelColumn(NamedTuple):
-    """What a column of ratings holds; ``scale`` and ``annotator`` are None if not stated."""
+    """What a column of ratings holds; ``scale`` is None if not stated."""
 
     dimension: str
     scale: Scale | None
-    annotator: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +75,26 @@ class ColumnMap:
         """Returns the value in the column of the field ``name``; None if there is no column."""
         return lookup(record, self.column(record, name))
 
+    def require_columns(self, names: Iterable[object], path: str) -> None:
+        """Raises ConfigError if a column of the map is not among ``names``, the columns of the file
+        ``path``."""
+        columns = [*map(str, names)]
+        for wanted in (*self.fields.values(), *self.labels):
+            if wanted not in columns and wanted.partition(".")[0] not in columns:
+                shown = ", ".join(columns[:_SHOWN])
+                hint = f"{did_you_mean(wanted, columns)}columns in the file: {shown}"
+                raise ConfigError(f"{path}: no column {wanted!r}", hint=hint)
+
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value at ``path``: a key (which may contain dots), or a dotted path of keys and
-    list indices. Cells of JSON text along the path are parsed."""
-    if isinstance(record, str):
-        record = json_in(record)
-    if isinstance(record, list):
-        record = {str(index): value for index, value in enumerate(record)}
+    """Returns the value at ``path``: a key (which may contain dots), or a dotted path of keys."""
     if not isinstance(record, Mapping):
         return missing
     if path in record:
         return record[path]
-    for end, letter in enumerate(path):
-        if letter == "." and path[:end] in record:
-            return lookup(record[path[:end]], path[end + 1 :], missing)
+    first, _, rest = path.partition(".")
+    if first in record and rest:
+        return lookup(record[first], rest, missing)
     return missing
 
 
@@ -142,52 +136,10 @@ def has_prose(name: str, value: object) -> bool:
         return any(has_prose(str(key), field) for key, field in value.items())
     if isinstance(value, list):
         return any(has_prose(name, item) for item in value)
-    text = ""
-    if isinstance(value, str):
-        text = value.strip()
+    if not isinstance(value, str):
+        return False
+    text = value.strip()
     return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
-
-
-@dataclass
-class ColumnCheck:
-    """Looks for the columns of a map in the rows of a file.
-
-    A table shows in its first row that a column is missing. JSON leaves out empty fields, so there
-    it shows at the end.
-    """
-
-    columns: ColumnMap
-    path: str
-    is_table: bool
-    names: dict[str, None] = field(default_factory=dict)  # columns of the file
-
-    def __post_init__(self) -> None:
-        self.unseen = {*self.columns.fields.values(), *self.columns.labels}
-        # A speaker and a text can stand inside of messages, which are empty in some rows.
-        self.inside = {self.columns.fields.get(name) for name in ("role", "content")}
-
-    def add(self, record: Record) -> None:
-        """Looks in a row. Raises ConfigError if it shows that a column is missing."""
-        self.names |= dict.fromkeys(map(str, record))
-        holders = [record, record.get("labels")]
-        messages = json_in(self.columns.value(record, "messages"))
-        if isinstance(messages, list):
-            holders += messages
-        for column in [*self.unseen]:
-            if any(
-                lookup(holder, column, MISSING) is not MISSING for holder in holders
-            ):
-                self.unseen.remove(column)
-        if self.is_table and self.unseen - self.inside:
-            self.finish()
-
-    def finish(self) -> None:
-        """Raises ConfigError if a column is in no row."""
-        if self.unseen and self.names:
-            column = min(self.unseen)
-            names = ", ".join([*self.names][:_SHOWN])
-            hint = f"{did_you_mean(column, self.names)}columns in the file: {names}"
-            raise ConfigError(f"{self.path}: no column {column!r}", hint=hint)
 
 
 # -- what a user states ----------------------------------------------------------------------------
@@ -244,77 +196,55 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
     for name, target in labels.items():
         match = _LABEL.match(str(target).strip())
         if match is None or not name:
-            problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH][@ANNOTATOR]"
+            problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH]"
             option = quote(f"{name or 'COLUMN'}=overall:1..5")
             hint = f"--label {option} (in YAML: {name}: overall:1..5)"
             raise ConfigError(f"label {name!r}: {problem}", hint=hint)
-        dimension, low, high, annotator = match.groups()
+        dimension, low, high = match.groups()
         scale = None
         if low is not None:
             scale = float(low), float(high)
             if not scale[0] < scale[1]:
                 raise ConfigError(f"label {name!r}: {low} is not below {high}")
-        rated[str(name)] = LabelColumn(dimension.strip(), scale, annotator)
-    named = [label for label in rated.values() if label.annotator]
-    people = {(label.annotator, label.dimension) for label in named}
-    if named and len(rated) != len(people):
-        problem = (
-            "labels: @ANNOTATOR is on all columns or on none, once for each dimension"
-        )
-        hint = "--label R1=overall:1..5@R1 --label R2=overall:1..5@R2 (in YAML: R1: overall...)"
-        raise ConfigError(problem, hint=hint)
+        rated[str(name)] = LabelColumn(dimension.strip(), scale)
     return rated
 
 
 # -- ratings ---------------------------------------------------------------------------------------
 
 
-def labels_of(record: Record, columns: ColumnMap, folded: Counts) -> Fields:
+def labels_of(record: Record, columns: ColumnMap) -> Fields:
     """Returns labels (dimension -> ratings), scales and annotators of the label columns, as in the
-    line format.
+    line format. Empty if there is no rating.
 
     A cell holds a number, a list, or text with ; between numbers. An empty cell, or a word such as
-    NA, is no rating, and ``folded`` counts it. Raises RecordError.
+    NA, is no rating. Raises RecordError.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}
-    names = [label.annotator for label in columns.labels.values() if label.annotator]
-    annotators: list[Any] = list(dict.fromkeys(names))
-    for column, (dimension, stated_scale, annotator) in columns.labels.items():
-        ratings = _ratings(record, column, folded)
-        if annotator:
-            if len(ratings) != 1:
-                expected = "one rating: the column is of one annotator"
-                raise RecordError(column, expected, ratings)
-            by_annotator = labels.setdefault(dimension, [None] * len(annotators))
-            by_annotator[annotators.index(annotator)] = ratings[0]
-        else:
-            labels.setdefault(dimension, []).extend(ratings)
+    for column, (dimension, stated_scale) in columns.labels.items():
+        labels.setdefault(dimension, []).extend(_ratings(record, column))
         # A row in the line format states its scales.
         scale = list(stated_scale or ()) or lookup(record, f"scales.{column}")
-        scales[dimension] = _only_scale(column, dimension, scale, scales.get(dimension))
+        earlier = scales.get(dimension)
+        if scale and earlier and earlier != scale:
+            raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
+        scales[dimension] = scale or earlier
     # A missing rating keeps its place, which is its annotator's in other rows.
     for name in [*labels]:
         if {*labels[name]} == {None}:
             del labels[name]
             del scales[name]
+    if not labels:
+        return {}
     rated: Fields = {"labels": labels, "scales": scales}
-    if labels and not annotators:
-        annotators = _annotators(record, columns, max(map(len, labels.values())))
-    if labels and annotators:
-        rated["annotators"] = [str(name).strip() for name in annotators]
+    annotators = _annotators(record, columns, max(map(len, labels.values())))
+    if annotators:
+        rated["annotators"] = annotators
     return rated
 
 
-def _only_scale(column: str, dimension: str, scale: object, earlier: object) -> object:
-    """Returns the scale of a dimension, which several columns may state. Raises RecordError if they
-    differ."""
-    if scale and earlier and earlier != scale:
-        raise RecordError(column, f"one scale of {dimension} ({earlier})", scale)
-    return scale or earlier
-
-
-def _ratings(record: Record, column: str, folded: Counts) -> list[Rating]:
+def _ratings(record: Record, column: str) -> list[Rating]:
     """Returns the ratings in a column. Argilla's responses that are not submitted are missing; a
     second column has their states."""
     cell = lookup(record, column, lookup(record, f"labels.{column}"))
@@ -327,35 +257,28 @@ def _ratings(record: Record, column: str, folded: Counts) -> list[Rating]:
         states = ["submitted"] * len(cell)
     ratings: list[Rating] = []
     for value, state in zip(cell, states, strict=True):
-        if isinstance(value, Mapping) and "value" in value:
-            value, state = value["value"], value.get("status", state)
-        if state != "submitted":
-            folded[f"{state} ratings"] += 1
-            value = None
-        ratings.append(_rating(column, value, folded))
+        if value is None or state != "submitted":
+            ratings.append(None)
+        else:
+            ratings.append(_rating(column, value))
     return ratings
 
 
-def _rating(column: str, value: object, folded: Counts) -> Rating:
+def _rating(column: str, value: object) -> Rating:
     expected = "a number, or several with ; between"
-    word = ""
-    if value is not None:
-        word = text(column, as_text(value), expected).strip()
-    if not word:
+    word = text(column, as_text(value), expected).strip().lower()
+    if word in _NO_RATING:
         return None
-    if _NO_RATING.fullmatch(word):
-        folded[f"missing ratings ({word})"] += 1
-        return None
-    rating = _FLAGS.get(_TONES.sub("", word.lower()))
-    if rating is None:
-        try:
-            rating = float(word.replace(",", "."))
-        except ValueError as error:
-            raise RecordError(column, expected, word) from error
+    if word in _FLAGS:
+        return _FLAGS[word]
+    try:
+        rating = float(word.replace(",", "."))
+    except ValueError as error:
+        raise RecordError(column, expected, word) from error
     return number(column, rating, expected)
 
 
-def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:
+def _annotators(record: Record, columns: ColumnMap, count: int) -> list[str]:
     """Returns the names of a row's ``count`` annotators, if the row states that many.
 
     Raises RecordError if the annotator column that the user named has another number of them.
@@ -364,7 +287,7 @@ def _annotators(record: Record, columns: ColumnMap, count: int) -> list[Any]:
     if isinstance(names, str):
         names = names.split(";")
     if isinstance(names, list) and len(names) == count:
-        return names
+        return [str(name).strip() for name in names]
     if "annotator" in columns.fields:
         expected = f"names of {count} annotators, with ; between"
         raise RecordError(columns.fields["annotator"], expected, names)

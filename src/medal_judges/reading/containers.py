@@ -7,7 +7,6 @@ on with the next row.
 
 from __future__ import annotations
 
-import codecs
 import csv
 import gzip
 import io
@@ -18,7 +17,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import chain, zip_longest
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -29,7 +28,7 @@ from medal_judges.errors import (
     MissingExtraError,
     RecordError,
 )
-from medal_judges.reading.transcripts import begins_transcript, chats_of_transcript
+from medal_judges.reading.transcripts import begins_transcript
 from medal_judges.storage import jsonl
 from medal_judges.storage.jsonl import STDIN, damaged, standard_input
 
@@ -51,26 +50,22 @@ ENDINGS = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".xlsx", ".parquet")
 HUB = "hf:"
 LARGEST = 1_000_000_000  # bytes of a file that is read whole
 _MAGIC = {b"PAR1": "parquet", b"PK\x03\x04": "xlsx"}
-_ZSTD, _GZIP = b"\x28\xb5\x2f\xfd", b"\x1f\x8b"
+_GZIP = b"\x1f\x8b"
 _PLAIN_ENDINGS = ("", ".txt", ".text", ".md", ".log")  # a transcript can have these
 _BEGIN = 1 << 16  # bytes by which a file is recognised
-_MOST_BLANK = 1_000_000  # blank lines in a row
 _MOST_TEXT = 64_000_000  # characters of a transcript
 # Sheets shrink to a tenth or so, a bomb to a thousandth; equal values are once in Parquet.
 _ALWAYS_READ, _SHEET_RATIO, _PARQUET_RATIO = 1 << 22, 100, 1000
 _MOST_BATCH = 1 << 30  # bytes
-_MOST_ROWS, _MOST_COLUMNS = 1 << 20, 1000  # of a sheet
+_MOST_ROWS = 1 << 20  # of a sheet
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _SEP = re.compile(r'"?sep=(.)"?\s*')  # Excel's first line of a CSV file
 _ERRORS = (EOFError, zlib.error, OSError)  # gzip's and pyarrow's are OSErrors
 
 
-def open_rows(
-    path: str, kind: str | None = None, roles: Mapping[str, str] = {}
-) -> tuple[str, Iterator[NumberedRow]]:
+def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[NumberedRow]]:
     """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows. The
-    container is recognised by the content unless ``kind`` names it. ``roles`` are those of further
-    speakers in a transcript.
+    container is recognised by the content unless ``kind`` names it.
 
     Raises DataError for a missing file and for content of no known kind, and, while the rows are
     read, for a damaged file.
@@ -87,78 +82,59 @@ def open_rows(
         if reason:
             raise DataError(path, None, f"cannot be opened: {reason}") from error
         raise damaged(path, 0, error) from error
-    has_mark = begin.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    if kind is None and not has_mark:
-        kind = _MAGIC.get(begin[:4]) or _recognise(path, begin)
-    if kind not in _MAGIC.values() and (has_mark or b"\x00" in begin[:4]):
+    kind = kind or _MAGIC.get(begin[:4]) or _recognise(path, begin)
+    if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
         raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
-    return str(kind), _rows(path, stream, str(kind), roles)
+    return kind, _rows(path, stream, kind)
 
 
 def _open(path: str) -> Any:
-    """Opens a file or standard input, decompressed if it is gzip or zstd."""
+    """Opens a file or standard input, decompressed if it is gzip."""
     if path == STDIN:
         raw = standard_input()
     else:
         raw = open(path, "rb")  # noqa: SIM115
     stream = io.BufferedReader(cast(Any, raw), _BEGIN)
-    begin = stream.peek(4)
-    if begin.startswith(_GZIP):
+    if stream.peek(2).startswith(_GZIP):
         return gzip.GzipFile(fileobj=stream)
-    if begin.startswith(_ZSTD):
-        import pyarrow as pa
-
-        file = pa.PythonFile(stream, "r")
-        return io.BufferedReader(pa.CompressedInputStream(file, "zstd"), _BEGIN)
     return stream
 
 
 def _recognise(path: str, begin: bytes) -> str:
     """Returns the container of a text by its first line that is not blank, and by the ending of the
     name. Raises DataError for any other content."""
-    suffix = Path(path.lower().removesuffix(".gz").removesuffix(".zst")).suffix
-    text = begin.decode("utf-8-sig", "replace").lstrip()
-    line, _, further = text.partition("\n")
-    if not line:
-        return {".csv": "csv", ".tsv": "tsv"}.get(suffix, "jsonl")
+    suffix = Path(path.lower().removesuffix(".gz")).suffix
+    line, _, further = begin.decode("utf-8-sig", "replace").lstrip().partition("\n")
+    if suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".json") and not line:
+        return suffix[1:]
+    delimiter = _delimiter(line)
     if suffix in _PLAIN_ENDINGS and begins_transcript(line):
         return "text"
-    delimiter = _delimiter(line)
-    is_json = line[0] in "[{"
-    if suffix in (".jsonl", ".ndjson") and (is_json or delimiter is None):
+    if suffix in (".jsonl", ".ndjson") and (line[0] in "[{" or delimiter is None):
         return "jsonl"
-    if is_json:
-        return _json_kind(line, is_last=not further.strip())
-    is_known = delimiter is not None or suffix in ENDINGS
-    if b"\x00" in begin[:1024] or not is_known:
-        hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}; gzip and "
-        hint += "zstd are read"
-        problem = f"not a known kind of chat file (it begins with {line[:24]!r})"
-        raise DataError(path, None, problem, hint=hint)
+    if line.startswith("{") and (line.rstrip().endswith("}") or not further):
+        return "jsonl"
+    if line.startswith(("[", "{")):
+        return "json"
     if suffix in (".csv", ".tsv", ".json"):
         return suffix[1:]
     if delimiter == "\t":
         return "tsv"
-    return "csv"
-
-
-def _json_kind(line: str, is_last: bool) -> str:
-    """Returns ``jsonl`` or ``json``: an object over several lines, or one array, is no line."""
-    if not is_last and isinstance(_json_value(line), RecordError):
-        return "json"
-    if line[0] == "{" or not is_last:
+    if delimiter is not None:
+        return "csv"
+    if not line:
         return "jsonl"
-    return "json"
+    problem = f"not a known kind of chat file (it begins with {line[:24]!r})"
+    hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}"
+    raise DataError(path, None, problem, hint=hint)
 
 
-def _rows(
-    path: str, stream: Any, kind: str, roles: Mapping[str, str]
-) -> Iterator[NumberedRow]:
+def _rows(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
     number = 0
     readers: Mapping[str, Callable[[IO[str]], Iterator[NumberedRow]]] = {
         "jsonl": _json_lines,
         "json": _json_elements,
-        "text": lambda text: chats_of_transcript(_whole(text, _MOST_TEXT), roles),
+        "text": lambda text: iter([(1, _whole(text, _MOST_TEXT))]),
     }
     try:
         with stream:
@@ -185,9 +161,8 @@ def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
     content = stream.read(limit + 1)
     if len(content) > limit:
         problem = f"larger than {limit:,}, the most that is read whole"
-        raise ConfigError(
-            problem, hint="save it as .jsonl, which has no such limit, or in parts"
-        )
+        hint = "save it as .jsonl, which has no such limit, or in parts"
+        raise ConfigError(problem, hint=hint)
     return content
 
 
@@ -195,28 +170,20 @@ def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
 
 
 def _json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
-    blank_lines = 0
     for number, line in enumerate(jsonl.limited_lines(stream), 1):
         if line.isspace():
-            blank_lines += 1
-            if blank_lines > _MOST_BLANK:
-                raise ConfigError(f"more than {_MOST_BLANK:,} blank lines in a row")
             continue
-        blank_lines = 0
-        yield number, _json_value(line)
-
-
-def _json_value(text: str) -> object:
-    """Returns the JSON value of ``text``, or a RecordError if it is not valid JSON."""
-    if len(text) > jsonl.LONGEST_LINE and not text.endswith("\n"):
-        expected = f"at most {jsonl.LONGEST_LINE:,} characters"
-        return RecordError("(line)", expected, text[:80])
-    try:
-        return jsonl.load_json(text, nan_is_null=True)
-    except RecordError as error:
-        return error
-    except RecursionError:
-        return RecordError("(line)", "JSON that is not nested too deep", text[:80])
+        if len(line) > jsonl.LONGEST_LINE:
+            expected = f"at most {jsonl.LONGEST_LINE:,} characters"
+            yield number, RecordError("(line)", expected, line[:80])
+            continue
+        try:
+            value = jsonl.load_json(line, nan_is_null=True)
+        except RecordError as error:
+            value = error
+        except RecursionError:
+            value = RecordError("(line)", "JSON not nested too deep", line[:80])
+        yield number, value
 
 
 def _json_elements(stream: IO[str]) -> Iterator[NumberedRow]:
@@ -252,7 +219,7 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
     """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts; an
     empty cell is null.
 
-    Quotes follow RFC 4180. After an unclosed quote each line up to the next quote is a bad row.
+    Quotes follow RFC 4180. An unclosed quote makes the lines up to the next quote one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
     lines = jsonl.limited_lines(stream)
@@ -262,25 +229,23 @@ def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
     if _SEP.fullmatch(first):
         first, skipped_lines = next(lines, ""), 1
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
-    header: list[str] = []
+    try:
+        header = _header(next(reader, []))
+    except csv.Error as error:
+        raise ConfigError(f"a table without a header: {error}") from error
     while True:
         number = reader.line_num + 1 + skipped_lines
         try:
             cells = next(reader, None)
         except csv.Error as error:
-            if not header:
-                raise ConfigError(f"a table without a header: {error}") from error
-            end = reader.line_num + skipped_lines
-            expected = f"a valid row of CSV (lines {number} to {end}: {error})"
+            last = reader.line_num + skipped_lines
+            expected = f"valid rows of CSV in lines {number} to {last} ({error})"
             got = "an open quote, or text after a closed one"
-            for line_number in range(number, end + 1):
-                yield line_number, RecordError("(row)", expected, got)
+            yield number, RecordError("(row)", expected, got)
             continue
         if cells is None:
             return
-        if not header:
-            header = _header(cells)
-        elif any(cells):
+        if any(cells):
             yield number, _table_row(header, cells, delimiter)
 
 
@@ -300,17 +265,15 @@ def _table_row(header: Sequence[str], cells: Sequence[str], delimiter: str) -> o
 
 
 def _header(cells: Sequence[object]) -> list[str]:
-    names = ["" if cell is None else str(cell).strip() for cell in cells]
-    if "" in names or not names:
-        raise ConfigError(f"a table whose header has a column without a name: {names}")
-    _require_distinct(names)
+    """Returns the names of columns. Raises ConfigError if one is blank or there twice."""
+    names = []
+    for cell in cells:
+        name = str(cell or "").strip()
+        if not name or name in names:
+            problem = f"a header with a blank name, or with {name!r} twice"
+            raise ConfigError(f"{problem}: {cells}", hint="name each column once")
+        names.append(name)
     return names
-
-
-def _require_distinct(names: Sequence[str]) -> None:
-    for name in sorted(names):
-        if names.count(name) > 1:
-            raise ConfigError(f"a table with two columns called {name!r}: rename one")
 
 
 def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
@@ -324,19 +287,16 @@ def _parquet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     try:
         # A buffer a column instead of a whole row group, which can be the whole file.
         with pq.ParquetFile(file, buffer_size=1 << 18, pre_buffer=False) as reader:
-            _require_distinct(reader.schema_arrow.names)
-            chunks = [0]
-            for index in range(reader.num_row_groups):
-                group = reader.metadata.row_group(index)
-                for column in range(group.num_columns):
-                    chunks.append(group.column(column).total_uncompressed_size)
-            size = max(_ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
-            if max(sum(chunks), 10 * reader.metadata.num_rows) > size:
-                problem = f"unpacks to more than {size:,} bytes, or has too many rows"
+            _header(reader.schema_arrow.names)
+            groups = range(reader.num_row_groups)
+            sizes = [reader.metadata.row_group(i).total_byte_size for i in groups]
+            limit = max(_ALWAYS_READ, _PARQUET_RATIO * file.seek(0, 2))
+            if max(sum(sizes), 10 * reader.metadata.num_rows) > limit:
+                problem = f"unpacks to more than {limit:,} bytes, or has too many rows"
                 hint = "save it as .jsonl, which has no such limit"
                 raise DataError(path, None, problem, hint=hint)
             # A value that stands once in the file can be in every row.
-            size = max(1, min(64, _MOST_BATCH // max(1, *chunks)))
+            size = max(1, min(64, _MOST_BATCH // max(1, *sizes, 1)))
             for batch in reader.iter_batches(batch_size=size):
                 # offsets outside of its buffers would crash the process
                 batch.validate(full=True)
@@ -369,7 +329,7 @@ def _plain(value: object) -> Any:
         value = value.date()  # a workbook stores a date as a moment at midnight
     if isinstance(value, datetime | date | time):
         return value.isoformat()
-    if isinstance(value, bytes | bytearray):
+    if isinstance(value, bytes):
         return f"({len(value)} bytes)"
     return str(value)
 
@@ -405,10 +365,9 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 
 def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any]]]:
     """Yields (name of the sheet, number from 1, cells) of each row of a workbook that is not empty.
-    Cells of formulas have their last results.
 
-    Raises DataError if the file is no workbook, is broken, has a formula without a result, or is
-    too large when unpacked. Raises MissingExtraError without openpyxl.
+    Raises DataError if the file is no workbook, is broken, has a formula, or is too large when
+    unpacked. Raises MissingExtraError without openpyxl.
     """
     try:
         from openpyxl import load_workbook
@@ -421,23 +380,19 @@ def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any
         if sum(part.file_size for part in parts) > min(LARGEST, limit):
             problem = f"unpacks to more than {min(LARGEST, limit):,} bytes"
             raise DataError(path, None, problem, hint="save it as .csv")
-        options: dict[str, Any] = {"read_only": True, "keep_links": False}
-        results = load_workbook(content, data_only=True, **options)
-        formulas = load_workbook(content, data_only=False, **options)
-        for sheet in results.worksheets:
-            rows = zip_longest(_cells_of(sheet), _cells_of(formulas[sheet.title]))
-            blank: object = None  # one object for all rows that the file does not have
-            for number, (cells, contents) in enumerate(rows, 1):
+        workbook = load_workbook(content, read_only=True, keep_links=False)
+        for sheet in workbook.worksheets:
+            sheet.reset_dimensions()  # the size that a file states can be wrong
+            for number, cells in enumerate(sheet.iter_rows(), 1):
                 if number > _MOST_ROWS:
                     problem = f"has a row beyond {_MOST_ROWS:,}"
                     raise DataError(path, None, problem, hint="save it as .csv")
-                if contents is blank:
-                    continue
-                if not any(map(_is_filled, contents)):
-                    blank = contents
-                    continue
-                _require_results(path, number, cells, contents)
-                yield sheet.title, number, list(cells)
+                if any(cell.data_type == "f" for cell in cells):
+                    problem = "a formula, whose result is not read"
+                    raise DataError(path, number, problem, hint="save it as .csv")
+                values = [cell.value for cell in cells]
+                if any(map(_is_filled, values)):
+                    yield sheet.title, number, values
     except MedalError:
         raise
     except Exception as error:  # openpyxl raises anything for a broken workbook
@@ -446,44 +401,30 @@ def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any
         raise DataError(path, None, problem, hint=hint) from error
 
 
-def _cells_of(sheet: Any) -> Any:
-    sheet.reset_dimensions()  # the size that a file states can be wrong
-    return sheet.iter_rows(max_col=_MOST_COLUMNS, values_only=True)
-
-
-def _require_results(path: str, number: int, cells: Any, contents: Any) -> None:
-    for cell, content in zip(cells, contents, strict=True):
-        if cell is None and content is not None:
-            problem = f"a formula without a result: {content}"
-            hint = "open it in a spreadsheet program and save it again"
-            raise DataError(path, number, problem, hint=hint)
-
-
 def _is_filled(cell: object) -> bool:
     return cell not in (None, "")
 
 
 def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
-    """Yields the rows of all sheets that have the header of the first sheet with rows.
-
-    Row numbers are those of a spreadsheet program. A sheet with another header is a bad row.
-    """
+    """Yields the rows of the first sheet with any, with the numbers of a spreadsheet program. Each
+    further sheet with rows is a bad row."""
     header: list[str] = []
-    fits = {}  # whether a sheet has the header
+    titles: list[str] = []  # of the sheets with rows
     for title, number, cells in read_sheets(path, file):
         while not _is_filled(cells[-1]):
             cells.pop()
-        if title not in fits:
-            names = [str(cell).strip() for cell in cells]
-            header = header or _header(cells)
-            fits[title] = names == header
-            if names != header:
-                expected = f"the header of the first sheet, {', '.join(header)[:60]}"
+        if not titles:
+            titles.append(title)
+            header = _header(cells)
+        elif title != titles[0]:
+            if title not in titles:
+                titles.append(title)
+                expected = f"one sheet with rows ({titles[0]}): save this one as .csv"
                 yield number, RecordError(f"sheet {title}", expected, cells)
-        elif fits[title] and len(cells) > len(header):
+        elif len(cells) > len(header):
             expected = f"{len(header)} cells, as in the header"
             yield number, RecordError("(row)", expected, "more than those")
-        elif fits[title]:
+        else:
             row = dict.fromkeys(header)
             for name, cell in zip(header, cells, strict=False):
                 if _is_filled(cell):

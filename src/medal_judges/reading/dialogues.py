@@ -28,22 +28,18 @@ from medal_judges.errors import (
     visible,
 )
 from medal_judges.reading.columns import (
-    ColumnCheck,
     ColumnMap,
     has_prose,
+    json_in,
     lookup,
     make_column_map,
 )
 from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, open_rows
-from medal_judges.reading.forms import (
-    READERS,
-    Row,
-    chats_within,
-    form_of,
-)
+from medal_judges.reading.forms import READERS, Row, form_of
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
 from medal_judges.reading.thoughts import MAY_THINK, THOUGHTS, without_thoughts
+from medal_judges.reading.transcripts import chats_of_transcript
 from medal_judges.reading.turns import (
     NumberedRecord,
     chat_of_turns,
@@ -59,7 +55,6 @@ from medal_judges.records.dialogue import (
 from medal_judges.records.labelled import (
     KNOWN_FIELDS,
     LabelledDialogue,
-    hash_split,
     parse_labelled,
 )
 from medal_judges.records.validation import as_text, require_valid_text
@@ -67,19 +62,12 @@ from medal_judges.storage.files import require_other_file
 from medal_judges.storage.jsonl import open_text, to_line
 
 Source = str | Path | Iterable[object]
-# (number of its first row, record, form, columns)
-NumberedChat = tuple[int, Record, str, ColumnMap]
+NumberedChat = tuple[int, Record, str]  # (number of its first row, record, form)
 _LABEL_FIELDS = ("labels", "scales", "split", "group", "annotators")
 _SHOWN = 20
 _MADE = "ids made from the content: there were none"
 _NUMBERED = "ids numbered (ID#2): an earlier row had them"
-_LISTS = ("line", "medal")  # forms whose ratings are lists of all annotators
-_READ_IN_TURNS = ("id", "role", "content", "messages", "order", "time")
-_PROBLEM = b'{"file": '  # a list of bad rows begins so
-_SKIPPING = {  # how bad rows are skipped, by whether --strict was typed
-    True: "without --strict bad rows are skipped and listed",
-    False: "in Python, reading=ReadingReport() skips and lists bad rows",
-}
+_READ_IN_TURNS = ("id", "role", "content", "messages", "order")
 _option = partial(option, panel="Reading")
 
 
@@ -130,21 +118,18 @@ class ReadOptions(Config):
         """Returns the container and the form of rows that ``format`` names, None for the one that
         the content decides.
         """
-        words: list[str] = []
-        if self.format:
-            words = self.format.lower().split("+")
-        containers = [word for word in words if word in CONTAINERS]
-        forms = [word for word in words if word in READERS]
-        for word in words:
-            if word not in (*containers, *forms):
+        container, form = None, None
+        for word in (self.format or "").lower().split("+"):
+            if word in CONTAINERS and container is None:
+                container = word
+            elif word in READERS and form is None:
+                form = word
+            elif self.format:
                 guess = did_you_mean(word, [*CONTAINERS, *READERS])
-                hint = f"{guess}files: {', '.join(CONTAINERS)}; rows: {', '.join(READERS)}; or "
+                hint = f"{guess}one of {', '.join(CONTAINERS)}; one of {', '.join(READERS)}; or "
                 hint += "both: csv+turns"
-                raise ConfigError(f"no format {word!r}", hint=hint)
-        if max(len(containers), len(forms)) > 1:
-            problem = f"{self.format!r}: at most one kind of file and one of rows"
-            raise ConfigError(f"format {problem}")
-        return next(iter(containers), None), next(iter(forms), None)
+                raise ConfigError(f"format {self.format!r}: not {word!r}", hint=hint)
+        return container, form
 
     @cached_property
     def column_map(self) -> ColumnMap:
@@ -215,9 +200,8 @@ class ChatFileConfig(Config):
 class ReadingReport:
     """Counts what is read.
 
-    ``read`` is the number of dialogues, ``forms`` that of each form, ``count`` that of bad rows.
-    ``folded`` counts parts of messages that are not text of the user or the assistant. ``ids``
-    counts those that are made from the content or numbered.
+    ``read`` is the number of dialogues, ``count`` the number of bad rows. ``folded`` counts parts
+    of messages that are not text of the user or the assistant, and ids that are made or numbered.
 
     ``messages`` holds the first problems. ``problem_file`` gets all of them as JSON lines with
     file, line (of a table: the row) and problem. With ``strict`` the first bad row is an error. The
@@ -229,9 +213,7 @@ class ReadingReport:
     copied: Sequence[str] = ()
     read: int = 0
     count: int = 0
-    forms: Counts = field(default_factory=Counter)
     folded: Counts = field(default_factory=Counter)
-    ids: Counts = field(default_factory=Counter)
     messages: list[str] = field(default_factory=list)
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
@@ -249,13 +231,11 @@ class ReadingReport:
     def show(self, *, always: bool = False) -> None:
         """Prints the counts on standard error. Without ``always``, only if a row was changed or
         skipped."""
-        lines = [f"{self.read:,} dialogues read ({_listing(self.forms)})"]
+        lines = [f"{self.read:,} dialogues read"]
         if self.count:
             lines[0] += f"; {self.count:,} bad rows left out"
-        if self.folded:
-            lines.append(f"folded: {_listing(self.folded)}")
-        if self.ids:
-            lines.append(_listing(self.ids))
+        for name, count in self.folded.most_common():
+            lines.append(f"{count:,} {name}")
         lines += self.notes
         if self.problem_file is None:
             lines += self.messages
@@ -275,10 +255,6 @@ class ReadingReport:
         raise CoverageError("no dialogue was read", hint=hint)
 
 
-def _listing(counts: Counts) -> str:
-    return ", ".join(f"{count:,} {name}" for name, count in counts.most_common())
-
-
 def reading_report(
     options: ReadOptions,
     folder: Path | None = None,
@@ -288,7 +264,7 @@ def reading_report(
     """Returns the report of a command, which lists bad rows in ``folder``/skipped.jsonl or beside
     an output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
 
-    The list of an earlier run is removed. Raises ConfigError for another file of that name.
+    The list of an earlier run is removed.
     """
     problem_file = None
     if folder is not None:
@@ -299,15 +275,7 @@ def reading_report(
     if problem_file is None or options.strict:
         return ReadingReport(strict=options.strict)
     require_other_file(problem_file, option="the list of bad rows")
-    if problem_file.exists():
-        with problem_file.open("rb") as stream:
-            begin = stream.read(len(_PROBLEM))
-        if not _PROBLEM.startswith(begin):
-            raise ConfigError(
-                f"{problem_file} is no list of bad rows, whose name it has",
-                hint="move it, or write to another folder",
-            )
-        problem_file.unlink()
+    problem_file.unlink(missing_ok=True)
     return ReadingReport(problem_file)
 
 
@@ -350,36 +318,17 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
     response, ...
 
     The id is made from the content if there is none. ``folded`` counts the parts that are not text
-    of the user or the assistant, such as thoughts. Raises RecordError that names the field, also
-    for an unknown language and for a record of several dialogues.
+    of the user or the assistant, such as thoughts. Raises RecordError that names the field.
 
     >>> from medal_judges import parse_dialogue
     >>> parse_dialogue({"id": "a", "prompt": "Hi!", "response": "Hello!"}).turns[1].content
     'Hello!'
     """
-    if isinstance(record, Mapping):
-        if "messages" in record and "dialogue" in record:
-            raise RecordError(
-                "dialogue", "messages or dialogue, not both", record["dialogue"]
-            )
-        language_code(record.get("lang"))
     report = ReadingReport(strict=True)
-    try:
-        dialogues = list(dialogues_of([record], reading=report))
-    except RecordError as error:
-        if error.field != "(row)" or not isinstance(record, Mapping):
-            raise
-        # The error is for a file, whose columns an option can name.
-        name = "messages"
-        if "dialogue" in record:
-            name = "dialogue"
-        expected = "a list of {role, content}, under messages or dialogue"
-        raise RecordError(name, expected, record.get(name)) from error
-    if len(dialogues) != 1:
-        raise RecordError("(record)", "one dialogue", f"{len(dialogues)} dialogues")
+    (dialogue,) = dialogues_of([record], reading=report)
     if folded is not None:
         folded.update(report.folded)
-    return dialogues[0]
+    return dialogue
 
 
 def read_labelled(
@@ -423,6 +372,7 @@ class _Reader:
     labelled: bool
     container: str = "jsonl"
     form: str | None = None  # of the latest row
+    names: dict[str, None] = field(default_factory=dict)  # columns of the file
     unread: dict[str, None] = field(default_factory=dict)  # fields with text
     # Hashes of ids, 16 bytes a row: a million ids are much text.
     ids: set[int] = field(default_factory=set)
@@ -430,22 +380,22 @@ class _Reader:
     repeats: Counts = field(default_factory=Counter)
     # Rows with labels wait until the end: later rows can have labels of other annotators.
     waiting: dict[tuple[object, ...], LabelledDialogue] = field(default_factory=dict)
-    # Rows that are turns wait too: (id of the chat, annotator) -> its rows.
-    turns: dict[tuple[str, str], list[NumberedRecord]] = field(default_factory=dict)
+    # Rows that are turns wait too: id of the chat -> its rows.
+    turns: dict[str, list[NumberedRecord]] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)  # ids of chats with a bad row
-    check: ColumnCheck | None = None
 
-    @property
-    def path(self) -> str:
-        if isinstance(self.source, str | Path):
-            return str(self.source)
-        return "(list)"
+    def __post_init__(self) -> None:
+        self.path = "(list)"
+        self.is_file = isinstance(self.source, str | Path)
+        if self.is_file:
+            self.path = str(self.source)
+        self.is_mapped = bool(self.columns.fields or self.columns.labels)
 
     def read(self) -> Iterator[Any]:
         """Yields the dialogues, or labelled dialogues, of the source."""
-        for number, record, form, columns in chain(self._chats(), self._turns()):
+        for number, record, form in chain(self._records(), self._turns()):
             try:
-                row = self._labelled_row(record, form, columns)
+                row = self._row(record, form)
             except RecordError as error:
                 self._skip(number, error)
             except RecursionError:
@@ -456,90 +406,77 @@ class _Reader:
         yield from self.waiting.values()
         unread = [name for name in self.unread if name not in self.report.copied]
         if unread:
-            if len(unread) > _SHOWN:
-                unread[_SHOWN:] = ["..."]
             names = ", ".join(unread)
             self.report.notes[f"not read: {names} in {self.path}"] = None
 
-    def _chats(self) -> Iterator[NumberedChat]:
+    def _records(self) -> Iterator[NumberedChat]:
         """Yields each row that is a chat. Rows that are turns wait."""
-        rows: Iterator[NumberedRow]
         container, stated_form = self.options.container_and_form
+        rows: Iterable[NumberedRow]
         if isinstance(self.source, str | Path):
-            self.container, rows = open_rows(self.path, container, self.columns.roles)
+            self.container, rows = open_rows(self.path, container)
         else:
             rows = enumerate(self.source, 1)
-        if self.columns.fields or self.columns.labels:
-            is_table = self.container in TABLES
-            self.check = ColumnCheck(self.columns, self.path, is_table)
         if self.container == "text":
             stated_form = stated_form or "transcript"
-        for number, value in rows:
-            record = _as_record(value)
-            form = stated_form
-            if form is None and isinstance(record, Mapping):
-                form = form_of(record, self.columns)
-            chats = None
-            if form is None:
-                chats = chats_within(value, self.columns)
-            if chats is None:
-                yield from self._chat(number, record, form)
-                continue
-            for index, chat in enumerate(chats, 1):
-                record = _as_record(chat)
-                # The elements of a JSON file are counted.
-                row_number = index if number == 1 else number
-                if isinstance(record, Mapping):
-                    form = form_of(record, self.columns)
-                yield from self._chat(row_number, record, form)
-        if self.check is not None:
-            self.check.finish()
-
-    def _chat(
-        self, number: int, record: object, form: str | None
-    ) -> Iterator[NumberedChat]:
-        """Yields the chat of a record. Skips a bad row, and keeps a turn until the end."""
-        if isinstance(record, RecordError):
-            if isinstance(record.row, Mapping):
+            texts = [str(text) for _, text in rows]
+            rows = chats_of_transcript("".join(texts), self.columns.roles)
+        for number, record in rows:
+            if isinstance(record, list):
+                record = {"messages": record}
+            if isinstance(record, RecordError) and isinstance(record.row, Mapping):
                 self.torn.add(self._conversation(record.row))
-            self._skip(number, record)
-            return
-        if not isinstance(record, Mapping):
-            self._skip(number, RecordError("(line)", "a JSON object", record))
-            return
-        if self.check is not None:
-            self.check.add(record)
-        form = form or self.form  # of the row before
-        if form is None:
-            self._skip(number, _unknown_form(record))
-            return
-        self.form = form
-        if form != "turns":
-            yield number, record, form, self.columns
-            return
+            if not isinstance(record, Mapping):
+                error = RecordError("(line)", "a JSON object", record)
+                if isinstance(record, RecordError):
+                    error = record
+                self._skip(number, error)
+                continue
+            if self.is_mapped:
+                self._check_columns(record)
+            self.form = stated_form or form_of(record, self.columns) or self.form
+            if self.form is None:
+                self._skip(number, _unknown_form(record))
+            elif self.form == "turns":
+                self._keep_turn(number, record)
+            else:
+                yield number, record, self.form
+        if self.is_mapped and self.names:
+            self.columns.require_columns(self.names, self.path)
+
+    def _check_columns(self, record: Record) -> None:
+        """Raises ConfigError if a row of a table shows that a column is missing. JSON leaves out
+        empty fields, so there all rows are looked at first."""
+        self.names |= dict.fromkeys(record)
+        labels = record.get("labels")
+        if isinstance(labels, Mapping):
+            self.names |= dict.fromkeys(labels)
+        # A speaker and a text can stand inside of messages, which are empty in some rows.
+        messages = json_in(self.columns.value(record, "messages"))
+        inside = []
+        if isinstance(messages, list):
+            inside = [message for message in messages if isinstance(message, Mapping)]
+        for message in inside:
+            self.names |= dict.fromkeys(message)
+        if self.container in TABLES and (inside or messages is None):
+            self.columns.require_columns(self.names, self.path)
+
+    def _keep_turn(self, number: int, record: Record) -> None:
         chat_id = self._conversation(record)
-        if not chat_id.strip():
+        if chat_id.strip():
+            self.turns.setdefault(chat_id, []).append((number, record))
+        else:
             expected = "the id of the turn's conversation"
             self._skip(number, RecordError("id", expected, dict(record)))
-            return
-        annotator = ""
-        if "annotator" in self.columns.fields:
-            annotator = str(self.columns.value(record, "annotator"))
-        self.turns.setdefault((chat_id, annotator), []).append((number, record))
 
     def _conversation(self, record: Record) -> str:
+        """Returns the id of a turn's conversation; the empty text if there is none."""
         column = conversation_column(record, self.columns)
-        value = as_text(lookup(record, column))
-        if isinstance(value, str):
-            return value
-        return ""
+        return str(as_text(lookup(record, column, "")) or "")
 
     def _turns(self) -> Iterator[NumberedChat]:
         """Yields the chats whose rows are turns."""
-        fields = dict(self.columns.fields)
-        for name in _READ_IN_TURNS:
-            fields.pop(name, None)
-        for (chat_id, _), rows in self.turns.items():
+        for chat_id, rows in self.turns.items():
             number = rows[0][0]
             try:
                 if chat_id in self.torn:
@@ -551,47 +488,47 @@ class _Reader:
                 self._skip(number, error)
                 continue
             self._note_unread(different)
-            yield number, chat, "turns", replace(self.columns, fields=fields)
+            yield number, chat, "turns"
 
     def _skip(self, number: int, error: RecordError) -> None:
         """Counts a bad row in the report, or raises its error."""
-        if self.report.strict and not isinstance(self.source, str | Path):
+        if self.report.strict and not self.is_file:
             raise error
-        form = ""
+        hint = f"read as {CONTAINERS[self.container]}"
         if self.form:
-            form = f", {READERS[self.form].title}"
-        hint = (
-            f"read as {CONTAINERS[self.container]}{form}; change that with --format, --column and "
-            f"--role (in YAML: format, columns, columns.roles); {_SKIPPING[self.options.strict]}"
-        )
+            hint += f", {READERS[self.form].title}"
+        hint += "; change that with --format, --column and --role (in YAML: format, columns)"
         problem = DataError(self.path, number, error.message, hint=hint)
         if self.report.strict or self.options.strict:
             raise problem from error
         self.report.add(problem)
 
-    def _labelled_row(
-        self, record: Record, form: str, columns: ColumnMap
-    ) -> LabelledDialogue | None:
+    def _row(self, record: Record, form: str) -> LabelledDialogue | None:
         """Returns the dialogue of a chat; None for a row that waits, or whose labels are added to
         one that waits."""
-        row = Row(record, columns, self.report.folded)
+        columns = self.columns
+        if form == "turns":  # whose fields have our own names already
+            fields = dict(columns.fields)
+            for name in _READ_IN_TURNS:
+                fields.pop(name, None)
+            columns = replace(columns, fields=fields)
+        row = Row(record, columns)
         line = READERS[form].read(row)
         if "messages" in line and "dialogue" not in line:
             labelled = self._row_of_messages(line)
         else:
-            labelled = self._row_of_line(line, form)
+            labelled = self._row_of_line(line)
         key: tuple[object, ...] = ()
-        if columns.labels or (labelled.labels and form not in _LISTS):
+        if columns.labels:
             key = labelled.id, labelled.level, hash(labelled.dialogue.turns)
         if key in self.waiting:
-            self.waiting[key] = _with_annotator(self.waiting[key], labelled)
+            self.waiting[key] = _with_annotators(self.waiting[key], labelled)
             return None
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
             self._note_unread({name: [record[name]] for name in unread})
         self.report.read += 1
-        self.report.forms[READERS[form].title] += 1
         if hash(labelled.id) in self.ids:
             labelled = self._numbered(labelled)
         self.ids.add(hash(labelled.id))
@@ -603,7 +540,7 @@ class _Reader:
     def _note_unread(self, values_of: Mapping[str, Sequence[object]]) -> None:
         """Notes the fields that hold text and that no reader used."""
         for name, values in values_of.items():
-            if len(self.unread) <= _SHOWN and any(has_prose(name, v) for v in values):
+            if len(self.unread) < _SHOWN and any(has_prose(name, v) for v in values):
                 self.unread[name] = None
 
     def _numbered(self, row: LabelledDialogue) -> LabelledDialogue:
@@ -612,31 +549,28 @@ class _Reader:
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
             id = f"{row.id}#{self.repeats[row.id] + 1}"
-        self.report.ids[_NUMBERED] += 1
+        self.report.folded[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
     # From the fields of the line format to a dialogue. An id that is missing is made from the
     # content.
 
-    def _row_of_line(self, line: Fields, form: str) -> LabelledDialogue:
+    def _row_of_line(self, line: Fields) -> LabelledDialogue:
         name = "dialogue" if "dialogue" in line else "turns"
         if isinstance(line.get(name), list):
             turns = []
             for turn in line[name]:
-                if isinstance(turn, Mapping) and turn.get("role") == "assistant":
-                    turn = self._spoken(turn)
+                content = isinstance(turn, Mapping) and turn.get("content")
+                if isinstance(content, str) and MAY_THINK.search(content):
+                    turn = self._without_thoughts(turn)
                 turns.append(turn)
             line[name] = turns
-        has_id = line.get("id") is not None and str(line["id"]).strip()
-        if not has_id:
-            self.report.ids[_MADE] += 1
+        id = line.get("id")
+        if id is None or not str(id).strip():
+            self.report.folded[_MADE] += 1
             line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
         if self.labelled:
-            labelled = parse_labelled(line)
-            if labelled.split or (has_id and form != "medal"):
-                return labelled
-            # As in medal:SPLIT.
-            return replace(labelled, split=hash_split(labelled.group, seed=0))
+            return parse_labelled(line)
         dialogue = parse_dialogue_line(line)
         meta = {}
         for name in line.keys() - KNOWN_FIELDS:
@@ -646,12 +580,11 @@ class _Reader:
             dialogue = replace(dialogue, meta={**meta, **dialogue.meta})
         return LabelledDialogue(dialogue, {}, {})
 
-    def _spoken(self, turn: Record) -> Record:
-        """Returns a turn of the assistant without its thoughts."""
-        content = turn.get("content")
-        if not isinstance(content, str) or not MAY_THINK.search(content):
+    def _without_thoughts(self, turn: Record) -> Record:
+        """Returns a turn of the line format. An answer loses its thoughts."""
+        if turn.get("role") != "assistant":
             return turn
-        answer, count = without_thoughts(content)
+        answer, count = without_thoughts(turn["content"])
         if count:
             self.report.folded[THOUGHTS] += count
         return {**turn, "content": answer}
@@ -662,7 +595,7 @@ class _Reader:
         id = line.get("id")
         if not str(id or "").strip():
             id = None
-            self.report.ids[_MADE] += 1
+            self.report.folded[_MADE] += 1
         dialogue = read_messages(
             line["messages"],
             id=id,
@@ -684,25 +617,17 @@ class _Reader:
             return UNKNOWN_LANGUAGE
 
 
-def _as_record(value: object) -> object:
-    """Returns a record of a list of messages, and any other value unchanged."""
-    if isinstance(value, list) and isinstance(next(iter(value), None), Mapping):
-        return {"messages": value}
-    return value
-
-
-def _unknown_form(record: object) -> RecordError:
-    if not isinstance(record, Mapping):
-        return RecordError("(line)", "a JSON object", record)
+def _unknown_form(record: Record) -> RecordError:
     names = ", ".join(map(str, list(record)[:20]))
-    hint = (
-        f"--column assigns its fields ({names}): --column id=NAME --column role=NAME --column "
+    expected = (
+        "a chat in a known form, such as a list of {role, content} under messages; --column "
+        f"assigns its fields ({names}): --column id=NAME --column role=NAME --column "
         "content=NAME for one turn a row (in YAML: columns: {id: NAME, ...})"
     )
-    return RecordError("(row)", f"a chat in a known form; {hint}", dict(record))
+    return RecordError("(row)", expected, dict(record))
 
 
-def _with_annotator(
+def _with_annotators(
     row: LabelledDialogue, further: LabelledDialogue
 ) -> LabelledDialogue:
     """Returns ``row`` with the labels of ``further`` added, as labels of other annotators of the
@@ -710,32 +635,19 @@ def _with_annotator(
 
     If one of the rows lacks a dimension, its annotators have null there.
     """
-    count = _annotator_count(row)
-    further_count = _annotator_count(further)
-    labels: dict[str, tuple[float | None, ...]] = {}
     scales = {**row.scales, **further.scales}
-    for name in {**row.labels, **further.labels}:
-        scale = row.scales.get(name, scales[name])
-        if scale != scales[name]:
-            raise RecordError(name, f"one scale of {name} ({scale})", scales[name])
-        labels[name] = _padded(row, name, count) + _padded(further, name, further_count)
-    extra = {**row.extra}
-    annotators = [*row.extra.get("annotators", ())]
-    further_annotators = [*further.extra.get("annotators", ())]
-    extra.pop("annotators", None)
-    has_names = (len(annotators), len(further_annotators)) == (count, further_count)
-    if has_names and (annotators or further_annotators):
-        extra["annotators"] = annotators + further_annotators
+    if scales != {**further.scales, **row.scales}:
+        raise RecordError("scales", f"one scale each, {row.scales}", further.scales)
+    labels: dict[str, tuple[float | None, ...]] = dict.fromkeys(scales, ())
+    names: list[object] = []
+    count = 0
+    for rows in (row, further):
+        names += rows.extra.get("annotators", ())
+        count += max(map(len, rows.labels.values()), default=0)
+        for name in labels:
+            labels[name] += rows.labels.get(name, ())
+            labels[name] += (None,) * (count - len(labels[name]))
+    extra = {**row.extra, "annotators": names}
+    if len(names) != count:
+        del extra["annotators"]
     return replace(row, labels=labels, scales=scales, extra=extra)
-
-
-def _annotator_count(row: LabelledDialogue) -> int:
-    return max(map(len, row.labels.values()), default=0)
-
-
-def _padded(
-    row: LabelledDialogue, dimension: str, count: int
-) -> tuple[float | None, ...]:
-    """Returns ``count`` labels of the dimension: null for each annotator without one."""
-    labels = row.labels.get(dimension, ())
-    return labels + (None,) * (count - len(labels))

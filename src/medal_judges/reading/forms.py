@@ -12,7 +12,7 @@ with ``messages`` in place of ``dialogue`` unless the row has turns already:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -26,8 +26,6 @@ from medal_judges.reading.columns import (
     parsed_cell,
 )
 from medal_judges.reading.names import (
-    ROLE_WORDS,
-    Counts,
     Fields,
     Record,
     find_key,
@@ -36,7 +34,7 @@ from medal_judges.reading.names import (
 )
 from medal_judges.reading.released import is_released, line_of_released
 from medal_judges.reading.transcripts import is_transcript, messages_of_transcript
-from medal_judges.reading.turns import conversation_column, oldest_first, role_in
+from medal_judges.reading.turns import conversation_column, sort_keys
 from medal_judges.records.validation import as_text
 
 Message = Any  # an object with role and content; read_messages refuses other values
@@ -47,12 +45,10 @@ _NOTHING: tuple[object, ...] = (None, "", [], {})
 
 @dataclass
 class Row:
-    """A row of a file. Columns that are not ``used`` become metadata. ``folded`` counts what is
-    left out."""
+    """A row of a file. Columns that are not ``used`` become metadata."""
 
     record: Record
     columns: ColumnMap
-    folded: Counts
     used: set[str] = field(default_factory=set)
 
     def take(self, field: str) -> Any:
@@ -77,28 +73,24 @@ class Row:
         self.used.add(field)
         return dict(value)
 
-    def labels(self) -> Fields:
-        """Returns the labels in the columns that the user named, if they hold any."""
-        if not self.columns.labels:
-            return {}
+    def add_labels(self, line: Fields) -> None:
+        """Adds the labels in the columns that the user named to the fields of a line."""
         self.used |= self.columns.labels.keys()
-        rated = labels_of(self.record, self.columns, self.folded)
-        if rated["labels"]:
-            return rated
-        return {}
+        for name, value in labels_of(self.record, self.columns).items():
+            if isinstance(line.get(name), dict):
+                value = line[name] | value
+            line[name] = value
 
     def line(self, messages: list[Message]) -> Fields:
         """Returns the fields of the line format; columns that no reader used are ``meta``."""
         models = self.take_object("models")
-        user_name = self.take_text("user")
-        if user_name:
-            models.setdefault("user", user_name)
-        chatbot = self.take_text("chatbot")
+        for role, name in (("user", "user"), ("assistant", "chatbot")):
+            model = self.take_text(name)
+            if model:
+                models.setdefault(role, model)
         system = json_in(self.take("system"))  # a text, or Anthropic's blocks
         if system:
             messages = [{"role": "system", "content": system}, *messages]
-        if chatbot:
-            models.setdefault("assistant", chatbot)
         line: Fields = {
             "id": self.take("id"),
             "messages": messages,
@@ -108,15 +100,9 @@ class Row:
             line[name] = self.take_text(name)
         for name in ("context", "labels", "scales"):
             line[name] = self.take_object(name)
-        for name, value in self.labels().items():
-            if name in line:
-                value = line[name] | value
-            line[name] = value
+        self.add_labels(line)
         line["meta"] = self._metadata()
-        for name in [*line]:
-            if line[name] in _NOTHING:
-                del line[name]
-        return line
+        return {name: value for name, value in line.items() if value not in _NOTHING}
 
     def _metadata(self) -> Fields:
         meta = self.take_object("meta")
@@ -156,33 +142,14 @@ def form_of(record: Record, columns: ColumnMap) -> str | None:
     """Returns the form of a row, a key of READERS: the one that the column map states, or the first
     that fits. Returns None if no form fits."""
     fields = columns.fields
-    if fields and "messages" not in fields:
+    if "messages" not in fields:
         if "role" in fields and "content" in fields:
             return "turns"
-        if "prompt" in fields:
-            if _messages_column(record, columns):
-                return "messages"
+        if "prompt" in fields and "response" in fields:
             return "prompts"
     for name, form in READERS.items():
         if form.fits(record, columns):
             return name
-    return None
-
-
-def chats_within(record: object, columns: ColumnMap) -> list[Any] | None:
-    """Returns the chats of a list of chats, or of an object with one list, of chats (``{"data":
-    [...]}``). Returns None for any other value."""
-    values: Iterable[object] = [record]
-    if isinstance(record, Mapping):
-        values = record.values()
-    lists = [value for value in values if isinstance(value, list) and value]
-    if len(lists) != 1:
-        return None
-    first = lists[0][0]
-    if isinstance(first, list):
-        first = {"messages": first}
-    if isinstance(first, Mapping) and form_of(first, columns):
-        return lists[0]
     return None
 
 
@@ -205,15 +172,16 @@ def is_line(record: Record, columns: ColumnMap) -> bool:
 def read_line(row: Row) -> Fields:
     """Returns the fields of the line, with those that the column map names."""
     line = dict(row.record)
+    if line.get("messages") and line.get("dialogue"):
+        raise RecordError(
+            "messages", "messages or dialogue, not both", line["messages"]
+        )
     for name in _JSON_FIELDS:
         if isinstance(line.get(name), str):
             line[name] = parsed_cell(line[name], name)
     for name in row.columns.fields.keys() & {*_LINE_FIELDS}:
         line[name] = as_text(row.take(name))
-    for name, value in row.labels().items():
-        if isinstance(line.get(name), dict):
-            value = line[name] | value
-        line[name] = value
+    row.add_labels(line)
     return line
 
 
@@ -233,38 +201,15 @@ def _messages_column(record: Record, columns: ColumnMap) -> str:
 
 def _are_messages(value: object) -> bool:
     if isinstance(value, str):
-        return value.lstrip()[:2] in ("[{", "[[") or is_transcript(value)
-    return isinstance(value, list) and value != [] and all(map(_is_message, value))
-
-
-def _is_message(value: object) -> bool:
-    if not isinstance(value, Mapping):
-        return _pair_in(value) is not None
-    if find_key(value, "role") is not None:
-        return True
-    # An object without a speaker that has messages is a chat.
-    return _messages_column(value, ColumnMap()) == ""
-
-
-def _pair_in(value: object) -> tuple[Any, Any] | None:
-    """Returns the question and the answer of ``["Is it open?", "Yes."]``, or of an object with both
-    and no role."""
-    if isinstance(value, list) and len(value) == 2:
-        question, answer = value
-        are_texts = isinstance(question, str | None) and isinstance(answer, str | None)
-        if are_texts:
-            return question, answer
-    if isinstance(value, Mapping) and find_key(value, "role") is None:
-        question_key = find_key(value, "prompt")
-        answer_key = find_key(value, "response")
-        if question_key and answer_key:
-            return value[question_key], value[answer_key]
-    return None
+        return value.lstrip().startswith("[{") or is_transcript(value)
+    if not isinstance(value, list) or not value:
+        return False
+    return isinstance(value[0], Mapping) and find_key(value[0], "role") is not None
 
 
 def has_transcript(record: Record, columns: ColumnMap) -> bool:
     column = _messages_column(record, columns)
-    cell = lookup(record, column) if column else None
+    cell = lookup(record, column)
     if not isinstance(cell, str):
         return False
     return is_transcript(cell) or cell.lstrip()[:1] not in ("[", "{")
@@ -272,18 +217,12 @@ def has_transcript(record: Record, columns: ColumnMap) -> bool:
 
 @reader("transcript", "a transcript", has_transcript)
 def read_transcript(row: Row) -> Fields:
-    """The time of a transcript is the time of its first line that has one."""
     column = _messages_column(row.record, row.columns) or "transcript"
     row.used.add(column)
     text = lookup(row.record, column)
     if not isinstance(text, str):
         raise RecordError(column, "the text of a transcript", text)
-    messages = messages_of_transcript(text, row.columns.roles)
-    line = row.line(_continued(row, messages))
-    times = [message["time"] for message in messages if message["time"]]
-    if times:
-        line["meta"] = {"time": times[0]} | line.get("meta", {})
-    return line
+    return row.line(messages_of_transcript(text, row.columns.roles))
 
 
 def has_messages(record: Record, columns: ColumnMap) -> bool:
@@ -293,41 +232,27 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages", has_messages)
 def read_message_list(row: Row) -> Fields:
+    """Reads messages. An answer in a column of its own follows messages that end with the user."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     messages = _messages_in(column, lookup(row.record, column), row.columns)
-    return row.line(_continued(row, oldest_first(messages, row.folded)))
-
-
-def _continued(row: Row, messages: list[Message]) -> list[Message]:
-    """Returns messages with the question and the answer in columns of their own that continue
-    them."""
-    question_column, question = _beside(row, "prompt", "user")
-    answer_column, answer = _beside(row, "response", "assistant")
-    texts = [str(message.get("content")).strip() for message in messages]
-    is_in = {}  # whether the messages have the question, and the answer
-    for part in (*question, *answer):
-        is_in[part["role"]] = str(part["content"]).strip() in texts
-    if answer and role_in(messages[-1]) == "user":
-        messages = messages + answer
-        row.used.add(answer_column)
-    elif question and answer and not all(is_in.values()):
-        messages = messages + question + answer
-        row.used |= {question_column, answer_column}
-    for column, role in ((question_column, "user"), (answer_column, "assistant")):
-        if is_in.get(role):
-            row.used.add(column)
-    return messages
-
-
-def _beside(row: Row, field: str, role: str) -> tuple[str, list[Message]]:
-    """Returns the column of a question or an answer beside messages, and its messages."""
-    column = row.columns.column(row.record, field)
-    # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
-    is_text = not isinstance(lookup(row.record, column), Mapping)
-    if column == role or column in row.used or not is_text:
-        return column, []
-    return column, _messages_of(row, field, role)
+    times = [row.columns.value(end, "time") for end in (messages[0], messages[-1])]
+    keys = sort_keys(times)
+    if keys is not None and keys[0] > keys[-1]:
+        raise RecordError(column, "messages with the oldest first", times)
+    contents = [message.get("content") for message in messages]
+    for name in ("prompt", "response"):
+        beside = row.columns.column(row.record, name)
+        value = lookup(row.record, beside)
+        ends_with_user = messages[-1].get("role") == "user"
+        # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
+        is_answer = name == "response" and isinstance(value, str | list)
+        if value in contents:
+            row.used.add(beside)
+        elif is_answer and ends_with_user and beside != "assistant":
+            messages = messages + _messages_of(row, name, "assistant")
+            row.used.add(beside)
+    return row.line(messages)
 
 
 def _messages_in(column: str, cell: object, columns: ColumnMap) -> list[Message]:
@@ -338,18 +263,11 @@ def _messages_in(column: str, cell: object, columns: ColumnMap) -> list[Message]
     if not isinstance(value, list) or not value:
         raise RecordError(column, "a non-empty list of {role, content}", value)
     messages: list[Message] = []
-    for item in value:
-        pair = _pair_in(item)
-        if pair is not None and str(pair[0]).lower() in ROLE_WORDS:
-            messages.append({"role": pair[0], "content": pair[1]})
-        elif pair is not None:
-            messages.append({"role": "user", "content": pair[0]})
-            messages.append({"role": "assistant", "content": pair[1]})
-        elif not isinstance(item, Mapping):
+    for number, item in enumerate(value):
+        if not isinstance(item, Mapping):
             expected = "an object with role and content"
-            raise RecordError(f"{column}[{len(messages)}]", expected, item)
-        else:
-            messages.append(_message(f"messages[{len(messages)}]", item, columns))
+            raise RecordError(f"{column}[{number}]", expected, item)
+        messages.append(_message(f"messages[{number}]", item, columns))
     return messages
 
 

@@ -113,17 +113,24 @@ class _Chat:
     def add(self, field: str, message: Any) -> None:
         """Adds a message; ``field`` is its place. Raises RecordError."""
         role, parts = parse_message(field, message)
-        kinds = [kind for kind, _ in parts]
-        self.counts.update(kind for kind in kinds if kind in _UNSEEN)
-        texts = _texts(parts, self.counts)
+        texts = []
+        has_call = False
+        for kind, content in parts:
+            if kind in _UNSEEN:
+                self.counts[kind] += 1
+                has_call = has_call or kind != THOUGHTS
+            elif kind != "text":
+                self.counts[f"gaps [{kind}]"] += 1
+                texts.append(f"[{kind}]")
+            if content.strip():
+                texts.append(content)
         if role == "system":
-            self.counts["system prompts"] += 1
             self.prompts += texts
-        elif role in ("user", "assistant"):
-            if texts and role == "assistant":
-                self._add_name(field, message)
-            if texts or not {_CALLS, _RESULTS} & {*kinds}:
-                self._add_texts("user" if role == "user" else "assistant", texts)
+        elif role == "user" and texts:
+            self._add_turn("user", texts)
+        elif role == "assistant" and (texts or not has_call):
+            self._add_name(field, message)
+            self._add_turn("assistant", texts)
 
     def add_to(self, models: dict[str, Any], context: dict[str, Any]) -> None:
         """Adds the assistant's name, and the system prompts after an existing one."""
@@ -135,17 +142,12 @@ class _Chat:
                 self.prompts.insert(0, str(earlier_prompt))
             context[SYSTEM_PROMPT] = "\n".join(self.prompts)
 
-    def _add_texts(self, role: Role, texts: list[str]) -> None:
-        is_next = not self.turns or self.turns[-1][0] != role
-        if is_next and (texts or role == "assistant"):
-            self.turns.append((role, texts))
-            return
-        if not texts or is_next or not self.turns[-1][1]:
-            self.counts["empty turns left out"] += 1
-        else:
-            self.counts["turns merged into the one before"] += 1
-        if not is_next:
+    def _add_turn(self, role: Role, texts: list[str]) -> None:
+        """Adds texts to the last turn if it has the same role."""
+        if self.turns and self.turns[-1][0] == role:
             self.turns[-1][1].extend(texts)
+        else:
+            self.turns.append((role, texts))
 
     def _add_name(self, field: str, message: Record) -> None:
         """Adds the name of the assistant or of its model. Raises RecordError for a second one."""
@@ -157,18 +159,6 @@ class _Chat:
         if len(self.names) > 1:
             expected = f"one assistant per chat, not {' and '.join(sorted(self.names))}"
             raise RecordError(f"{field}.name", expected, message)
-
-
-def _texts(parts: Sequence[Part], counts: Counts) -> list[str]:
-    """Returns texts and marks of gaps, which ``counts`` counts."""
-    texts = []
-    for kind, content in parts:
-        if kind in _KINDS.values() and kind not in ("text", *_UNSEEN):
-            counts[f"gaps [{kind}]"] += 1
-            texts.append(f"[{kind}]")
-        if content.strip():
-            texts.append(content)
-    return texts
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:

@@ -2,8 +2,8 @@
 
 A released row has no ``id``. These fields differ from the line format: ``models`` (one name for
 each turn), ``lang`` (an English word), ``scene`` (the whole request for the first message, with its
-language), ``source`` (the id of that request, which ends in the number of the context), ``ended``
-(a flag), and the labels, which are the JSON of the evaluation prompt (Table 11).
+language), ``source`` (the id of that request, which ends in the number of the context), and the
+labels, which are the JSON of the evaluation prompt (Table 11).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from medal_judges.reading.columns import parsed_cell
 from medal_judges.reading.names import Fields, Record
 from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.labelled import hash_split
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import mapping, text
 
@@ -27,24 +28,13 @@ _CONTEXT_NUMBER = re.compile(
     r"-(\d+)\s*\Z"
 )  # at the end of a released row's ``source``
 _rubric = cache(load_rubric)
-_LABEL_FIELDS = ("labels", "evaluation", "annotation", "gpt-4.1", "judgement")
 _SCENE_PART = re.compile(
     r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I
 )
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
 # dimension -> its key in the JSON
 _RELEASED_NAMES = {"overall": "overall_quality_rating"}
-_LONGEST = 10  # turns of a dialogue that nobody ended: five of each side
-_REPLACED = {
-    "id",
-    "source",
-    "scene",
-    "lang",
-    "dialogue",
-    "models",
-    "ended",
-    *_LABEL_FIELDS,
-}
+_REPLACED = ("id", "source", "scene", "lang", "dialogue", "models", "labels")
 
 
 def is_released(record: Record) -> bool:
@@ -64,10 +54,9 @@ def is_released(record: Record) -> bool:
 def line_of_released(record: Record) -> Fields:
     """Converts a released row to the line format, with ``form`` and ``labels_by``.
 
-    Rows of one context are one group in all languages. The id consists of the request's id and the
-    chatbot's name; no two released rows share both. The released code sets ``ended`` if the user
-    model ends the dialogue, and also if none of its attempts was accepted; the flag does not tell
-    the two apart. Raises RecordError that names the field.
+    Rows of one context are one group, with one split, in all languages. The id consists of the
+    request's id and the chatbot's name; no two released rows share both. Raises RecordError that
+    names the field.
     """
     turns, request = record.get("dialogue"), record.get("source")
     models = _models_by_role(record.get("models"), turns)
@@ -81,9 +70,8 @@ def line_of_released(record: Record) -> Fields:
         source, meta = "medal", {"request": request}
         group = group or f"medal-{int(number[1])}"
         if id is None:
-            id = "--".join(
-                filter(None, (str(request).strip(), models.get("assistant")))
-            )
+            names = str(request).strip(), models.get("assistant")
+            id = "--".join(filter(None, names))
     elif scene:  # without its line of the language
         group = group or f"medal-{content_hash(scene)}"
     line = {name: value for name, value in record.items() if name not in _REPLACED}
@@ -95,25 +83,13 @@ def line_of_released(record: Record) -> Fields:
         "models": models,
         "context": record.get("context") or scene,
         "meta": mapping(record, "meta") | meta,
-        "group": group or None,
-        "ended": _end_of(turns, record.get("ended")),
+        "group": group,
         "form": "medal-released",
-        **label_fields(record),
+        **_label_fields(record.get("labels")),
     }
+    if group and not line.get("split"):
+        line["split"] = hash_split(str(group), seed=0)
     return {name: value for name, value in line.items() if value is not None}
-
-
-def _end_of(turns: object, ended: object) -> str | None:
-    """Returns how the dialogue ended, as the line format says it."""
-    if not isinstance(ended, bool):
-        if ended is None:
-            return None
-        return str(ended)
-    if ended:
-        return "user or rejected"
-    if isinstance(turns, list) and len(turns) >= _LONGEST:
-        return "cap"
-    return "open"
 
 
 def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
@@ -155,28 +131,21 @@ def _scene_parts(scene: object) -> dict[str, str]:
     return {name: "\n".join(lines) for name, lines in parts.items()}
 
 
-def label_fields(record: Record) -> Fields:
+def _label_fields(labels: object) -> Fields:
     """Returns the label fields of the line format.
 
-    The row has labels in the line format, or GPT-4.1's JSON of MEDAL's evaluation prompt (Table
+    ``labels`` are those of the line format, or GPT-4.1's JSON of MEDAL's evaluation prompt (Table
     11), as an object or a text. There a label is a number (``"unsafe": 1``) or an object with a
     comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
     """
-    lists = record.get("labels")
-    is_line = isinstance(lists, Mapping) and all(
-        isinstance(values, list) for values in lists.values()
-    )
-    if lists and is_line:
-        return {"labels": lists}
-    answer: Any = record
-    for name in reversed(_LABEL_FIELDS):
-        if record.get(name):
-            answer = parsed_cell(record[name], name)
+    answer = parsed_cell(labels, "labels")
+    if not answer:
+        return {}
     if not isinstance(answer, Mapping):
         raise RecordError("labels", "an object of dimension: {label, comment}", answer)
-    labels: dict[str, list[float]] = {}
-    scales: dict[str, list[float]] = {}
-    comments: dict[str, str] = {}
+    if all(isinstance(values, list) for values in answer.values()):
+        return {"labels": answer}
+    line: Fields = {"labels": {}, "scales": {}, "comments": {}, "labels_by": "gpt-4.1"}
     for dimension in _rubric("medal"):
         name = dimension.name
         entry = answer.get(_RELEASED_NAMES.get(name, name))
@@ -184,18 +153,11 @@ def label_fields(record: Record) -> Fields:
             entry = {"label": entry}
         if entry.get("label") is None:
             continue
-        labels[name] = [_label(entry["label"], dimension)]
-        scales[name] = [dimension.low, dimension.high]
+        line["labels"][name] = [_label(entry["label"], dimension)]
+        line["scales"][name] = [dimension.low, dimension.high]
         if entry.get("comment"):
-            comments[name] = str(entry["comment"])
-    if not labels:
-        return {}
-    return {
-        "labels": labels,
-        "scales": scales,
-        "comments": comments,
-        "labels_by": "gpt-4.1",
-    }
+            line["comments"][name] = str(entry["comment"])
+    return line
 
 
 def _label(label: Any, dimension: Dimension) -> float:

@@ -2,97 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from itertools import groupby
-from typing import Any, TypeVar
+from typing import Any
 
 from medal_judges.errors import RecordError
 from medal_judges.reading.columns import ColumnMap
-from medal_judges.reading.names import (
-    ROLE_WORDS,
-    Counts,
-    Fields,
-    Record,
-    find_key,
-    role_of,
-)
+from medal_judges.reading.names import Counts, Fields, Record, role_of
 
-Item = TypeVar("Item")
 NumberedRecord = tuple[int, Record]
 _FIELDS = ("role", "content", "time", "order")
-_ZONE = re.compile(r":\d\d(?:\.\d+)?(?:Z|[+-]\d\d:?(?:\d\d)?)\Z", re.IGNORECASE)
-
-
-def sort_keys(values: Sequence[object]) -> list[Any] | None:
-    """Returns what values of one chat are sorted by: numbers, or instants of ISO times.
-
-    Returns None if one of them is neither. Raises RecordError if some of the times have a time zone
-    and others have none.
-    """
-    texts = [str(value).strip() for value in values]
-    try:
-        return [float(text) for text in texts]
-    except ValueError:
-        pass
-    import pandas as pd
-
-    try:
-        instants = pd.to_datetime(texts, format="ISO8601", utc=True)
-    except ValueError:
-        return None
-    zones = {_ZONE.search(text) is not None for text in texts}
-    if len(zones) > 1:
-        raise RecordError(
-            "time", "times with a time zone in all rows or in none", texts
-        )
-    return list(instants)
-
-
-def role_in(message: Record) -> str:
-    """Returns the role of a message; an empty text for an unknown word."""
-    return ROLE_WORDS.get(str(message.get("role")).strip().lower(), "")
-
-
-def oldest_first(messages: list[Any], counts: Counts) -> list[Any]:
-    """Returns messages in the order of their times if the list is newest first, and any other list
-    unchanged."""
-    prompts: list[Any] = []
-    timed: list[Any] = []
-    times: list[Any] = []
-    for message in messages:
-        if role_in(message) == "system":
-            prompts.append(message)
-            continue
-        key = find_key(message, "time")
-        if key is None or message[key] is None:
-            return messages
-        timed.append(message)
-        times.append(message[key])
-    if not times:
-        return messages
-    keys = sort_keys(times)
-    if not keys or keys[0] <= keys[-1] or keys != sorted(keys, reverse=True):
-        return messages
-    counts["newest-first chats sorted by time"] += 1
-    roles = [role_in(message) for message in timed]
-    return prompts + _sorted(timed, keys, roles)
-
-
-def _sorted(items: Sequence[Item], keys: list[Any], roles: list[str]) -> list[Item]:
-    """Returns the items in the order of ``keys``.
-
-    Items with one key keep their order. In a list that is newest first, a question comes before its
-    answer of the same time.
-    """
-    sorted_items: list[Item] = []
-    indices = sorted(range(len(items)), key=keys.__getitem__)
-    for _, group in groupby(indices, key=keys.__getitem__):
-        simultaneous = list(group)
-        if keys[0] > keys[-1] and roles[simultaneous[0]] != "user":
-            simultaneous.reverse()
-        sorted_items += [items[index] for index in simultaneous]
-    return sorted_items
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
@@ -112,13 +30,12 @@ def chat_of_turns(
     used: set[str] = set()
     values: dict[str, list[Any]] = {}
     for number, record in rows:
-        row_field = f"row {number}: {columns.column(record, 'role')}"
-        role = role_of(columns.value(record, "role"), columns.roles, row_field)
         turn: Fields = {"time column": columns.column(record, "time")}
         for name in _FIELDS:
             used.add(columns.column(record, name))
             turn[name] = columns.value(record, name)
-        turn["role"] = role
+        place = f"row {number}: {columns.column(record, 'role')}"
+        turn["role"] = role_of(turn["role"], columns.roles, place)
         turns.append(turn)
         used.add(conversation_column(record, columns))
         for name, value in record.items():
@@ -133,25 +50,49 @@ def chat_of_turns(
             chat[name] = first
         else:
             different[name] = values[name]
-    time_column = turns[0]["time column"]
-    if "time" in columns.fields:
-        time_column = "time"
     if turns[0]["time"] is not None:
-        chat[time_column] = turns[0]["time"]
+        chat[turns[0]["time column"]] = turns[0]["time"]
     return chat, different
 
 
 def _in_order(turns: list[Fields], counts: Counts) -> list[Fields]:
     """Returns the turns of a chat in order: by the column ``order``, by time if every row has one,
-    or as in the file."""
+    or as in the file. Turns of one time keep the order of the file; if the newest comes first, a
+    question comes before its answer. Raises RecordError for times with and without a zone."""
     for field in ("order", "time"):
         values = [turn[field] for turn in turns]
         if all(value in (None, "") for value in values):
             continue
-        keys = None
-        if None not in values:
-            keys = sort_keys(values)
-        if keys is not None:
-            return _sorted(turns, keys, [turn["role"] for turn in turns])
-        counts["chats in the order of the file: some times are not readable"] += 1
+        keys = sort_keys(values)
+        if keys is None:
+            counts["chats in the order of the file: some times are not readable"] += 1
+            continue
+        try:
+            newest_first = keys[0] > keys[-1]
+            ranked = []
+            for number, key in enumerate(keys):
+                is_answer = newest_first and turns[number]["role"] != "user"
+                ranked.append((key, is_answer, number))
+            ranked.sort()
+        except TypeError as error:
+            expected = "times with a time zone in all rows or in none"
+            raise RecordError(field, expected, values) from error
+        return [turns[number] for _, _, number in ranked]
     return turns
+
+
+def sort_keys(values: Sequence[object]) -> list[Any] | None:
+    """Returns numbers, or instants of ISO times; None if a value is neither."""
+    if None in values or "" in values:
+        return None
+    texts = [str(value).strip() for value in values]
+    try:
+        return list(map(float, texts))
+    except ValueError:
+        pass
+    import pandas as pd
+
+    try:
+        return [pd.to_datetime(text, format="ISO8601") for text in texts]
+    except ValueError:
+        return None

@@ -278,11 +278,11 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
             turns.append(Turn(role, text))
         if len(turns) < 2:
             continue
-        given = conversation.get("ratings") or {}
+        participant_ratings = conversation.get("ratings") or {}
         ratings = {}
         for name in ("witty", "upbeat", "interesting"):
-            if given.get(name):
-                ratings[name] = [float(given[name])]
+            if participant_ratings.get(name):
+                ratings[name] = [float(participant_ratings[name])]
         row = rated(
             f"chitchat-{id}",
             turns,

@@ -79,11 +79,11 @@ class ColumnMap:
         """Raises ConfigError if a column of the map is not among ``names``, the columns of the file
         ``path``."""
         columns = [*map(str, names)]
-        for wanted in (*self.fields.values(), *self.labels):
-            if wanted not in columns and wanted.partition(".")[0] not in columns:
-                shown = ", ".join(columns[:_SHOWN])
-                hint = f"{did_you_mean(wanted, columns)}columns in the file: {shown}"
-                raise ConfigError(f"{path}: no column {wanted!r}", hint=hint)
+        for column in (*self.fields.values(), *self.labels):
+            if column not in columns and column.partition(".")[0] not in columns:
+                listing = ", ".join(columns[:_SHOWN])
+                hint = f"{did_you_mean(column, columns)}columns in the file: {listing}"
+                raise ConfigError(f"{path}: no column {column!r}", hint=hint)
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
@@ -92,9 +92,9 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
         return missing
     if path in record:
         return record[path]
-    first, _, rest = path.partition(".")
-    if first in record and rest:
-        return lookup(record[first], rest, missing)
+    first, _, inner_path = path.partition(".")
+    if first in record and inner_path:
+        return lookup(record[first], inner_path, missing)
     return missing
 
 

@@ -34,8 +34,8 @@ def chat_of_turns(
         for name in _FIELDS:
             used.add(columns.column(record, name))
             turn[name] = columns.value(record, name)
-        place = f"row {number}: {columns.column(record, 'role')}"
-        turn["role"] = role_of(turn["role"], columns.roles, place)
+        row_field = f"row {number}: {columns.column(record, 'role')}"
+        turn["role"] = role_of(turn["role"], columns.roles, row_field)
         turns.append(turn)
         used.add(conversation_column(record, columns))
         for name, value in record.items():
@@ -69,15 +69,15 @@ def _in_order(turns: list[Fields], counts: Counts) -> list[Fields]:
             continue
         try:
             newest_first = keys[0] > keys[-1]
-            ranked = []
+            keyed = []
             for number, key in enumerate(keys):
                 is_answer = newest_first and turns[number]["role"] != "user"
-                ranked.append((key, is_answer, number))
-            ranked.sort()
+                keyed.append((key, is_answer, number))
+            keyed.sort()
         except TypeError as error:
             expected = "times with a time zone in all rows or in none"
             raise RecordError(field, expected, values) from error
-        return [turns[number] for _, _, number in ranked]
+        return [turns[number] for _, _, number in keyed]
     return turns
 
 

@@ -411,26 +411,12 @@ class _Reader:
 
     def _records(self) -> Iterator[NumberedChat]:
         """Yields each row that is a chat. Rows that are turns wait."""
-        container, stated_form = self.options.container_and_form
-        rows: Iterable[NumberedRow]
-        if isinstance(self.source, str | Path):
-            self.container, rows = open_rows(self.path, container)
-        else:
-            rows = enumerate(self.source, 1)
-        if self.container == "text":
-            stated_form = stated_form or "transcript"
-            texts = [str(text) for _, text in rows]
-            rows = chats_of_transcript("".join(texts), self.columns.roles)
+        stated_form, rows = self._open()
         for number, record in rows:
             if isinstance(record, list):
                 record = {"messages": record}
-            if isinstance(record, RecordError) and isinstance(record.row, Mapping):
-                self.torn.add(self._conversation(record.row))
             if not isinstance(record, Mapping):
-                error = RecordError("(line)", "a JSON object", record)
-                if isinstance(record, RecordError):
-                    error = record
-                self._skip(number, error)
+                self._skip_record(number, record)
                 continue
             if self.is_mapped:
                 self._check_columns(record)
@@ -443,6 +429,26 @@ class _Reader:
                 yield number, record, self.form
         if self.is_mapped and self.names:
             self.columns.require_columns(self.names, self.path)
+
+    def _open(self) -> tuple[str | None, Iterable[NumberedRow]]:
+        """Returns the form that the options or a plain text state, and the rows of the source."""
+        container, form = self.options.container_and_form
+        if not isinstance(self.source, str | Path):
+            return form, enumerate(self.source, 1)
+        self.container, rows = open_rows(self.path, container)
+        if self.container != "text":
+            return form, rows
+        text = "".join(str(content) for _, content in rows)
+        chats = chats_of_transcript(text, self.columns.roles)
+        return form or "transcript", chats
+
+    def _skip_record(self, number: int, record: object) -> None:
+        """Counts a row that is not an object. If it is a turn, its chat is bad too."""
+        if not isinstance(record, RecordError):
+            record = RecordError("(line)", "a JSON object", record)
+        if isinstance(record.row, Mapping):
+            self.torn.add(self._conversation(record.row))
+        self._skip(number, record)
 
     def _check_columns(self, record: Record) -> None:
         """Raises ConfigError if a row of a table shows that a column is missing. JSON leaves out

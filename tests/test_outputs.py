@@ -173,7 +173,7 @@ COMMANDS = (
 def test_no_command_writes_where_another_run_does(command: str, tmp_path: Path) -> None:
     source, out = dialogues(tmp_path, "in.jsonl"), tmp_path / "out"
     words = command.replace("source:IN", "source: IN").replace("IN", str(source))
-    filled = re.split(" (?!/)", words.replace("OUT", str(out)))
+    filled = re.split(r" (?![^{]*\})", words.replace("OUT", str(out)))
     named = [Path(a) for a in filled if a.startswith(str(out))]
     target = named[0] if named else out
     is_folder = target.suffix != ".jsonl" and "train" not in command

@@ -73,7 +73,7 @@ def test_a_path_or_a_single_word_never_goes_to_the_hub(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
-    with pytest.raises(JudgeLoadError, match=re.escape(Path(name).name)):
+    with pytest.raises(JudgeLoadError, match=re.escape(repr(Path(name).name)[1:-1])):
         Judge.from_pretrained(name)
 
 

@@ -72,7 +72,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def words(file: Path, out: Path, server: Any, *more: str) -> list[str]:
-    llm = [f"llm.base_url={server.root}/v1", f"llm.cache={out.parent / 'answers'}"]
+    llm = [f"llm.base_url={server.root}/v1", "llm.cache=true"]
     return [str(file), "--out", str(out), *llm, *more]
 
 

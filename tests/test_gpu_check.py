@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpu import encoder, language
+from gpu import language
 from gpu.check import CHECKS, SCRIPT
 from gpu.measure import Setting
 
@@ -19,12 +19,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Setting:
 
 
 # -- the checks -----------------------------------------------------------------------------------
-
-
-def test_an_encoder_scores_and_so_does_its_bare_body(small: Setting) -> None:
-    rows = list(encoder.scoring(small))
-    assert [row.state for row in rows] == ["done", "done", "done"]
-    assert all(row.tokens_per_s for row in rows) and "from fp32" in rows[0].said
 
 
 def test_a_tree_reads_what_one_pass_each_reads(small: Setting) -> None:

@@ -86,14 +86,14 @@ class InjectionCounts:
     )
 
     def lines(self) -> list[str]:
-        """One line per issue, each followed by one line per reason."""
+        """One line per issue, with the commonest reason of a refusal."""
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
-            reasons = self.refused[issue]
-            pairs = self.injected[issue]
-            lines.append(f"{issue}: {pairs} pairs, {reasons.total()} refused")
-            for reason, count in reasons.most_common():
-                lines.append(f"  {count} x {reason}")
+            line = f"{issue}: {self.injected[issue]} pairs"
+            for reason, _ in self.refused[issue].most_common(1):
+                count = self.refused[issue].total()
+                line += f", {count} dialogues cannot carry it (mostly: {reason})"
+            lines.append(line)
         return lines
 
 
@@ -104,7 +104,6 @@ def injected_set(
     per_issue: int | None = None,
     clean_count: int | None = None,
     issues: Sequence[str] = ISSUES,
-    strengths: Sequence[int] = STRENGTHS,
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
@@ -118,16 +117,12 @@ def injected_set(
 
     The labels are new: clean dialogues are 0 for all issues, which only says that none was
     injected. Injected dialogues are 1 and controls 0 for their issue; both are 0 for its issues in
-    ``UNTOUCHED``. Raises ConfigError for an unknown issue or strength.
+    ``UNTOUCHED``. Raises ConfigError for an unknown issue.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
             f"cannot inject {', '.join(map(repr, unknown))}",
             hint=f"known: {', '.join(ISSUES)}",
-        )
-    if wrong := [strength for strength in strengths if strength not in STRENGTHS]:
-        raise ConfigError(
-            f"strength must be 1, 2 or 3, not {', '.join(map(str, wrong))}"
         )
     rows = list(dialogues)
     donors = Donors.of(rows)
@@ -156,7 +151,7 @@ def injected_set(
             if per_issue is not None and counts.injected[issue] >= per_issue:
                 break
             rng = np.random.default_rng(stable_hash(seed, row.id, issue))
-            strength = strengths[int(rng.integers(len(strengths)))]
+            strength = STRENGTHS[int(rng.integers(len(STRENGTHS)))]
             try:
                 pair = inject(
                     row,

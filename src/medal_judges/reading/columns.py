@@ -25,7 +25,7 @@ MISSING = object()
 _SPEAKERS = (*get_args(Role), "system", "tool")
 # What a column map can map. ``chatbot`` and ``user`` are names of models.
 _FIELDS = (*NAMES, "user", "source", "split", "group")
-_LABEL = re.compile(r"([^:]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
+_LABEL = re.compile(r"([^:@]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
 _SHOWN = 40  # columns in a message
 _SHORT = 20  # characters of a text that is no turn: a state, a category
 # Ids, hashes, addresses and times.

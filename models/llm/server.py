@@ -693,10 +693,18 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
         reason = "an empty answer"
     if reason:
         return failed(reason, usage)
-    tokens: tuple[TokenChoice, ...] = ()
+    tokens = []
     if request.top_logprobs and choice.logprobs:
-        tokens = tuple(map(_token_choice, choice.logprobs.content or ()))
-    return Completion(text, finish, tokens=tokens, usage=usage)
+        for token in choice.logprobs.content or ():
+            alternatives = {}
+            for alternative in (*(token.top_logprobs or ()), token):
+                alternatives[alternative.token] = min(alternative.logprob, 0.0)
+            logprob = alternatives[token.token]
+            if len(alternatives) == 1:
+                # A token that is its own only alternative would pass for certain.
+                alternatives = {}
+            tokens.append(TokenChoice(token.token, logprob, alternatives))
+    return Completion(text, finish, tokens=tuple(tokens), usage=usage)
 
 
 def _no_answer(message: _Message, text: str, end: str) -> str:
@@ -709,15 +717,6 @@ def _no_answer(message: _Message, text: str, end: str) -> str:
     if end not in COMPLETE | CUT:
         return f"the server ended the answer with {one_line(end or 'no reason')!r}"
     return ""
-
-
-def _token_choice(token: _Token) -> TokenChoice:
-    alternatives = {a.token: min(a.logprob, 0.0) for a in token.top_logprobs or ()}
-    alternatives[token.token] = logprob = min(token.logprob, 0.0)
-    if len(alternatives) == 1:
-        # A token that is its own only alternative would pass for certain.
-        alternatives = {}
-    return TokenChoice(token.token, logprob, alternatives)
 
 
 def _reported(usage: _Usage | None) -> Usage:

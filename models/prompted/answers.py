@@ -228,6 +228,7 @@ def _place(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None
     return begin + match.start(1), begin + match.end(1)
 
 
+@lru_cache(maxsize=1024)
 def _normal_key(key: str) -> str:
     return re.sub(r"[\W_]+", "_", key.strip().lower()).strip("_")
 

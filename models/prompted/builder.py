@@ -348,7 +348,7 @@ class PromptBuilder:
             comments[answer.comment] = comment
         properties: dict[str, object] = {}
         for dimension, field in zip(question.dimensions, question.fields, strict=True):
-            low, high = self.scale(dimension)
+            low, high = field.scale
             number: dict[str, object] = {
                 "type": "number",
                 "minimum": low,

@@ -123,6 +123,7 @@ class BasePromptedJudge(Judge):
     ) -> None:
         self.base_config, self.name, self.values = config, config.name, values
         self.dimensions = load_rubric(config.rubric, config.dimensions)
+        self.by_name = {dimension.name: dimension for dimension in self.dimensions}
         self.prompt = load_prompt(config.prompts)
         languages = [config.language]
         if config.language == "auto":
@@ -352,7 +353,7 @@ class BasePromptedJudge(Judge):
         """Returns the judgement from the answers by dimension; see ``to_judgement``."""
         judgement = to_judgement(
             answers,
-            map(self.dimension, answers),
+            [self.by_name[name] for name in answers],
             self.builder(request),
             self.ratings,
             expected=self.scores_expected,

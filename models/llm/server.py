@@ -537,8 +537,7 @@ _OPTIONAL = (
     "logprobs",
     "presence_penalty",
     "frequency_penalty",
-    "max_tokens",
-    "max_completion_tokens",
+    *_LIMITS,
 )
 _TOO_MUCH = re.compile(r"too large|at most|maximum|exceed|less than|context", re.I)
 _SYSTEM = re.compile(

@@ -377,16 +377,18 @@ class RemoteModel(LanguageModel):
             keys = [answer_key(self.name, request) for request in requests]
             if not self.renews:
                 cached = self.cache.find(keys)
-        missing = list(range(len(requests)))
-        if cached:
-            missing = [index for index in missing if keys[index] not in cached]
+        missing: dict[int, ChatRequest] = {}
+        for index, request in enumerate(requests):
+            if keys and keys[index] in cached:
+                answer = cached[keys[index]].with_usage(from_cache=True)
+                on_answer(index, answer)
+            else:
+                missing[index] = request
         with self._counting:
             self.counts.update(kept=len(requests) - len(missing), asked=len(missing))
-        for index in sorted(set(range(len(requests))) - set(missing)):
-            on_answer(index, cached[keys[index]].with_usage(from_cache=True))
         if self.dry_run:
-            for index in missing:
-                self.unsent.append(requests[index])
+            for index, request in missing.items():
+                self.unsent.append(request)
                 on_answer(index, failed("a dry run: nothing was sent"))
             return
 
@@ -395,7 +397,7 @@ class RemoteModel(LanguageModel):
                 self.cache.append(keys[index], answer)
             on_answer(index, answer)
 
-        run(self._all({index: requests[index] for index in missing}, arrived))
+        run(self._all(missing, arrived))
 
     async def _all(
         self, requests: Mapping[int, ChatRequest], on_answer: OnAnswer
@@ -692,18 +694,24 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
         reason = "an empty answer"
     if reason:
         return failed(reason, usage)
+    tokens: tuple[TokenChoice, ...] = ()
+    if request.top_logprobs:
+        tokens = _token_choices(choice.logprobs or _Logprobs())
+    return Completion(text, finish, tokens=tokens, usage=usage)
+
+
+def _token_choices(logprobs: _Logprobs) -> tuple[TokenChoice, ...]:
     tokens = []
-    if request.top_logprobs and choice.logprobs:
-        for token in choice.logprobs.content or ():
+    for token in logprobs.content or ():
+        alternatives = {}
+        for alternative in (*(token.top_logprobs or ()), token):
+            alternatives[alternative.token] = min(alternative.logprob, 0.0)
+        logprob = alternatives[token.token]
+        if len(alternatives) == 1:
+            # A token that is its own only alternative would pass for certain.
             alternatives = {}
-            for alternative in (*(token.top_logprobs or ()), token):
-                alternatives[alternative.token] = min(alternative.logprob, 0.0)
-            logprob = alternatives[token.token]
-            if len(alternatives) == 1:
-                # A token that is its own only alternative would pass for certain.
-                alternatives = {}
-            tokens.append(TokenChoice(token.token, logprob, alternatives))
-    return Completion(text, finish, tokens=tuple(tokens), usage=usage)
+        tokens.append(TokenChoice(token.token, logprob, alternatives))
+    return tuple(tokens)
 
 
 def _no_answer(message: _Message, text: str, end: str) -> str:

@@ -123,7 +123,6 @@ class BasePromptedJudge(Judge):
     ) -> None:
         self.base_config, self.name, self.values = config, config.name, values
         self.dimensions = load_rubric(config.rubric, config.dimensions)
-        self.by_name = {dimension.name: dimension for dimension in self.dimensions}
         self.prompt = load_prompt(config.prompts)
         languages = [config.language]
         if config.language == "auto":
@@ -353,7 +352,7 @@ class BasePromptedJudge(Judge):
         """Returns the judgement from the answers by dimension; see ``to_judgement``."""
         judgement = to_judgement(
             answers,
-            [self.by_name[name] for name in answers],
+            [d for d in self.dimensions if d.name in answers],
             self.builder(request),
             self.ratings,
             expected=self.scores_expected,

@@ -129,7 +129,7 @@ def test_retry_failed_asks_again_in_place_of_an_unreadable_answer(
     assert run()[1] == 0
     assert run(retry_failed=True)[1] == 2
     numbers = [f'"{each.name}": 4' for each in judge_at(server).dimensions]
-    said.write_text("Here you are: {" + ", ".join(numbers) + "}")
+    said.write_text("{" + ", ".join(numbers) + "}")
     second, asked = run(retry_failed=True)
     assert (second.scored, second.dialogues, asked) == (2, 2, 2)
     # Nothing can score a chat without an answer, so nobody is told to try.

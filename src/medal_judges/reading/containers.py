@@ -84,7 +84,8 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         raise damaged(path, 0, error) from error
     kind = kind or _MAGIC.get(begin[:4]) or _recognise(path, begin)
     if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
-        raise DataError(path, None, "not UTF-8 text (UTF-16?)", hint="save it as UTF-8")
+        problem = "not UTF-8 text: a binary file, or UTF-16"
+        raise DataError(path, None, problem, hint="save it as UTF-8")
     return kind, _rows(path, stream, kind)
 
 

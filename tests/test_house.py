@@ -15,44 +15,44 @@ from medal_judges.cli import COMMANDS, command_of
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 290_750,  # 250,000
+    "tokens": 257_750,  # 250,000
     "density": 8.2,
     "vague": 0.2,
-    "branchy_functions": 3,
-    "most_branches": 17,  # 16
+    "branchy_functions": 2,
+    "most_branches": 16,  # 16
     "comprehensions_per_thousand": 35.0,
     "ternaries_per_thousand": 8.2,
-    "used_once": 19,  # 10
+    "used_once": 14,  # 10
 }
 # Room: its tokens.
 ROOM_LIMITS = {
-    "data": 37_980,  # 25,000
-    "models": 89_360,  # 74,000
-    "inference": 9_470,  # 10,500
-    "training": 21_460,  # 17,500
-    "eval": 51_580,  # 52,000
-    "stats": 12_880,  # 12,000
-    "report": 7_510,  # 5,500
-    BASE: 16_660,  # 12,500
-    "cli": 12_800,  # 10,000
-    "integrations": 3_360,  # 3,000
-    "data_prep": 30_770,  # 28,000
+    "data": 30_130,  # 25,000
+    "models": 75_410,  # 74,000
+    "inference": 9_000,  # 10,500
+    "training": 19_240,  # 17,500
+    "eval": 48_930,  # 52,000
+    "stats": 11_650,  # 12,000
+    "report": 5_480,  # 5,500
+    BASE: 15_670,  # 12,500
+    "cli": 11_650,  # 10,000
+    "integrations": 2_970,  # 3,000
+    "data_prep": 27_660,  # 28,000
 }
 # What a person must know.
 SURFACE_LIMITS = {
-    "keys": 450,  # 300
-    "configs": 98,  # 60
-    "tests_lines": 43_790,  # 30,000
-    "benchmarks_lines": 6_260,  # 3,500
+    "keys": 282,  # 300
+    "configs": 50,  # 60
+    "tests_lines": 29_200,  # 30,000
+    "benchmarks_lines": 3_500,  # 3,500
     "examples_lines": 600,
-    "doc_words": 50_500,  # 34,000
-    "docs_tokens": 2_658,
-    "yaml_lines": 8_130,
-    "template_bytes": 40_300,
+    "doc_words": 34_000,  # 34,000
+    "docs_tokens": 2_393,
+    "yaml_lines": 7_930,
+    "template_bytes": 33_200,
 }
 READING_PANEL = "Reading"
-OPTIONS_LIMIT = 13  # 12
-READING_LIMIT = 6  # 5
+OPTIONS_LIMIT = 12  # 12
+READING_LIMIT = 5  # 5
 
 
 @pytest.fixture(scope="module")

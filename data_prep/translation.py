@@ -33,7 +33,7 @@ from medal_judges.reading.language_detection import LanguageIdentifier
 from medal_judges.records.dialogue import Turn, language, load_languages
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature, content_hash
-from medal_judges.storage.jsonl import Journal, write_records
+from medal_judges.storage.jsonl import Journal, read_records, write_records
 
 _AT_ONCE = 64  # dialogues
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
@@ -295,7 +295,7 @@ def translate(
     rows: list[LabelledDialogue] = []
     if out.exists() and not overwrite:
         ids = {job.row_id for job in translations}
-        for row in Journal(out).records(parse_labelled):
+        for row in read_records(out, parse_labelled):
             if row.id not in ids:
                 rows.append(row)
     failed = []

@@ -16,7 +16,6 @@ from medal_judges.models.base.judge import Judge
 from ..forked import start
 
 LINE = '{"messages": [{"role": "user", "content": "hi"}]}\n'
-UNKNOWN = "not a known kind of chat file"
 
 
 def zipped(**members: str) -> bytes:
@@ -27,17 +26,17 @@ def zipped(**members: str) -> bytes:
     return packed.getvalue()
 
 
-FILES: dict[str, tuple[bytes, str]] = {
-    "paper.pdf": (b"%PDF-1.4\n", UNKNOWN),
-    "picture.svg": (b"<svg/>\n", UNKNOWN),
-    "settings.yaml": (b"name: chats\n", UNKNOWN),
-    "chats.db": (b"SQLite format 3\x00\x10\x00", UNKNOWN),
-    "pickle.pkl": (pickle.dumps(["hi"]), "not UTF-8"),
-    "chats.jsonl.xz": (lzma.compress(LINE.encode()), "not UTF-8"),
-    "packed.gz": (gzip.compress(b"%PDF-1.4\n"), UNKNOWN),
-    "lines16.jsonl": (LINE.encode("utf-16"), "not "),
-    "chats.zip": (zipped(**{"chats.jsonl": LINE}), "is not a workbook"),
-    "cut.gz": (gzip.compress(LINE.encode())[:-9], "cannot read on"),
+FILES: dict[str, bytes] = {
+    "paper.pdf": b"%PDF-1.4\n",
+    "picture.svg": b"<svg/>\n",
+    "settings.yaml": b"name: chats\n",
+    "chats.db": b"SQLite format 3\x00\x10\x00",
+    "pickle.pkl": pickle.dumps(["hi"]),
+    "chats.jsonl.xz": lzma.compress(LINE.encode()),
+    "packed.gz": gzip.compress(b"%PDF-1.4\n"),
+    "lines16.jsonl": LINE.encode("utf-16"),
+    "chats.zip": zipped(**{"chats.jsonl": LINE}),
+    "cut.gz": gzip.compress(LINE.encode())[:-9],
 }
 
 
@@ -49,8 +48,7 @@ def _judge() -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_file_without_chats_is_an_error(name: str, tmp_path: Path) -> None:
-    content, problem = FILES[name]
-    (tmp_path / name).write_bytes(content)
+    (tmp_path / name).write_bytes(FILES[name])
     process = start(
         "score", tmp_path / name, "--judge", "length", "--out", tmp_path / "out.jsonl"
     )
@@ -58,5 +56,5 @@ def test_a_file_without_chats_is_an_error(name: str, tmp_path: Path) -> None:
         _, error = process.communicate(timeout=20)
     finally:
         process.kill()
-    assert process.returncode == 2 and problem in error, error
+    assert process.returncode == 2 and name in error, error
     assert not (tmp_path / "out.jsonl").exists()

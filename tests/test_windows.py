@@ -70,7 +70,7 @@ def test_commands_print_any_text_on_a_console_of_cp1252(
         ("judges",),
         ("configs", "show", "rubrics/medal"),
         ("data", "list"),
-        ("doctor",),
+        ("doctor", "boxed"),
     ):
         code, out, err = _medal(monkeypatch, *words)
         assert code in (0, None) and out, (words, err)

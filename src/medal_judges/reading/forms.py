@@ -333,8 +333,7 @@ def _messages_of(row: Row, field: str, role: str) -> list[Message]:
         value = [value]
     if not isinstance(value, list):
         return [{"role": role, "content": value}]
-    if any("role" in item for item in value):
-        return _messages_in(column, value, row.columns)
-    if all("type" in item for item in value):
+    typed = [isinstance(item, Mapping) and "type" in item for item in value]
+    if all(typed) and "role" not in value[0]:
         return [{"role": role, "content": value}]
-    raise RecordError(column, "a text, or a list of {role, content}", value)
+    return _messages_in(column, value, row.columns)

@@ -249,9 +249,10 @@ def _parts_of_object(field: str, part: Record) -> Iterator[Part]:
 
 def _kind_of(type_name: object) -> str | None:
     """Returns the kind of a part; None for an unknown type."""
-    if type_name in _KINDS:
-        return _KINDS[str(type_name)]
+    name = str(type_name)
+    if name in _KINDS:
+        return _KINDS[name]
     for ending, kind in _ENDINGS.items():
-        if str(type_name).endswith(ending):
+        if name.endswith(ending):
             return kind
     return None

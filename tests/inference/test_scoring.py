@@ -66,7 +66,7 @@ def test_a_bad_line_is_named_and_loses_nothing(tmp_path: Path) -> None:
     done = medal("score", source, "--judge", JUDGE, "--out", out, "--strict")
     assert done.returncode == 2
     assert f"{source}:2500" in done.stderr and "dialogue[0].role" in done.stderr
-    assert "--strict" in done.stderr and "Traceback" not in done.stderr
+    assert "Traceback" not in done.stderr
     kept = [j.id for j in read_judgements(out)]
     assert kept == [f"d{n}" for n in range(len(kept))] and len(kept) >= 2304
     done = medal("score", source, "--judge", JUDGE, "--out", out, "--min-coverage", 0)

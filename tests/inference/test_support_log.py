@@ -23,11 +23,9 @@ BETWEEN: dict[str, list[Row]] = {
         {"role": "assistant", "content": None, "tool_calls": [CALL]},
         {"role": "tool", "content": "sent", "tool_call_id": "c1"},
     ],
-    "empty turns left out": [{"role": "assistant", "content": " \n"}],
     "gaps [image]": [
         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}
     ],
-    "system prompts": [{"role": "developer", "content": "You help."}],
 }
 BROKEN: tuple[Callable[[Row], bytes], ...] = (
     lambda row: json.dumps(row).encode()[:-9],

@@ -1,5 +1,5 @@
-"""Readers of foreign text take linear time: eight times the text takes at most twenty times as
-long."""
+"""Readers of foreign text take linear time: sixteen times the text takes at most sixty times as
+long (the square of the text: 256 times)."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def seconds_to_read(path: Path) -> float:
 @pytest.mark.parametrize("name", TEXTS)
 def test_time_grows_as_the_text(name: str, tmp_path: Path) -> None:
     seconds = []
-    for size in (2_000, 16_000):
+    for size in (1_000, 16_000):
         path = save(tmp_path, f"{size} {name}", TEXTS[name](size))
         seconds.append(min(seconds_to_read(path) for _ in range(2)))
-    assert seconds[-1] < max(20 * seconds[0], 0.2), seconds
+    assert seconds[-1] < max(60 * seconds[0], 0.2), seconds

@@ -259,13 +259,6 @@ class BasePromptedJudge(Judge):
         request.truncated_turns = len(dropped) - dropped.count(None)
         view.turns = view.turns[view.start :]
 
-    def _units(self, requests: Sequence[ScoreRequest]) -> list[list[int]]:
-        # Turns of one dialogue that begin at the same turn: their prompts share that beginning.
-        units: dict[object, list[int]] = {}
-        for i, request in enumerate(requests):
-            units.setdefault((request.dialogue.id, request.payload.start), []).append(i)
-        return list(units.values())
-
     # -- questions -------------------------------------------------------------------------------
 
     def questions(

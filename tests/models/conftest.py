@@ -1,10 +1,5 @@
 """A language model as an API gives it, made of one of this machine."""
 
-import copy
-from typing import Any
-
-import pytest
-
 from medal_judges.models.base.judge import ScoreRequest
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import (
@@ -36,17 +31,3 @@ def token_logs(model: LocalModel, prompt: str, start: str, answer: str) -> list[
         logits = model.model(torch.tensor([head + tail])).logits[0].float()
     steps = torch.log_softmax(logits, dim=-1)[len(head) - 1 : -1]
     return [float(steps[i, token]) for i, token in enumerate(tail)]
-
-
-@pytest.fixture(scope="session")
-def digits_lm(tiny_lm: Any) -> Any:
-    """``tiny_lm``, but nearly all it says is digits, some likelier than others."""
-    import torch
-
-    from medal_judges.models.llm.local.model import LocalModel
-
-    model = copy.deepcopy(tiny_lm.model)
-    with torch.no_grad():
-        numbers = tiny_lm.tokenizer.convert_tokens_to_ids(list("0123456789"))
-        model.lm_head.weight[numbers, 0] += 60
-    return LocalModel(model, tiny_lm.tokenizer, name="embedded/digits")

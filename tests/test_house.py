@@ -15,7 +15,7 @@ from medal_judges.cli import COMMANDS, command_of
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 257_750,  # 250,000
+    "tokens": 257_700,  # 250,000
     "density": 8.2,
     "vague": 0.2,
     "branchy_functions": 2,
@@ -27,7 +27,7 @@ LIMITS = {
 # Room: its tokens.
 ROOM_LIMITS = {
     "data": 30_130,  # 25,000
-    "models": 75_420,  # 74,000
+    "models": 75_340,  # 74,000
     "inference": 9_000,  # 10,500
     "training": 19_240,  # 17,500
     "eval": 48_930,  # 52,000
@@ -42,10 +42,10 @@ ROOM_LIMITS = {
 SURFACE_LIMITS = {
     "keys": 282,  # 300
     "configs": 50,  # 60
-    "tests_lines": 29_200,  # 30,000
+    "tests_lines": 29_050,  # 30,000
     "benchmarks_lines": 3_500,  # 3,500
     "examples_lines": 600,
-    "doc_words": 34_000,  # 34,000
+    "doc_words": 33_500,  # 34,000
     "docs_tokens": 2_393,
     "yaml_lines": 7_930,
     "template_bytes": 33_200,

@@ -1,4 +1,4 @@
-# make quickstart   in three minutes: a report of real chats, a judge trained on labels, and a benchmark
+# make quickstart   in three to six minutes: a report of real chats, a judge trained on labels, and a benchmark
 #                   (WITH=fed fetches FED first)
 # make tables       the documents' tables again, from docs/results/data
 # make picture      README's picture (needs Debian's chromium)

@@ -113,7 +113,7 @@ def _printout(benchmark: Benchmark, boards: Iterable[Table]) -> Printout:
         columns = [name for name in table.columns if name not in hidden]
         printed.append(rich_table(table, columns, intervals=columns[:2]))
     for table in benchmark.tables:
-        if table.title in _PRINTED or table.columns[0] == "Issue":
+        if table.title in _PRINTED:
             short = _first_lines(table)
             if short.rows:
                 printed.append(rich_table(short, intervals=()))

@@ -14,7 +14,7 @@ from medal_judges.records.judgement import (
     parse_judgement,
 )
 from medal_judges.records.labelled import Rating, mean, parse_labelled
-from medal_judges.records.signature import Signature, content_hash, require_comparable
+from medal_judges.records.signature import Signature, content_hash
 
 TURNS = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
 
@@ -183,18 +183,6 @@ def test_a_signature_comes_back_from_its_text(signature: Signature) -> None:
 def test_a_value_that_would_forge_a_pair_is_refused(name: str) -> None:
     with pytest.raises(MedalError, match="judge"):
         Signature(name)
-
-
-def test_tables_refuse_to_mix_data_or_dimension() -> None:
-    one = Signature("a", data="fed", dimension="overall")
-    require_comparable([])
-    require_comparable([one, Signature("b", data="fed", dimension="overall", seed=1)])
-    with pytest.raises(MedalError, match="data differs: dstc9, fed"):
-        require_comparable([one, Signature("a", data="dstc9", dimension="overall")])
-    with pytest.raises(MedalError, match="dimension differs"):
-        require_comparable([one, Signature("a", data="fed", dimension="unsafe")])
-    with pytest.raises(MedalError, match="data differs: None, fed"):
-        require_comparable([one, Signature("a", dimension="overall")])
 
 
 def test_the_hash_goes_by_content_alone() -> None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import chain, zip_longest
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import zip_longest
 
 import numpy as np
+import pandas as pd
 
 from medal_judges.errors import MedalError
 from medal_judges.records.dimension import Kind
@@ -25,89 +26,94 @@ Key = tuple[str, int | None]
 class Aligned:
     """Rows that both people and the judge scored, on one dimension.
 
-    ``answers``: the raw answers of people, shape (rows, annotators), NaN if not given. ``people``:
-    their means. ``judge``: the judge's scores. ``total``: the number of rows with a label, scored
-    or not.
+    ``facts``: chatbot, group, lang and aggregated of each row; its index numbers the rows of the
+    set. ``answers``: the ratings of people, shape (rows, annotators), NaN if not given.
+    ``people``: their means. ``judge``: the judge's scores. ``total``: the number of rows with a
+    label, scored or not.
     """
 
-    rows: tuple[LabelledDialogue, ...]
+    facts: pd.DataFrame
     answers: Values
     people: Values
     judge: Values
     total: int
 
     @property
-    def chatbots(self) -> list[str | None]:
-        return [row.dialogue.chatbot for row in self.rows]
-
-    @property
     def clusters(self) -> Clusters:
-        return choose_clusters(self.chatbots, [row.group for row in self.rows])
+        """What intervals leave out."""
+        return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
-    def part(self, indices: Iterable[int]) -> Aligned:
-        """Returns a selection of the rows. ``total`` becomes their number."""
-        index = np.fromiter(indices, dtype=np.intp)
+    def part(self, indices: Sequence[int] | Floats) -> Aligned:
+        """Returns the rows at the positions ``indices``. ``total`` becomes their number."""
         return Aligned(
-            tuple(self.rows[i] for i in index),
-            self.answers[index],
-            self.people[index],
-            self.judge[index],
-            len(index),
+            self.facts.iloc[indices],
+            self.answers[indices],
+            self.people[indices],
+            self.judge[indices],
+            len(indices),
         )
 
     def shared(self, second: Aligned) -> tuple[Aligned, Aligned]:
         """Returns the rows that both have, in this order: first with this judge's scores, then with
         the scores of ``second``."""
-        indices_of_second = {_key(row): i for i, row in enumerate(second.rows)}
-        indices = [
-            i for i, row in enumerate(self.rows) if _key(row) in indices_of_second
-        ]
-        second_indices = [indices_of_second[_key(self.rows[i])] for i in indices]
-        return self.part(indices), second.part(second_indices)
+        common = self.facts.index.intersection(second.facts.index, sort=False)
+        first_part = self.part(self.facts.index.get_indexer(common))
+        return first_part, second.part(second.facts.index.get_indexer(common))
 
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The rows of a set, each with the judgement of its chat, or None without one. ``scales``:
-    (lowest, highest) of the judge's dimensions, as far as they are known. ``notes``: how many rows
-    were left out, because their ids were judged with other chats."""
+    """The rows of a set, each with the judgement of its chat, or None without one.
+
+    ``numbers``: the number of each row in the set. ``scales``: (lowest, highest) of the judge's
+    dimensions, as far as they are known. ``notes``: how many rows were left out, because their ids
+    were judged with other chats.
+    """
 
     rows: Sequence[LabelledDialogue]
     judgements: Sequence[Judgement | None]
+    numbers: Sequence[int]
     scales: Mapping[str, Scale] = field(default_factory=dict)
     notes: Sequence[str] = ()
 
     def on(self, dimension: str, judge_dimension: str) -> Aligned:
         """Returns the rows with a label of ``dimension`` and a score of ``judge_dimension``."""
         rows: list[LabelledDialogue] = []
+        numbers: list[int] = []
         scores: list[float] = []
+        facts: list[tuple[object, ...]] = []
         total = 0
-        for row, judgement in zip(self.rows, self.judgements, strict=True):
+        for number, row, judgement in zip(
+            self.numbers, self.rows, self.judgements, strict=True
+        ):
             if not row.has_label(dimension):
                 continue
             total += 1
-            if judgement is None:
-                continue
-            score = judgement.scores.get(judge_dimension)
+            score = None
+            if judgement is not None:
+                score = judgement.scores.get(judge_dimension)
             if score is not None:
                 rows.append(row)
+                numbers.append(number)
                 scores.append(score)
+                language = row.dialogue.lang or "unknown"
+                chatbot = row.dialogue.chatbot
+                facts.append((chatbot, row.group, language, row.aggregated))
         answers = answer_matrix(rows, dimension)
         counts = np.isfinite(answers).sum(axis=1)
         labels = np.nansum(answers, axis=1) / counts
-        label_tolerance = tolerance_of(common_scale(rows, dimension), labels)
+        scales = {row.scales.get(dimension) for row in rows}
+        scale = scales.pop() if len(scales) == 1 else None
+        tolerance = tolerance_of(scale, labels)
         judge = np.array(scores, dtype=np.float64)
+        columns = ["chatbot", "group", "lang", "aggregated"]
         return Aligned(
-            tuple(rows),
-            Values(answers, label_tolerance),
-            Values(labels, label_tolerance),
+            pd.DataFrame(facts, index=numbers, columns=columns, dtype=object),
+            Values(answers, tolerance),
+            Values(labels, tolerance),
             Values(judge, tolerance_of(self.scales.get(judge_dimension), judge)),
             total,
         )
-
-
-def _key(row: LabelledDialogue | Judgement) -> Key:
-    return row.id, row.turn
 
 
 def join(
@@ -116,83 +122,89 @@ def join(
     scales: Mapping[str, Scale] | None = None,
     left_out: Iterable[LabelledDialogue] = (),
 ) -> Joined:
-    """Joins ``rows`` with their judgements by id, turn and chat.
+    """Joins ``rows`` with their ``judgements`` by id, turn and chat.
 
     A row without a judgement counts against coverage. A row whose judgement is of another chat is
-    left out. ``left_out``: rows that were judged but are not part of this set. Raises MedalError
-    for judgements of other rows, and for two rows or judgements of one (id, turn).
+    left out. ``scales``: (lowest, highest) of the judge's dimensions. ``left_out``: rows that were
+    judged but are not part of this set. Raises MedalError for judgements of other rows, and for two
+    rows or judgements of one (id, turn).
     """
-    repeated = [key for key, count in Counter(map(_key, rows)).items() if count > 1]
-    if repeated:
-        raise MedalError(f"rows that occur twice in the set: {_names(repeated)}")
-    turn_of = {row.id: row.turn for row in rows}
-    judgements = [_with_turn(judgement, turn_of) for judgement in judgements]
-    keys = [ScoreKey(*_key(judgement), judgement.chat) for judgement in judgements]
+    judgements = list(judgements)
+    keys = _score_keys(rows, judgements)
     joined = join_labels(rows, keys, lambda label, score: label.turn == score.turn)
-    used = set(chain.from_iterable(joined.score_rows))
-    unused = [key for i, key in enumerate(map(_key, judgements)) if i not in used]
-    _require_known(unused, set(map(_key, [*rows, *left_out])))
-    of_other_chats = set(map(_key, joined.of_other_chats))
-    joined_rows: list[LabelledDialogue] = []
-    judgement_of_row: list[Judgement | None] = []
-    for row, indices in zip(rows, joined.score_rows, strict=True):
+    of_other_chats = {(row.id, row.turn) for row in joined.of_other_chats}
+    strangers = dict(enumerate(keys))
+    judgement_of: dict[int, Judgement | None] = {}
+    for number, (row, indices) in enumerate(zip(rows, joined.score_rows, strict=True)):
         if len(indices) > 1:
-            raise MedalError(f"two judgements of {_names([_key(row)])}")
-        if _key(row) not in of_other_chats:
-            joined_rows.append(row)
-            judgement_of_row.append(next((judgements[i] for i in indices), None))
-    notes = joined.notes("the set")
-    return Joined(joined_rows, judgement_of_row, scales or {}, notes)
-
-
-def _require_known(keys: Sequence[Key], in_set: Container[Key]) -> None:
-    """Raises MedalError for a judgement of another row."""
-    unknown = [key for key in keys if key not in in_set]
+            raise MedalError(f"two judgements of {_names([(row.id, row.turn)])}")
+        if (row.id, row.turn) not in of_other_chats:
+            judgement_of[number] = None
+        for index in indices:
+            judgement_of[number] = judgements[index]
+            del strangers[index]
+    known = {(row.id, row.turn) for row in [*rows, *left_out]}
+    unknown = [key[:2] for key in strangers.values() if key[:2] not in known]
     if unknown:
         raise MedalError(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",
             hint="was another file judged, or another level? (turn-level sets: medal score --level "
             "last)",
         )
+    numbers = list(judgement_of)
+    return Joined(
+        [rows[number] for number in numbers],
+        list(judgement_of.values()),
+        numbers,
+        scales or {},
+        joined.notes("the set"),
+    )
 
 
-def _with_turn(judgement: Judgement, turn_of: Mapping[str, int | None]) -> Judgement:
-    """Returns the judgement with the turn of its row if it is unscored and has none: a row of level
-    turn without an assistant turn."""
-    is_scored = any(score is not None for score in judgement.scores.values())
-    if judgement.turn is not None or is_scored:
-        return judgement
-    return replace(judgement, turn=turn_of.get(judgement.id))
-
-
-def common_scale(rows: Iterable[LabelledDialogue], dimension: str) -> Scale | None:
-    """Returns the scale of the labels of ``dimension``; None if rows state several, or none."""
-    scales = {row.scales.get(dimension) for row in rows if dimension in row.labels}
-    if len(scales) == 1:
-        return scales.pop()
-    return None
+def _score_keys(
+    rows: Iterable[LabelledDialogue], judgements: Iterable[Judgement]
+) -> list[ScoreKey]:
+    """Returns what each judgement belongs to. The judgement of a row of level turn without an
+    answer has no turn: it gets the row's. Raises MedalError for a row that occurs twice."""
+    turn_of: dict[str, int | None] = {}
+    for (id, turn), count in Counter((row.id, row.turn) for row in rows).items():
+        if count > 1:
+            raise MedalError(f"a row occurs twice in the set: {_names([(id, turn)])}")
+        turn_of[id] = turn
+    keys: list[ScoreKey] = []
+    for judgement in judgements:
+        turn = judgement.turn
+        if turn is None and set(judgement.scores.values()) <= {None}:
+            turn = turn_of.get(judgement.id)
+        keys.append(ScoreKey(judgement.id, turn, judgement.chat))
+    return keys
 
 
 def kind_of(rows: Iterable[LabelledDialogue], dimension: str) -> Kind:
-    """Returns ``binary`` for a scale from 0 to 1 with answers of 0 or 1, ``ordinal`` for whole
-    numbers that are no means, or else ``continuous``."""
-    rows = [row for row in rows if row.has_label(dimension)]
+    """Returns ``binary`` for a scale from 0 to 1 with ratings of 0 or 1, ``ordinal`` for whole
+    numbers that are not means, or else ``continuous``. ``rows`` without a label of ``dimension`` do
+    not count."""
+    scales = set()
+    is_aggregated = False
     for row in rows:
-        if not all(float(v or 0).is_integer() for v in row.labels[dimension]):
-            return "continuous"
-    if {row.scales.get(dimension) for row in rows} == {(0.0, 1.0)}:
+        if not row.has_label(dimension):
+            continue
+        for value in row.labels[dimension]:
+            if value is not None and value % 1:
+                return "continuous"
+        scales.add(row.scales.get(dimension))
+        is_aggregated |= row.aggregated
+    if scales == {(0.0, 1.0)}:
         return "binary"
-    if any(row.aggregated for row in rows):
-        return "continuous"
-    return "ordinal"
+    return "continuous" if is_aggregated else "ordinal"
 
 
 def answer_matrix(rows: Sequence[LabelledDialogue], dimension: str) -> Floats:
-    """Returns the raw answers of people, shape (rows, annotators), NaN if not given."""
+    """Returns the ratings of ``dimension``, shape (rows, annotators), NaN if not given."""
     if not rows:
         return np.full((0, 1), np.nan)
     columns = list(zip_longest(*(row.labels[dimension] for row in rows)))
-    values: Floats = np.array(columns, dtype=np.float64).reshape(-1, len(rows)).T
+    values: Floats = np.array(columns, dtype=np.float64).T
     return values
 
 

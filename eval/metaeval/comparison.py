@@ -3,8 +3,8 @@ dimensions of a set."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -81,20 +81,6 @@ def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     ]
 
 
-def corrected_ceilings(evaluations: Sequence[JudgedRows]) -> Iterator[JudgedRows]:
-    """Yields the rows with their differences from one annotator corrected by Holm over all rows
-    that reach the minimum coverage."""
-    compared = [rows for rows in evaluations if not rows.row.under_floor]
-    corrected = holm_corrected([rows.ceiling_difference for rows in compared])
-    estimates = {
-        id(rows): difference.estimate
-        for rows, difference in zip(compared, corrected, strict=True)
-    }
-    for rows in evaluations:
-        estimate = estimates.get(id(rows))
-        yield replace(rows, row=replace(rows.row, ceiling_difference=estimate))
-
-
 def _pair(first: JudgedRows, second: JudgedRows) -> JudgePair:
     better, worse = first.aligned.shared(second.aligned)
     names = [first.row.judge, second.row.judge]
@@ -107,7 +93,7 @@ def _pair(first: JudgedRows, second: JudgedRows) -> JudgePair:
 
 
 def _difference(first: Aligned, second: Aligned, metric: str) -> Difference:
-    if not first.rows:
+    if not len(first.facts):
         return Difference(None, reason="no common row")
     if metric == "spearman":
         return correlation_difference(
@@ -136,7 +122,7 @@ def _difference_table(title: str, column: str, pairs: Sequence[JudgePair]) -> Ta
         line: list[Cell] = [*pair.about, estimate]
         if has_others:
             line.append(interval(estimate.beside or Estimate(None)))
-        lines.append([*line, p_cell(estimate.p_value), len(pair.better.rows)])
+        lines.append([*line, p_cell(estimate.p_value), len(pair.better.facts)])
     return Table(title, [*columns, "p", "n"], lines, _PAIRS_NOTE)
 
 
@@ -154,7 +140,7 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
             counts.reverse()
             names.reverse()
         p_values.append(mcnemar(*counts))
-        lines.append([set_name, dimension, *names, *counts, len(pair.better.rows)])
+        lines.append([set_name, dimension, *names, *counts, len(pair.better.facts)])
     rows: list[Row] = []
     for line, p_value, corrected in zip(lines, p_values, holm(p_values), strict=True):
         rows.append([*line[:-1], p_cell(p_value), p_cell(corrected), line[-1]])

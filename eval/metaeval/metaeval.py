@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import Aligned, Joined, join, kind_of
@@ -15,7 +14,6 @@ from medal_judges.eval.metaeval.metrics import Ceiling, ceiling_of, headline, me
 from medal_judges.records.dimension import Kind
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.stats.difference import Difference
 from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.system_agreement import (
     MIN_ROWS,
@@ -48,9 +46,8 @@ class ResultRow:
     (correlation.py), or for issues ``f1_present``, ``f1_absent``, ``precision``, ``recall``,
     ``accuracy``, ``auc``. ``ceiling``: one annotator against the others. ``like_for_like``: the
     judge against the same others, on the ``ceiling_rows`` rows with two answers or more.
-    ``ceiling_difference``: the headline metric of the judge minus the annotator's. ``clusters``:
-    what intervals leave out. ``judge_dimension``: the judge's name for ``dimension``. Below
-    ``min_coverage`` no metric is shown.
+    ``clusters``: what intervals leave out. ``judge_dimension``: the judge's name for ``dimension``.
+    Below ``min_coverage`` no metric is shown.
     """
 
     judge: str
@@ -66,7 +63,6 @@ class ResultRow:
     ceiling: Estimates = field(default_factory=dict)
     like_for_like: Estimates = field(default_factory=dict)
     ceiling_rows: int = 0
-    ceiling_difference: Estimate | None = None
     languages: Mapping[str, LanguageResult] = field(default_factory=dict)
     clusters: str = ""
     min_coverage: float = 0.98
@@ -89,12 +85,10 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True)
 class JudgedRows:
-    """The figures of a judge on a set and dimension, and the rows behind them.
-    ``ceiling_difference`` is the row's, to be corrected for the other lines of its table."""
+    """The estimates of a judge on a set and dimension, and the rows behind them."""
 
     row: ResultRow
     aligned: Aligned
-    ceiling_difference: Difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,22 +142,31 @@ def evaluate(
         ceiling = Ceiling({}, {})
         if not only:
             ceiling = ceiling_of(aligned, kind)
+        languages = {}
+        for language, indices in aligned.facts.groupby("lang").indices.items():
+            part = aligned.part(indices)
+            of_part = Ceiling({}, {})
+            if not only:
+                of_part = ceiling_of(part, kind, [headline(kind)])
+            metrics = metrics_of(part, kind, only, intervals)
+            languages[str(language)] = LanguageResult(
+                len(indices), metrics, of_part.person, of_part.like_for_like
+            )
         row = ResultRow(
             **facts,
             dimension=dimension,
             judge_dimension=judge_dimension,
             kind=kind,
             n=aligned.total,
-            scored=len(aligned.rows),
+            scored=len(aligned.facts),
             metrics=metrics_of(aligned, kind, only, intervals),
             ceiling=ceiling.person,
             like_for_like=ceiling.like_for_like,
             ceiling_rows=ceiling.rows,
-            ceiling_difference=ceiling.difference.estimate,
-            languages=_by_language(aligned, kind, only, intervals),
+            languages=languages,
             clusters=aligned.clusters.unit,
         )
-        results.append(JudgedRows(row, aligned, ceiling.difference))
+        results.append(JudgedRows(row, aligned))
     return results
 
 
@@ -195,53 +198,30 @@ def _common_dimensions(joined: Joined) -> dict[str, str]:
     return {name: name for name in labelled if name in scored}
 
 
-def _by_language(
-    aligned: Aligned, kind: Kind, only: Sequence[str], intervals: bool
-) -> dict[str, LanguageResult]:
-    """Returns the figures of each language, sorted by name."""
-    indices: dict[str, list[int]] = {}
-    for i, row in enumerate(aligned.rows):
-        indices.setdefault(row.dialogue.lang or "unknown", []).append(i)
-    results = {}
-    for language in sorted(indices):
-        part = aligned.part(indices[language])
-        metrics = metrics_of(part, kind, only, intervals)
-        ceiling = Ceiling({}, {})
-        if not only:
-            ceiling = ceiling_of(part, kind, [headline(kind)])
-        results[language] = LanguageResult(
-            len(part.rows), metrics, ceiling.person, ceiling.like_for_like
-        )
-    return results
-
-
 def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:
-    """Returns a record for each judge, set and dimension with enough chatbots and rows."""
+    """Returns a record for each judge, set and dimension of ``evaluations`` with enough chatbots
+    and rows."""
     agreements = []
     for judged_rows in evaluations:
-        row = judged_rows.row
-        chosen, systems, count = _systems(judged_rows.aligned)
-        if count < MIN_SYSTEMS or row.under_floor:
+        row, aligned = judged_rows.row, judged_rows.aligned
+        sizes = aligned.facts.chatbot.value_counts()
+        names = sorted(sizes.index[sizes >= MIN_ROWS])
+        if len(names) < MIN_SYSTEMS or row.under_floor:
             continue
+        # The number of the chatbot of each row, -1 for chatbots with few rows.
+        systems = pd.Index(names).get_indexer(aligned.facts.chatbot)
+        indices = np.flatnonzero(systems >= 0)
+        accuracy = pairwise_accuracy(
+            aligned.people[indices], aligned.judge[indices], systems[indices]
+        )
         agreement = SystemAgreement(
             row.judge,
             row.set_name,
             row.level,
             row.dimension,
-            count,
-            len(chosen.rows),
-            pairwise_accuracy(chosen.people, chosen.judge, systems),
+            len(names),
+            len(indices),
+            accuracy,
         )
         agreements.append(agreement)
     return agreements
-
-
-def _systems(aligned: Aligned) -> tuple[Aligned, npt.NDArray[np.intp], int]:
-    """Returns the rows of chatbots with MIN_ROWS rows or more, the number of the chatbot of each
-    row (in the order of their names), and the number of chatbots."""
-    chatbots = pd.Series(aligned.chatbots, dtype=object)
-    sizes = chatbots.value_counts()
-    names = sorted(sizes.index[sizes >= MIN_ROWS])
-    systems = pd.Index(names).get_indexer(chatbots)
-    indices = np.flatnonzero(systems >= 0)
-    return aligned.part(indices), systems[indices], len(names)

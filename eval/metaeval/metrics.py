@@ -12,7 +12,7 @@ on the same rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import permutations
 from typing import Any
 
@@ -33,7 +33,6 @@ from medal_judges.stats.correlation import (
     undefined_reason,
     weighted_auc,
 )
-from medal_judges.stats.difference import Difference, paired_difference
 from medal_judges.stats.equal import Values, present
 from medal_judges.stats.intervals import (
     Clusters,
@@ -110,7 +109,7 @@ def metrics_of(
 ) -> dict[str, Estimate]:
     """Returns the metrics of the judge on these rows, or those named in ``only``."""
     names = [name for name in metric_names(kind) if name in only or not only]
-    if not aligned.rows:
+    if not len(aligned.facts):
         return undefined(
             names, "no row was scored" if aligned.total else "no row has a label"
         )
@@ -124,7 +123,7 @@ def metrics_of(
     if intervals:
         estimates = estimated(statistic, aligned.clusters, _UNDEFINED, names)
     else:
-        estimates = without_intervals(statistic, len(aligned.rows), _UNDEFINED, names)
+        estimates = without_intervals(statistic, len(aligned.facts), _UNDEFINED, names)
     for name in _REASONS.keys() & estimates.keys():
         if estimates[name].value is None:
             estimates[name] = Estimate(None, reason=_REASONS[name])
@@ -139,7 +138,9 @@ def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
     if kind == "binary":
         verdicts = classification_statistic(judge.numbers, aligned.answers.numbers)
     else:
-        correlations = correlation_statistic(people, judge, aligned.chatbots, names)
+        correlations = correlation_statistic(
+            people, judge, list(aligned.facts.chatbot), names
+        )
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         if kind == "binary":
@@ -225,24 +226,23 @@ MOST_COLUMNS = 50
 @dataclass(frozen=True, slots=True)
 class Ceiling:
     """One annotator against the others (``person``), and the judge in the annotator's place
-    (``like_for_like``), on the ``rows`` rows with two answers or more. ``difference``: the headline
-    metric of the judge minus the annotator's."""
+    (``like_for_like``), on the ``rows`` rows with two answers or more."""
 
     person: Mapping[str, Estimate]
     like_for_like: Mapping[str, Estimate]
     rows: int = 0
-    difference: Difference = field(default=Difference(None, reason="no human ceiling"))
 
 
 def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceiling:
-    """Returns the ceiling of the metrics ``names`` (default: all that have one)."""
+    """Returns the ceiling of the metrics ``names`` (default: all that have one) on the rows of
+    ``aligned`` with two ratings or more. ``kind`` is the kind of the dimension."""
     names = names or ceiling_metrics(kind)
     counts = np.isfinite(aligned.answers.numbers).sum(axis=1)
     shared = aligned.part(np.flatnonzero(counts > 1))
     reason = None
-    if any(row.aggregated for row in aligned.rows):
+    if aligned.facts.aggregated.any():
         reason = "the set was released as means or votes, without single answers"
-    elif not shared.rows:
+    elif not len(shared.facts):
         reason = "one annotator per row"
     if reason is not None:
         return Ceiling(undefined(names, reason), undefined(names, reason))
@@ -250,31 +250,15 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
         reason = not_classifiable(shared.judge.numbers, shared.answers.numbers)
     else:
         reason = undefined_reason(shared.people, shared.judge)
-    person_statistic = ceiling_statistic(shared.answers, kind, names=names)
-    judge_statistic = ceiling_statistic(
-        shared.answers,
-        kind,
-        shared.judge,
-        names,
-    )
     clusters = shared.clusters
-    person = _estimated(person_statistic, clusters, names)
-    if reason is not None or judge_statistic is None or person_statistic is None:
-        return Ceiling(person, undefined(names, reason or ""), len(shared.rows))
-    like_for_like = _estimated(judge_statistic, clusters, names)
-    metric = headline(kind)
-    difference = paired_difference(
-        judge_statistic,
-        person_statistic,
-        metric,
-        clusters,
-    )
-    return Ceiling(
-        person,
-        like_for_like,
-        len(shared.rows),
-        difference,
-    )
+    person = human_ceiling(shared.answers, kind, clusters, names)
+    if reason is not None:
+        like_for_like = undefined(names, reason)
+    else:
+        like_for_like = human_ceiling(
+            shared.answers, kind, clusters, names, shared.judge
+        )
+    return Ceiling(person, like_for_like, len(shared.facts))
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
@@ -285,28 +269,26 @@ def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
 
 
 def human_ceiling(
-    answers: Values, kind: Kind, clusters: Clusters, names: Sequence[str] = ()
+    answers: Values,
+    kind: Kind,
+    clusters: Clusters,
+    names: Sequence[str] = (),
+    judge: Values | None = None,
 ) -> dict[str, Estimate]:
-    """Returns the agreement of one annotator with the others. ``answers``: shape (rows,
-    annotators), NaN if not given."""
+    """Returns the agreement of one annotator with the others, by the metrics ``names`` (default:
+    all that have a ceiling), or of ``judge``, shape (rows,), in the annotator's place.
+
+    ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
+    ``clusters``: what the intervals leave out.
+    """
     names = names or ceiling_metrics(kind)
-    return _estimated(ceiling_statistic(answers, kind, names=names), clusters, names)
-
-
-def _estimated(
-    statistic: Statistic | None, clusters: Clusters, names: Sequence[str]
-) -> dict[str, Estimate]:
+    statistic = ceiling_statistic(answers, kind, judge, names)
     if statistic is None:
-        reason = (
-            "annotators share fewer than 3 rows, or give all of them the same answer"
+        return undefined(
+            names,
+            "annotators share fewer than 3 rows, or give all of them the same answer",
         )
-        return undefined(names, reason)
-    return estimated(
-        statistic,
-        clusters,
-        "undefined against every annotator",
-        names,
-    )
+    return estimated(statistic, clusters, "undefined against every annotator", names)
 
 
 def ceiling_statistic(

@@ -72,14 +72,3 @@ def content_hash(value: object) -> str:
             value, sort_keys=True, ensure_ascii=False, default=str
         ).encode()
     return hashlib.sha256(value).hexdigest()[:12]
-
-
-def require_comparable(signatures: list[Signature]) -> None:
-    """Raises MedalError if the signatures differ in data or dimension."""
-    for key in ("data", "dimension"):
-        values = {str(getattr(s, key)) for s in signatures}
-        if len(values) > 1:
-            raise MedalError(
-                f"one table cannot hold rows whose {key} differs: {', '.join(sorted(values))}",
-                hint="score the same file with every judge, or make one table each",
-            )

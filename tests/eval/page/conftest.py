@@ -7,7 +7,7 @@ import pytest
 
 from medal_judges.eval.benchmark.page import benchmark_page
 from medal_judges.eval.benchmark.results import Benchmark
-from medal_judges.eval.metaeval.comparison import comparison_tables, corrected_ceilings
+from medal_judges.eval.metaeval.comparison import comparison_tables
 from medal_judges.eval.metaeval.metaeval import (
     JudgedRows,
     evaluate,
@@ -60,7 +60,6 @@ def benchmark_record() -> Benchmark:
         *evaluations("other talks", "overall"),
         *evaluations("talks", "unsafe"),
     ]
-    made = list(corrected_ceilings(made))
     return Benchmark(
         "A synthetic benchmark",
         [one.row for one in made],

@@ -29,7 +29,7 @@ def test_sections_ids_and_hostile_names(html: str) -> None:
 
 
 def test_under_the_floor_is_marked_and_has_no_number(html: str) -> None:
-    assert "coverage 50.0% is below the minimum of 98.0%: no headline figure" in html
+    assert "coverage 50.0% is below the minimum of 98.0%: no estimate" in html
 
 
 def test_every_metric_is_in_the_csv_files(

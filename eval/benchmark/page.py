@@ -93,7 +93,10 @@ def benchmark_page(benchmark: Benchmark) -> Page:
             Section("signatures", "Signatures", [Fold("All signatures", [signatures])]),
         ],
         leads=__package__,
-        tables=dict(zip(table_names, tables, strict=True)) | _sheets(benchmark.rows),
+        tables={
+            **dict(zip(table_names, tables, strict=True)),
+            **_sheets(benchmark.rows),
+        },
         figures=dict(zip(figure_names, figures, strict=True)),
         printout=_printout(benchmark, list(headlines.values()) or tasks, tasks),
     )
@@ -225,8 +228,14 @@ def _sheets(rows: Sequence[ResultRow]) -> dict[str, Sheet]:
     metric_lines: list[list[object]] = []
     language_lines: list[list[object]] = []
     for row in rows:
-        about = [row.judge, row.set_name, row.level, row.dimension, row.kind]
-        coverage = [row.n, row.scored, row.coverage, row.under_floor]
+        about: list[object] = [
+            row.judge,
+            row.set_name,
+            row.level,
+            row.dimension,
+            row.kind,
+        ]
+        coverage: list[object] = [row.n, row.scored, row.coverage, row.under_floor]
         parts = [(row.metrics, coverage, metric_lines)]
         for language, result in row.languages.items():
             parts.append((result.metrics, [language, result.n], language_lines))

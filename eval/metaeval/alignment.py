@@ -15,7 +15,7 @@ from medal_judges.records.dimension import Kind
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue, Scale
-from medal_judges.stats.correlation import Floats
+from medal_judges.stats.correlation import Floats, Rows
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.intervals import Clusters, choose_clusters
 
@@ -43,7 +43,7 @@ class Aligned:
         """What intervals leave out."""
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
-    def part(self, indices: Sequence[int] | Floats) -> Aligned:
+    def part(self, indices: Rows) -> Aligned:
         """Returns the rows at the positions ``indices``. ``total`` becomes their number."""
         return Aligned(
             self.facts.iloc[indices],

@@ -36,9 +36,6 @@ def package(folder: Path, target: Path) -> None:
     _write(target / "judge.json", config)
     for name in AS_THEY_ARE:
         (target / name).write_bytes((folder / name).read_bytes())
-    figures = json.loads((folder / "validation.json").read_text(encoding="utf-8"))
-    told = {key: value for key, value in figures.items() if key == "spearman/overall"}
-    _write(target / "validation.json", told)
     rows = json.loads((folder / "agreement.json").read_text(encoding="utf-8"))
     _write(
         target / "agreement.json", [row for row in rows if row["dimension"] != LEFT_OUT]

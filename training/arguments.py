@@ -17,13 +17,11 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from medal_judges.errors import ConfigError, did_you_mean
-from medal_judges.training.config import TrainConfig
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 CHECKPOINTS = "checkpoints"
-JUDGEMENTS = "judgements"  # those of a hybrid's members
 _FIGURES = "the figures of validation rows need all of them, and their labels"
 # Names that begin so, and what to do instead.
 REFUSED = {
@@ -59,13 +57,20 @@ _POSITIVE = (
 _SAVING = ("save_strategy", "save_steps")
 
 
-def check_steps(config: TrainConfig) -> None:
-    """Raises ValueError for ``args`` that a run refuses, and for settings that need validation rows
-    in a run without."""
-    args = config.args
+def check_steps(
+    args: Mapping[str, Any],
+    *,
+    validated: bool,
+    patience: int | None,
+) -> None:
+    """Raises ValueError for ``args`` that a run refuses.
+
+    It also raises ValueError for early stopping with ``patience`` and for arguments that need
+    validation rows, if the run is not ``validated``.
+    """
     for name, value in args.items():
         _check_argument(name, value)
-    measures = config.validated and args.get("eval_strategy") != "no"
+    measures = validated and args.get("eval_strategy") != "no"
     if measures and args.get("load_best_model_at_end", True):
         for name in _SAVING:
             if name in args:
@@ -74,7 +79,7 @@ def check_steps(config: TrainConfig) -> None:
                     f"args.{name.replace('save', 'eval')}"
                 )
     needs = {
-        "early_stopping_patience": config.early_stopping_patience,
+        "early_stopping_patience": patience,
         "args.load_best_model_at_end": args.get("load_best_model_at_end"),
         "args.metric_for_best_model": args.get("metric_for_best_model"),
         "args.eval_strategy": args.get("eval_strategy", "no") != "no",

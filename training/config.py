@@ -2,50 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union
 
 from pydantic import Field, model_validator
 
 from medal_judges.config import Config
+from medal_judges.models.base.learned import LearnedJudge
+from medal_judges.models.base.saving import FAMILIES as JUDGES
+from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.encoder.config import EncoderConfig
-from medal_judges.models.hybrid.judge import HybridConfig
 from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.reading.dialogues import ChatFileConfig
+from medal_judges.training.arguments import check_steps
 
-# Family -> its settings. The module of the same name in training/families/ checks and fits it.
-FAMILIES = {
+# Family -> its settings. Each has a module of its name in training/families, or is in _FITS.
+FAMILIES: dict[str, type[TrainedConfig]] = {
     "encoder": EncoderConfig,
     "linear": LinearConfig,
-    "hybrid": HybridConfig,
     "lora": LoraConfig,
 }
-BY_STEPS = {"encoder", "lora"}  # every process takes part in their training
+Fit = Callable[..., Any]
+_FITS: dict[str, Fit] = {}
 
 
-def family_module(family: str) -> Any:
-    """Returns the module that checks and fits ``family`` (see training/fitted.py)."""
-    return import_module(f"medal_judges.training.families.{family}")
+def trains(
+    kind: type[TrainedConfig], judge: type[LearnedJudge]
+) -> Callable[[Fit], Fit]:
+    """Returns a decorator of the function ``fit(rows, trainer)`` that trains a family of judges.
+
+    ``kind`` are the family's settings, and ``judge`` is the class of the trained judge, which the
+    function returns. ``rows`` are RunRows and ``trainer`` is a FamilyTrainer.
+    """
+
+    def register(fit: Fit) -> Fit:
+        family = kind.model_fields["family"].default
+        FAMILIES[family], _FITS[family] = kind, fit
+        JUDGES[family] = f"{judge.__module__}:{judge.__name__}"
+        TrainConfig.model_fields["model"].annotation = _any_family()
+        TrainConfig.model_rebuild(force=True)
+        return fit
+
+    return register
+
+
+def fit_of(family: str) -> Fit:
+    """Returns the function ``fit(rows, trainer)`` of ``family``."""
+    if family not in _FITS:
+        module = import_module(f"medal_judges.training.families.{family}")
+        _FITS[family] = module.fit
+    return _FITS[family]
+
+
+def _any_family() -> Any:
+    """Returns the type of the settings of any family."""
+    return Union[tuple(FAMILIES.values())]  # noqa: UP007
 
 
 if TYPE_CHECKING:
     ModelConfig = Any  # one of FAMILIES
 else:
-    ModelConfig = Annotated[
-        Union[tuple(FAMILIES.values())],  # noqa: UP007
-        Field(discriminator="family"),
-    ]
-
-
-def refuse_steps(config: TrainConfig) -> None:
-    """Raises ValueError for settings of training by steps, for a family that is fitted at once."""
-    for name in ("args", "early_stopping_patience", "start"):
-        if getattr(config, name):
-            raise ValueError(
-                f"{name} is for judges trained by steps; one of family {config.model.family} is "
-                "fitted at once, each dimension by itself: leave it out"
-            )
+    ModelConfig = Annotated[_any_family(), Field(discriminator="family")]
 
 
 HeldOut = Literal["validation", "test"]
@@ -62,10 +81,8 @@ class DataEntry(ChatFileConfig):
     bounds, or whose raters use the scale differently); (low, high) overrides the declared scale,
     and inverts it if low is the higher. A mapping sets it for each of the source's dimensions. Rows
     of the chatbots ``exclude_chatbots`` are skipped. Dialogues with fewer turns than ``min_turns``
-    or more than ``max_turns`` are skipped. ``limit`` draws that many rows by the run's seed.
-    ``labels`` is a file of judgements of the same dialogues (``medal score``): its scores replace
-    the source's labels, and dialogues without a score are skipped. An ``optional`` source may be
-    missing.
+    or more than ``max_turns`` are skipped. ``limit`` draws that many rows by the run's seed. An
+    ``optional`` source may be missing.
 
     ``plant`` injects issues into the dialogues (data_prep/perturbation): ``per_issue`` pairs of an
     injected dialogue and its matched control, and ``clean_count`` unchanged ones. A judge is tested
@@ -78,7 +95,6 @@ class DataEntry(ChatFileConfig):
     limit: int | None = Field(default=None, ge=1)
     min_turns: int = Field(default=2, ge=1)
     max_turns: int | None = Field(default=None, ge=1)
-    labels: str | None = None
     plant: dict[Literal["per_issue", "clean_count"], int] | None = None
     optional: bool = False
 
@@ -127,11 +143,6 @@ class TrainConfig(Config):
     card_notes: tuple[str, ...] = ()
 
     @property
-    def by_steps(self) -> bool:
-        """Whether the judge is trained by steps; other families are fitted at once."""
-        return self.model.family in BY_STEPS
-
-    @property
     def validated(self) -> bool:
         """Whether the run has validation rows."""
         return bool(self.validation or "validation" in self.split)
@@ -147,5 +158,14 @@ class TrainConfig(Config):
             raise ValueError(
                 "split divides labelled rows; plant needs entries for each part"
             )
-        family_module(self.model.family).check(self)
+        if self.model.by_steps:
+            patience = self.early_stopping_patience
+            check_steps(self.args, validated=self.validated, patience=patience)
+            return self
+        for name in ("args", "early_stopping_patience", "start"):
+            if getattr(self, name):
+                raise ValueError(
+                    f"{name} is for judges trained by steps; one of family {self.model.family} is "
+                    "fitted at once, each dimension by itself: leave it out"
+                )
         return self

@@ -1,18 +1,18 @@
-"""How well a judge agrees with the labels of held-out rows, and two untrained judges with it."""
+"""How well a judge agrees with the labels of held-out rows."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
-from medal_judges.config import read_yaml
 from medal_judges.models.card.writer import METRICS
 from medal_judges.records.labelled import LabelledDialogue, Scale
-from medal_judges.report.table import Cell, Table
+from medal_judges.report.table import Table
 from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.files import read_json_if_there
 
@@ -25,8 +25,9 @@ if TYPE_CHECKING:  # the table of a command needs no torch
 
 AGREEMENT_NAME = "agreement.json"
 ANSWERED_ROWS = 200
-BASELINES = ("length", "repetition")  # names of shipped judges
 COLUMNS = ("part", "source", "dimension", "n", "missed")
+# The names of METRICS by the name in eval/metaeval.
+_METRICS = {"spearman": "spearmanr", "auc": "roc_auc"}
 Record = dict[str, Any]
 
 
@@ -35,144 +36,103 @@ def held_out_agreement(
     rows: RunRows,
     config: TrainConfig,
 ) -> list[Record]:
-    """Returns the judge's agreement with the labels of validation and test rows: a record for each
-    part, source, dimension and language (``all`` and each).
+    """Returns how well ``judge`` agrees with the labels of the validation and test ``rows``.
 
-    ``value`` has a 95% interval from ``low`` to ``high`` for these chatbots, or a ``reason`` why it
-    is None. ``n`` labelled rows have a score and ``missed`` do not. ``baselines`` are the values of
-    two untrained judges on the same rows. A generative judge takes seconds a dialogue: it scores
-    200 rows of each part, drawn by the run's seed.
+    There is a record for each part, source, dimension and language (``all`` and each). ``value``
+    has a 95% interval from ``low`` to ``high`` for these chatbots, or a ``reason`` why it is None.
+    ``n`` labelled rows have a score and ``missed`` do not. A generative judge takes seconds a
+    dialogue, so it scores 200 rows of each part, drawn by the seed of ``config``.
     """
-    from medal_judges.models.linear.judge import LinearJudge
+    from medal_judges.eval.metaeval.metaeval import evaluate
 
-    judges = {"judge": judge}
-    for name in BASELINES:
-        settings = read_yaml(f"judges/{name}")
-        del settings["family"]
-        judges[name] = LinearJudge.from_settings(settings, judge.dimensions)
     records: list[Record] = []
     for part in ("validation", "test"):
         examples: list[TrainingExample] = getattr(rows, part)
         if judge.language_models() and len(examples) > ANSWERED_ROWS:
             order = np.random.default_rng(config.seed).permutation(len(examples))
-            drawn = sorted(order[:ANSWERED_ROWS].tolist())
-            examples = [examples[row] for row in drawn]
+            chosen = sorted(order[:ANSWERED_ROWS].tolist())
+            examples = [examples[row] for row in chosen]
         for source in dict.fromkeys(example.source for example in examples):
-            of_source = [example for example in examples if example.source == source]
-            about = {"part": part, "source": Path(source).name}
-            records += _agreement(judges, of_source, about)
+            rated: list[LabelledDialogue] = []
+            for example in examples:
+                if example.source == source:
+                    rated.append(_rate(str(len(rated)), example, judge.dimensions))
+            judgements = list(judge.score(row.dialogue for row in rated))
+            names: dict[str, str] = {}
+            for row in rated:
+                names |= {
+                    rating.dimension: rating.dimension for rating in row.ratings()
+                }
+            for result in evaluate(judgements, rated, names, only=tuple(_METRICS)):
+                about = {"part": part, "source": Path(source).name}
+                records += [about | record for record in _records(result.row)]
     return records
 
 
-def _agreement(
-    judges: Mapping[str, Judge],
-    examples: Sequence[TrainingExample],
-    about: Mapping[str, str],
-) -> Iterator[Record]:
-    """Yields the records of the ``examples`` of one source."""
-    from medal_judges.eval.metaeval.metaeval import evaluate
-
-    dimensions = judges["judge"].dimensions
-    rows = [_rated(str(number), row, dimensions) for number, row in enumerate(examples)]
-    dialogues = [row.dialogue for row in rows]
-    judgements = {who: list(judge.score(dialogues)) for who, judge in judges.items()}
-    for dimension in dimensions:
-        if not any(row.has_label(dimension.name) for row in rows):
-            continue
-        metric, name = "spearman", "spearmanr"
-        if dimension.kind == "binary":
-            metric, name = "auc", "roc_auc"
-        by_judge = {}
-        for who, scored in judgements.items():
-            (result,) = evaluate(
-                scored,
-                rows,
-                {dimension.name: dimension.name},
-                only=(metric,),
-                intervals=who == "judge",
-            )
-            by_judge[who] = _by_language(result.row, metric)
-        for lang, (n, missed, estimate) in by_judge["judge"].items():
-            baselines = {}
-            for who in BASELINES:
-                _, _, of_baseline = by_judge[who][lang]
-                baselines[who] = of_baseline.value
-            yield {
-                **about,
-                "dimension": dimension.name,
-                "metric": name,
-                "lang": lang,
-                "n": n,
-                "missed": missed,
-                "value": estimate.value,
-                "low": estimate.low,
-                "high": estimate.high,
-                "reason": estimate.reason,
-                "baselines": baselines,
-            }
-
-
-def _rated(
+def _rate(
     id: str,
     example: TrainingExample,
     dimensions: Sequence[Dimension],
 ) -> LabelledDialogue:
-    """Returns an example as a row with people's ratings. An example of a single turn has the id of
-    its conversation, so the row has another ``id``."""
+    """Returns an ``example`` as a row with people's ratings of ``dimensions``. An example of a
+    single turn has the id of its conversation, so the row has another ``id``."""
     labels: dict[str, tuple[float | None, ...]] = {}
     scales: dict[str, Scale | None] = {}
     for dimension in dimensions:
-        rating = example.human.get(dimension.name)
-        scales[dimension.name] = None
+        name = dimension.name
+        if name not in example.human:
+            continue
+        labels[name], scales[name] = (example.human[name],), None
         if dimension.kind == "binary":
-            scales[dimension.name] = (0.0, 1.0)
-            rating = None if rating is None else float(rating >= 0.5)
-        labels[dimension.name] = (rating,)
+            labels[name] = (float(example.human[name] >= 0.5),)
+            scales[name] = (0.0, 1.0)
     dialogue = replace(example.dialogue, id=id)
     return LabelledDialogue(dialogue, labels, scales, group=example.group)
 
 
-def _by_language(
-    row: ResultRow,
-    metric: str,
-) -> dict[str, tuple[int, int, Estimate]]:
-    """Returns the number of scored and of missed rows and the estimate of each language, after
-    those of ``all`` if there is not one language."""
-    together = (row.scored, row.n - row.scored, row.metrics[metric])
+def _records(row: ResultRow) -> Iterator[Record]:
+    """Yields the record of all languages of ``row``, if there is not one, and of each."""
+    parts = {"all": (row.scored, row.n - row.scored, row.metrics)}
+    for lang, of_language in row.languages.items():
+        parts[lang] = (of_language.n, 0, of_language.metrics)
     if len(row.languages) == 1:
-        return dict.fromkeys(row.languages, together)
-    languages = {"all": together}
-    for lang, part in row.languages.items():
-        languages[lang] = (part.n, 0, part.metrics[metric])
-    return languages
+        (lang,) = row.languages
+        parts = {lang: parts["all"]}
+    for lang, (n, missed, metrics) in parts.items():
+        ((metric, estimate),) = metrics.items()
+        yield {
+            "dimension": row.dimension,
+            "metric": _METRICS[metric],
+            "lang": lang,
+            "n": n,
+            "missed": missed,
+            "value": estimate.value,
+            "low": estimate.low,
+            "high": estimate.high,
+            "reason": estimate.reason,
+        }
 
 
 def summary_table(folder: Path) -> Table | None:
-    """Returns a table of validation and test sets by dimension, all languages of a set together,
-    with the baselines beside the judge. None if the run had no held-out rows."""
-    # The record ``all`` of a set stands before those of its languages.
-    by_set: dict[tuple[str, ...], Record] = {}
-    for record in read_json_if_there(folder / AGREEMENT_NAME, []):
-        key = (record["part"], record["source"], record["dimension"])
-        by_set.setdefault(key, record)
-    if not by_set:
+    """Returns a table of the validation and test sets of the judge in ``folder`` by dimension, all
+    languages of a set together. None if the run had no held-out rows."""
+    records = pd.DataFrame(
+        read_json_if_there(folder / AGREEMENT_NAME, []), dtype=object
+    )
+    if records.empty:
         return None
+    # The record ``all`` of a set stands before those of its languages.
+    records = records.drop_duplicates(["part", "source", "dimension"])
     lines = []
-    for record in by_set.values():
-        estimate = Estimate(
-            record["value"],
-            record["low"],
-            record["high"],
-            reason=record["reason"],
-        )
-        line: list[Cell] = [record[column] for column in COLUMNS]
-        line += [METRICS[record["metric"]], estimate, *record["baselines"].values()]
-        lines.append(line)
+    for record in records.to_dict("records"):
+        value, low, high = record["value"], record["low"], record["high"]
+        estimate = Estimate(value, low, high, reason=record["reason"])
+        about = [record[column] for column in COLUMNS]
+        lines.append([*about, METRICS[record["metric"]], estimate])
     return Table(
         "Agreement with the labels of held-out rows",
-        [*COLUMNS, "figure", "judge", *BASELINES],
+        [*COLUMNS, "statistic", "judge"],
         lines,
-        note="95% intervals are for these chatbots in new conversations.\n\nlength, repetition: "
-        "untrained judges, to which longer, less repetitive answers are better; chance: 0, of AUC "
-        "0.50",
+        note="95% intervals are for these chatbots in new conversations. Chance is 0, of AUC 0.50. "
+        "medal benchmark compares judges, also with length and repetition, which are untrained.",
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from shlex import quote
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from medal_judges.data_prep.labelling import labelled
 from medal_judges.data_prep.perturbation.edit import Split
 from medal_judges.data_prep.perturbation.injection import injected_set
 from medal_judges.data_prep.sources.leaks import check_leaks, find_leaks
@@ -19,18 +17,14 @@ from medal_judges.errors import ConfigError, SourceError
 from medal_judges.reading.dialogues import ReadingReport
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.joining import ScoreKey, join_labels
-from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import (
     LabelledDialogue,
-    Level,
     Scale,
     hash_split,
     mean,
 )
 from medal_judges.records.signature import Signature
 from medal_judges.storage.jsonl import to_line
-from medal_judges.storage.judgements import read_judgements
 from medal_judges.training.config import DataEntry, HeldOut, TrainConfig
 
 PARTS = ("train", "validation", "test")
@@ -373,8 +367,8 @@ def load_entry(
     part: str,
     seed: int,
 ) -> list[LabelledDialogue]:
-    """Returns the labelled rows of one entry in a ``part`` of the data: filtered, relabelled,
-    limited, injected. Raises SourceError and ConfigError."""
+    """Returns the labelled rows of one entry in a ``part`` of the data: filtered, limited,
+    injected. Raises SourceError and ConfigError."""
     reading = ReadingReport(strict=True)
     try:
         stream = stream_spec(entry.source, reading=reading, options=entry.read_options)
@@ -385,8 +379,6 @@ def load_entry(
         if entry.optional:
             return []
         raise
-    if entry.labels is not None:
-        rows = with_scores_as_labels(rows, entry.labels, entry.source)
     if entry.limit is not None:
         order = np.random.default_rng(seed).permutation(len(rows))
         rows = [rows[number] for number in sorted(order[: entry.limit])]
@@ -413,46 +405,3 @@ def is_trainable(
     if turns < entry.min_turns or turns > (entry.max_turns or turns):
         return False
     return bool(dialogue.assistant_turns)
-
-
-def with_scores_as_labels(
-    rows: Sequence[LabelledDialogue],
-    file: str,
-    source: str,
-) -> list[LabelledDialogue]:
-    """Returns a row for each judgement in ``file`` of a dialogue of ``rows``, with its scores as
-    labels. Rows without a score are left out, with a warning. Raises ConfigError if none has
-    one."""
-    judgements = [
-        judgement
-        for judgement in read_judgements(file)
-        if set(judgement.scores.values()) - {None}
-    ]
-    keys = [
-        ScoreKey(judgement.id, judgement.turn, judgement.chat)
-        for judgement in judgements
-    ]
-    joined = join_labels(rows, keys)
-    for note in joined.notes(file):
-        logger.warning("%s: %s", source, note)
-    unscored = sum(not numbers for numbers in joined.score_rows)
-    if unscored:
-        problem = f"{source}: {unscored} of {len(rows)} chats have no score in {file}"
-        if unscored == len(rows):
-            hint = f"score this very file: medal score CHATS --judge NAME --out {quote(str(file))}"
-            raise ConfigError(problem, hint=hint)
-        logger.warning("%s: left out", problem)
-    relabelled: list[LabelledDialogue] = []
-    for row, numbers in zip(rows, joined.score_rows, strict=True):
-        relabelled += [with_scores(row, judgements[number]) for number in numbers]
-    return relabelled
-
-
-def with_scores(
-    row: LabelledDialogue,
-    judgement: Judgement,
-) -> LabelledDialogue:
-    """Returns the row up to the judged turn, with the judgement's scores as labels."""
-    level: Level = "dialogue" if judgement.turn is None else "turn"
-    row = replace(row, dialogue=row.dialogue.upto(judgement.turn), level=level)
-    return labelled(row, judgement, judgement.dimensions)

@@ -16,15 +16,16 @@ from typing import Any
 from medal_judges.config import load_config
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.golden import check_golden, write_golden
+from medal_judges.models.base.learned import LearnedJudge
 from medal_judges.models.base.saving import save_judge
 from medal_judges.models.card.writer import write_card
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, base_language
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.storage.files import only_run, read_json_if_there, write_json
-from medal_judges.training.arguments import CHECKPOINTS, JUDGEMENTS, is_main
-from medal_judges.training.config import TrainConfig, family_module
+from medal_judges.training.arguments import CHECKPOINTS, is_main
+from medal_judges.training.config import TrainConfig, fit_of
 from medal_judges.training.doubts import doubts
-from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.held_out import AGREEMENT_NAME, held_out_agreement
 from medal_judges.training.rows import RunRows, load_rows
 
@@ -64,7 +65,7 @@ def train_judge(
     run writes to that folder.
     """
     folder = Path(config.output_dir)
-    if not (config.by_steps or is_main()):
+    if not (config.model.by_steps or is_main()):
         return folder
     lock: AbstractContextManager[None] = nullcontext()
     if is_main():
@@ -79,11 +80,10 @@ def train_judge(
             logger.warning(warning)
         if config.start is not None:
             rows.facts += facts_of_start(Path(config.start))
-        run = TrainingRun(config, learnt, rows, overwrite)
-        fitted = family_module(config.model.family).fit(run)
+        trainer = FamilyTrainer(config, learnt, overwrite)
+        judge = fit_of(config.model.family)(rows, trainer)
         if is_main():
-            fitted.judge.facts["warnings"] = warnings
-            finish(config, fitted, rows)
+            finish(config, judge, rows, warnings)
             write_card(folder)
     return folder
 
@@ -100,8 +100,8 @@ def require_run_folder(folder: Path) -> None:
     """Raises ConfigError for a folder with files of which none is of a run: some would be
     replaced."""
     names = sorted(path.name for path in folder.glob("[!.]*"))
-    # A run that was stopped has only its checkpoints, or the judgements of its members.
-    if names and {"judge.json", CHECKPOINTS, JUDGEMENTS}.isdisjoint(names):
+    # A run that was stopped has only its checkpoints.
+    if names and {"judge.json", CHECKPOINTS}.isdisjoint(names):
         raise ConfigError(
             f"output_dir {folder} holds files that are of no training: {', '.join(names[:5])}",
             hint="name a new folder: output_dir=FOLDER",
@@ -155,24 +155,24 @@ def require_known_names(
 
 def finish(
     config: TrainConfig,
-    fitted: FittedJudge,
+    judge: LearnedJudge,
     rows: RunRows,
+    warnings: Sequence[str],
 ) -> None:
-    """Saves the judge and the facts of its run, and checks it."""
-    judge = fitted.judge
+    """Saves the trained ``judge`` and what is known of its run, and checks it.
+
+    ``warnings`` are sentences on the ``rows``. Raises JudgeLoadError if the saved judge does not
+    give the same scores.
+    """
+    judge.facts["warnings"] = warnings
     if judge.languages is None:
         languages = {base_language(example.dialogue.lang) for example in rows.train}
         judge.languages = tuple(sorted(languages - {UNKNOWN_LANGUAGE})) or None
     folder = save_judge(judge, Path(config.output_dir))
     # The folder may be published: it says nothing about where files are on this disk.
     settings = config.model_dump(mode="json") | {"output_dir": folder.name}
-    agreement = []
-    if config.model.family == "hybrid" and (rows.validation or rows.test):
-        logger.warning("a hybrid does not score held-out rows: use medal benchmark")
-    else:
-        agreement = held_out_agreement(judge, rows, config)
+    agreement = held_out_agreement(judge, rows, config)
     write_json(folder / "train_config.json", without_folders(settings))
-    write_json(folder / "validation.json", dict(fitted.figures))
     write_json(folder / AGREEMENT_NAME, agreement)
     write_json(folder / "data.json", without_folders(rows.facts))
     write_golden(judge, folder)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,21 +27,28 @@ from medal_judges.training.checkpoints import (
     checkpoint_to_resume,
     run_record,
 )
-from medal_judges.training.config import family_module
-from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.rows import RunRows
 from medal_judges.training.trainer import JudgeTrainer, beyond_window, whole_weights
 
 logger = logging.getLogger(__name__)
 
 
-def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
-    """Takes the steps of the judge of ``run``, on every process, and calibrates it. Returns it on
-    the main process. Raises ConfigError for settings that do not go together, and MedalError for
-    checkpoints in its folder that it cannot resume from."""
-    config, dimensions = run.config, run.dimensions
-    family = family_module(config.model.family)
-    rows, folder = run.rows, Path(config.output_dir)
+def fit_by_steps(
+    rows: RunRows,
+    trainer: FamilyTrainer,
+    new_judge: Callable[..., Any],
+    trainer_class: type[JudgeTrainer] = JudgeTrainer,
+) -> Any:
+    """Trains a judge on ``rows`` with ``trainer_class``, on every process, and calibrates it.
+
+    ``new_judge`` returns the judge to train, with new heads, from the settings of ``trainer``: its
+    config, its dimensions and the TrainingArguments. Returns the judge on the main process, and
+    None on the others. Raises ConfigError for settings that do not go together, and MedalError for
+    checkpoints in the run's folder that it cannot resume from.
+    """
+    config, dimensions = trainer.config, trainer.dimensions
+    folder = Path(config.output_dir)
     if config.early_stopping_patience and not rows.validation:
         raise ConfigError(
             "early_stopping_patience: the validation entries have no labelled row"
@@ -51,21 +58,20 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
     )
     torch.manual_seed(config.seed)
     with whole_weights():
-        judge = family.new_judge(config, dimensions, args)
+        judge = new_judge(config, dimensions, args)
         if config.start is not None:
             copy_start(judge, Path(config.start))
-    trainer_class = family.trainer_class(config)
     checkpoints = folder / CHECKPOINTS
     record = run_record(config, dimensions, rows.facts)
     with args.main_process_first(desc="the cache of token ids"):
-        if run.overwrite and args.should_save:
+        if trainer.overwrite and args.should_save:
             shutil.rmtree(checkpoints, ignore_errors=True)
         datasets = cached_datasets(trainer_class, judge, rows, checkpoints, record)
     callbacks = []
     if config.early_stopping_patience is not None:
         callbacks.append(EarlyStoppingCallback(config.early_stopping_patience))
     try:
-        trainer = trainer_class(
+        steps = trainer_class(
             model=judge,
             args=args,
             train_dataset=datasets["train"],
@@ -75,8 +81,8 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
         )
     except (ValueError, ImportError, RuntimeError) as error:
         raise ConfigError(f"args: {error}") from error
-    trainer.check_metric()
-    strategy = trainer.strategy()
+    steps.check_metric()
+    strategy = steps.strategy()
     batch = args.train_batch_size * args.gradient_accumulation_steps
     record["examples a step"] = batch * args.world_size
     if strategy.startswith("zero"):  # DeepSpeed saves the optimizer in parts
@@ -86,29 +92,28 @@ def fit_by_steps(run: TrainingRun) -> FittedJudge | None:
     if args.should_save:
         write_json(checkpoints / RUN_NAME, record)
         warn_of_window(lost)
-    trainer.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    steps.train(resume_from_checkpoint=checkpoint and str(checkpoint))
 
-    figures = {}
     if rows.validation:
-        figures = trainer.calibrate(datasets["validation"], config.calibration)
-    judge = trainer.finished_judge()
+        steps.calibrate(datasets["validation"], config.calibration)
+    judge = steps.finished_judge()
     close_group()
     if not args.should_save:
         return None
-    trainer.state.save_to_json(str(folder / "trainer_state.json"))
+    steps.state.save_to_json(str(folder / "trainer_state.json"))
     judge.facts = {
         "seed": args.seed,
-        "steps": trainer.state.global_step,
-        "step_of_the_weights": trainer.loaded_step(),
+        "steps": steps.state.global_step,
+        "step_of_the_weights": steps.loaded_step(),
         "processes": args.world_size,
         "strategy": strategy,
-        "precision": str(trainer.accelerator.mixed_precision),
+        "precision": str(steps.accelerator.mixed_precision),
         "attention": str(judge.net.config._attn_implementation),
         "gradient_checkpointing": bool(args.gradient_checkpointing),
         "data": content_hash(rows.facts),
         "beyond_window": lost,
     }
-    return FittedJudge(judge, figures)
+    return judge
 
 
 def cached_datasets(

@@ -293,9 +293,8 @@ class JudgeTrainer(Trainer):
         self,
         dataset: Dataset,
         method: str,
-    ) -> dict[str, float]:
-        """Fits the judge's calibration on ``dataset`` and returns its figures. Every process must
-        call it."""
+    ) -> None:
+        """Fits the judge's calibration on ``dataset`` by ``method``. Every process must call it."""
         predicted = self.predict(dataset, metric_key_prefix="final")
         units, column = self.unit_logits(predicted), 0
         self.judge.calibration = {}
@@ -306,8 +305,6 @@ class JudgeTrainer(Trainer):
             if fitted is not None:
                 self.judge.calibration[name] = fitted
             column = end
-        metrics = predicted.metrics or {}
-        return {"loss": float(metrics["final_loss"])} | self.figures(predicted)
 
     # -- the judge at the end ----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ loss."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -87,6 +87,7 @@ class HeadedConfig(TrainedConfig):
     """The settings of a judge with a head for each dimension: ``heads`` says how a dimension is
     learned; the default is binary for a binary dimension, and regression for any other."""
 
+    by_steps: ClassVar[bool] = True
     heads: dict[str, HeadConfig] = Field(default_factory=dict)
 
     def level_dimensions(self) -> set[str]:

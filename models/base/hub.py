@@ -46,7 +46,6 @@ _OWN_FILES = (
     *(
         "README.md",
         "train_config.json",
-        "validation.json",
         "agreement.json",
         "data.json",
     ),

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from medal_judges.config import Config
 
 
 class TrainedConfig(Config):
     """Base of the settings of a trained judge, which judge.json stores under the family's name.
 
-    ``base_revision`` is the commit or tag of a base on the Hub.
+    ``by_steps`` says whether JudgeTrainer trains it: all processes of a launcher take part, and
+    ``args`` of a run apply. Other families are fitted at once, by the main process.
     """
 
+    by_steps: ClassVar[bool] = False
     family: str
 
     def level_dimensions(self) -> set[str]:

@@ -64,7 +64,6 @@ def write_card(
         "languages": sorted(languages - {"unknown"}),
         "agreement": agreement,
         "at_chance": at_chance,
-        "figures": read_json_if_there(folder / "validation.json", {}),
         "aligned": read_json_if_there(folder / "align.json", None),
         "golden": golden,
         "run": config.get("facts") or {},

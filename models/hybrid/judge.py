@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, field
 from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import numpy as np
 from pydantic import Field
@@ -36,7 +36,6 @@ from medal_judges.models.base.saving import (
     save_judge,
     write_config,
 )
-from medal_judges.models.base.trained import TrainedConfig
 from medal_judges.models.llm.cost import total_usage
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.records.dimension import Dimension, load_rubric
@@ -123,14 +122,6 @@ class HybridSettings(Config):
         total = sum(weights.values())
         shares = tuple(weight / total for weight in weights.values())
         return Line(tuple(weights), shares)
-
-
-class HybridConfig(TrainedConfig):
-    """Training makes one judge of ``members``: a ridge regression on their scores, without negative
-    weights."""
-
-    family: Literal["hybrid"] = "hybrid"
-    members: Members = Field(min_length=1)
 
 
 @plain_dataclass(frozen=True, slots=True)

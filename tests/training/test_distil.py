@@ -1,21 +1,15 @@
-"""``labels``: a judge's scores of chats are what another judge learns from."""
+"""A judge labels chats, and another judge learns from the labels."""
 
 import json
-import logging
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from scipy.stats import spearmanr
 
-from medal_judges import (
-    Judge,
-    read_dialogues,
-    score_file,
-)
+from medal_judges import Judge, read_dialogues
 from medal_judges.config import build_config
+from medal_judges.data_prep.labelling import label_file
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.run import train_judge
 
@@ -42,18 +36,6 @@ def chats(path: Path, count: int, seed: int = 0, first: int = 0) -> Path:
     return path
 
 
-def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Each line of a file of judgements as ``change`` leaves it."""
-    records = [json.loads(line) for line in path.read_text().splitlines()]
-    for record in records:
-        change(record)
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
-
-
-def entry(source: Path, labels: Path, **more: Any) -> dict[str, Any]:
-    return {"source": str(source), "labels": str(labels)} | more
-
-
 def settings(folder: Path, **more: Any) -> TrainConfig:
     given: dict[str, Any] = {
         "name": "student",
@@ -71,34 +53,19 @@ def settings(folder: Path, **more: Any) -> TrainConfig:
 
 
 def test_a_student_agrees_with_its_teacher_on_other_chats(
-    tmp_path: Path, tiny_bert: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, tiny_bert: Path
 ) -> None:
-    source, scores = chats(tmp_path / "chats.jsonl", 90), tmp_path / "teacher.jsonl"
-    score_file(source, "repetition", scores)
-    lines = scores.read_text().splitlines(keepends=True)
-    # Four chats were never judged, and one has no score.
-    scores.write_text("".join([lines[0], *lines[5:]]))
-
-    def failed(record: dict[str, Any]) -> None:
-        if record["id"] == "c7":
-            record.update(
-                scores=dict.fromkeys(record["scores"]), failure="the server is down"
-            )
-
-    rewrite(scores, failed)
+    source, labels = chats(tmp_path / "chats.jsonl", 90), tmp_path / "labels"
+    label_file(source, labels, Judge.from_pretrained("repetition"))
     model = {"family": "linear", "base": str(tiny_bert), "features": ["said_before_3"]}
-    split = {"test": 0.3}
-    with caplog.at_level(logging.WARNING):
-        folder = train_judge(
-            settings(tmp_path, model=model, train=[entry(source, scores)], split=split)
-        )
-    assert f"{source}: 5 of 90 chats have no score in {scores}: left out" in caplog.text
+    train = [{"source": str(labels / "labelled.jsonl")}]
+    config = settings(tmp_path, model=model, train=train, split={"test": 0.3})
+    folder = train_judge(config)
     facts = json.loads((folder / "data.json").read_text())
-    assert sum(fact["rows"] for fact in facts) == 85
+    assert sum(fact["rows"] for fact in facts) == 90
     teacher, student = (Judge.from_pretrained(name) for name in ("repetition", folder))
-    assert {by for fact in facts for by in fact["labels_by"]} == {
-        f"judge repetition at revision {teacher.signature().revision}, said_before_3"
-    }
+    by = f"judge repetition at revision {teacher.signature().revision}, said_before_3"
+    assert {labeller for fact in facts for labeller in fact["labels_by"]} == {by}
     new = [*read_dialogues(chats(tmp_path / "new.jsonl", 60, seed=1, first=500))]
     pairs = [
         [j.scores["overall"] for j in judge.score(new)] for judge in (teacher, student)
@@ -106,7 +73,6 @@ def test_a_student_agrees_with_its_teacher_on_other_chats(
     assert spearmanr(*pairs).statistic > 0.9
     assert np.abs(np.subtract(*pairs)).mean() < 0.3  # on the teacher's scale
     card = (folder / "README.md").read_text()
-    by = f"judge repetition at revision {teacher.signature().revision}, said_before_3"
     assert (
         f"| {by} |" in card and f"Labels made by {by}: the judge predicts what" in card
     )

@@ -1,4 +1,4 @@
-"""The end of a run: figures beside baselines, test sets scored, golden scores of large nets."""
+"""The end of a run: test sets scored, golden scores of large nets."""
 
 import json
 import re
@@ -32,7 +32,7 @@ def write_rows(
 
 
 def config_at(folder: Path) -> Path:
-    """A run of a measure that says nothing here, with validation and test rows."""
+    """A run of a linear judge with validation and test rows."""
     settings = {
         "name": "words",
         "output_dir": str(folder / "run"),
@@ -40,7 +40,7 @@ def config_at(folder: Path) -> Path:
         "model": {
             "family": "linear",
             "vectors": False,
-            "features": ["assistant.question"],
+            "features": ["assistant.log_words"],
         },
         "train": [{"source": write_rows(folder / "train.jsonl", 60, 0)}],
         "validation": [{"source": write_rows(folder / "validation.jsonl", 40, 1)}],
@@ -51,55 +51,43 @@ def config_at(folder: Path) -> Path:
     return path
 
 
-def test_a_run_ends_with_its_figures_beside_the_baselines(tmp_path: Path) -> None:
+def test_a_run_ends_with_its_agreement_on_held_out_rows(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["train", "--config", str(config_at(tmp_path))])
     assert done.exit_code == 0, done.output
-    records = json.loads(
-        (tmp_path / "run" / "agreement.json").read_text(encoding="utf-8")
-    )
+    folder = tmp_path / "run"
+    records = json.loads((folder / "agreement.json").read_text(encoding="utf-8"))
     found = {(r["part"], r["dimension"], r["lang"]): r for r in records}
     assert {"all", "zh", "ja"} == {lang for part, _, lang in found if part == "test"}
-    # The baselines are what medal benchmark says of the judges of these names on the same rows.
+    # The numbers are what medal benchmark says of the judge on the same rows.
     data = {
         "name": "x",
         "source": str(tmp_path / "test.jsonl"),
         "dimensions": ["overall"],
     }
-    changes = [
-        "judges=[]",
-        f"sets=[{json.dumps(data)}]",
-        f"output_dir={tmp_path}/b",
-    ]
-    figures = benchmark("quickstart", changes, judges=["length", "repetition"])
-    wanted = {
-        row.judge: (e := row.metrics["spearman"]) and e.value for row in figures.rows
-    }
-    assert found["test", "overall", "all"]["baselines"] == pytest.approx(
-        wanted, abs=1e-12
-    )
-    assert wanted["length"] < -0.5  # shorter is better here: no sign is chosen
+    changes = ["judges=[]", f"sets=[{json.dumps(data)}]", f"output_dir={tmp_path}/b"]
+    (row,) = benchmark("quickstart", changes, judges=[f"mine={folder}"]).rows
+    estimate = row.metrics["spearman"]
+    record = found["test", "overall", "all"]
+    measured = [record["value"], record["low"], record["high"]]
+    wanted = [estimate.value, estimate.low, estimate.high]
+    assert measured == pytest.approx(wanted, abs=1e-12)
     rows = list(load_spec(data["source"]))
-    issue, words = (
-        [r.labels["repetitive"][0] for r in rows],
-        Judge.from_pretrained("length"),
-    )
-    scores = [
-        judged.scores["repetitive"]
-        for judged in words.score([r.dialogue for r in rows])
-    ]
-    plain = found["test", "repetitive", "all"]["baselines"]
-    assert plain["length"] == pytest.approx(roc_auc_score(issue, scores))
+    issue = [row.labels["repetitive"][0] for row in rows]
+    judged = Judge.from_pretrained(folder).score([row.dialogue for row in rows])
+    scores = [one.scores["repetitive"] for one in judged]
+    area = found["test", "repetitive", "all"]["value"]
+    assert area == pytest.approx(roc_auc_score(issue, scores))
     # the table that people see, and the card
     flat = re.sub(r"\s+", " ", done.output)
-    for part in ("validation", "test"):
-        value = found[part, "overall", "all" if part == "test" else "en"]["baselines"][
-            "length"
-        ]
-        assert f"{value:.2f}" in flat and part in flat
-    card = (tmp_path / "run" / "README.md").read_text(encoding="utf-8")
+    assert (
+        f"{record['value']:.2f} [{record['low']:.2f}" in flat and "test.jsonl" in flat
+    )
+    card = (folder / "README.md").read_text(encoding="utf-8")
     section = card.split("### Test sets")[1].split("\n## ")[0]
-    assert f"| {found['test', 'overall', 'zh']['baselines']['length']:.2f} |" in section
-    assert "test.jsonl" in section and "| length |" in section
+    chinese = found["test", "overall", "zh"]
+    assert (
+        f"| zh | {chinese['n']} |" in section and f"{chinese['value']:.2f}" in section
+    )
 
 
 def test_a_benchmark_says_what_a_judge_was_trained_on(

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from scipy.stats import spearmanr
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.preprocessing import StandardScaler
 
@@ -21,7 +22,7 @@ from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.training.config import TrainConfig
 from medal_judges.training.families import linear
 from medal_judges.training.families.linear import Search, folds_of
-from medal_judges.training.fitted import FittedJudge, TrainingRun
+from medal_judges.training.family import FamilyTrainer
 from medal_judges.training.rows import RunRows, TrainingExample
 
 from ..conftest import WORDS
@@ -169,7 +170,7 @@ def test_a_ridge_is_fitted_within_sources_that_count_the_same() -> None:
 # -- the search ------------------------------------------------------------------------------------
 
 
-def run_of(rows: RunRows, dimensions: list[Dimension], **settings: Any) -> FittedJudge:
+def run_of(rows: RunRows, dimensions: list[Dimension], **settings: Any) -> LinearJudge:
     defaults = {
         "name": "x",
         "output_dir": "x",
@@ -177,28 +178,29 @@ def run_of(rows: RunRows, dimensions: list[Dimension], **settings: Any) -> Fitte
         "train": [{"source": "s"}],
     }
     config = build_config(TrainConfig, defaults | settings, where="test")
-    return linear.fit(TrainingRun(config, dimensions, rows))
+    return linear.fit(rows, FamilyTrainer(config, dimensions))
 
 
 def fit(
-    base: Path, validation: bool, **model: Any
-) -> tuple[LinearJudge, dict[str, float]]:
-    rows = [example(i, (i % 7) / 6) for i in range(60)]  # as long as the answer is good
+    rows: list[TrainingExample], base: Path, validation: bool, **model: Any
+) -> LinearJudge:
     split = RunRows(rows[:36], rows[36:], []) if validation else RunRows(rows, [], [])
     settings = {"family": "linear", "base": str(base), "features": ["log_words"]}
-    fitted = run_of(
+    return run_of(
         split, [OVERALL, REPETITIVE], model=settings | {"max_tokens": 64} | model
     )
-    assert isinstance(fitted.judge, LinearJudge)
-    return fitted.judge, dict(fitted.figures)
 
 
 @pytest.mark.parametrize("head", [None, "ridge"])
 def test_the_search_finds_the_length(tiny_bert: Path, head: str | None) -> None:
     grid = {"alpha": [1e-3, 1e4], "share": [0.0, 1.0]}
-    judge, figures = fit(tiny_bert, True, grid=grid, head=head)
+    rows = [example(i, (i % 7) / 6) for i in range(60)]  # as long as the answer is good
+    judge = fit(rows, tiny_bert, True, grid=grid, head=head)
     assert judge.heads["repetitive"].kind == (head or "logistic")
-    assert figures["spearman/overall"] > 0.9 and figures["auc/repetitive"] > 0.9
+    scored = [one.scores for one in judge.score(row.dialogue for row in rows[36:])]
+    for name, least in {"overall": 0.9, "repetitive": 0.7}.items():
+        labels = [row.targets[name] for row in rows[36:]]
+        assert spearmanr([one[name] for one in scored], labels).statistic > least
     fitted = judge.calibration["overall"]
     assert fitted.spread is not None and 0 < fitted.spread < 0.3 and fitted.rows == 24
     assert fitted.margin is not None and 0 < fitted.margin < 0.5
@@ -233,8 +235,7 @@ def test_leaving_chatbots_out_gives_calibration_and_threshold(tiny_bert: Path) -
         assert len({rows[row].dialogue.chatbot for row in held_out}) == 1
     judge = run_of(
         RunRows(rows, [], []), [REPETITIVE], model=model, calibration="isotonic"
-    ).judge
-    assert isinstance(judge, LinearJudge)
+    )
     fitted = judge.calibration["repetitive"]
     assert fitted.threshold
     judged = list(judge.score([row.dialogue for row in rows]))
@@ -283,8 +284,7 @@ def fitted_on(base: Path, rows: list[TrainingExample], **model: Any) -> LinearJu
     } | model
     judge = run_of(
         RunRows(rows, [], []), dimensions, model=settings, calibration="none"
-    ).judge
-    assert isinstance(judge, LinearJudge)
+    )
     return judge
 
 

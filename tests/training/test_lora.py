@@ -72,7 +72,6 @@ def test_a_head_and_adapters_learn_on_a_frozen_base(
 ) -> None:
     config = run_config(tmp_path, tiny_llama, {"head": "scoring"}, bf16=bf16)
     folder = train_judge(config)  # ends with the check
-    assert json.loads((folder / "validation.json").read_text())["auc/repetitive"] > 0.9
     assert auc(folder, tmp_path / "validation.jsonl") > 0.9
     saved = sorted(
         (folder / "checkpoints").glob("checkpoint-*/adapter_model.safetensors")

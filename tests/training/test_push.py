@@ -79,7 +79,7 @@ def test_a_run_is_pushed_described_and_loaded_again(
     repo = hub.repos[ID]
     assert repo.private and repo.tags == {"v1": repo.branches["main"]}
     files = {"judge.json", "golden.json", "data.json", "agreement.json", "README.md"}
-    fitted = {"train_config.json", "validation.json", "model.safetensors"}
+    fitted = {"train_config.json", "model.safetensors"}
     assert files | fitted == set(repo.files)
     assert all(repo.files[n] == (run / n).read_bytes() for n in files - {"README.md"})
 

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from medal_judges.models.encoder.judge import EncoderJudge
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.arguments import check_steps
 from medal_judges.training.config import TrainConfig
+from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.rows import RunRows
 from medal_judges.training.steps import fit_by_steps
-from medal_judges.training.trainer import JudgeTrainer
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
-
-check = check_steps
-fit = fit_by_steps
-
-
-def trainer_class(config: TrainConfig) -> type[JudgeTrainer]:
-    """Returns the class of the trainer."""
-    return JudgeTrainer
 
 
 def new_judge(
@@ -33,3 +25,8 @@ def new_judge(
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )
+
+
+def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
+    """Returns a judge that JudgeTrainer has trained on ``rows``."""
+    return fit_by_steps(rows, trainer, new_judge)

@@ -24,12 +24,11 @@ from medal_judges.models.linear.reader import DialogueReader, TurnReading, TurnS
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import content_hash
 from medal_judges.training.calibration import MIN_ROWS, fit_temperature, fit_units
-from medal_judges.training.config import TrainConfig, refuse_steps
 from medal_judges.training.families.reply import fit_reactions, half_of
 from medal_judges.training.families.solvers import fit_head
-from medal_judges.training.fitted import FittedJudge, TrainingRun
-from medal_judges.training.rows import TrainingExample
-from medal_judges.training.validation import agreement, with_means
+from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.rows import RunRows, TrainingExample
+from medal_judges.training.validation import agreement
 
 _LEAST_DEVIATION = 1e-3  # a feature that never varies must not be large on a new domain
 FOLDS = 5
@@ -51,43 +50,42 @@ MLP_GRID: dict[str, tuple[Any, ...]] = {
 }
 
 
-def check(config: TrainConfig) -> None:
-    """Raises ValueError for settings of training by steps, and for a grid that does not fit the
-    head."""
-    refuse_steps(config)
+def check_grid(model: LinearConfig) -> None:
+    """Raises ConfigError for a grid of ``model`` that does not fit its head."""
     names = set(LINEAR_GRID)
-    if config.model.head == "mlp_classifier":
+    if model.head == "mlp_classifier":
         names = {"classes", *MLPClassifier().get_params()}
-    for name, values in config.model.grid.items():
+    for name, values in model.grid.items():
         if name not in names or not values:
-            raise ValueError(
+            raise ConfigError(
                 f"model.grid.{name}: expected a list of values of one of "
                 f"{', '.join(sorted(names))}"
             )
 
 
-def fit(run: TrainingRun) -> FittedJudge:
-    """Fits the judge of ``run``. Settings are chosen on validation rows (by cross-validation if
-    there are none); the heads of the judge are fitted on the training rows alone."""
-    config, rows = run.config, run.rows
+def fit(rows: RunRows, trainer: FamilyTrainer) -> LinearJudge:
+    """Returns the judge of ``trainer`` fitted on ``rows``.
+
+    Settings are chosen on validation rows, by cross-validation if there are none. The heads of the
+    judge are fitted on the training rows alone. Raises ConfigError for a grid that does not fit the
+    head, and what ``fit_head`` raises.
+    """
+    config = trainer.config
     model = config.model
     assert isinstance(model, LinearConfig)
+    check_grid(model)
     torch.manual_seed(config.seed)
-    judge = LinearJudge.create(model, run.dimensions, name=config.name)
+    judge = LinearJudge.create(model, trainer.dimensions, name=config.name)
     search = search_of(judge, rows.train, rows.validation, config.seed)
     train = np.arange(len(rows.train))
-    validation = np.arange(len(rows.train), len(search.examples))
-    figures: dict[str, float] = {}
-    for dimension in run.dimensions:
+    for dimension in trainer.dimensions:
         name, settings = dimension.name, search.best(dimension)
         judge.heads[name] = search.head(train, dimension, settings)
         calibration = search.calibration(dimension, settings, config.calibration)
         if calibration is not None:
             judge.calibration[name] = calibration
-        units = judge.units(name, search.columns[validation])
-        figures |= search.agreement(dimension, units, validation)
     judge.facts = {"seed": config.seed, "data": content_hash(rows.facts)}
-    return FittedJudge(judge, with_means(figures))
+    return judge
 
 
 def search_of(

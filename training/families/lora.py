@@ -18,9 +18,9 @@ from medal_judges.models.batching import pad_rows
 from medal_judges.models.lora.generative import GenerativeLoraJudge
 from medal_judges.models.lora.judge import LoraJudge
 from medal_judges.records.dimension import Dimension
-from medal_judges.training.arguments import check_steps
 from medal_judges.training.config import TrainConfig
-from medal_judges.training.rows import TrainingExample
+from medal_judges.training.family import FamilyTrainer
+from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.steps import fit_by_steps
 from medal_judges.training.trainer import JudgeCollator, JudgeTrainer
 
@@ -31,15 +31,11 @@ logger = logging.getLogger(__name__)
 _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
-check = check_steps
-fit = fit_by_steps
-
-
-def trainer_class(config: TrainConfig) -> type[JudgeTrainer]:
-    """Returns the class of the trainer: of a judge that scores, or of one that writes answers."""
-    if config.model.head == "generative":
-        return AnswerTrainer
-    return JudgeTrainer
+def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
+    """Returns a judge that is trained on ``rows``: one that scores, or one that writes answers."""
+    if trainer.config.model.head == "generative":
+        return fit_by_steps(rows, trainer, new_judge, AnswerTrainer)
+    return fit_by_steps(rows, trainer, new_judge)
 
 
 def new_judge(
@@ -173,6 +169,5 @@ class AnswerTrainer(JudgeTrainer):
         self,
         dataset: Dataset,
         method: str,
-    ) -> dict[str, float]:
-        """Returns the loss of the validation rows: a generative judge writes its numbers."""
-        return {"loss": float(self.evaluate(dataset)["eval_loss"])}
+    ) -> None:
+        """Fits nothing: a generative judge writes its numbers."""

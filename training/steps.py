@@ -92,7 +92,7 @@ def fit_by_steps(
     if args.should_save:
         write_json(checkpoints / RUN_NAME, record)
         warn_of_window(lost)
-    steps.train(resume_from_checkpoint=checkpoint and str(checkpoint))
+    steps.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
     if rows.validation:
         steps.calibrate(datasets["validation"], config.calibration)

@@ -12,14 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import (
-    MULTILINGUAL,
-    OVERWRITE,
-    RETRY_FAILED,
-    Config,
-    option,
-    packaged_languages,
-)
+from medal_judges.config import MULTILINGUAL, OVERWRITE, RETRY_FAILED, Config, option
 from medal_judges.errors import ConfigError, CoverageError, DataError, MedalError
 from medal_judges.inference.judge_choice import JudgeChoice
 from medal_judges.inference.metadata import input_hash, metadata_of
@@ -42,16 +35,11 @@ from medal_judges.models.llm.cost import in_dollars, total_usage
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
-from medal_judges.storage.files import (
-    CSV,
-    PARQUET,
-    is_table,
-    only_run,
-    require_other_file,
-)
+from medal_judges.storage.files import only_run, require_other_file
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
-    holds_judgements,
+    TABLES,
+    lines_file,
     read_judgements,
     write_judgements,
 )
@@ -204,7 +192,7 @@ class ScoreReport:
         if self.languages:
             others = ", ".join(f"{lang} ({n})" for lang, n in self.languages.items())
             yield f"  judgements in other languages than {', '.join(languages or ())}: {others}"
-            if set(packaged_languages(MULTILINGUAL)) & set(self.languages):
+            if len(languages or ()) == 1:
                 yield f"  --judge {MULTILINGUAL} reads more (pip install '.[multilingual]')"
         absent = [repr(name) for name, count in self.copied.items() if not count]
         if absent:
@@ -308,17 +296,15 @@ def score_to_file(
     states it. What an earlier run of the same judge and options scored is used again (see
     resuming.py). Raises MedalError if ``out`` is of another run; it is then unchanged.
     """
-    lines = out
-    if not out.name.endswith((".jsonl", CSV, PARQUET)):
+    if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
             f"judgements cannot be written to {out}",
             hint="name a file that ends in .jsonl, .parquet or .csv",
         )
-    if is_table(out):
-        lines = out.with_name(f"{out.name}.jsonl")
+    lines = lines_file(out)
     run = options.run(judge)
     journal = Journal(lines, run)
-    _require_judgements(lines, out)
+    _require_judgements(lines)
     if options.overwrite:
         earlier_file(lines).unlink(missing_ok=True)
         lines.unlink(missing_ok=True)
@@ -480,29 +466,23 @@ class _Lines:
         return Journal(self._path).records(judgement_parser())
 
 
-def _require_judgements(lines: Path, out: Path) -> None:
-    """Raises MedalError if ``lines`` or ``out`` exists and is no file of judgements."""
-    is_own = True
-    if lines.exists() and lines.stat().st_size > 0:
-        is_own = _is_journal(lines)
-    if is_own and out != lines and out.exists() and out.stat().st_size > 0:
-        is_own = holds_judgements(out)
+def _require_judgements(lines: Path) -> None:
+    """Raises MedalError if the file ``lines`` holds other lines than judgements. One without a
+    complete line was cut in its first block."""
+    if not lines.exists() or lines.stat().st_size == 0:
+        return
+    try:
+        is_own = next(iter(_Lines(lines)), None) is not None
+    except DataError:
+        is_own = False
+    else:
+        with lines.open("rb") as stream:
+            is_own = is_own or stream.read(5) == b'{"id"'
     if not is_own:
         raise MedalError(
-            f"{out} exists but is not a judgements file; left unchanged",
+            f"{lines} exists but is not a judgements file; left unchanged",
             hint="give another --out",
         )
-
-
-def _is_journal(lines: Path) -> bool:
-    """Says whether the file has lines of judgements. One without a complete line was cut in its
-    first block."""
-    try:
-        first = next(iter(_Lines(lines)), None)
-    except DataError:
-        return False
-    with lines.open("rb") as stream:
-        return first is not None or stream.read(5) == b'{"id"'
 
 
 def judge_once(

@@ -36,12 +36,7 @@ def no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
 
 
-NAMES = [
-    "repetition",
-    "repetition.yaml",
-    "judges/repetition",
-    "configs/judges/repetition.yaml",
-]
+NAMES = ["repetition", "configs/judges/repetition.yaml"]
 
 
 @pytest.mark.parametrize("name", NAMES)

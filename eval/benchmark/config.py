@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from medal_judges.config import NO_CACHE, Config, option
+from medal_judges.config import Config, option
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.reading.dialogues import ChatFileConfig
 
@@ -36,7 +36,9 @@ class BenchmarkOptions(Config):
         help="A further judge: shipped name, YAML file, folder or hub id; may be repeated.",
     )
     retry_failed: bool = option(False, help="Score every row without a score again.")
-    no_cache: bool = NO_CACHE
+    no_cache: bool = option(
+        False, help="Neither use nor store cached answers of language models."
+    )
 
 
 class JudgeConfig(Config):

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -21,6 +20,8 @@ MULTILINGUAL = "multilingual"
 PACKAGED = (BOXED, MULTILINGUAL, "issues")  # with weights in the package
 _LARGEST = 1 << 20  # bytes of a YAML file
 _MOST_ALIASES = 200
+_CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
 def judge_names() -> list[str]:
@@ -36,39 +37,26 @@ def boxed_folder(name: str | Path = BOXED) -> Path | None:
     return None
 
 
-def packaged_languages(name: str) -> list[str]:
-    """Returns the languages that the packaged judge ``name`` supports (ISO 639-1)."""
-    file = files("medal_judges.models") / name / "judge.json"
-    languages: list[str] = json.loads(file.read_text(encoding="utf-8"))["languages"]
-    return languages
-
-
 def shipped_names(folder: str) -> list[str]:
-    """Returns the sorted names of the files in configs/FOLDER, without .yaml and .py."""
-    names = []
-    for file in (CONFIGS / folder).glob("*"):
-        if file.suffix == ".json":
-            names.append(file.name)
-        elif file.suffix in (".yaml", ".py"):
-            names.append(file.stem)
-    return sorted(names)
+    """Returns the sorted names of the files in configs/``folder``, without .yaml and .py."""
+    files = (CONFIGS / folder).glob("*.*")
+    return sorted(file.name.removesuffix(".yaml").removesuffix(".py") for file in files)
 
 
 def shipped_file(name: str) -> Path:
-    """Returns the path of ``FOLDER/NAME`` in configs/, NAME as in ``shipped_names``."""
+    """Returns the path of ``name``, which is FOLDER/NAME with NAME as in ``shipped_names``. The
+    file may not exist."""
+    ending = ".yaml"
     if name.startswith("convert/"):
-        name += ".py"
-    elif not name.endswith(".json"):
-        name += ".yaml"
-    return CONFIGS / name
+        ending = ".py"
+    return CONFIGS / (name.removesuffix(ending) + ending * (".json" not in name))
 
 
 def about(folder: str, name: str) -> str:
-    """Returns the first sentence of the comment at the top of a shipped file, or an empty text."""
+    """Returns the first sentence of the comment at the top of the shipped file ``name`` in
+    configs/``folder``, or an empty text."""
     remark = []
-    for line in (
-        shipped_file(f"{folder}/{name}").read_text(encoding="utf-8").splitlines()
-    ):
+    for line in config_text(f"{folder}/{name}").splitlines():
         if not line.startswith("#"):
             break
         remark.append(line.removeprefix("#").strip())
@@ -77,17 +65,13 @@ def about(folder: str, name: str) -> str:
 
 
 def judge_file(name: str | Path) -> str | None:
-    """Returns the YAML file of a judge, by its path or by the name of a shipped judge
-    (``contrast``, ``contrast.yaml``, ``judges/contrast``); None for a folder or a hub id.
-
-    A file here comes first. A folder of a shipped name is ``./NAME``.
+    """Returns the YAML file of the judge ``name``, a path or the name of a shipped judge
+    (``contrast``). Returns None for a folder or a hub id. A folder of a shipped name is ``./NAME``.
     """
     text = str(name)
-    is_yaml = text.endswith((".yaml", ".yml"))
-    short = text.removeprefix("configs/").removeprefix("judges/").removesuffix(".yaml")
-    if short in shipped_names(JUDGES) and not (is_yaml and Path(text).is_file()):
-        return f"configs/judges/{short}.yaml"
-    if is_yaml:
+    if text in shipped_names(JUDGES):
+        return f"configs/judges/{text}.yaml"
+    if text.endswith((".yaml", ".yml")):
         return text
     return None
 
@@ -130,13 +114,7 @@ OVERRIDES: tuple[str, ...] = option(
     (),
     argument=True,
     metavar="FIELD=VALUE",
-    help="Change a setting: a=1, or a.b=1 in a group.",
-)
-JUDGE_SETTINGS: tuple[str, ...] = option(
-    (),
-    argument=True,
-    metavar="FIELD=VALUE",
-    help="Change a setting of the judge: repeats=3, llm.cache=false, dtype=bf16.",
+    help="Change a setting: seed=1, llm.cache=false.",
 )
 DRY_RUN: bool = option(
     False, help="Estimate requests, tokens and maximum cost without sending anything."
@@ -144,14 +122,10 @@ DRY_RUN: bool = option(
 SEED: int = option(0, ge=0, help="Seed of every random draw.")
 DEVICE: str | None = option(None, help="cpu, cuda, cuda:1, ...")
 OVERWRITE: bool = option(False, help="Start again from the beginning; replaces OUT.")
-NO_CACHE: bool = option(
-    False, help="Neither use nor store cached answers of language models."
-)
 MAX_COST: float | None = option(
     None, ge=0, help="US dollars; stops before it spends more."
 )
 RETRY_FAILED: bool = option(False, help="Score again every row that has no score.")
-REVISION: str | None = option(None, help="Branch, tag or commit of a judge on the Hub.")
 
 
 def load_config(
@@ -172,83 +146,75 @@ def load_config(
 
 
 def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
-    """Sets each ``a.b=value`` (the value in YAML) in ``data``, and returns ``data``.
+    """Sets each ``a.b=value`` of ``overrides`` (the value in YAML) in ``data``. Returns ``data``.
 
     ``a.0.b`` is the first element of a list. ``a=value`` is applied before ``a.b=value``, in
-    whatever order they are typed. Raises ConfigError.
+    whatever order they are typed. Raises ConfigError if an override has no ``=``, or if one of its
+    groups is a value.
     """
     for override in sorted(overrides, key=lambda text: text.split("=")[0].count(".")):
         key, sign, value = override.partition("=")
-        *groups, last = key.strip().split(".")
-        if not sign or not last:
+        if not sign or not key.strip():
             raise ConfigError(f"override {override!r} is not of the form field=value")
+        *groups, last = key.strip().split(".")
         group: Any = data
-        for name in groups:
-            subgroup = _item(group, name, override)
-            if subgroup is None:  # absent, or an empty group in the YAML
-                subgroup = {}
-            elif name == "llm" and isinstance(subgroup, str):  # short for {model: ...}
-                subgroup = {"model": subgroup}
-            if isinstance(group, dict):
-                group[name] = subgroup
-            group = subgroup
-        _item(group, last, override)
-        index: Any = int(last) if isinstance(group, list) else last
-        group[index] = parse_yaml(value, f"override {override!r}")
+        try:
+            for name in groups:
+                subgroup = group[_index(group, name)]
+                if subgroup is None:  # absent, or an empty group in the YAML
+                    subgroup = {}
+                elif name == "llm" and isinstance(subgroup, str):
+                    subgroup = {"model": subgroup}
+                group[_index(group, name)] = subgroup
+                group = subgroup
+            group[_index(group, last)] = parse_yaml(value, f"override {override!r}")
+        except (TypeError, ValueError, IndexError) as error:
+            problem = f"override {override!r}: {group!r} has no setting to change"
+            raise ConfigError(problem) from error
     return data
 
 
-def _item(group: object, name: str, override: str) -> Any:
-    """Returns what a mapping has under ``name`` (None: nothing), or the element ``name`` of a list.
-    Raises ConfigError."""
-    if isinstance(group, dict):
-        return group.get(name)
-    if isinstance(group, list) and name.isdecimal() and int(name) < len(group):
-        return group[int(name)]
+def _index(group: Any, name: str) -> Any:
+    """Returns ``name`` as an index of a list, or as a key of a mapping, which then has it."""
     if isinstance(group, list):
-        problem = f"{name!r} is not one of the {len(group)} elements of that list"
-    else:
-        problem = f"{name!r} is a key of a group of settings, and {group!r} is not one"
-    raise ConfigError(f"override {override!r}: {problem}")
+        return int(name)
+    group.setdefault(name, None)
+    return name
 
 
 def build_config(kind: type[C], data: object, *, where: str) -> C:
-    """Returns ``data`` as ``kind``. Raises ConfigError, which begins with ``where``."""
+    """Returns ``data`` as ``kind``. Raises ConfigError, which begins with ``where``, if a key is
+    unknown or a value is not of its type."""
     try:
         return kind.model_validate(data)
     except ValidationError as error:
         schema = kind.model_json_schema()
-        keys: set[str] = set()
+        keys: list[str] = []
         for group in (schema, *schema.get("$defs", {}).values()):
-            keys.update(group.get("properties", ()))
+            keys += group.get("properties", ())
         problems = [f"{where}:"]
         for problem in error.errors():
-            name, got = _typed_key(problem["loc"], data), problem.get("input")
+            key = _typed_key(problem["loc"], data)
             message = problem["msg"].removeprefix("Value error, ")
             if problem["type"] == "extra_forbidden":
-                key = name.split(".")[-1]
-                guess = did_you_mean(key, sorted(keys))
-                if key in keys:
-                    guess = "it is a key of another group: GROUP.KEY=VALUE"
-                message = f"unknown key {name!r}; {guess}".rstrip("; ")
-            elif name:  # for a whole config the value would be too long
-                message = f"{name}: {message} (got {got!r:.80})"
-            if problem["type"] == "string_type" and isinstance(got, int | float):
-                message += "; write it in quotes"
+                guess = did_you_mean(key.split(".")[-1], keys)
+                message = f"unknown key {key!r}; {guess}"
+            elif key:  # for a whole config the value would be too long
+                message = f"{key}: {message} (got {problem['input']!r:.80})"
             problems.append(message)
         raise ConfigError("\n  ".join(problems)) from error
 
 
-def _typed_key(location: Sequence[str | int], data: object) -> str:
+def _typed_key(location: Sequence[str | int], data: Any) -> str:
     """Returns the key at ``location`` in ``data`` as a user types it: ``model.width``. Pydantic
     also puts the names of alternatives into a location: ``model.encoder.width``."""
-    parts: list[str] = []
+    parts = []
     for part in location:
-        is_key = isinstance(data, Mapping) and part in data
-        if is_key or isinstance(part, int):
-            data = data[part]  # type: ignore[index]
-        elif part != location[-1] or not isinstance(data, Mapping):
-            continue
+        try:
+            data = data[part]
+        except (KeyError, TypeError):
+            if part != location[-1] or not isinstance(data, Mapping):
+                continue
         parts.append(str(part))
     return ".".join(parts)
 
@@ -264,15 +230,13 @@ def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, where: str) -> Any:
-    """Returns the value of the YAML ``text``. Raises ConfigError, which begins with ``where``, also
-    for tags, for anchors inside of anchors and for many aliases."""
+    """Returns the value of the YAML ``text``. Raises ConfigError, which begins with ``where``, if
+    it is not YAML, and for tags, for anchors inside of anchors and for many aliases."""
     try:
         return _Loader(text).get_single_data()
     except RecursionError as error:
         raise ConfigError(f"{where}: not valid YAML: nested too deep") from error
-    except TypeError as error:  # a key that is a list or a mapping
-        raise ConfigError(f"{where}: not valid YAML: a key is a text") from error
-    except (yaml.YAMLError, ValueError) as error:  # an integer of too many digits
+    except (yaml.YAMLError, TypeError, ValueError) as error:
         raise ConfigError(f"{where}: not valid YAML: {error}") from error
 
 
@@ -281,6 +245,9 @@ class _Loader(yaml.SafeLoader):
     Refuses what lets a few lines fill memory: an anchor that contains an alias, and many
     aliases."""
 
+    yaml_implicit_resolvers: ClassVar = {
+        "<": [("tag:yaml.org,2002:merge", re.compile("<<$"))],
+    }
     anchors_around = 0
     aliases = 0
 
@@ -297,51 +264,41 @@ class _Loader(yaml.SafeLoader):
         self.anchors_around -= anchored
         return node
 
+    def construct_text(self, node: yaml.ScalarNode) -> Any:
+        """Returns the value of a text: without quotes null, true, false or a number if it is
+        one."""
+        text: str = node.value
+        if node.style is not None:
+            return text
+        if text.lower() in _CONSTANTS:
+            return _CONSTANTS[text.lower()]
+        if _NUMBER.fullmatch(text) is None:
+            return text
+        if text.lstrip("+-").isdecimal():
+            return int(text)
+        return float(text)
 
-_Loader.yaml_implicit_resolvers = {}
-for _tag, _pattern, _first in (
-    ("null", r"|~|null|Null|NULL", ["", "~", "n", "N"]),
-    ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
-    ("int", r"[-+]?(0|[1-9][0-9]*)", list("-+0123456789")),
-    (
-        "float",
-        r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?",
-        list("-+.0123456789"),
-    ),
-    ("float", r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", list("-+.")),
-    ("merge", r"<<", ["<"]),
-):
-    _Loader.add_implicit_resolver(
-        f"tag:yaml.org,2002:{_tag}", re.compile(f"(?:{_pattern})$"), _first
-    )
+
+_Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_text)
 
 
 def config_text(path: str | Path, folder: str | None = None) -> str:
     """Returns the text of the file ``path``, or of the config of that name in configs/ or in
-    ``folder`` of configs/. Raises ConfigError."""
-    if Path(path).is_file():
-        if Path(path).stat().st_size > _LARGEST:
-            raise ConfigError(
-                f"{path}: larger than 1 MB, so it is not a file of settings"
-            )
-        try:
-            return Path(path).read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise ConfigError(f"{path}: not UTF-8 text") from error
-    name = str(path).removeprefix("configs/").removesuffix(".yaml")
-    names_to_try = [name]
-    inside = name.split("/")[0]
-    if folder is not None:
-        names_to_try.insert(0, f"{folder}/{name}")
-        if "/" not in name:
-            inside = folder
-    for shipped in names_to_try:
-        file = shipped_file(shipped)
-        if file.is_file():
-            return file.read_text(encoding="utf-8")
-    names = shipped_names(inside)
-    guess = did_you_mean(name.split("/")[-1], names)
-    hint = None
-    if names:
-        hint = f"{guess}shipped in configs/{inside}: {', '.join(names)}"
-    raise ConfigError(f"no config file {path}", hint=hint)
+    ``folder`` of configs/. Raises ConfigError if there is no such config, or if the file is larger
+    than 1 MB or not UTF-8."""
+    file = Path(path)
+    name = str(path).removeprefix("configs/")
+    for shipped in (f"{folder}/{name}", name):
+        if not file.is_file():
+            file = shipped_file(shipped)
+    if not file.is_file():
+        names = shipped_names(folder or name.split("/")[0])
+        guess = did_you_mean(Path(name).stem, names)
+        hint = f"{guess}medal configs lists the shipped files"
+        raise ConfigError(f"no config file {path}", hint=hint)
+    if file.stat().st_size > _LARGEST:
+        raise ConfigError(f"{path}: larger than 1 MB, so it is not a file of settings")
+    try:
+        return file.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 text") from error

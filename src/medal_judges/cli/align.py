@@ -8,7 +8,7 @@ from shlex import quote
 import typer
 
 from medal_judges.cli.options import with_options
-from medal_judges.config import DEVICE, JUDGE_SETTINGS, MAX_COST, option
+from medal_judges.config import DEVICE, MAX_COST, OVERRIDES, option
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import ReadOptions, reading_report
 
@@ -19,7 +19,7 @@ def align(
     judge: str = option(
         argument=True, help="Shipped name (medal judges), YAML file, folder or hub id."
     ),
-    settings: tuple[str, ...] = JUDGE_SETTINGS,
+    settings: tuple[str, ...] = OVERRIDES,
     labels: str = option(help="Chats with people's labels, 20 or more: file or spec."),
     out: Path = option(help="Folder to write: the aligned judge with its proof."),
     max_cost: float | None = MAX_COST,

@@ -5,16 +5,20 @@ from __future__ import annotations
 import typer
 
 from medal_judges.cli.options import with_options
-from medal_judges.config import DEVICE, REVISION, judge_file, option
+from medal_judges.config import DEVICE, judge_file, option
 from medal_judges.errors import ConfigError
+from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.base.golden import compare
 from medal_judges.models.base.saving import judge_folder
 
 
 @with_options()
 def doctor(
-    judge: str = option(argument=True, help="Folder or hub id of a saved judge."),
-    revision: str | None = REVISION,
+    judge: str = option(
+        argument=True,
+        metavar="FOLDER",
+        help="Folder of a saved judge, or hub id (ORG/NAME@REVISION).",
+    ),
     device: str | None = DEVICE,
 ) -> None:
     """Check whether a saved judge gives its golden scores on this machine (exits with status 1 if
@@ -27,7 +31,8 @@ def doctor(
             f"{judge} is a YAML file, which has no weights and no golden scores",
             hint="give the folder or hub id of a saved judge",
         )
-    folder = judge_folder(judge, revision)
+    choice = choose_judge(judge)
+    folder = judge_folder(choice.source, choice.revision)
     check = compare(folder, device=device)
     typer.echo(f"deviation: {check.deviation:.2e} of the scale {check.where}".rstrip())
     if not check.holds:

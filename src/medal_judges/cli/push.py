@@ -32,7 +32,6 @@ def push(
     if public:
         who = "public"
     typer.echo(f"{who}: {pushed}")
-    at = ""
     if revision:
-        at = f" --revision {revision}"
-    typer.echo(f"to check it on any machine: medal doctor {repo_id}{at}")
+        repo_id += f"@{revision}"
+    typer.echo(f"to check it on any machine: medal doctor {repo_id}")

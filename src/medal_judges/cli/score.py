@@ -17,8 +17,8 @@ from medal_judges.config import (
     BOXED,
     DEVICE,
     DRY_RUN,
-    JUDGE_SETTINGS,
     MAX_COST,
+    OVERRIDES,
     option,
 )
 from medal_judges.errors import visible
@@ -51,7 +51,7 @@ def score(
     file: str = option(
         argument=True, help="Chats: a file of any form, hf:NAME:SPLIT, or -."
     ),
-    settings: tuple[str, ...] = JUDGE_SETTINGS,
+    settings: tuple[str, ...] = OVERRIDES,
     judge: str = option(
         BOXED,
         help="Shipped name (medal judges), YAML file, folder, or hub id (ORG/NAME@REVISION).",

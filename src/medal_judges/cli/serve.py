@@ -7,7 +7,7 @@ import logging
 import typer
 
 from medal_judges.cli.options import with_options
-from medal_judges.config import BOXED, DEVICE, JUDGE_SETTINGS, MAX_COST, option
+from medal_judges.config import BOXED, DEVICE, MAX_COST, OVERRIDES, option
 from medal_judges.errors import MissingExtraError
 from medal_judges.inference.judge_choice import choose_judge
 
@@ -25,7 +25,7 @@ def serve(
         argument=True,
         help="Shipped name (medal judges), YAML file, folder or hub id.",
     ),
-    settings: tuple[str, ...] = JUDGE_SETTINGS,
+    settings: tuple[str, ...] = OVERRIDES,
     device: str | None = DEVICE,
     max_cost: float | None = MAX_COST,
     host: str = option(

@@ -21,8 +21,6 @@ from medal_judges.errors import ConfigError, MedalError
 
 CACHE_VARIABLE = "MEDAL_JUDGES_CACHE"
 DATA_VARIABLE = "MEDAL_JUDGES_DATA"
-CSV = ".csv"
-PARQUET = ".parquet"
 _INPUTS: list[Path] = []  # files that the running command reads; see protected_inputs
 
 
@@ -248,8 +246,3 @@ def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
         yield
     finally:
         _INPUTS[:] = before
-
-
-def is_table(path: str | Path) -> bool:
-    """Returns whether judgements are written to ``path`` as parquet or CSV, by its ending."""
-    return str(path).lower().endswith((CSV, PARQUET))

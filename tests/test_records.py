@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from medal_judges.errors import ConfigError, MedalError, RecordError
-from medal_judges.records.dimension import Dimension
+from medal_judges.records.dimension import Dimension, parse_dimensions
 from medal_judges.records.judgement import (
     Contributions,
     Judgement,
@@ -144,8 +144,8 @@ def test_aggregation_is_undefined_rather_than_guessed(
 
 
 def test_dimensions_check_their_scale() -> None:
-    with pytest.raises(ConfigError, match="kind must be"):
-        Dimension("x", "stars", 0, 1)  # type: ignore[arg-type]
+    with pytest.raises(RecordError, match=r"kind.*'binary', 'ordinal' or"):
+        parse_dimensions([{"name": "x", "kind": "stars", "low": 0, "high": 1}])
     with pytest.raises(ConfigError, match="not below"):
         Dimension("x", "continuous", 1, 1)
     with pytest.raises(ConfigError, match="from 0 to 1"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from medal_judges.errors import ConfigError, DataError, SourceError
 from medal_judges.eval.benchmark.config import SetConfig
@@ -14,10 +15,8 @@ from medal_judges.records.labelled import (
     LabelledDialogue,
     Level,
     Scale,
-    parse_values,
 )
 from medal_judges.records.signature import Signature, content_hash
-from medal_judges.records.validation import mapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,8 +163,8 @@ def published_labels(
 def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
     """Returns the row's labels by a model, in ``machine_labels`` (dimension, then model, then
     label) or in ``earlier_labels`` (what ``medal label`` wrote before people rated the row)."""
-    values: dict[str, object] = {}
-    for name, by_model in mapping(row.extra, "machine_labels").items():
+    values: dict[str, Any] = {}
+    for name, by_model in row.extra.get("machine_labels", {}).items():
         for model, value in by_model.items():
             if same_model(model, labeller):
                 values[name] = value
@@ -175,7 +174,8 @@ def _labels_by(labeller: str, row: LabelledDialogue) -> dict[str, float]:
             values |= earlier["labels"]
     labels = {}
     for name, value in values.items():
-        numbers = [number for number in parse_values(name, value) if number is not None]
+        values_by_answer = value if isinstance(value, Sequence) else [value]
+        numbers = [float(number) for number in values_by_answer if number is not None]
         if numbers:
             labels[name] = sum(numbers) / len(numbers)
     return labels

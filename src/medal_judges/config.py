@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -245,9 +245,6 @@ class _Loader(yaml.SafeLoader):
     Refuses what lets a few lines fill memory: an anchor that contains an alias, and many
     aliases."""
 
-    yaml_implicit_resolvers: ClassVar = {
-        "<": [("tag:yaml.org,2002:merge", re.compile("<<$"))],
-    }
     anchors_around = 0
     aliases = 0
 
@@ -279,6 +276,8 @@ class _Loader(yaml.SafeLoader):
         return float(text)
 
 
+_Loader.yaml_implicit_resolvers = {}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:merge", re.compile("<<$"), ["<"])
 _Loader.add_constructor("tag:yaml.org,2002:str", _Loader.construct_text)
 
 

@@ -22,7 +22,7 @@ from medal_judges.records.dialogue import language_code
 from medal_judges.records.dimension import Dimension, load_rubric
 from medal_judges.records.labelled import hash_split
 from medal_judges.records.signature import content_hash
-from medal_judges.records.validation import mapping, text
+from medal_judges.records.validation import text
 
 _CONTEXT_NUMBER = re.compile(
     r"-(\d+)\s*\Z"
@@ -82,7 +82,7 @@ def line_of_released(record: Record) -> Fields:
         "dialogue": turns,
         "models": models,
         "context": record.get("context") or scene,
-        "meta": mapping(record, "meta") | meta,
+        "meta": {**(record.get("meta") or {}), **meta},
         "group": group,
         "form": "medal-released",
         **_label_fields(record.get("labels")),

@@ -6,7 +6,7 @@ import hashlib
 import re
 import sys
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Annotated, Any, Literal, NamedTuple
@@ -59,16 +59,14 @@ class Language(NamedTuple):
     """``name`` in English, and the ``countries``, in English, where simulated users live."""
 
     name: str
-    countries: tuple[str, ...]
+    countries: Sequence[str]
 
 
 @cache
 def load_languages() -> Mapping[str, Language]:
     """Returns configs/seeds/languages.yaml: ISO 639-1 code -> Language."""
-    languages = {}
-    for code, entry in read_yaml("seeds/languages").items():
-        languages[code] = Language(entry["name"], tuple(entry["countries"]))
-    return languages
+    entries = read_yaml("seeds/languages").items()
+    return {code: Language(**entry) for code, entry in entries}
 
 
 def language(code: str) -> Language:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 from medal_judges.config import read_yaml
 from medal_judges.errors import ConfigError, MedalError, RecordError
@@ -39,22 +39,17 @@ class Dimension:
     definition: str = ""
 
     def __post_init__(self) -> None:
-        problem = self._wrong_scale()
+        problem = None
+        if not self.low < self.high:
+            problem = f"low {self.low} is not below {self.high}"
+        elif self.kind == "binary" and (self.low, self.high) != (0, 1):
+            problem = "a binary dimension runs from 0 to 1"
+        elif self.kind == "ordinal" and (self.low % 1 or self.high % 1):
+            problem = "an ordinal scale has whole-number ends"
+        elif self.kind == "ordinal" and self.high - self.low >= _MOST_LEVELS:
+            problem = f"an ordinal scale has at most {_MOST_LEVELS} levels"
         if problem is not None:
             raise ConfigError(f"dimension {self.name!r}: {problem}")
-
-    def _wrong_scale(self) -> str | None:
-        if self.kind not in get_args(Kind):
-            return f"kind must be {', '.join(get_args(Kind))}, not {self.kind!r}"
-        if not self.low < self.high:
-            return f"low {self.low} is not below {self.high}"
-        if self.kind == "binary" and (self.low, self.high) != (0, 1):
-            return "a binary dimension runs from 0 to 1"
-        if self.kind == "ordinal" and (self.low % 1 or self.high % 1):
-            return "an ordinal scale has whole-number ends"
-        if self.kind == "ordinal" and self.high - self.low >= _MOST_LEVELS:
-            return f"an ordinal scale has at most {_MOST_LEVELS} levels"
-        return None
 
     @property
     def is_issue(self) -> bool:
@@ -108,17 +103,14 @@ def load_rubric(
 ) -> tuple[Dimension, ...]:
     """Returns the dimensions of a rubric in configs/rubrics/ or in a YAML file; with ``names`` only
     these, in this order. Raises ConfigError."""
+    entries = read_yaml(name_or_path, "rubrics").get("dimensions") or None
     try:
-        dimensions = parse_dimensions(
-            read_yaml(name_or_path, "rubrics").get("dimensions")
-        )
+        dimensions = parse_dimensions(entries)
     except RecordError as error:
-        raise ConfigError(f"rubric {name_or_path}: {error.message}") from error
-    if not dimensions:
         raise ConfigError(
-            f"rubric {name_or_path}: no dimension",
+            f"rubric {name_or_path}: {error.message}",
             hint="- {name: polite, kind: ordinal, low: 1, high: 5, good: high}",
-        )
+        ) from error
     by_name = {dimension.name: dimension for dimension in dimensions}
     for name in names:
         if name not in by_name:

@@ -14,11 +14,15 @@ from medal_judges.records.dialogue import Dialogue, parse_id
 from medal_judges.records.dimension import EQUAL, Dimension, parse_dimensions
 from medal_judges.records.validation import Count, Flag, Number, Numbers, parse
 
-# Fields that a line has only if they have a value.
+# The fields of a line, in order: those that each has, and those that it has with a value only.
+_ALWAYS = (
+    *("id", "turn", "judge", "scores", "distributions", "explanation", "failure"),
+    *("truncated_turns", "usage"),
+)
 _OPTIONAL = (
-    *("cut_turns", "left_out_turns", "shortened_turns"),
+    *("contributions", "details", "cut_turns", "left_out_turns", "shortened_turns"),
     *("unknown_language", "detected_language", "transient", "chat", "input"),
-    "reading",
+    *("reading", "meta"),
 )
 
 # The unit of contributions; the score is computed from their sum.
@@ -74,19 +78,10 @@ class Contributions:
             return None
         return next(turn for turn, cost in enumerate(costs) if cost >= most - EQUAL)
 
-    def to_record(self) -> dict[str, Any]:
-        record: dict[str, Any] = {"baseline": self.baseline, "unit": self.unit}
-        record["turns"] = self.turns
-        if self.causes:
-            record["causes"] = list(map(asdict, self.causes))
-        return record
-
 
 def _require_intervals(details: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     for detail in details.values():
-        interval = detail.get("interval", [0, 0])
-        ends = [end for end in interval if isinstance(end, int | float)]
-        if len(ends) != 2 or len(interval) != 2:
+        if len(detail.get("interval", "ab")) != 2:
             raise ValueError("an interval of two numbers")
     return details
 
@@ -177,38 +172,26 @@ class Judgement:
         distribution.
         """
         chances = self.distributions.get(dimension, ())
+        last = len(chances) - 1
         total = sum(chances)
-        if len(chances) < 2 or total <= 0:
+        if last < 1 or total <= 0:
             return None
-        places = [i / (len(chances) - 1) for i in range(len(chances))]
-        mean = sum(p * x for p, x in zip(chances, places, strict=True)) / total
-        spread = (
-            sum(p * (x - mean) ** 2 for p, x in zip(chances, places, strict=True))
-            / total
-        )
-        return math.sqrt(max(0.0, spread))
+        mean = sum(level * chance for level, chance in enumerate(chances)) / total
+        squares = (chance * (level - mean) ** 2 for level, chance in enumerate(chances))
+        return math.sqrt(sum(squares) / total) / last
 
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
         """Returns the JSON object of a line, without optional fields that are empty, and without
         dimensions if they are those of the line ``before``."""
-        record: dict[str, Any] = {
-            "id": self.id,
-            "turn": self.turn,
-            "judge": self.judge,
-            "scores": dict(self.scores),
-            "distributions": dict(self.distributions),
-            "explanation": self.explanation,
-            "failure": self.failure,
-            "truncated_turns": self.truncated_turns,
-            "usage": dict(self.usage),
+        record = {name: getattr(self, name) for name in _ALWAYS}
+        record |= {
+            name: getattr(self, name) for name in _OPTIONAL if getattr(self, name)
         }
-        optional: dict[str, Any] = {
-            "contributions": {k: v.to_record() for k, v in self.contributions.items()},
-            "details": {k: v for k, v in self.details.items() if v},
-        }
-        optional |= {name: getattr(self, name) for name in _OPTIONAL}
-        optional["meta"] = dict(self.meta)
-        record |= {k: v for k, v in optional.items() if v or isinstance(v, str)}
+        if self.contributions:
+            contributions = self.contributions.items()
+            record["contributions"] = {
+                name: asdict(moves) for name, moves in contributions
+            }
         if self.dimensions is not before and self.dimensions != before:
             record["dimensions"] = list(map(asdict, self.dimensions))
         return record
@@ -236,38 +219,28 @@ def unscored(
 
 
 def parse_judgement(record: object, before: tuple[Dimension, ...] = ()) -> Judgement:
-    """Returns the judgement of a JSON object; ignores unknown fields. If it states no dimensions it
-    has those of the line ``before``. Raises RecordError that names the field."""
+    """Returns the judgement of ``record``, a JSON object. Ignores unknown fields. If it states no
+    dimensions it has those of the line ``before``. Raises RecordError that names the field if one
+    is missing or malformed."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
-    if not isinstance(record.get("scores"), dict):
-        raise RecordError(
-            "scores", "an object of dimension: number or null", record.get("scores")
-        )
     values = {field.name: record.get(field.name) for field in fields(Judgement)}
-    values["id"] = parse_id(record.get("id"))
-    values["dimensions"] = before
+    if values["scores"] is None:
+        raise RecordError("scores", "an object of dimension: number or null", None)
+    values |= {"id": parse_id(values["id"]), "dimensions": before}
     if "dimensions" in record:
         values["dimensions"] = parse_dimensions(record["dimensions"])
     return parse(Judgement, values)
 
 
 def judgement_parser() -> Callable[[object], Judgement]:
-    """Returns ``parse_judgement`` for the lines of one file, which it gets in their order. It
-    raises RecordError for a dimension that is not the same as in an earlier line."""
+    """Returns ``parse_judgement`` for the lines of one file, which it gets in their order."""
     before: tuple[Dimension, ...] = ()
-    dimensions: dict[str, Dimension] = {}
 
     def parse_next(record: object) -> Judgement:
         nonlocal before
         judgement = parse_judgement(record, before)
-        if judgement.dimensions is not before:
-            before = judgement.dimensions
-            for dimension in before:
-                earlier = dimensions.setdefault(dimension.name, dimension)
-                if earlier != dimension:
-                    expected = f"{dimension.name!r} as in an earlier line, {earlier.to_record()}"
-                    raise RecordError("dimensions", expected, dimension.to_record())
+        before = judgement.dimensions
         return judgement
 
     return parse_next

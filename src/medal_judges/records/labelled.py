@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator
 from medal_judges.errors import RecordError
 from medal_judges.records.dialogue import Dialogue, parse_dialogue_line
 from medal_judges.records.dimension import EQUAL
-from medal_judges.records.validation import Flag, Number, as_text, number, parse
+from medal_judges.records.validation import Flag, Number, as_text, parse
 
 Scale = tuple[float, float]
 
@@ -70,18 +70,22 @@ def hash_split(
     return "test"
 
 
-def parse_values(field: str, values: object) -> tuple[float | None, ...]:
-    """Returns one value per annotator; a number instead of a list is one annotator's. Raises
-    RecordError."""
-    if not isinstance(values, list):
-        values = [values]
-    expected = "finite numbers or nulls, one per annotator"
-    return tuple(
-        None if value is None else number(field, value, expected) for value in values
-    )
-
-
 Level = Literal["dialogue", "turn"]
+
+
+def _require_order(scale: Scale) -> Scale:
+    if not scale[0] < scale[1]:
+        raise ValueError("[lowest, highest]")
+    return scale
+
+
+def _as_list(value: object) -> object:
+    """Returns a number instead of a list as the list of one annotator."""
+    return value if isinstance(value, list) else [value]
+
+
+Labels = Annotated[tuple[Number | None, ...], BeforeValidator(_as_list)]
+Range = Annotated[tuple[Number, Number], AfterValidator(_require_order)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +104,12 @@ class LabelledDialogue:
     """
 
     dialogue: Dialogue
-    labels: Mapping[str, tuple[float | None, ...]]
-    scales: Mapping[str, Scale | None]
+    labels: Mapping[str, Labels] = field(default_factory=dict)
+    scales: Mapping[str, Range | None] = field(default_factory=dict)
     level: Level = "dialogue"
     split: str | None = None
-    group: str = ""
-    aggregated: bool = False
+    group: Annotated[str, BeforeValidator(as_text)] = ""
+    aggregated: Flag = False
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -128,10 +132,7 @@ class LabelledDialogue:
 
     def rating(self, dimension: str) -> Rating | None:
         """Returns the rating of one dimension, None if the row has no label for it."""
-        for rating in self.ratings():
-            if rating.dimension == dimension:
-                return rating
-        return None
+        return next((r for r in self.ratings() if r.dimension == dimension), None)
 
     def has_label(self, dimension: str) -> bool:
         """Says whether an annotator rated the dimension."""
@@ -154,67 +155,31 @@ class LabelledDialogue:
         return record | dict(self.extra)
 
 
-def _require_order(scale: Scale) -> Scale:
-    if not scale[0] < scale[1]:
-        raise ValueError("[lowest, highest]")
-    return scale
-
-
-@dataclass(frozen=True, slots=True)
-class _Labels:
-    """The fields of a line beside those of its dialogue. A number instead of a list of values is
-    one annotator's."""
-
-    labels: Mapping[
-        str,
-        Annotated[
-            tuple[Number | None, ...],
-            BeforeValidator(lambda one: one if isinstance(one, list) else [one]),
-        ],
-    ] = field(default_factory=dict)
-    scales: Mapping[
-        str, Annotated[tuple[Number, Number], AfterValidator(_require_order)] | None
-    ] = field(default_factory=dict)
-    level: Level = "dialogue"
-    split: str | None = None
-    group: Annotated[str | None, BeforeValidator(as_text)] = None
-    aggregated: Flag = False
-
-
-_OWN = [field.name for field in fields(_Labels)]
+_OWN = ("labels", "scales", "level", "split", "group", "aggregated")
 # The fields of a line; what else it has is ``extra``.
 KNOWN_FIELDS = {*_OWN, "dialogue", *(field.name for field in fields(Dialogue))}
 
 
 def parse_labelled(record: object) -> LabelledDialogue:
-    """Returns the labelled dialogue of a JSON object in the line format. Raises RecordError that
-    names the field, also for a label outside of its scale."""
+    """Returns the labelled dialogue of ``record``, a JSON object in the line format. A row without
+    a group is its own conversation.
+
+    Raises RecordError that names the field if one is malformed, or if a label is outside of its
+    scale.
+    """
     dialogue = parse_dialogue_line(record)
     assert isinstance(record, dict)  # parse_dialogue_line raises for anything else
-    parsed = parse(_Labels, {name: record.get(name) for name in _OWN})
-    for name, labels in parsed.labels.items():
-        _require_on_scale(f"labels.{name}", labels, parsed.scales.get(name))
-    return LabelledDialogue(
-        dialogue=dialogue,
-        labels=parsed.labels,
-        scales=parsed.scales,
-        level=parsed.level,
-        split=parsed.split,
-        group=parsed.group or dialogue.id,  # a row without one is its own conversation
-        aggregated=parsed.aggregated,
-        extra={k: v for k, v in record.items() if k not in KNOWN_FIELDS},
-    )
-
-
-def _require_on_scale(
-    field: str, labels: Sequence[float | None], scale: Scale | None
-) -> None:
-    """Raises RecordError for a label outside of the scale.
-
-    A label may be a judge's score, so it may be outside by as much as scores differ between CPUs.
-    """
-    low, high = scale or (-math.inf, math.inf)
-    tolerance = EQUAL * (high - low)
-    for label in labels:
-        if label is not None and not low - tolerance <= label <= high + tolerance:
-            raise RecordError(field, f"values from {low:g} to {high:g}", label)
+    values = {name: record.get(name) for name in _OWN}
+    values["dialogue"] = dialogue
+    values["group"] = values["group"] or dialogue.id
+    values["extra"] = {k: v for k, v in record.items() if k not in KNOWN_FIELDS}
+    row = parse(LabelledDialogue, values)
+    for name, labels in row.labels.items():
+        low, high = row.scales.get(name) or (-math.inf, math.inf)
+        # A label may be a judge's score, which differs between CPUs.
+        tolerance = EQUAL * (high - low)
+        for label in labels:
+            if label is not None and not low - tolerance <= label <= high + tolerance:
+                expected = f"values from {low:g} to {high:g}"
+                raise RecordError(f"labels.{name}", expected, label)
+    return row

@@ -56,12 +56,11 @@ class Signature:
             part.split(":", 1) for part in text.split("|") if ":" in part
         )
         values = {f.name: pairs[f.name] for f in fields(cls) if f.name in pairs}
-        try:
-            if "seed" in values:
-                values["seed"] = int(values["seed"])
-        except ValueError as error:
-            message = f"signature: the seed is a whole number, not {values['seed']!r}"
-            raise MedalError(message) from error
+        seed = values.get("seed", "0")
+        if not seed.isdecimal():
+            raise MedalError(f"signature: the seed is a whole number, not {seed!r}")
+        if "seed" in values:
+            values["seed"] = int(seed)
         return cls(**({"judge": text.replace("|", " ")} | values))
 
 

@@ -116,18 +116,6 @@ def as_text(value: object) -> Any:
     return value
 
 
-def mapping(
-    record: Mapping[str, object], key: str, expected: str = "an object or null"
-) -> dict[str, Any]:
-    """Returns the object under ``key``, {} if it is absent or null. Raises RecordError."""
-    value = record.get(key)
-    if value is None:
-        return {}
-    if not isinstance(value, dict):
-        raise RecordError(key, expected, value)
-    return value
-
-
 def require_valid_text(value: object, field: str = "") -> None:
     """Raises RecordError with the field's path for half a surrogate pair anywhere in ``value``:
     JSON can escape it, but neither UTF-8 nor a tokenizer can encode it."""

@@ -204,7 +204,8 @@ class Journal:
     def require_run(self) -> None:
         """Raises MedalError if the file is of another run."""
         for _, line in self.lines():
-            saved = parse_line(self.path, 1, line.decode("utf-8", "replace"), dict)
+            text = line.decode("utf-8", "replace")
+            saved: Any = parse_line(self.path, 1, text, lambda record: record)
             require_same_run(self.path, saved.get("run", {}), self.run or {})
             return
 

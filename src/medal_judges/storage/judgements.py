@@ -36,6 +36,8 @@ _OWN = (
     *("failure", "explanation", "transient", "unknown_language", "detected_language"),
     *("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns", "chat"),
 )
+# Kinds of columns, in the order of a table.
+_KINDS = ("key", "scores", "uncertainty", "interval", "own", "usage", "meta")
 _NUMBERS = ("scores", "uncertainty", "interval", "usage")
 
 
@@ -140,8 +142,7 @@ def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
 
 
 def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
-    """Returns the cells in the row of a judgement by the kind and the name of their column, the
-    kinds in the order of a table."""
+    """Returns the cells in the row of a judgement by the kind and the name of their column."""
     uncertainty = {}
     interval = {}
     for name in judgement.scores:
@@ -178,7 +179,7 @@ def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFra
     """
     import pandas
 
-    rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _cells(Judgement())}
+    rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _KINDS}
     rubrics: list[tuple[str, tuple[Dimension, ...]]] = []
     for judgement in judgements:
         if brief:

@@ -35,7 +35,7 @@ from medal_judges.models.llm.cost import in_dollars, total_usage
 from medal_judges.reading.dialogues import ReadingReport, read_dialogues
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement, judgement_parser, parse_judgement
-from medal_judges.storage.files import only_run, require_other_file
+from medal_judges.storage.files import only_run, protected_inputs, require_other_file
 from medal_judges.storage.jsonl import Journal
 from medal_judges.storage.judgements import (
     TABLES,
@@ -270,8 +270,8 @@ def score_file(
     >>> score_file("dialogues.jsonl", "length", "t.jsonl", ScoreOptions(level="turn")).total
     6
     """
-    require_other_file(out, [file])
-    with only_run(out):
+    with protected_inputs(file), only_run(out):
+        require_other_file(out)
         if isinstance(judge, Judge):
             loaded = judge
         else:

@@ -9,7 +9,7 @@ from pathlib import Path
 from shlex import quote
 
 from medal_judges.config import judge_names
-from medal_judges.errors import HubError, NoSuchJudgeError, did_you_mean
+from medal_judges.errors import HubError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
 
 _LOG_IN = "hf auth login, or set HF_TOKEN"
@@ -67,7 +67,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     owner = repo_id.partition("/")[0]
     if not is_hub_id(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
         names = judge_names()
-        raise NoSuchJudgeError(
+        raise HubError(
             f"no judge {repo_id!r}: neither the folder of a saved judge, nor a YAML file, a "
             "shipped judge or a hub id OWNER/NAME",
             hint=f"{did_you_mean(repo_id, names)}shipped: {', '.join(names)}",

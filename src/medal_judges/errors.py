@@ -9,6 +9,7 @@ from __future__ import annotations
 import copyreg
 import difflib
 import re
+import reprlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ _UNSHOWN = (
 _CONTROLS = {
     code: f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}" for code in _UNSHOWN
 }
+_NUMERAL = re.compile(r"[-+]?[0-9.]+(e[-+]?[0-9]+)?")
 _BARE_RETURN = re.compile(r"\r(?!\n)")
 # A spreadsheet runs text that begins so, also after a line break and in full width.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
@@ -40,18 +42,14 @@ def visible(text: str) -> str:
 
 
 def plain_cell(cell: object) -> object:
-    """Returns a text with an apostrophe before it if a spreadsheet would run it as a formula, and
-    with carriage returns spelled out: without quotes, as csv writes them, they end a row. Numbers
-    and all other values stay unchanged.
-    """
-    if isinstance(cell, str):
-        cell = _BARE_RETURN.sub(r"\\x0d", cell)
-    try:
-        float(cell)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        if isinstance(cell, str) and cell.startswith(FORMULA):
-            return f"'{cell}"
+    """Returns ``cell``, a text with an apostrophe before it if a spreadsheet would run it as a
+    formula, and with carriage returns spelled out: without quotes, as csv writes them, they end a
+    row. Numbers and all other values stay unchanged."""
+    if not isinstance(cell, str):
         return cell
+    cell = _BARE_RETURN.sub(r"\\x0d", cell)
+    if cell.startswith(FORMULA) and not _NUMERAL.fullmatch(cell):
+        return f"'{cell}"
     return cell
 
 
@@ -92,13 +90,7 @@ class RecordError(MedalError):
     def __init__(
         self, field: str, expected: str, got: object, row: object = None
     ) -> None:
-        try:
-            got_text = repr(got)
-        except (RecursionError, ValueError):
-            # nested too deep, or an integer of too many digits
-            got_text = f"a {type(got).__name__}"
-        if len(got_text) > 80:
-            got_text = got_text[:77] + "..."
+        got_text = reprlib.repr(got)
         super().__init__(f"field {field!r}: expected {expected}, got {got_text}")
         self.field, self.expected, self.row = field, expected, row
 
@@ -114,12 +106,11 @@ class DataError(MedalError):
         *,
         hint: str | None = None,
     ):
-        if line is not None:
-            at = f"{path}:{line}"
-        else:
-            at = str(path)
-        super().__init__(f"{at}: {problem}", hint=hint)
         self.path, self.line, self.problem = str(path), line, problem
+        at = self.path
+        if line is not None:
+            at += f":{line}"
+        super().__init__(f"{at}: {problem}", hint=hint)
 
 
 class ConfigError(MedalError):
@@ -144,10 +135,6 @@ class JudgeLoadError(MedalError):
 
 class HubError(JudgeLoadError):
     """Downloading a judge from the Hub, or uploading one, failed."""
-
-
-class NoSuchJudgeError(HubError):
-    """There is no shipped judge, folder, file or hub id of that name."""
 
 
 class CoverageError(MedalError):

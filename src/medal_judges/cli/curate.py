@@ -10,7 +10,7 @@ from medal_judges.data_prep.curation.pool import CurateOptions
 from medal_judges.errors import ConfigError, MedalError
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import Printout
-from medal_judges.storage.files import require_other_file, write_json
+from medal_judges.storage.files import write_json
 from medal_judges.storage.jsonl import write_records
 
 SELECTION = "selection.jsonl"
@@ -25,8 +25,6 @@ def curate(options: CurateOptions) -> None:
     Example: medal curate labelled/labelled.jsonl --n 100 --out curated
     """
     out = options.out
-    for name in (SELECTION, "left_out.jsonl", "skipped.jsonl"):
-        require_other_file(out / name, option=f"--out: its {name}")
     if (out / SELECTION).exists() and not options.overwrite:
         raise ConfigError(
             f"{out / SELECTION} exists already", hint="--overwrite, or another --out"

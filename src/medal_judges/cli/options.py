@@ -46,11 +46,11 @@ def with_options(
             inputs = [
                 *_files_in([v for name, v in values.items() if name not in OUTPUTS])
             ]
-            for name, output in outputs.items():
-                require_other_file(output, inputs, option=f"--{name}")
             options = _built(kind, values)
             with ExitStack() as stack:
-                stack.enter_context(protected_inputs(inputs))
+                stack.enter_context(protected_inputs(*inputs))
+                for name, output in outputs.items():
+                    require_other_file(output, option=f"--{name}")
                 if locks is not None and "out" in outputs:
                     lock = only_run(outputs["out"], folder=locks == "folder")
                     stack.enter_context(lock)

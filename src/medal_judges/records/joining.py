@@ -5,7 +5,8 @@ Id and, if both sides have it, a hash of the chat's roles and words must be equa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ class ScoreKey(NamedTuple):
     system: str = ""
 
     def is_of(self, dialogue: Dialogue) -> bool:
-        """Says whether the score belongs to this chat, as far as the chat is known."""
+        """Says whether the score belongs to ``dialogue``, as far as the chat is known."""
         return self.chat in (None, dialogue.upto(self.turn).chat_hash)
 
 
@@ -45,48 +46,27 @@ class JoinedLabels:
     absent: list[LabelledDialogue] = field(default_factory=list)
     by_id: int = 0
 
-    def fitting_rows(
-        self,
-        label: LabelledDialogue,
-        candidates: Sequence[int],
-        scores: Sequence[ScoreKey],
-        *,
-        is_repeated: bool,
-    ) -> list[int]:
-        """Returns the candidates whose chat is the label's. If a side lacks the chat, the id
-        decides, unless it is repeated; such pairs are counted in ``by_id``."""
-        fitting: list[int] = []
-        for row in candidates:
-            has_both_chats = scores[row].chat is not None and label.dialogue.turns
-            if has_both_chats:
-                is_fitting = scores[row].is_of(label.dialogue)
-            else:
-                is_fitting = not is_repeated
-                self.by_id += is_fitting
-            if is_fitting:
-                fitting.append(row)
-        return fitting
-
     def notes(self, name: str) -> list[str]:
         """Says which labels of the file ``name`` were left out. Raises MedalError if more than
         MOST_OTHER of them are of other chats."""
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
+        others = _list_ids(self.of_other_chats)
         if other_count > MOST_OTHER * count:
             raise MedalError(
                 f"{name}: the labels of {other_count:,} of {count:,} chats are of other chats "
-                f"than those that were scored under their ids: {_listed(self.of_other_chats)}",
+                f"than those that were scored under their ids: {others}",
                 hint="give the labels of the chats that were scored, or score the chats of the "
                 "labels; ids that begin again need other names",
             )
-        left_out = {
-            "Labels of other chats than the scored ones, left out": self.of_other_chats,
-            "Labels of chats that have labels already, left out": self.repeated,
-        }
         notes = []
-        for reason, labels in left_out.items():
-            if labels:
-                notes.append(f"{reason}: {len(labels):,} ({name}: {_listed(labels)})")
+        if self.of_other_chats:
+            reason = "Labels of other chats than the scored ones, left out"
+            notes.append(f"{reason}: {other_count:,} ({name}: {others})")
+        if self.repeated:
+            reason = "Labels of chats that have labels already, left out"
+            ids = _list_ids(self.repeated)
+            notes.append(f"{reason}: {len(self.repeated):,} ({name}: {ids})")
         if self.by_id:
             reason = "Labels that meet their scores by id alone, because a side lacks the chats"
             notes.append(f"{reason}: {self.by_id:,} ({name})")
@@ -98,28 +78,40 @@ def join_labels(
     scores: Sequence[ScoreKey],
     may_meet: Callable[[LabelledDialogue, ScoreKey], bool] = lambda label, score: True,
 ) -> JoinedLabels:
-    """Finds the scores of each label: scores with its id whose chat is the label's chat.
+    """Finds the ``scores`` of each of ``labels``: scores with its id whose chat is its chat.
 
     Reading numbers repeated ids (``d1#2``). Such an id counts as ``d1``, and the hash of the chat
     decides which score belongs to which label, never their order. If one side has no hash, a
     repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
     ids = {label.id for label in labels} | {score.id for score in scores}
-    first_ids = _first_ids(ids)
-    repeated = {first for id, first in first_ids.items() if first != id}
-    by_id: dict[str, list[int]] = {}
+    first_ids = dict(zip(ids, ids, strict=True))
+    repeated = set()
+    for id in ids:
+        first, sign, number = id.rpartition("#")
+        if sign and number.isdecimal() and first in ids:
+            first_ids[id] = first
+            repeated.add(first)
+    rows_by_id = defaultdict(list)
     for row, score in enumerate(scores):
-        by_id.setdefault(first_ids[score.id], []).append(row)
+        rows_by_id[first_ids[score.id]].append(row)
     joined = JoinedLabels()
     labelled: set[int] = set()
     for label in labels:
         id = first_ids[label.id]
-        candidates = [row for row in by_id.get(id, ()) if may_meet(label, scores[row])]
-        fitting = joined.fitting_rows(
-            label, candidates, scores, is_repeated=id in repeated
-        )
+        candidates = [row for row in rows_by_id[id] if may_meet(label, scores[row])]
+        fitting = []
+        for row in candidates:
+            if scores[row].chat is not None and label.dialogue.turns:
+                if scores[row].is_of(label.dialogue):
+                    fitting.append(row)
+            elif id not in repeated:
+                joined.by_id += 1
+                fitting.append(row)
         unlabelled = [row for row in fitting if row not in labelled]
-        chosen = _nearest_ids(label.id, unlabelled, scores)
+        # of equal chats the score with exactly the label's id
+        unlabelled.sort(key=lambda row: scores[row].id != label.id)
+        chosen = [r for r in unlabelled if scores[r].id == scores[unlabelled[0]].id]
         if not candidates:
             joined.absent.append(label)
         elif not fitting:
@@ -131,29 +123,7 @@ def join_labels(
     return joined
 
 
-def _nearest_ids(id: str, rows: Sequence[int], scores: Sequence[ScoreKey]) -> list[int]:
-    """Returns the rows with exactly the ``id``, or if there are none, those with the first row's
-    id.
-    """
-    exact = [row for row in rows if scores[row].id == id]
-    return exact or [row for row in rows if scores[row].id == scores[rows[0]].id]
-
-
-def _first_ids(ids: Set[str]) -> dict[str, str]:
-    """Returns each id without the number that reading has added (``d1`` for ``d1#2``).
-
-    Reading adds a number only if the id without it exists.
-    """
-    first_ids = {}
-    for id in ids:
-        first, sign, number = id.rpartition("#")
-        first_ids[id] = id
-        if sign and number.isdecimal() and first in ids:
-            first_ids[id] = first
-    return first_ids
-
-
-def _listed(labels: Sequence[LabelledDialogue]) -> str:
+def _list_ids(labels: Sequence[LabelledDialogue]) -> str:
     ids = ", ".join(label.id for label in labels[:_NAMED])
     if len(labels) > _NAMED:
         ids += f" and {len(labels) - _NAMED:,} more"

@@ -22,12 +22,11 @@ from medal_judges.errors import RecordError
 T = TypeVar("T")
 VALID_TEXT = "text of valid Unicode (no half of a surrogate pair)"
 LARGEST = 1e30  # sums and squares of smaller numbers are finite
-FINITE = f"a finite number below {LARGEST:g}"
 
 
 def _small(value: object) -> object:
     if isinstance(value, int | float) and not abs(value) < LARGEST:
-        raise ValueError(f"expected {FINITE}")
+        raise ValueError(f"expected a finite number below {LARGEST:g}")
     return value
 
 

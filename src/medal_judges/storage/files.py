@@ -9,9 +9,8 @@ import os
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EISDIR
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +27,13 @@ class ProcessLock:
     """A reentrant lock between threads that can be pickled and forked: it is free in the copy."""
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self._process = os.getpid()
+        self._locks: dict[int, threading.RLock] = {}  # by process
 
     def __enter__(self) -> None:
-        # a thread that held the lock does not exist here
-        if self._process != os.getpid():
-            self._lock = threading.RLock()
-            self._process = os.getpid()
-        self._lock.acquire()
+        self._locks.setdefault(os.getpid(), threading.RLock()).acquire()
 
     def __exit__(self, *error: object) -> None:
-        self._lock.release()
+        self._locks[os.getpid()].release()
 
     def __reduce__(self) -> tuple[type[ProcessLock], tuple[()]]:
         return ProcessLock, ()
@@ -47,23 +41,14 @@ class ProcessLock:
 
 def cache_folder() -> Path:
     """Returns the folder for files that can be computed or downloaded again: $MEDAL_JUDGES_CACHE,
-    by default ~/.cache/medal_judges. Raises ConfigError for a user without a home."""
-    value = os.environ.get(CACHE_VARIABLE)
-    if value:
-        return Path(value)
-    try:
-        return Path.home() / ".cache" / "medal_judges"
-    except RuntimeError as error:
-        hint = f"set {CACHE_VARIABLE} to a folder"
-        raise ConfigError("you have no home folder for a cache", hint=hint) from error
+    by default ~/.cache/medal_judges."""
+    return Path(os.environ.get(CACHE_VARIABLE) or "~/.cache/medal_judges").expanduser()
 
 
 def data_folder() -> Path | None:
     """Returns the folder of $MEDAL_JUDGES_DATA, None if it is not set."""
     value = os.environ.get(DATA_VARIABLE)
-    if value:
-        return Path(value)
-    return None
+    return Path(value) if value else None
 
 
 @contextmanager
@@ -83,8 +68,6 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
         yield partial
         if partial.is_dir() and target.is_dir() and any(target.iterdir()):
             _swap_names(partial, target)
-        elif partial.is_file() and target.is_dir():
-            raise IsADirectoryError(EISDIR, os.strerror(EISDIR), str(target))
         elif partial.exists():
             partial.replace(target)
     except OSError as error:  # a full disk does not always name the file
@@ -205,14 +188,9 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     return folder
 
 
-def require_other_file(
-    out: str | Path, inputs: Iterable[str | Path] = (), *, option: str = "--out"
-) -> None:
-    """Raises ConfigError if ``out`` is one of ``inputs`` or of the protected inputs (by name,
-    symbolic link or hard link), a device, a pipe, or a name of an open stream.
-
-    ``-`` (standard input or output) is no file. Inputs may also be names of sources.
-    """
+def require_other_file(out: str | Path, *, option: str = "--out") -> None:
+    """Raises ConfigError if ``out``, the value of ``option``, is one of the protected inputs (by
+    name, symbolic link or hard link), a device, a pipe, or a name of an open stream."""
     target = Path(out)
     is_special = target.exists() and not (target.is_file() or target.is_dir())
     # /dev/stdout and /dev/fd/1 are links that a file would replace.
@@ -222,14 +200,8 @@ def require_other_file(
             f"{option} {out} is a device or a pipe, which a file would replace",
             hint="name a file; `medal ... --out FILE && cat FILE` prints it",
         )
-    for name in (*inputs, *_INPUTS):
-        if "-" in (str(out), str(name)):
-            continue
-        try:
-            is_input = os.path.samefile(out, name)
-        except OSError:  # one of them does not exist
-            is_input = os.path.realpath(out) == os.path.realpath(name)
-        if is_input:
+    for name in _INPUTS:
+        if target.exists() and name.exists() and target.samefile(name):
             raise ConfigError(
                 f"{option} {out} is the file that is read ({name}); it was left unchanged",
                 hint=f"give another file to {option}",
@@ -237,12 +209,12 @@ def require_other_file(
 
 
 @contextmanager
-def protected_inputs(inputs: Iterable[str | Path]) -> Iterator[None]:
-    """Within this context, an atomic write that would replace one of ``inputs`` raises ConfigError:
-    a command may choose the names of the files in its output folder."""
-    before = list(_INPUTS)
+def protected_inputs(*inputs: str | Path) -> Iterator[None]:
+    """Within this context, ``require_other_file`` and an atomic write that would replace one of
+    ``inputs`` raise ConfigError. What is not a file (a source, standard input) is left out."""
+    count = len(_INPUTS)
     _INPUTS.extend(path for path in map(Path, inputs) if path.is_file())
     try:
         yield
     finally:
-        _INPUTS[:] = before
+        del _INPUTS[count:]

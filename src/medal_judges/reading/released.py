@@ -82,7 +82,7 @@ def line_of_released(record: Record) -> Fields:
         "dialogue": turns,
         "models": models,
         "context": record.get("context") or scene,
-        "meta": {**(record.get("meta") or {}), **meta},
+        "meta": (record.get("meta") or {}) | meta,
         "group": group,
         "form": "medal-released",
         **_label_fields(record.get("labels")),

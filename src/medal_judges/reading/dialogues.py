@@ -274,7 +274,7 @@ def reading_report(
         problem_file = Path(beside).parent / f"{stem}.skipped.jsonl"
     if problem_file is None or options.strict:
         return ReadingReport(strict=options.strict)
-    require_other_file(problem_file, option="the list of bad rows")
+    require_other_file(problem_file)
     problem_file.unlink(missing_ok=True)
     return ReadingReport(problem_file)
 

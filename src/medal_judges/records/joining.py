@@ -6,7 +6,7 @@ Id and, if both sides have it, a hash of the chat's roles and words must be equa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -85,13 +85,8 @@ def join_labels(
     repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
     ids = {label.id for label in labels} | {score.id for score in scores}
-    first_ids = dict(zip(ids, ids, strict=True))
-    repeated = set()
-    for id in ids:
-        first, sign, number = id.rpartition("#")
-        if sign and number.isdecimal() and first in ids:
-            first_ids[id] = first
-            repeated.add(first)
+    first_ids = {id: _first_id(id, ids) for id in ids}
+    repeated = {first for id, first in first_ids.items() if first != id}
     rows_by_id = defaultdict(list)
     for row, score in enumerate(scores):
         rows_by_id[first_ids[score.id]].append(row)
@@ -121,6 +116,15 @@ def join_labels(
         labelled.update(chosen)
         joined.score_rows.append(chosen)
     return joined
+
+
+def _first_id(id: str, ids: Set[str]) -> str:
+    """Returns ``id`` without the number that reading has added, ``d1`` for ``d1#2``. It adds one
+    only if the id without it is in ``ids``."""
+    first, _, number = id.rpartition("#")
+    if number.isdecimal() and first in ids:
+        return first
+    return id
 
 
 def _list_ids(labels: Sequence[LabelledDialogue]) -> str:

@@ -61,7 +61,7 @@ def atomic_path(target: str | Path) -> Iterator[Path]:
     """
     target = Path(target)
     if target.exists():
-        require_other_file(target, option="--out: its")
+        require_other_file(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.parent / f".partial-{os.getpid()}-{target.name}"
     try:
@@ -188,7 +188,7 @@ def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
     return folder
 
 
-def require_other_file(out: str | Path, *, option: str = "--out") -> None:
+def require_other_file(out: str | Path, *, option: str = "the output") -> None:
     """Raises ConfigError if ``out``, the value of ``option``, is one of the protected inputs (by
     name, symbolic link or hard link), a device, a pipe, or a name of an open stream."""
     target = Path(out)
@@ -203,8 +203,8 @@ def require_other_file(out: str | Path, *, option: str = "--out") -> None:
     for name in _INPUTS:
         if target.exists() and name.exists() and target.samefile(name):
             raise ConfigError(
-                f"{option} {out} is the file that is read ({name}); it was left unchanged",
-                hint=f"give another file to {option}",
+                f"{option} {out} is the file that is read, {name}; it was left unchanged",
+                hint="give another file or folder",
             )
 
 

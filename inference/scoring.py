@@ -189,10 +189,10 @@ class ScoreReport:
             yield f"  unscored: {count} x {reason}"
         if self.next_try:
             yield f"  {self.next_try}"
-        if self.languages:
+        if languages and self.languages:
             others = ", ".join(f"{lang} ({n})" for lang, n in self.languages.items())
-            yield f"  judgements in other languages than {', '.join(languages or ())}: {others}"
-            if len(languages or ()) == 1:
+            yield f"  judgements in other languages than {', '.join(languages)}: {others}"
+            if len(languages) == 1:
                 yield f"  --judge {MULTILINGUAL} reads more (pip install '.[multilingual]')"
         absent = [repr(name) for name, count in self.copied.items() if not count]
         if absent:

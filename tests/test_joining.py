@@ -1,7 +1,6 @@
 """Labels meet the scores of their own chat, in every command that joins the two."""
 
 import json
-import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -15,15 +14,12 @@ from medal_judges import (
     score_file,
     write_judgements,
 )
-from medal_judges.errors import MedalError
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.scoring import ScoreOptions
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Turn
 from medal_judges.records.joining import ScoreKey, join_labels
 from medal_judges.records.labelled import LabelledDialogue
-from medal_judges.training.config import DataEntry
-from medal_judges.training.rows import load_entry
 
 from .forked import medal
 from .talks import said, talk
@@ -212,17 +208,3 @@ def test_ids_that_begin_again_in_a_glued_log_meet_their_own_labels() -> None:
     write_judgements("bare.jsonl", bare)
     done = medal("report", "bare.jsonl", "--human", "glued_rated.jsonl")
     assert done.returncode == 2 and "of 40 of 40 chats" in done.stderr
-
-
-def test_a_student_learns_the_scores_of_its_own_chats(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    write("few.jsonl", changed(chats(), 2))
-    with caplog.at_level(logging.WARNING):
-        rows = load_entry(
-            DataEntry(source="few.jsonl", labels="scores.jsonl"), "train", 0
-        )
-    assert len(rows) == 38 and "left out: 2 (scores.jsonl: c0, c1)" in caplog.text
-    write("many.jsonl", changed(chats(), 12))
-    with pytest.raises(MedalError, match="of 12 of 40 chats are of other chats"):
-        load_entry(DataEntry(source="many.jsonl", labels="scores.jsonl"), "train", 0)

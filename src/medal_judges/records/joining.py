@@ -5,7 +5,7 @@ Id and, if both sides have it, a hash of the chat's roles and words must be equa
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -84,9 +84,9 @@ def join_labels(
     decides which score belongs to which label, never their order. If one side has no hash, a
     repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
-    ids = {label.id for label in labels} | {score.id for score in scores}
+    ids = {keyed.id for keyed in (*labels, *scores)}
     first_ids = {id: _first_id(id, ids) for id in ids}
-    repeated = {first for id, first in first_ids.items() if first != id}
+    repeats = Counter(first_ids.values())
     rows_by_id = defaultdict(list)
     for row, score in enumerate(scores):
         rows_by_id[first_ids[score.id]].append(row)
@@ -97,22 +97,17 @@ def join_labels(
         candidates = [row for row in rows_by_id[id] if may_meet(label, scores[row])]
         fitting = []
         for row in candidates:
-            if scores[row].chat is not None and label.dialogue.turns:
-                if scores[row].is_of(label.dialogue):
-                    fitting.append(row)
-            elif id not in repeated:
-                joined.by_id += 1
+            has_chats = scores[row].chat is not None and bool(label.dialogue.turns)
+            is_fitting = repeats[id] == 1
+            if has_chats:
+                is_fitting = scores[row].is_of(label.dialogue)
+            if is_fitting:
+                joined.by_id += not has_chats
                 fitting.append(row)
-        unlabelled = [row for row in fitting if row not in labelled]
-        # of equal chats the score with exactly the label's id
-        unlabelled.sort(key=lambda row: scores[row].id != label.id)
-        chosen = [r for r in unlabelled if scores[r].id == scores[unlabelled[0]].id]
-        if not candidates:
-            joined.absent.append(label)
-        elif not fitting:
-            joined.of_other_chats.append(label)
-        elif not chosen:
-            joined.repeated.append(label)
+        chosen = _nearest_ids(label.id, set(fitting) - labelled, scores)
+        if not chosen:
+            unjoined = joined.repeated if fitting else joined.of_other_chats
+            (unjoined if candidates else joined.absent).append(label)
         labelled.update(chosen)
         joined.score_rows.append(chosen)
     return joined
@@ -125,6 +120,13 @@ def _first_id(id: str, ids: Set[str]) -> str:
     if number.isdecimal() and first in ids:
         return first
     return id
+
+
+def _nearest_ids(id: str, rows: Set[int], scores: Sequence[ScoreKey]) -> list[int]:
+    """Returns the rows with exactly the ``id``, or if there are none, those with the first row's
+    id."""
+    nearest = sorted(rows, key=lambda row: (scores[row].id != id, row))
+    return [row for row in nearest if scores[row].id == scores[nearest[0]].id]
 
 
 def _list_ids(labels: Sequence[LabelledDialogue]) -> str:

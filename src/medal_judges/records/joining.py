@@ -6,7 +6,7 @@ Id and, if both sides have it, a hash of the chat's roles and words must be equa
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -84,8 +84,7 @@ def join_labels(
     decides which score belongs to which label, never their order. If one side has no hash, a
     repeated id has no scores. ``may_meet`` can exclude pairs, such as those of different turns.
     """
-    ids = {keyed.id for keyed in (*labels, *scores)}
-    first_ids = {id: _first_id(id, ids) for id in ids}
+    first_ids = _first_ids({label.id for label in labels}, scores)
     repeats = Counter(first_ids.values())
     rows_by_id = defaultdict(list)
     for row, score in enumerate(scores):
@@ -104,7 +103,11 @@ def join_labels(
             if is_fitting:
                 joined.by_id += not has_chats
                 fitting.append(row)
-        chosen = _nearest_ids(label.id, set(fitting) - labelled, scores)
+        # the rows with exactly the id, or if there are none, those with the first row's id
+        nearest = sorted(
+            set(fitting) - labelled, key=lambda r: (scores[r].id != label.id, r)
+        )
+        chosen = [row for row in nearest if scores[row].id == scores[nearest[0]].id]
         if not chosen:
             unjoined = joined.repeated if fitting else joined.of_other_chats
             (unjoined if candidates else joined.absent).append(label)
@@ -113,20 +116,17 @@ def join_labels(
     return joined
 
 
-def _first_id(id: str, ids: Set[str]) -> str:
-    """Returns ``id`` without the number that reading has added, ``d1`` for ``d1#2``. It adds one
-    only if the id without it is in ``ids``."""
-    first, _, number = id.rpartition("#")
-    if number.isdecimal() and first in ids:
-        return first
-    return id
-
-
-def _nearest_ids(id: str, rows: Set[int], scores: Sequence[ScoreKey]) -> list[int]:
-    """Returns the rows with exactly the ``id``, or if there are none, those with the first row's
-    id."""
-    nearest = sorted(rows, key=lambda row: (scores[row].id != id, row))
-    return [row for row in nearest if scores[row].id == scores[nearest[0]].id]
+def _first_ids(ids: set[str], scores: Sequence[ScoreKey]) -> dict[str, str]:
+    """Returns each of ``ids`` and of the ids of ``scores`` without the number that reading has
+    added, ``d1`` for ``d1#2``. It adds one only if there is the id without it."""
+    ids = ids.union(score.id for score in scores)
+    first_ids = {}
+    for id in ids:
+        first, _, number = id.rpartition("#")
+        first_ids[id] = id
+        if number.isdecimal() and first in ids:
+            first_ids[id] = first
+    return first_ids
 
 
 def _list_ids(labels: Sequence[LabelledDialogue]) -> str:

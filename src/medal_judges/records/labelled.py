@@ -79,12 +79,10 @@ def _require_order(scale: Scale) -> Scale:
     return scale
 
 
-def _as_list(value: object) -> object:
-    """Returns a number instead of a list as the list of one annotator."""
-    return value if isinstance(value, list) else [value]
-
-
-Labels = Annotated[tuple[Number | None, ...], BeforeValidator(_as_list)]
+Labels = Annotated[
+    tuple[Number | None, ...],
+    BeforeValidator(lambda one: one if isinstance(one, list) else [one]),
+]
 Range = Annotated[tuple[Number, Number], AfterValidator(_require_order)]
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 TABLES = (".csv", ".parquet")
 _KEY = ("id", "turn", "judge")
 # Fields of Judgement; all but the first are left out of a table if they are empty in all rows.
-_OWN = (
+_FIELDS = (
     *("failure", "explanation", "transient", "unknown_language", "detected_language"),
     *("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns", "chat"),
 )
@@ -110,7 +110,11 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     is_csv = Path(path).suffix == ".csv"
     for name in frame.columns:
         if frame[name].dtype.kind == "O":
-            frame[name] = frame[name].map(_cell_text, na_action="ignore")
+            # a text as it is, other values as JSON
+            texts = frame[name].map(
+                lambda c: c if isinstance(c, str) else json.dumps(c)
+            )
+            frame[name] = texts.where(frame[name].notna(), None)
             if is_csv:
                 frame[name] = frame[name].map(plain_cell)
     with atomic_path(path) as partial:
@@ -120,13 +124,6 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
         else:
             frame.to_parquet(partial, index=False, compression="zstd")
     return len(frame)
-
-
-def _cell_text(value: Any) -> str:
-    """Returns a text as it is, and another value as JSON."""
-    if isinstance(value, str):
-        return value
-    return json.dumps(value)
 
 
 def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
@@ -156,7 +153,7 @@ def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
         "scores": dict(judgement.scores),
         "uncertainty": uncertainty,
         "interval": interval,
-        "own": {name: getattr(judgement, name) for name in _OWN},
+        "own": {name: getattr(judgement, name) for name in _FIELDS},
         "usage": {f"usage.{name}": count for name, count in judgement.usage.items()},
         "meta": dict(judgement.meta),
     }
@@ -214,12 +211,12 @@ def _part(kind: str, records: list[dict[str, Any]]) -> DataFrame:
 
     if kind in _NUMBERS:
         return DataFrame(records, dtype=float)
-    names = {"key": _KEY, "own": _OWN}.get(kind)
+    names = {"key": _KEY, "own": _FIELDS}.get(kind)
     part = DataFrame(records, columns=names, dtype=object)
     part = part.where(part.notna(), None)
     for name in part.columns:
         column = part[name]
-        if name in _OWN[1:] and kind == "own" and not column.any():
+        if name in _FIELDS[1:] and kind == "own" and not column.any():
             part = part.drop(columns=name)
         elif name == "turn" or infer_dtype(column, skipna=True) == "integer":
             with suppress(OverflowError, TypeError):  # beyond 64 bits
@@ -232,7 +229,7 @@ def _head(kind: str, name: str, columns: Container[str]) -> str:
     head = name
     if kind == "scores" and name.endswith((".uncertainty", ".low", ".high")):
         head = f"scores.{name}"  # a dimension "risk.low" is not an end of an interval
-    while head in columns or (kind not in ("key", "own") and head in _OWN):
+    while head in columns or (kind not in ("key", "own") and head in _FIELDS):
         head = f"{kind}.{head}"
     return head
 

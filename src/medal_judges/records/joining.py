@@ -51,18 +51,18 @@ class JoinedLabels:
         MOST_OTHER of them are of other chats."""
         other_count = len(self.of_other_chats)
         count = sum(map(bool, self.score_rows)) + other_count
-        others = _list_ids(self.of_other_chats)
+        other_ids = _list_ids(self.of_other_chats)
         if other_count > MOST_OTHER * count:
             raise MedalError(
                 f"{name}: the labels of {other_count:,} of {count:,} chats are of other chats "
-                f"than those that were scored under their ids: {others}",
+                f"than those that were scored under their ids: {other_ids}",
                 hint="give the labels of the chats that were scored, or score the chats of the "
                 "labels; ids that begin again need other names",
             )
         notes = []
         if self.of_other_chats:
             reason = "Labels of other chats than the scored ones, left out"
-            notes.append(f"{reason}: {other_count:,} ({name}: {others})")
+            notes.append(f"{reason}: {other_count:,} ({name}: {other_ids})")
         if self.repeated:
             reason = "Labels of chats that have labels already, left out"
             ids = _list_ids(self.repeated)

@@ -6,7 +6,7 @@ import asyncio
 import hmac
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
 from itertools import chain
 from typing import Any
@@ -114,14 +114,7 @@ def parse_rows(
     """Returns the dialogues of ``rows``. ``folded`` counts the parts of messages that are not
     judged. Raises HTTPException: 413 for more than ``limit`` turns, before any is parsed; 422 for
     malformed rows."""
-    turns = 0
-    for row in rows:
-        for name in ("messages", "dialogue", "turns", "conversations"):
-            messages = row.get(name)
-            if isinstance(messages, list):
-                turns += len(messages)
-    if turns > limit:
-        raise HTTPException(413, f"{turns} turns in one request; at most {limit}")
+    _check_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
     problems = {}
     for number, row in enumerate(rows):
@@ -131,7 +124,17 @@ def parse_rows(
             problems[f"dialogues[{number}].{error.field}"] = error.message
     if problems:
         raise _malformed(problems)
+    # Messages may come as JSON in a string.
+    _check_turns((dialogue.turns for dialogue in dialogues), limit)
     return dialogues
+
+
+def _check_turns(values: Iterable[object], limit: int) -> None:
+    """Raises HTTPException 413 if the lists and tuples in ``values`` have more than ``limit``
+    entries together."""
+    turns = sum(len(value) for value in values if isinstance(value, list | tuple))
+    if turns > limit:
+        raise HTTPException(413, f"{turns} turns in one request; at most {limit}")
 
 
 class ServeMetrics:

@@ -67,6 +67,7 @@ def test_what_is_refused_and_why(start: Start) -> None:
         (422, {"messages": said, "dimensions": ["fun"]}),
         (422, {"messages": said, "dialogues": [{"messages": said}]}),
         (413, {"messages": said * 26}),
+        (413, {"messages": json.dumps(said * 26)}),
         (413, {"dialogues": [{"messages": said}] * 26}),
         (413, {"messages": [{"role": "user", "content": "x" * (1 << 20)}]}),
         (200, {"messages": said}),

@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
+from medal_judges.training.fitted import TrainingRun
 from scipy.stats import spearmanr
 
 from medal_judges.config import BOXED
@@ -20,7 +21,6 @@ from medal_judges.models.lora.adapters import LoraConfig
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import load_rubric
 from medal_judges.training.config import DataEntry, TrainConfig
-from medal_judges.training.fitted import TrainingRun
 from medal_judges.training.rows import RunRows, TrainingExample
 from medal_judges.training.run import train_judge
 from medal_judges.training.steps import fit_by_steps

@@ -28,9 +28,9 @@ def read_medal() -> Iterator[LabelledDialogue]:
     return read_labelled(folder_records(hub_folder(REPOSITORY)))
 
 
-def hub_folder(repository: str, patterns: list[str] | None = None) -> str:
-    """The folder of a data set of the Hub, downloaded first unless offline; with ``patterns`` only
-    these files. Raises SourceError if it is not available."""
+def hub_folder(repository: str) -> str:
+    """Returns the folder of a data set of the Hub. Downloads it first unless offline. Raises
+    SourceError if it is not available."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -38,7 +38,6 @@ def hub_folder(repository: str, patterns: list[str] | None = None) -> str:
             repository,
             repo_type="dataset",
             local_files_only=is_offline(),
-            allow_patterns=patterns,
         )
     except Exception as error:  # many kinds, all mean that it is not available
         problem = str(error).strip().partition("\n")[0]
@@ -60,7 +59,7 @@ def folder_records(folder: str) -> Iterator[Any]:
 
 
 def _issues(row: Mapping[str, Any]) -> dict[str, str]:
-    """The comments of a row of Soda-Eval by type of issue."""
+    """Returns the comments of a row of Soda-Eval by type of issue."""
     issues = {}
     for issue in row["issues"] or ():
         name = "_".join(issue["type"].lower().split())

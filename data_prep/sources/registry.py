@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from medal_judges.config import read_yaml
-from medal_judges.data_prep.sources import dstc11, dstc12, hub_sets, public
+from medal_judges.data_prep.sources import dstc12, hub_sets, public
 from medal_judges.data_prep.sources.source import (
     READERS,
     Rows,
@@ -35,7 +35,7 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.files import DATA_VARIABLE, cache_folder, data_folder
 from medal_judges.storage.jsonl import STDIN
 
-_MODULES = (dstc11, dstc12, hub_sets, public)  # they register their readers
+_MODULES = (dstc12, hub_sets, public)  # they register their readers
 SPLITS = ("train", "validation", "test")
 LEVELS = ("dialogue", "turn")
 _ENDINGS = "|".join(map(re.escape, ENDINGS))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -285,10 +285,18 @@ def _predicted_answers(
         [(str(path), part.dimensions) for part in judgements]
     )
     scales: dict[str, Scale] = {}
-    for name in names.values():
+    data_scales: dict[str, Scale] = {}
+    for dimension, name in names.items():
         if name in dimension_of:
             scales[name] = dimension_of[name].low, dimension_of[name].high
-    _require_on_scale(path, judgements, scales)
+        elif scale := data.rows[0].scales.get(dimension):
+            data_scales[name] = scale
+    for problem in _find_off_scale(judgements, scales):
+        raise DataError(path, None, problem)
+    # A metric of somebody's own may have its own scale.
+    for problem in _find_off_scale(judgements, data_scales):
+        run.notes.append(f"predictions {config.name}: {problem}; only ranks compare")
+        break
     return Answers(config.name, signature, judgements, names, scales)
 
 
@@ -339,20 +347,18 @@ def read_metric_table(
     return judgements
 
 
-def _require_on_scale(
-    path: Path, judgements: Sequence[Judgement], scales: Mapping[str, Scale]
-) -> None:
-    """Raises DataError for a score outside the scale of its dimension."""
+def _find_off_scale(
+    judgements: Sequence[Judgement], scales: Mapping[str, Scale]
+) -> Iterator[str]:
+    """Yields a message for each score of ``judgements`` outside the scale of its dimension."""
     for judgement in judgements:
         for name, (low, high) in scales.items():
             score = judgement.scores.get(name)
             leeway = EQUAL * (high - low)
             if score is not None and not low - leeway <= score <= high + leeway:
-                raise DataError(
-                    path,
-                    None,
+                yield (
                     f"{judgement.id}: {name} is {score:g}, outside its scale from {low:g} to "
-                    f"{high:g}",
+                    f"{high:g}"
                 )
 
 

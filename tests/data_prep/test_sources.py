@@ -12,7 +12,7 @@ import pytest
 from medal_judges.data_prep.sources.public import read_chitchat
 from medal_judges.data_prep.sources.registry import SOURCES, load_spec
 from medal_judges.data_prep.sources.source import READERS, sha256
-from medal_judges.errors import DataError, SourceError
+from medal_judges.errors import SourceError
 from medal_judges.reading.dialogues import read_labelled
 from medal_judges.records.dialogue import Dialogue, Turn
 from medal_judges.records.labelled import LabelledDialogue, hash_split, parse_labelled
@@ -172,72 +172,6 @@ def test_soda_eval(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "data/train-0.jsonl").write_text(soda("Ann: Hi", 5, [], "dev"))
     with pytest.raises(SourceError, match=r"soda_eval: not in the public form"):
         load_spec("soda_eval:train")
-
-
-def test_dstc11_in_three_languages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    root, files = "DSTC_11_Track_4", {}
-    entries = {
-        "fed-turn": [
-            {
-                "context": "User: Hi\nSystem: Hello\nUser: ?",
-                "response": "System: Yes",
-                "annotations": {"Engaging": [2, 1], "Overall": [4]},
-                "model": "Meena",
-            },
-            {"context": "Bye", "response": ""},
-        ],
-        "persona-see": [
-            {
-                "dialog": [
-                    {"speaker": "human", "text": "Hi"},
-                    {"speaker": "model", "text": "Yo"},
-                ],
-                "annotations": {"enjoy": [3]},
-                "dialogue_id": "persona-see_00007",
-            }
-        ],
-    }
-    turns = {"fed-turn": ["Hi", "Hello", "?", "Yes"], "persona-see": ["Hi", "Yo"]}
-    for name, listed in entries.items():
-        files[f"{root}/metadata/dev/en/{name}/{name}_eval.json"] = json.dumps(listed)
-        for lang in ("es", "zh"):
-            lines = [
-                f"{name}-0000-{i:04d},s,{t},{lang} {t}"
-                for i, t in enumerate(turns[name])
-            ]
-            path = f"{root}/task1/dev/en_{lang}/{name}_multilingual_en_{lang}.csv"
-            files[path] = "\n".join(["UID,SID,SEG,TRANSLATION", *lines])
-    hub_folder(monkeypatch, tmp_path, files)
-    rows = load_spec("dstc11:turn")
-    assert [row.dialogue.lang for row in rows] == ["en", "es", "zh"]
-    assert [t.content for t in rows[1].dialogue.turns] == [
-        "es Hi",
-        "es Hello",
-        "es ?",
-        "es Yes",
-    ]
-    assert [t.role for t in rows[0].dialogue.turns] == ["user", "assistant"] * 2
-    assert rows[2].labels == {"engaging": (2.0, 1.0), "overall": (4.0,)}
-    assert rows[2].scales == {"engaging": (0.0, 2.0), "overall": (0.0, 4.0)}
-    assert {(r.group, r.dialogue.chatbot) for r in rows} == {
-        ("dstc11-fed-turn-0000", "Meena")
-    }
-    (see,) = [row for row in load_spec("dstc11:dialogue") if row.dialogue.lang == "zh"]
-    assert see.labels == {"enjoy": (3.0,)} and see.scales == {"enjoy": None}
-    assert see.group == "dstc11-persona-see_00007"
-    csv = tmp_path / root / "task1/dev/en_zh/fed-turn_multilingual_en_zh.csv"
-    csv.write_text(csv.read_text().replace(",Yes,", ",No,"))
-    with pytest.raises(
-        DataError, match="fed-turn-0000 does not end with the last turn"
-    ):
-        load_spec("dstc11")
-    csv.unlink()
-    with pytest.raises(
-        SourceError, match=r"fed-turn_multilingual_en_zh.csv(?s:.*)unpack"
-    ):
-        load_spec("dstc11")
 
 
 # --- chitchat ---

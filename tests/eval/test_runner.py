@@ -191,6 +191,8 @@ def test_a_table_of_somebodys_own_metric_is_read(folder: Path) -> None:
     found = {(row["judge"], row["dimension"]): row for row in results(folder)["rows"]}
     mine = found["mine", "overall"]
     assert (mine["scored"], mine["judge_dimension"]) == (24, "bleu")
+    notes = [text for name, text in results(folder)["facts"] if name == "Note"]
+    assert any("bleu is 0, outside its scale" in note for note in notes)
     for text in ("name,bleu\na,1\n", "id\nrow-0\n", "id,bleu\nrow-0,good\n"):
         (folder / "mine.csv").write_text(text)
         error = medal().exception

@@ -36,7 +36,7 @@ _METADATA = re.compile(
     r"|ids?|labels?|metadata|name|notes?|rationale|region|state|subject"
     r"|summary|tags?|time|timestamp|title|url|user_agent)(?:_.*)?"
 )
-_PYTHON_LIST = re.compile(r"\s*[\[{][\s\[{]*'")
+_PYTHON_LIST = re.compile(r"\s*[\[{][\s\[{]*'\w+':")
 # What spreadsheets, pandas, R and people write if there is no rating.
 _NO_RATING = ("na", "n/a", "#n/a", "nan", "none", "null", "-", "?", "")
 _FLAGS = {"true": 1.0, "yes": 1.0, "👍": 1.0, "false": 0.0, "no": 0.0, "👎": 0.0}
@@ -113,15 +113,20 @@ def parsed_cell(cell: Any, field: str = "(cell)") -> Any:
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
+    require_no_python(cell, field)
     try:
         return load_json(cell, nan_is_null=True)
     except RecordError as error:
-        expected = error.expected
-        if _PYTHON_LIST.match(cell):
-            expected = "JSON, not Python's text of a list: export it with json.dumps"
-        raise RecordError(field, expected, cell) from error
+        raise RecordError(field, error.expected, cell) from error
     except RecursionError as error:
         raise RecordError(field, "JSON that is not nested too deep", cell) from error
+
+
+def require_no_python(cell: str, field: str) -> None:
+    """Raises RecordError, which names ``field``, if ``cell`` is a list as Python prints it."""
+    if _PYTHON_LIST.match(cell):
+        expected = "JSON, not Python's text of a list: export it with json.dumps"
+        raise RecordError(field, expected, cell)
 
 
 def has_prose(name: str, value: object) -> bool:

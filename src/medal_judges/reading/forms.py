@@ -24,6 +24,7 @@ from medal_judges.reading.columns import (
     labels_of,
     lookup,
     parsed_cell,
+    require_no_python,
 )
 from medal_judges.reading.names import (
     Fields,
@@ -326,6 +327,7 @@ def _messages_of(row: Row, field: str, role: str) -> list[Message]:
             if key.lower() == "input":
                 value = f"{value}\n{row.take_text(key) or ''}".strip()
     if isinstance(value, str) and value.lstrip().startswith("[{"):
+        require_no_python(value, column)
         value = json_in(value)
     if value in _NOTHING:
         return []

@@ -11,10 +11,12 @@ from medal_judges.reading.names import OTHERS, ROLE_WORDS, Fields
 from medal_judges.reading.thoughts import thoughts_on_one_line
 
 _DAY, _CLOCK = r"\d{4}-\d\d-\d\d", r"\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?"
-# Characters without a sign: direction marks, zero-width spaces, byte-order marks, fillers, ...
+# Characters without a sign: controls, direction marks, zero-width spaces, byte-order marks,
+# fillers, ...
 _UNSEEN = (
-    r"\u00ad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u2800"
-    r"\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\U000e0000-\U000e01ef"
+    r"\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f"
+    r"\u202a-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U00013430-\U0001345f"
+    r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e01ef"
 )
 _INVISIBLE = re.compile(rf"[{_UNSEEN}]")
 # A line of a transcript: perhaps a time, a name of at most 40 characters and a colon, bold or not;

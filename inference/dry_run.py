@@ -19,8 +19,9 @@ from medal_judges.records.dialogue import Dialogue
 def dry_run(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions = DEFAULT_OPTIONS
 ) -> str:
-    """Returns a text with the maximum of requests, tokens and cost. Raises ConfigError if the judge
-    has no language model for a dry run."""
+    """Returns a sentence with the highest number of requests, tokens and US dollars that scoring
+    ``dialogues`` with ``judge`` and ``options`` can take. Raises ConfigError if the judge has no
+    language model to count."""
     models = []
     for model in dict.fromkeys(judge.language_models()):
         if isinstance(model, RemoteModel) and model.dry_run:
@@ -41,7 +42,7 @@ def dry_run(
 
 
 def in_words(dialogues: int, e: CostEstimate) -> str:
-    """Returns the text for an estimate."""
+    """Returns the sentence for the estimate ``e`` of a number of ``dialogues``."""
     price = "the model runs on this machine: it has no price"
     if e.api:
         price = "the price of this model is not known (llm.prices=FILE sets one)"

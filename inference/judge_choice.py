@@ -43,8 +43,8 @@ class JudgeChoice:
 
     @property
     def asks_server(self) -> bool:
-        """Whether the judge, a YAML file, sends requests to a server, be it free or paid. Not known
-        of a saved judge before it is loaded (see Judge.language_models)."""
+        """Returns whether the judge, a YAML file, sends requests to a server. A saved judge answers
+        this only after it is loaded (Judge.language_models)."""
         return self.speaks and llm_config(self.llm()).api
 
     def llm(self) -> dict[str, Any]:
@@ -114,7 +114,7 @@ class JudgeChoice:
         return choice
 
     def load(self) -> Judge:
-        """Loads the judge; raises the errors of Judge.from_pretrained."""
+        """Loads the judge. Raises the errors of Judge.from_pretrained."""
         return Judge.from_pretrained(
             self.source, revision=self.revision, **self.options
         )
@@ -136,11 +136,13 @@ def choose_judge(
     revision: str | None = None,
     strict: bool = True,
 ) -> JudgeChoice:
-    """Returns the judge ``name`` (a shipped name, YAML file, folder, or hub id with @REVISION) with
-    the overrides ``field=value``; for a saved hybrid they are ``member.field=value``.
+    """Returns the judge ``name``: a shipped name, a YAML file, a folder, or a hub id (with
+    @REVISION, or the ``revision``). ``overrides`` are ``field=value``. For a saved hybrid they
+    are ``member.field=value``. ``device`` and ``dtype`` are those of its model.
 
-    Raises ConfigError for other overrides, and for a device or dtype if the judge has no model
-    here; without ``strict``, for one of several judges, such a judge ignores them.
+    Raises ConfigError for an override that the judge does not have, and for a device or dtype if
+    the judge has no model here. Without ``strict``, for one of several judges, such a judge ignores
+    them.
     """
     if "@" in name and not Path(name).exists():
         name, _, revision = name.partition("@")
@@ -163,7 +165,8 @@ def choose_judge(
 
 
 def cached_answers(judges: Sequence[Judge]) -> str | None:
-    """Returns a sentence with the number of cached answers; None if there are none."""
+    """Returns a sentence with the number of cached responses of ``judges``. Returns None if there
+    are none."""
     counts = [judge.answer_counts() for judge in judges]
     cached_count = sum(count["kept"] for count in counts)
     if not cached_count:

@@ -34,10 +34,10 @@ _TRIES = 2  # how often a window may lose its process
 
 
 @contextmanager
-def opened_on_ray(
+def open_on_ray(
     choice: JudgeChoice, workers: int, device: str | None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice`` running in ``workers`` processes; see ``opened``."""
+    """Yields the judge of ``choice``, which runs in ``workers`` processes on ``device``."""
     _refuse_server(choice.asks_server)
     if (
         choice.speaks
@@ -77,8 +77,9 @@ def opened_on_ray(
 
 
 def gpu_share(gpus: float, processes: int) -> float:
-    """Returns the share of one GPU that each process gets, so that all of them find room: four
-    processes on three GPUs get a half each, since only three shares of 3/4 fit."""
+    """Returns the share of one GPU for each of ``processes`` on ``gpus`` GPUs, so that all of them
+    find room. Four processes on three GPUs get a half each, because only three shares of 3/4
+    fit."""
     if not gpus:
         return 0.0
     return 1 / math.ceil(processes / gpus)
@@ -168,8 +169,10 @@ class RayJudge(Judge):
         progress: Callable[[int], None] | None = None,
         warn: bool = True,
     ) -> Iterator[Judgement]:
-        """See ``Judge.score``. Wrong options, and one dialogue in place of several, are refused at
-        the call; other errors come while the result is read."""
+        """Yields the judgements of ``dialogues`` in input order, with the arguments of
+        ``Judge.score``: ``level``, ``dimensions``, ``progress`` and ``warn``. Wrong options, and
+        one dialogue in place of several, are refused at the call. Other errors come while the
+        result is read."""
         how = {
             "level": level,
             "dimensions": self._check_dimensions(dimensions),

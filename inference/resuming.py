@@ -64,8 +64,8 @@ class EarlierJudgements:
         self._stream = self.path.open("rb")
 
     def take(self, id: str, input: str, rows: int) -> Entry | None:
-        """Returns the entry of a dialogue that is done, None for any other. ``rows``: how many
-        judgements it has."""
+        """Returns the earlier entry of the dialogue ``id`` with the hash ``input``, if it has the
+        number of judgements ``rows``. Returns None otherwise."""
         entry = self._entries.pop(id, None)
         if entry is None:
             return None
@@ -75,7 +75,7 @@ class EarlierJudgements:
         return None
 
     def lines(self, entry: Entry) -> Iterator[bytes]:
-        """Yields the lines of a dialogue."""
+        """Yields the lines of the dialogue of ``entry``."""
         self._stream.seek(entry.offset)
         for _ in range(entry.rows):
             yield self._stream.readline()

@@ -75,7 +75,8 @@ class ScoreOptions(Config):
         dialogues: Iterable[Dialogue],
         progress: Callable[[int], None] | None = None,
     ) -> Iterator[Judgement]:
-        """Returns the judgements of ``judge.score`` with these options, without ``keep``."""
+        """Yields the judgements of ``judge.score`` for ``dialogues`` with these options, without
+        ``keep``. ``progress`` is called with the number of dialogues done."""
         return judge.score(
             dialogues,
             level=self.level,
@@ -138,7 +139,8 @@ class ScoreReport:
 
     @property
     def coverage(self) -> float | None:
-        """Share of judgements with a number in every dimension; None if there are no judgements."""
+        """Returns the share of judgements with a number in every dimension, from 0 to 1. Returns
+        None if there are no judgements."""
         count = self.total + self.left_out
         if count:
             return self.scored / count
@@ -166,7 +168,8 @@ class ScoreReport:
 
     @property
     def next_try(self) -> str:
-        """What to type to score the missing rows; empty if none is missing."""
+        """Returns what to type to score the missing rows. Returns an empty text if none is
+        missing."""
         commands = []
         if self.transient:
             commands.append(f"the same command scores {self.transient} of them again")
@@ -175,7 +178,8 @@ class ScoreReport:
         return "; ".join(commands)
 
     def lines(self, languages: Sequence[str] | None) -> Iterator[str]:
-        """Yields the lines of the report; ``languages`` are those that the judge supports."""
+        """Yields the lines of the report. ``languages`` are the languages that the judge
+        supports."""
         coverage = "–"
         if self.coverage is not None:
             coverage = f"{self.coverage:.1%}"
@@ -232,20 +236,20 @@ class ScoreReport:
 
 
 @contextmanager
-def opened(
+def open_judge(
     choice: JudgeChoice, workers: int = 1, device: str | None = None
 ) -> Iterator[Judge]:
-    """Yields the judge of ``choice``, loaded in this process, or in ``workers`` processes of this
-    machine or of the Ray cluster at $RAY_ADDRESS.
+    """Yields the judge of ``choice``, loaded on ``device`` in this process, or in ``workers``
+    processes of this machine or of the Ray cluster at $RAY_ADDRESS.
 
     Raises ConfigError for several processes and a judge that sends requests to a server.
     """
     if workers == 1:
         yield choice.load()
         return
-    from medal_judges.inference.ray_judge import opened_on_ray
+    from medal_judges.inference.ray_judge import open_on_ray
 
-    with opened_on_ray(choice, workers, device) as judge:
+    with open_on_ray(choice, workers, device) as judge:
         yield judge
 
 
@@ -258,10 +262,13 @@ def score_file(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> ScoreReport:
-    """Scores the dialogues of ``file`` into ``out``, a file of judgements, as ``medal score`` does.
+    """Scores the dialogues of ``file`` with ``options`` into ``out``, a file of judgements, as
+    ``medal score`` does.
 
-    ``judge`` is a judge or the name of one (see Judge.from_pretrained). Resumes an earlier file,
-    see ``score_to_file``. Raises MedalError if another process writes to ``out``.
+    ``judge`` is a judge or a name that Judge.from_pretrained takes. What an earlier run of the same
+    judge and options scored is used again. ``reading`` collects what could not be read.
+    ``progress`` is called with the number of dialogues done. Raises MedalError if another process
+    writes to ``out``.
 
     >>> from medal_judges import ScoreOptions, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
@@ -289,12 +296,14 @@ def score_to_file(
     progress: Callable[[int], None] | None = None,
     read_as: Mapping[str, Any] = {},
 ) -> ScoreReport:
-    """Writes a line with the judgement of each dialogue to ``out``, in input order, block by block.
+    """Writes a line with the judgement of each of ``dialogues`` by ``judge`` under ``options`` to
+    ``out``, in input order, block by block. ``progress`` is called with the number of dialogues
+    done.
 
-    For a parquet or CSV file the lines go to a file beside it (``scores.csv.jsonl``), from which it
-    is made at the end. ``read_as``: how the chats were read (ReadOptions.to_record); the first line
-    states it. What an earlier run of the same judge and options scored is used again (see
-    resuming.py). Raises MedalError if ``out`` is of another run; it is then unchanged.
+    For a Parquet or CSV file the lines go to a file beside it (``scores.csv.jsonl``), from which it
+    is made at the end. The first line states ``read_as``, how the chats were read
+    (ReadOptions.to_record). What an earlier run of the same judge and options scored is used again.
+    Raises MedalError if ``out`` is of another run, and leaves it unchanged.
     """
     if not out.name.endswith((".jsonl", *TABLES)):
         raise ConfigError(
@@ -356,8 +365,9 @@ def score_each(
     progress: Callable[[int], None] | None = None,
     earlier: EarlierJudgements | None = None,
 ) -> ScoreReport:
-    """Calls ``write`` with each judgement and the JSON object of its line, in the order of
-    ``dialogues``. Judgements that ``earlier`` has are not computed again."""
+    """Calls ``write`` with each judgement of ``judge`` under ``options`` and the JSON object of its
+    line, in the order of ``dialogues``. Judgements in ``earlier`` are not computed again.
+    ``progress`` is called with the number of dialogues done."""
     run = _ScoringRun(judge, options, write, progress or (lambda count: None), earlier)
     models = judge.language_models()
     for model in models:
@@ -398,7 +408,7 @@ class _ScoringRun:
 
     def score(self, dialogues: Iterable[Dialogue]) -> None:
         """Writes the judgement of each dialogue, a new one or that of an earlier run."""
-        unscored = self._unscored(dialogues)
+        unscored = self._dialogues_to_score(dialogues)
         for judgement in self.options.score(self.judge, unscored, self.progress):
             noted = self.waiting[0]
             meta = noted.meta
@@ -413,7 +423,7 @@ class _ScoringRun:
                 self.waiting.popleft()
                 self._write_earlier()
 
-    def _unscored(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
+    def _dialogues_to_score(self, dialogues: Iterable[Dialogue]) -> Iterator[Dialogue]:
         """Yields the dialogues to score, and notes all that are read."""
         # The last digits of a network's scores depend on the dialogues of its batch: a window is
         # scored as a whole.
@@ -421,7 +431,7 @@ class _ScoringRun:
         if self.judge.resumes_windows:
             size = self.judge.window
         for window in windows(dialogues, size):
-            notes = list(map(self._noted, window))
+            notes = list(map(self._note, window))
             is_scored = all(noted.entry for noted in notes)
             for noted, dialogue in zip(notes, window, strict=True):
                 self.waiting.append(noted)
@@ -430,7 +440,7 @@ class _ScoringRun:
                     yield dialogue
             self._write_earlier()
 
-    def _noted(self, dialogue: Dialogue) -> _Noted:
+    def _note(self, dialogue: Dialogue) -> _Noted:
         meta = metadata_of(dialogue, self.options.keep)
         input = input_hash(dialogue, meta)
         rows = len(requests_at(dialogue, self.options.level))
@@ -493,8 +503,9 @@ def judge_once(
     *,
     progress: Callable[[int], None] | None = None,
 ) -> list[Judgement]:
-    """Returns the judgements of ``dialogues``. Reads them from ``out`` if that file has those of
-    this judge and these options.
+    """Returns the judgements of ``dialogues`` by ``judge`` under ``options``. Reads them from
+    ``out`` if that file has the judgements of this judge and these options. ``progress`` is
+    called with the number of dialogues done.
 
     A stopped run is resumed, and rows with a transient failure are scored again. A file of another
     run is replaced.

@@ -36,7 +36,7 @@ from medal_judges.eval.benchmark.sets import (
 )
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.inference.judge_choice import JudgeChoice, choose_judge
-from medal_judges.inference.scoring import ScoreOptions, judge_once, opened
+from medal_judges.inference.scoring import ScoreOptions, judge_once, open_judge
 from medal_judges.models.base.saving import training_chats
 from medal_judges.records.dimension import EQUAL, merge_dimensions
 from medal_judges.records.judgement import Judgement
@@ -215,7 +215,7 @@ def _score_sets(
     if choice.speaks and options.no_cache:
         choice = choice.spending(no_cache=True)
     folder = run.config.output_dir / "predictions" / file_name(config.name)
-    with opened(choice, 1, run.config.device) as judge:
+    with open_judge(choice, 1, run.config.device) as judge:
         scales = {part.name: (part.low, part.high) for part in judge.dimensions}
         for name, data in run.sets.items():
             names = _dimensions(run, config, name, data, scales)

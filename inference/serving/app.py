@@ -76,19 +76,22 @@ class ScoreBody(RowOptions):
         if self.dialogues is None:
             return [row]
         if row:
-            raise _malformed({min(row): "expected dialogues or one row, not both"})
+            raise _malformed_error(
+                {min(row): "expected dialogues or one row, not both"}
+            )
         return self.dialogues
 
 
-def _malformed(problems: Mapping[str, str]) -> HTTPException:
+def _malformed_error(problems: Mapping[str, str]) -> HTTPException:
     """Returns the error 422 with what is wrong with each field."""
     details = [{"loc": [field], "msg": text} for field, text in problems.items()]
     return HTTPException(422, details[:_LISTED])
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """Returns the body. Raises HTTPException: 413 beyond ``limit`` bytes, 415 for another type than
-    JSON (web pages of other sites can send other types without asking first), 408 if it is slow."""
+    """Returns the body of ``request``. Raises HTTPException with 413 for more than ``limit`` bytes,
+    415 for another type than JSON (web pages of other sites can send other types without asking
+    first), and 408 if the body is slow."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip()
     if media_type.lower() != "application/json":
         raise HTTPException(415, "expected Content-Type: application/json")
@@ -112,8 +115,8 @@ def parse_rows(
     rows: list[dict[str, Any]], limit: int, folded: Counter[str]
 ) -> list[Dialogue]:
     """Returns the dialogues of ``rows``. ``folded`` counts the parts of messages that are not
-    judged. Raises HTTPException: 413 for more than ``limit`` turns, before any is parsed; 422 for
-    malformed rows."""
+    judged. Raises HTTPException with 413 for more than ``limit`` turns, which are counted before
+    they are parsed, and 422 for malformed rows."""
     _check_turns(chain.from_iterable(row.values() for row in rows), limit)
     dialogues = []
     problems = {}
@@ -123,7 +126,7 @@ def parse_rows(
         except RecordError as error:
             problems[f"dialogues[{number}].{error.field}"] = error.message
     if problems:
-        raise _malformed(problems)
+        raise _malformed_error(problems)
     # Messages may come as JSON in a string.
     _check_turns((dialogue.turns for dialogue in dialogues), limit)
     return dialogues
@@ -178,7 +181,7 @@ class ScoreService:
         try:
             self.judge._check_dimensions(body.dimensions)
         except ConfigError as error:
-            raise _malformed({"dimensions": error.one_line}) from None
+            raise _malformed_error({"dimensions": error.one_line}) from None
         settings = body.model_dump(include=set(RowOptions.model_fields))
         folded: Counter[str] = Counter()
         # Beside the loop, which answers others while a large body is parsed.
@@ -231,9 +234,9 @@ class ScoreService:
 
 
 def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:
-    """Returns the application, and starts the thread of the judge. ``token``: what clients must
-    send; ``host``: the only address of this machine that a request may name (a web page names
-    another one if its name was rebound to 127.0.0.1)."""
+    """Returns the application of ``service``, and starts the thread of its judge. Clients must send
+    ``token`` if there is one. ``host`` is the only address of this machine that a request may
+    name, because a web page names another one if its name was rebound to 127.0.0.1."""
     judge, worker = service.judge, service.worker
     worker.thread.start()
     metrics = ServeMetrics(worker)

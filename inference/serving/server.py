@@ -61,10 +61,10 @@ def serve(
     limits: ServeLimits | None = None,
     ready: Callable[[str], None] = lambda address: None,
 ) -> None:
-    """Answers requests until SIGTERM or SIGINT, and calls ``ready`` with the address when it
-    accepts connections. Port 0 means any free port. Accepted requests have 30 seconds to finish,
-    then their connections are closed. Raises MedalError if the port is in use.
-    """
+    """Answers requests to ``judge`` at ``host`` and ``port`` until SIGTERM or SIGINT, within
+    ``limits``. Clients must send ``token`` if there is one. Calls ``ready`` with the address
+    when it accepts connections. Port 0 means any free port. Accepted requests have 30 seconds to
+    finish, then their connections are closed. Raises MedalError if the port is in use."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=2048)

@@ -31,7 +31,7 @@ class ServedRow:
     answer: asyncio.Future[list[Judgement]]
 
     def settle(self, judgements: list[Judgement]) -> None:
-        """Sets the answer, in the loop of the server."""
+        """Sets ``judgements`` as the answer, in the event loop of the server."""
         if not self.answer.done():
             self.answer.set_result(judgements)
 
@@ -63,7 +63,7 @@ class JudgeWorker:
             for options, group in groupby(window, key=lambda row: row.options):
                 rows = list(group)
                 start = time.perf_counter()
-                answers = self.scored([row.dialogue for row in rows], options)
+                answers = self.score_rows([row.dialogue for row in rows], options)
                 pace = (time.perf_counter() - start) / len(rows)
                 self.pace = 0.8 * (self.pace or pace) + 0.2 * pace
                 self.judged += len(rows)
@@ -71,11 +71,11 @@ class JudgeWorker:
                     loop = row.answer.get_loop()
                     loop.call_soon_threadsafe(row.settle, judgements)
 
-    def scored(
+    def score_rows(
         self, dialogues: Sequence[Dialogue], options: Any
     ) -> list[list[Judgement]]:
-        """Returns the judgements of each dialogue. If the judge fails on several, each is tried
-        alone; one that it fails on is unscored with the reason."""
+        """Returns the judgements of each of ``dialogues`` under ``options``. If the judge fails on
+        several, each is tried alone. A dialogue on which it fails is unscored, with the reason."""
         try:
             judgements = self.judge.score(dialogues, **options.model_dump())
             answers = []
@@ -85,10 +85,12 @@ class JudgeWorker:
             return answers
         except Exception as error:
             if len(dialogues) > 1 and not isinstance(error, MedalError):
-                return [self.scored([dialogue], options)[0] for dialogue in dialogues]
-            return [self._failed(dialogue, options, error) for dialogue in dialogues]
+                return [
+                    self.score_rows([dialogue], options)[0] for dialogue in dialogues
+                ]
+            return [self._fail(dialogue, options, error) for dialogue in dialogues]
 
-    def _failed(
+    def _fail(
         self, dialogue: Dialogue, options: Any, error: Exception
     ) -> list[Judgement]:
         # The words of a bug may contain the text of a dialogue.

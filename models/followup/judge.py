@@ -42,13 +42,13 @@ from medal_judges.models.llm.protocol import (
     Likelihood,
     Message,
     chat_messages,
-    failed,
+    failed_completion,
     first_turn_that_fits,
     likelihood_usage,
-    scored_by_owner,
+    likelihoods_by_owner,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting
-from medal_judges.models.prompted.answers import UnreadError, shown, spoken_from
+from medal_judges.models.prompted.answers import UnreadError, quote, spoken_from
 from medal_judges.models.prompted.prompt import (
     Prompt,
     load_prompt,
@@ -94,7 +94,7 @@ class _Run:
     question: str
     order: Sequence[int]
     options: Sequence[str]
-    answer: Completion = field(default_factory=lambda: failed("not asked"))
+    answer: Completion = field(default_factory=lambda: failed_completion("not asked"))
     chosen: set[int] | None = None
     reason: str = ""
     usages: list[Usage] = field(default_factory=list)
@@ -109,12 +109,13 @@ def select(
     seed: int = 0,
     runs: int = RUNS,
 ) -> list[FollowUpSelection]:
-    """Returns for each (id, messages) the follow-ups that every one of ``runs`` chose; all
-    follow-ups if the runs have none in common. ``seed`` shuffles the options. ``turn``: the last
-    answer is judged, not the dialogue.
+    """Returns for each (id, messages) of ``dialogues`` the follow-ups of ``pool`` that ``llm``
+    chose in every one of ``runs``. Returns all follow-ups if the runs have none in common.
+    ``seed`` shuffles the options. With ``turn`` the prompt asks about the last answer, not about
+    the dialogue.
 
-    If an answer was cut or cannot be read, the model is asked once more, for the numbers alone and
-    with more tokens. Without an answer of every run the dialogue has no selection.
+    If a response was cut or cannot be read, the model is asked once more, for the numbers alone and
+    with more tokens. A dialogue without a response in every run has no selection.
     """
     prompt = load_prompt(SELECTION_PROMPT, SELECTION_VALUES)
     runs_by_dialogue = []
@@ -194,11 +195,11 @@ def _common_selection(runs: Sequence[_Run]) -> FollowUpSelection:
 
 
 def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
-    """Returns the indices of the chosen ``options``, which were numbered from 1. Raises UnreadError
-    with the reason why the answer cannot be read.
+    """Returns the indices of the ``options`` chosen in ``completion``. The prompt numbers the
+    options from 1. Raises UnreadError with the reason if the response cannot be read.
 
-    Readable answers are numbers alone (``2, 4 and 5``); the text of one option per line, with or
-    without a number; and ``none``. Models renumber what they choose, so an option's text counts and
+    Readable responses are numbers alone (``2, 4 and 5``), the text of one option per line with or
+    without a number, and ``none``. Models renumber what they choose, so an option's text counts and
     not the number before it.
     """
     if completion.failed:
@@ -218,9 +219,9 @@ def read_choice(completion: Completion, options: Sequence[str]) -> set[int]:
     numbers = set(map(int, re.findall(r"\d{1,3}", text)))
     has_words = re.search(r"[^\W\d_]", re.sub(r"\band\b", "", text))
     if has_words or not numbers or _RANGE.search(text):
-        raise UnreadError(f"no list of numbers: {shown(text)}")
+        raise UnreadError(f"no list of numbers: {quote(text)}")
     if not numbers <= set(range(1, len(options) + 1)):
-        raise UnreadError(f"no numbers of options: {shown(text)}")
+        raise UnreadError(f"no numbers of options: {quote(text)}")
     return {number - 1 for number in numbers}
 
 
@@ -304,7 +305,7 @@ class FollowUpJudge(Judge):
         self.dimensions = load_rubric(config.rubric, config.dimensions)
         self.pool = load_pool(config.followups)
         if config.draw is not None:
-            self.pool = self.pool.drawn(config.draw, config.seed)
+            self.pool = self.pool.draw(config.draw, config.seed)
         for dimension in self.dimensions:
             if not self.pool.of(dimension.name):
                 none = f"no follow-up of {config.followups} is for {dimension.name!r}"
@@ -327,7 +328,8 @@ class FollowUpJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> FollowUpJudge:
-        """Returns the judge of a YAML file's settings; see FollowUpConfig."""
+        """Returns the judge of a YAML file's ``settings``, which have the fields of
+        FollowUpConfig."""
         where = f"judge {settings.get('name', '')}".strip()
         return cls(build_config(cls.config_class, dict(settings), where=where))
 
@@ -375,13 +377,15 @@ class FollowUpJudge(Judge):
                 owners.append((request.dialogue.id, request.payload.start))
                 continuations.append(self._continuations(request))
         joint = self.config.likelihood == "joint"
-        scored = iter(scored_by_owner(self.llm, continuations, owners, joint=joint))
+        scored = iter(
+            likelihoods_by_owner(self.llm, continuations, owners, joint=joint)
+        )
         judgements = []
         for request in requests:
             if request.payload.failure is None:
                 judgement = self._judgement(request, next(scored), dimensions)
             else:
-                judgement = _unscored(request.payload, dimensions)
+                judgement = _unscored_judgement(request.payload, dimensions)
             judgements.append(judgement)
         return judgements
 
@@ -482,7 +486,7 @@ class FollowUpJudge(Judge):
         indices: Sequence[int] = self.pool.of(name)
         details: dict[str, Any] = {}
         if view.selection is not None:
-            indices, details = _selected(indices, view.selection, self.pool)
+            indices, details = _apply_selection(indices, view.selection, self.pool)
         # Positive less negative follow-ups, after each end.
         values = np.zeros(len(table))
         positive = [i for i in indices if follow_ups[i].sign == "positive"]
@@ -515,7 +519,7 @@ class FollowUpJudge(Judge):
         )
 
 
-def _selected(
+def _apply_selection(
     indices: Sequence[int], selection: FollowUpSelection, pool: FollowUpPool
 ) -> tuple[Sequence[int], dict[str, Any]]:
     """Returns the ``selection`` among a dimension's follow-ups ``indices``, which all remain if it
@@ -531,7 +535,7 @@ def _selected(
     return common or indices, details
 
 
-def _unscored(view: _View, names: Sequence[str]) -> Judgement:
+def _unscored_judgement(view: _View, names: Sequence[str]) -> Judgement:
     """Returns the judgement of a dialogue that was not scored."""
     judgement = Judgement(scores=dict.fromkeys(names), failure=view.failure)
     if view.selection is None:

@@ -67,11 +67,12 @@ class FollowUpPool(Config):
         ]
         return tuple(np.flatnonzero(applies).tolist())
 
-    def drawn(self, count: int, seed: int) -> FollowUpPool:
-        """Returns a pool of ``count`` random follow-ups, as many of each generator (DIET, section
-        6.2: 12, 8 or 4 by four); those of no named generator count as one's.
+    def draw(self, count: int, seed: int) -> FollowUpPool:
+        """Returns a pool of ``count`` random follow-ups, drawn with ``seed``, as many of each
+        generator (DIET, section 6.2: 12, 8 or 4 by four generators). Follow-ups without a named
+        generator count as one generator's.
 
-        Raises ConfigError if the generators cannot give as many each.
+        Raises ConfigError if a generator does not have enough follow-ups.
         """
         by_generator: dict[str | None, list[int]] = {}
         for index, follow_up in enumerate(self.follow_ups):

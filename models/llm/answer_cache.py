@@ -24,7 +24,8 @@ PATIENCE = 60.0  # seconds that a process waits for another one to write
 
 
 def answer_key(model: object, request: ChatRequest) -> str:
-    """Returns the cache key of the answer of ``model``, its name and fingerprint."""
+    """Returns the cache key of the response of ``model`` (its name and fingerprint) to
+    ``request``."""
     # ASCII, because half a surrogate pair in a turn has no UTF-8.
     content = json.dumps([model, asdict(request)], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()[:32]
@@ -46,7 +47,8 @@ class AnswerCache:
         return database
 
     def find(self, keys: Iterable[str]) -> dict[str, Completion]:
-        """Returns the answers for those of ``keys`` that are cached. Raises SourceError."""
+        """Returns the cached responses for ``keys``, by key. Keys without one are absent. Raises
+        SourceError if the file cannot be read."""
         answers = {}
         try:
             with closing(self._open()) as database:
@@ -61,7 +63,8 @@ class AnswerCache:
         return answers
 
     def append(self, key: str, answer: Completion) -> None:
-        """Saves ``answer``, which then survives a kill; not a failure. Raises SourceError."""
+        """Saves ``answer`` under ``key``, unless it is a failure. It then survives a kill. Raises
+        SourceError if the file cannot be written."""
         if answer.failed:
             return
         try:

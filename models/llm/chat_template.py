@@ -25,7 +25,7 @@ from medal_judges.models.llm.protocol import (
     Continuation,
     LanguageModel,
     Message,
-    failed,
+    failed_completion,
 )
 from medal_judges.models.model_files import tokenizer_hash
 from medal_judges.records.signature import content_hash
@@ -67,11 +67,11 @@ class ChatTemplate:
         firsts = [tokenizer("a").input_ids[:1]]
         if self.source is not None:
             self.system = "folded"
-            system = self._rendered([Message("system", _MARK), Message("user", "a")])
+            system = self._render([Message("system", _MARK), Message("user", "a")])
             if system is not None and _MARK in system:
                 self.system = "native"
             neighbours = [Message("user", "a"), Message("user", "b")]
-            self.alternates = self._rendered(neighbours) is None
+            self.alternates = self._render(neighbours) is None
             firsts.append(self.tokens(self._apply([Message("user", "a")]))[:1])
         self._bos: int | None = None
         if [tokenizer.bos_token_id] in firsts:
@@ -81,7 +81,7 @@ class ChatTemplate:
         self._parted = lru_cache(maxsize=4096)(self._parted_uncached)
 
     def fingerprint(self) -> dict[str, str]:
-        """Hash of the template, and how messages are adapted to it."""
+        """Returns the hash of the template and of how messages are adapted to it."""
         return {
             "template": content_hash(self.source or "transcript"),
             "system": self.system,
@@ -93,9 +93,10 @@ class ChatTemplate:
     def prefix(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> list[int]:
-        """Ids of everything before the next text of ``role``, ``prefill`` included.
+        """Returns the ids of ``messages`` and of everything before the next text of ``role``,
+        ``prefill`` included.
 
-        A final space belongs to the text: a tokenizer with a word-start piece would encode it as a
+        A final space belongs to the text. A tokenizer with a word-start piece would encode it as a
         separate piece, which does not occur in the text that the model was trained on.
         """
         return self.encode(self.prefix_text(messages, role, prefill))
@@ -103,23 +104,25 @@ class ChatTemplate:
     def prefix_text(
         self, messages: Sequence[Message], role: ChatRole, prefill: str = ""
     ) -> str:
-        """The text of ``prefix``."""
+        """Returns the text of ``prefix`` for ``messages``, ``role`` and ``prefill``."""
         return self._around(tuple(messages), role, prefill.strip())[0]
 
-    def asked(self, messages: Sequence[Message], **settings: bool) -> str:
-        """The prompt with the template's own generation prompt, which for some models differs from
-        the beginning of a finished turn; ``settings`` are the template's."""
+    def render_prompt(self, messages: Sequence[Message], **settings: bool) -> str:
+        """Returns the prompt for ``messages`` with the template's own generation prompt. For some
+        models it differs from the beginning of a finished turn. ``settings`` are the template's."""
         return self._apply(self._fit(messages), add_generation_prompt=True, **settings)
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a whole prompt."""
+        """Returns the ids of ``text``, a whole prompt."""
         return list(self._head(text))
 
     def sequence(self, continuation: Continuation) -> TokenSequence:
-        """Ids of a continuation with everything before it, and where its scored part begins.
+        """Returns the ids of ``continuation`` with everything before it, and where its scored part
+        begins.
 
-        The text is encoded as a whole, so the ids at the boundary are those of running text.
-        ``score_eos``: up to the first special token after the text, or the line break.
+        The text is encoded as a whole, so the ids at the boundary are the ids of running text. With
+        ``score_eos`` the scored part ends with the first special token after the text, or with the
+        line break.
         """
         c = continuation
         if not c.text.strip():
@@ -186,7 +189,7 @@ class ChatTemplate:
             joined.insert(spoken[0], Message("user", ""))
         return joined
 
-    def _rendered(self, messages: Sequence[Message]) -> str | None:
+    def _render(self, messages: Sequence[Message]) -> str | None:
         """The rendered messages; None if the template refuses them."""
         try:
             return self._apply(messages)
@@ -199,7 +202,7 @@ class ChatTemplate:
         return str(self.tokenizer.apply_chat_template(chat, tokenize=False, **settings))
 
     def tokens(self, text: str) -> list[int]:
-        """The ids of ``text`` alone."""
+        """Returns the ids of ``text`` alone."""
         return list(self.tokenizer(text, add_special_tokens=False).input_ids)
 
     def _encode(self, text: str) -> list[int]:
@@ -220,7 +223,7 @@ class ChatTemplate:
 
 
 def with_folded_system(messages: Sequence[Message]) -> list[Message]:
-    """Returns ``messages`` with those of the system in the first user turn."""
+    """Returns ``messages`` with the system's messages at the beginning of the first user turn."""
     texts = [message.content for message in messages if message.role == "system"]
     folded = [message for message in messages if message.role != "system"]
     if any(texts):
@@ -280,7 +283,9 @@ class TokenModel(LanguageModel):
             )
         if thinking is None:
             thinking = 0
-            if has_block and _is_open(self.template.asked((Message("user", "a"),))):
+            if has_block and _is_open(
+                self.template.render_prompt((Message("user", "a"),))
+            ):
                 thinking = BUDGET
         self.thinking = thinking
         # Prompt and answer have the rest of the window.
@@ -302,7 +307,8 @@ class TokenModel(LanguageModel):
         return len(self.template.prefix(messages, "assistant"))
 
     def sequence(self, continuation: Continuation) -> TokenSequence:
-        """The ids of a continuation. Raises ConfigError if they do not fit."""
+        """Returns the ids of ``continuation``. Raises ConfigError if they do not fit the model's
+        context."""
         sequence = self.template.sequence(continuation)
         self.require_room(len(sequence.ids))
         return sequence
@@ -316,7 +322,7 @@ class TokenModel(LanguageModel):
                 prompt, tokens = self._prompt(request.messages), request.max_tokens
                 room = self.window - len(prompt) - tokens
                 answers.append(
-                    failed(
+                    failed_completion(
                         f"a prompt of {len(prompt)} tokens and an answer of {tokens} do not fit "
                         f"the {self.window} tokens of {self.name}"
                     )
@@ -341,7 +347,9 @@ class TokenModel(LanguageModel):
         """Ids up to the place where the answer or the thinking begins."""
         if not self.thinking:
             return self.template.prefix(messages, "assistant")
-        text = self.template.asked(messages, enable_thinking=True, thinking=True)
+        text = self.template.render_prompt(
+            messages, enable_thinking=True, thinking=True
+        )
         if not _is_open(text):
             text += OPENING
         return self.template.encode(text)

@@ -55,7 +55,7 @@ class Usage:
         )
 
     def to_record(self) -> dict[str, float]:
-        """The numbers of ``Judgement.usage``; money only if it is known."""
+        """Returns the numbers of ``Judgement.usage``. Money is included if it is known."""
         record: dict[str, float] = {
             "input_tokens": self.input,
             "cached_tokens": self.cached,
@@ -69,7 +69,7 @@ class Usage:
 
 
 def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """The sums of the amounts in ``records``, each as in ``Judgement.usage``."""
+    """Returns the sums of the amounts in ``records``, each as in ``Judgement.usage``."""
     total: dict[str, float] = {}
     for record in records:
         for key, amount in record.items():
@@ -78,7 +78,7 @@ def total_usage(records: Iterable[Mapping[str, float]]) -> dict[str, float]:
 
 
 def spent(usages: Iterable[Usage]) -> dict[str, float]:
-    """The sum of ``usages`` as ``Judgement.usage`` records it."""
+    """Returns the sum of ``usages`` as ``Judgement.usage`` records it."""
     records = []
     for usage in usages:
         records.append(
@@ -88,7 +88,8 @@ def spent(usages: Iterable[Usage]) -> dict[str, float]:
 
 
 def in_dollars(usage: Mapping[str, float]) -> str:
-    """Returns the sums of ``Judgement.usage`` as a text; empty without a language model."""
+    """Returns the sums in ``usage`` as a text. Returns an empty text if no language model was
+    used."""
     if not usage.get("input_tokens"):
         return ""
     read, written = usage["input_tokens"], usage["output_tokens"]
@@ -123,9 +124,9 @@ class PriceFile(Config):
     servers: Mapping[str, Mapping[str, Price]] = {}
 
     def find(self, model: str, base_url: str | None = None) -> Price | None:
-        """Returns the price of ``model`` on a server (None: the provider's own). A dated version
-        (``gpt-4.1-2025-04-14``) has the price of the longest matching name. None if no name
-        matches."""
+        """Returns the price of ``model`` at ``base_url`` (None: the provider's own server). A dated
+        version (``gpt-4.1-2025-04-14``) has the price of the longest matching name. Returns None
+        if no name matches."""
         host = urlsplit(base_url or PROVIDER).hostname or ""
         prices = {**self.servers.get(host, {}), **self.models}
         # "gpt-4.1-mini" is not a version of "gpt-4.1": a date has to follow.
@@ -134,7 +135,8 @@ class PriceFile(Config):
 
 
 def load_prices(path: str = "prices") -> PriceFile:
-    """Loads the shipped price file, or a user's file of the same form. Raises ConfigError."""
+    """Loads the file of prices at ``path``, which is packaged or the user's own. Raises ConfigError
+    if it cannot be read or has other fields."""
     return build_config(PriceFile, read_yaml(path), where=path)
 
 

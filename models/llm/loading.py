@@ -30,9 +30,9 @@ _LOADING = ProcessLock()
 def load_llm(
     setting: str | Mapping[str, object] | LLMConfig | LanguageModel,
 ) -> LanguageModel:
-    """Loads the model that ``setting`` names, see llm_config. A model of this machine that is in
-    use is not loaded twice. Raises ConfigError for a wrong setting or if the model does not
-    load."""
+    """Loads the model that ``setting`` names, in a form that ``llm_config`` takes. A model of this
+    machine that is in use is not loaded twice. Raises ConfigError for a wrong setting, or if the
+    model does not load."""
     if isinstance(setting, LanguageModel):
         return setting
     config = llm_config(setting)
@@ -62,8 +62,8 @@ def _load_here(config: TransformersLLM | VllmLLM) -> LanguageModel:
 
 
 def dry_run_model(setting: object) -> RemoteModel:
-    """Returns a model that counts requests and sends none. It stands for a model of this machine
-    too, which is not loaded, and has no price then."""
+    """Returns a model in place of the one that ``setting`` names. It counts requests and sends
+    none. A model of this machine is not loaded and has no price."""
     from medal_judges.models.llm.server import RemoteModel
 
     config = llm_config(setting)

@@ -97,18 +97,19 @@ class Completion:
 
     @property
     def failed(self) -> bool:
-        """Whether there is no answer."""
+        """Returns whether there is no response."""
         return self.finish == "failed"
 
     def with_usage(self, **changes: Any) -> Completion:
-        """The same answer with some fields of its usage changed."""
+        """Returns the same response with some fields of its usage changed."""
         return replace(self, usage=replace(self.usage, **changes))
 
 
-def failed(
+def failed_completion(
     reason: str, usage: Usage | None = None, *, transient: bool = False
 ) -> Completion:
-    """A completion without an answer."""
+    """Returns a completion without a response, with the ``reason`` and the ``usage`` that was paid.
+    ``transient`` says whether the same request may succeed later."""
     return Completion("", "failed", reason, usage=usage or Usage(), transient=transient)
 
 
@@ -141,12 +142,12 @@ class Likelihood:
 
     @property
     def total(self) -> float:
-        """log p(continuation | prefix)."""
+        """Returns log p(continuation | prefix)."""
         return sum(self.logprobs)
 
     @property
     def mean(self) -> float:
-        """log p(continuation | prefix) per token."""
+        """Returns log p(continuation | prefix) per token."""
         return self.total / len(self.logprobs)
 
 
@@ -176,13 +177,13 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """One completion per request, in order. A request that fails is a Completion with
-        ``finish="failed"`` and does not stop the others."""
+        """Returns one completion for each of ``requests``, in order. A request that fails is a
+        Completion with ``finish="failed"`` and does not stop the others."""
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """Send ``requests`` and call ``on_answer(index, completion)`` once for each, as soon as its
-        answer arrives, in any order and from any thread. An exception from ``on_answer`` stops the
-        run."""
+        """Sends ``requests`` and calls ``on_answer(index, completion)`` once for each, as soon as
+        its response arrives, in any order and from any thread. An exception from ``on_answer``
+        stops the run."""
         for index, completion in enumerate(self.chat(requests)):
             on_answer(index, completion)
 
@@ -190,15 +191,16 @@ class LanguageModel(ABC):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Likelihoods in the shape of ``groups``. The shared prefix of a group is read once.
-        ``joint``: fill ``prefix_logprob`` too.
+        """Returns a Likelihood for each continuation of each of ``groups``. The shared prefix of a
+        group is read once. ``joint`` fills ``prefix_logprob`` too.
 
-        Raises ConfigError for a server and if a prompt exceeds ``context``.
+        Raises ConfigError for a server, and if a prompt exceeds ``context``.
         """
 
     @abstractmethod
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Tokens of ``messages`` as a prompt (for remote models an upper bound)."""
+        """Returns the tokens of ``messages`` as a prompt. For remote models this is an upper
+        bound."""
 
     def require_room(self, tokens: int) -> None:
         """Raises ConfigError if ``tokens`` do not fit ``context``."""
@@ -210,36 +212,38 @@ class LanguageModel(ABC):
 
     @abstractmethod
     def fingerprint(self) -> Mapping[str, str]:
-        """What else the numbers depend on (weights, chat template, dtype, ...); it goes into the
-        judge's signature as a hash."""
+        """Returns everything besides the name on which the numbers depend (weights, chat template,
+        dtype, ...). The judge's signature contains it as a hash."""
 
     def cost(self, usage: Usage) -> float | None:
-        """US dollars for ``usage``, None if no price is known."""
+        """Returns the US dollars for ``usage``, or None if no price is known."""
         return None
 
     def highest_output(self, request: ChatRequest) -> int:
-        """The most tokens that the answer to a request can take."""
+        """Returns the most tokens that the response to ``request`` can take."""
         return request.max_tokens
 
     def close(self) -> None:  # noqa: B027 - most have nothing to release
-        """Release connections and memory."""
+        """Releases connections and memory."""
 
 
 def likelihood_usage(prompt: int, likelihoods: Iterable[Likelihood]) -> Usage:
-    """The usage of a prompt of ``prompt`` tokens read once with all continuations scored on it."""
+    """Returns the usage of a prompt of ``prompt`` tokens that is read once, with all
+    ``likelihoods`` of continuations scored on it."""
     scored = sum(len(likelihood.logprobs) for likelihood in likelihoods)
     return Usage(input=prompt + scored)
 
 
-def scored_by_owner(
+def likelihoods_by_owner(
     llm: LanguageModel,
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
     *,
     joint: bool = False,
 ) -> list[list[Likelihood]]:
-    """Returns the likelihoods of each of ``groups``. The groups of one owner (their dialogue) are
-    one group of the model, which reads shared beginnings once."""
+    """Returns the likelihoods under ``llm`` of each of ``groups``. ``owners`` has one key for each
+    group. Groups of one owner (a dialogue) are one group of the model, which reads shared
+    beginnings once. ``joint`` fills ``prefix_logprob`` too."""
     if not groups:
         return []
     by_owner: dict[object, list[Continuation]] = {}
@@ -261,13 +265,13 @@ _VOWEL = re.compile(r"[aeiouy]")
 
 
 def chat_messages(dialogue: Dialogue, start: int = 0) -> tuple[Message, ...]:
-    """The turns from index ``start`` on as chat messages."""
+    """Returns the turns of ``dialogue`` from index ``start`` on as chat messages."""
     return tuple(Message(turn.role, turn.content) for turn in dialogue.turns[start:])
 
 
 def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
-    """Smallest start in [0, ``turns``] for which ``fits(start)`` is true; ``turns`` if none is.
-    ``fits`` is monotone: fewer turns are fewer tokens."""
+    """Returns the smallest start in [0, ``turns``] for which ``fits(start)`` is true, or ``turns``
+    if there is none. ``fits`` is monotone, because fewer turns are fewer tokens."""
     low, high = 0, turns
     if fits(0):
         return 0
@@ -283,8 +287,8 @@ def oldest_kept(turns: int, fits: Callable[[int], bool]) -> int:
 def first_turn_that_fits(
     messages: Sequence[Message], llm: LanguageModel, prompt_budget: int
 ) -> int:
-    """Smallest index from which ``messages`` take at most ``prompt_budget`` tokens; the last
-    message stays even if it is too long."""
+    """Returns the smallest index from which ``messages`` take at most ``prompt_budget`` tokens of
+    ``llm``. The last message stays even if it is too long."""
     last = max(0, len(messages) - 1)
     return oldest_kept(
         last, lambda start: llm.count_tokens(messages[start:]) <= prompt_budget
@@ -292,7 +296,8 @@ def first_turn_that_fits(
 
 
 def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
-    """The schema of an object with exactly these fields (as OpenAI's strict mode requires)."""
+    """Returns the schema of an object with exactly these ``fields``, as OpenAI's strict mode
+    requires."""
     return {
         "type": "object",
         "properties": fields,
@@ -302,7 +307,7 @@ def closed_schema(fields: Mapping[str, object]) -> dict[str, object]:
 
 
 def tokens_above(text: str) -> int:
-    """An upper bound on the tokens of ``text``, for models whose tokenizer is not here.
+    """Returns an upper bound on the tokens of ``text``, for models whose tokenizer is not here.
 
     Two letters of a word count as a token (one if it has no vowel or is in capitals), every digit,
     sign and blank as one (the space before a word belongs to it), and every byte of other scripts.
@@ -322,7 +327,7 @@ def tokens_above(text: str) -> int:
 
 
 def prompt_tokens_above(messages: Sequence[Message]) -> int:
-    """The same for a whole chat."""
+    """Returns the upper bound of ``tokens_above`` for a whole chat of ``messages``."""
     return AROUND_PROMPT + sum(
         AROUND_MESSAGE + tokens_above(m.content) for m in messages
     )

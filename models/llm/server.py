@@ -47,7 +47,7 @@ from medal_judges.models.llm.protocol import (
     Message,
     OnAnswer,
     TokenChoice,
-    failed,
+    failed_completion,
     prompt_tokens_above,
 )
 from medal_judges.models.llm.settings import OpenAILLM
@@ -104,7 +104,8 @@ class RequestError(Exception):
 
 
 def one_line(text: object) -> str:
-    """Returns a server's message as one line of at most SHOWN characters, without secrets."""
+    """Returns ``text``, a server's message, as one line of at most SHOWN characters, without
+    secrets."""
     # Removed first: a cut through the middle of a key would leave half of it.
     line = " ".join(without_secrets(str(text)).split())[:SHOWN]
     return line.encode("utf-8", "backslashreplace").decode()
@@ -161,8 +162,8 @@ def _status_error(error: APIStatusError) -> RequestError:
 
 
 def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
-    """Whether a refusal is about an empty account, or a limit of a day or more: another try in this
-    run cannot succeed."""
+    """Returns whether a refusal with ``status``, ``body`` and ``headers`` is about an empty
+    account, or a limit of a day or more. Another try in this run cannot succeed then."""
     if status != 429:
         return False
     with suppress(ValueError):
@@ -175,7 +176,7 @@ def is_quota(status: int, body: str, headers: Mapping[str, str]) -> bool:
 
 
 def require_address(base_url: str) -> None:
-    """Raises ConfigError, which shows nothing of ``base_url``, for a text that is not the plain
+    """Raises ConfigError, which shows nothing of ``base_url``, if this text is not the plain
     address of a server."""
     try:
         parts = urlsplit(base_url)
@@ -192,9 +193,9 @@ def require_address(base_url: str) -> None:
 
 
 def read_key(variable: str) -> str:
-    """Returns the key in the environment variable, which is hidden in each form in which a server
-    may quote it: also in base64, URL-encoded, escaped for JSON. Raises ConfigError for a key that
-    no HTTP header can carry."""
+    """Returns the key in the environment variable ``variable``. The key is then hidden in each form
+    in which a server may quote it, also in base64, URL-encoded and escaped for JSON. Raises
+    ConfigError for a key that no HTTP header can carry."""
     key = os.environ.get(variable, "").strip()
     if not (key.isascii() and key.isprintable()):
         hide(key)
@@ -210,8 +211,9 @@ def read_key(variable: str) -> str:
 
 
 def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
-    """Returns a client. Raises NotAvailableError if the provider is asked without a key, and
-    ConfigError for an address of a proxy that cannot be used."""
+    """Returns a client of ``address`` with ``key`` and the timeouts of ``config``. Raises
+    NotAvailableError if the provider is asked without a key, and ConfigError if the proxy in the
+    environment cannot be used."""
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
     if not key and address == PROVIDER:
@@ -336,11 +338,12 @@ class RemoteModel(LanguageModel):
         return None if self.price is None else self.price.of(usage)
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
-        """Returns an upper bound."""
+        """Returns an upper bound on the tokens of ``messages``."""
         return prompt_tokens_above(messages)
 
     def highest_output(self, request: ChatRequest) -> int:
-        """The most tokens that an answer can take; a reasoning model's thinking is output."""
+        """Returns the most tokens that the response to ``request`` can take. A reasoning model's
+        thinking is output."""
         if self.config.thinks:
             return max(request.max_tokens, REASONING_TOKENS)
         return request.max_tokens
@@ -363,14 +366,15 @@ class RemoteModel(LanguageModel):
     # -- requests ----------------------------------------------------------------------------------
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        answers = [failed("no answer")] * len(requests)
+        answers = [failed_completion("no answer")] * len(requests)
         self.chat_each(requests, answers.__setitem__)
         return answers
 
     def chat_each(self, requests: Sequence[ChatRequest], on_answer: OnAnswer) -> None:
-        """See LanguageModel; reports cached answers first. Raises ServerStopError if the server
-        refuses every request, CostLimitError at the limit of cost, once the running requests are
-        finished, and SourceError if the cache cannot be read or written."""
+        """Sends ``requests`` and calls ``on_answer`` for each as in LanguageModel, first with
+        cached responses. Raises ServerStopError if the server refuses every request,
+        CostLimitError at the limit of cost once the running requests are finished, and
+        SourceError if the cache cannot be read or written."""
         keys: list[str] = []
         cached: dict[str, Completion] = {}
         if self.cache is not None:
@@ -389,7 +393,7 @@ class RemoteModel(LanguageModel):
         if self.dry_run:
             for index, request in missing.items():
                 self.unsent.append(request)
-                on_answer(index, failed("a dry run: nothing was sent"))
+                on_answer(index, failed_completion("a dry run: nothing was sent"))
             return
 
         def arrived(index: int, answer: Completion) -> None:
@@ -461,7 +465,9 @@ class RemoteModel(LanguageModel):
                         ) from None
                     money = self.cost(highest if failure.billed else Usage())
                     usage, transient = Usage(money=money), failure.transient
-                    completion = failed(str(failure), usage, transient=transient)
+                    completion = failed_completion(
+                        str(failure), usage, transient=transient
+                    )
                     break
         if limit > SHORT and not request.accept_truncated:
             completion = _told_if_cut(completion, limit)
@@ -505,8 +511,9 @@ class RemoteModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """Raises ConfigError: servers do not return the likelihood of a text. The stand-in of a
-        local model in a dry run returns any."""
+        """Raises ConfigError for any ``groups``, because servers do not return the likelihood of a
+        text. In a dry run, the stand-in of a local model returns any likelihood, with or without
+        ``joint``."""
         if self.dry_run and not self.api:
             return [[Likelihood((-1.0,), -1.0)] * len(group) for group in groups]
         raise ConfigError(
@@ -552,8 +559,9 @@ _SYSTEM = re.compile(
 def chat_body(
     config: OpenAILLM, request: ChatRequest, limit: int, dropped: frozenset[str]
 ) -> dict[str, Any]:
-    """Returns the body of a request for at most ``limit`` tokens, without the fields ``dropped``.
-    No part of the cache's key, which the request's own fields make."""
+    """Returns the body of ``request`` for at most ``limit`` tokens under the settings ``config``,
+    without the fields ``dropped``. The cache's key does not depend on it. The request's own
+    fields make that key."""
     # Newer models refuse max_tokens; older servers do not know max_completion_tokens.
     limits = list(_LIMITS)
     if config.thinks:
@@ -584,7 +592,8 @@ def chat_body(
 def sent_messages(
     request: ChatRequest, dropped: frozenset[str]
 ) -> list[dict[str, str]]:
-    """Returns the messages of a request's body; without the system role if that was refused."""
+    """Returns the messages of the body of ``request``. If ``dropped`` has the system role, its text
+    is in the first user turn."""
     messages: Sequence[Message] = request.messages
     if "system" in dropped:
         messages = with_folded_system(messages)
@@ -592,8 +601,8 @@ def sent_messages(
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
-    """Returns the field of ``body`` that a refusal complains about and that can be left out, or
-    "system" for that role; empty if there is none."""
+    """Returns the field of ``body`` that ``failure`` complains about and that can be left out, or
+    "system" for that role. Returns an empty text if there is none."""
     if failure.status not in (400, 422):
         return ""
     reason = f"{failure.field} {failure}".replace("top_logprobs", "logprobs")
@@ -674,8 +683,9 @@ class _Answer(BaseModel):
 
 
 def read_answer(answer: Any, request: ChatRequest) -> Completion:
-    """Returns the completion in the JSON value ``answer``. It is complete only if its finish reason
-    says so. Raises RequestError for another body: servers under load send such bodies."""
+    """Returns the completion in the JSON value ``answer`` to ``request``. It is complete only if
+    its finish reason says so. Raises RequestError for another body, because servers under load
+    send such bodies."""
     if isinstance(answer, dict) and answer.get("error"):
         reason = f"the answer's body is an error: {one_line(answer['error'])}"
         raise RequestError(reason, transient=True, billed=True)
@@ -684,7 +694,7 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     except (ValidationError, RecursionError):
         reason = "the answer's body is not a chat completion"
         raise RequestError(reason, transient=True, billed=True) from None
-    choice, usage = checked.choices[0], _reported(checked.usage)
+    choice, usage = checked.choices[0], _read_usage(checked.usage)
     text, end = choice.message.content or "", (choice.finish_reason or "").lower()
     finish: Finish = "stop"
     if end in CUT:
@@ -693,7 +703,7 @@ def read_answer(answer: Any, request: ChatRequest) -> Completion:
     if not (reason or text.strip() or end in CUT or request.accept_truncated):
         reason = "an empty answer"
     if reason:
-        return failed(reason, usage)
+        return failed_completion(reason, usage)
     tokens: tuple[TokenChoice, ...] = ()
     if request.top_logprobs:
         tokens = _token_choices(choice.logprobs or _Logprobs())
@@ -726,7 +736,7 @@ def _no_answer(message: _Message, text: str, end: str) -> str:
     return ""
 
 
-def _reported(usage: _Usage | None) -> Usage:
+def _read_usage(usage: _Usage | None) -> Usage:
     """Returns the tokens that a server reports; none if it reports none or they are implausible."""
     if usage is None:
         return Usage()

@@ -84,19 +84,20 @@ class OpenAILLM(Config):
 
     @property
     def thinks(self) -> bool:
-        """Whether the model thinks before it answers, at a cost."""
+        """Returns whether the model thinks before it answers, which is paid as output."""
         return self.reasoning_effort not in (None, "none")
 
     @property
     def caches(self) -> bool:
-        """Whether answers are cached."""
+        """Returns whether responses are cached."""
         if self.cache is None:
             return not self.private
         return self.cache
 
     @property
     def private(self) -> bool:
-        """Whether the server is on this machine or its private network and sends no bill."""
+        """Returns whether the server is on this machine or its private network and sends no
+        bill."""
         host = urlsplit(self.base_url or "").hostname or ""
         try:
             return ip_address(host).is_private

@@ -131,9 +131,9 @@ class LoraJudge(SequenceJudge):
     # -- the text of a dialogue --------------------------------------------------------------------
 
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        return [self._rendered(dialogue) for dialogue in dialogues]
+        return [self._render(dialogue) for dialogue in dialogues]
 
-    def _rendered(self, dialogue: Dialogue) -> RenderedDialogue:
+    def _render(self, dialogue: Dialogue) -> RenderedDialogue:
         """Returns the chat of the newest turns that fit. If the last turn alone is too long, its
         beginning is cut.
         """

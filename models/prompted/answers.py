@@ -112,7 +112,8 @@ class UnreadError(Exception):
 def read_answers(
     completion: Completion, fields: Sequence[AnswerField], shape: AnswerShape
 ) -> dict[str, Answer]:
-    """Returns the Answer for each of ``fields`` by its name."""
+    """Returns the Answer in ``completion`` for each of ``fields``, by its name. ``shape`` is the
+    form that the prompt requested."""
     text = completion.text
     is_cut = completion.finish == "length"
     if is_cut:
@@ -155,7 +156,7 @@ def _read(
             answers[field.name] = Answer(reason=str(error))
             continue
         span = _place(text, begin, path)
-        answers[field.name] = _scored(number, field, step, comment, span)
+        answers[field.name] = _to_answer(number, field, step, comment, span)
     return answers
 
 
@@ -241,7 +242,7 @@ def _read_lines(
 ) -> dict[str, Answer]:
     """Reads the score lines of a response that is not JSON. The comment is the text before
     [RESULT], else the whole text if it has several lines."""
-    quotation = shown(text[begin:])
+    quotation = quote(text[begin:])
     before, mark, _ = text[begin:].rpartition(_RESULT)
     comment = before.strip().removeprefix("Feedback:").strip() or None
     lines = list(_LINE.finditer(text, begin + len(before + mark)))
@@ -265,7 +266,7 @@ def _read_lines(
             answers[field.name] = Answer(reason=str(error))
             continue
         number = float(match["number"])
-        answers[field.name] = _scored(
+        answers[field.name] = _to_answer(
             number, field, step, comment, match.span("number")
         )
     return answers
@@ -322,11 +323,11 @@ def _prose_score(text: str, begin: int, field: AnswerField) -> re.Match[str] | N
     if match is not None:
         expected = {match["number"], match["top"], *(f"{end:g}" for end in field.scale)}
         if not expected.issuperset(_ANY_NUMBER.findall(text, begin)):
-            raise UnreadError(f"several numbers in {shown(text[begin:])}")
+            raise UnreadError(f"several numbers in {quote(text[begin:])}")
     return match
 
 
-def _scored(
+def _to_answer(
     value: Any,
     field: AnswerField,
     step: Step,
@@ -338,7 +339,7 @@ def _scored(
         value, span = float(value), None
     is_number = isinstance(value, int | float)
     if not is_number or (isinstance(value, bool) and not field.binary):
-        reason = f"{shown(str(value))} instead of a number"
+        reason = f"{quote(str(value))} instead of a number"
         return Answer(reason=reason, comment=comment)
     low, high = field.scale
     number = "a huge number"
@@ -352,7 +353,7 @@ def _scored(
     return Answer(float(value), step=step, comment=comment, span=span)
 
 
-def shown(text: str) -> str:
+def quote(text: str) -> str:
     """Returns ``text`` on one line, shortened for a message."""
     line = " ".join(text[:400].split())
     if len(line) > 60:
@@ -385,7 +386,7 @@ def spoken_from(text: str) -> int:
 
 
 def without_thinking(text: str) -> str:
-    """Returns the text after the reasoning; empty if the reasoning does not end."""
+    """Returns ``text`` after the reasoning. Returns an empty text if the reasoning does not end."""
     try:
         return text[spoken_from(text) :].strip()
     except UnreadError:

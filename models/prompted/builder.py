@@ -26,8 +26,8 @@ from medal_judges.models.prompted.answers import AnswerField, AnswerReading, Sca
 from medal_judges.models.prompted.prompt import (
     Aspect,
     Prompt,
-    fenced,
-    fenced_dialogue,
+    fence_dialogue,
+    fence_text,
     transcript,
 )
 from medal_judges.reading.dialogues import read_labelled
@@ -179,14 +179,14 @@ class PromptBuilder:
         return self.prompt.aspects.get(dimension.name, Aspect())
 
     def scale(self, dimension: Dimension) -> Scale:
-        """The requested scale."""
+        """Returns the scale that the prompt requests for ``dimension``."""
         aspect = self.prompt.aspects.get(dimension.name)
         if aspect is not None and self.variant in self.prompt.scales:
             return self.prompt.scales[self.variant]
         return self.aspect(dimension).scale or (dimension.low, dimension.high)
 
     def is_whole(self, dimension: Dimension) -> bool:
-        """Whether the prompt requests whole numbers."""
+        """Returns whether the prompt requests whole numbers for ``dimension``."""
         aspect = self.aspect(dimension)
         if self.variant in self.prompt.scales:
             return True
@@ -206,7 +206,8 @@ class PromptBuilder:
     def messages(
         self, question: PromptQuestion, view: PromptView, start: int = 0
     ) -> tuple[Message, ...]:
-        """Returns the messages of a request with the view's turns from ``start`` on."""
+        """Returns the messages that ask ``question`` about the turns of ``view`` from index
+        ``start`` on."""
         turn = view.last_judged or view.response is not None
         dialogue = self._transcript(view.turns[start:])
         if self.fence is not None:
@@ -225,7 +226,8 @@ class PromptBuilder:
         return tuple(self.prompt.messages(values))
 
     def prefill(self, question: PromptQuestion) -> str:
-        """The beginning of the response."""
+        """Returns the beginning of the response to ``question``, which the judge writes for the
+        model."""
         return self.prompt.text("prefill", self.values[question.index])
 
     def again(self, question: PromptQuestion) -> str:
@@ -236,7 +238,7 @@ class PromptBuilder:
     def _transcript(self, turns: Sequence[Turn | None]) -> str:
         if self.fence is None:
             return transcript(turns, self.prompt.speakers)
-        return fenced_dialogue(turns)
+        return fence_dialogue(turns)
 
     def _values(self, question: PromptQuestion) -> dict[str, Any]:
         """Returns the values of the templates that do not depend on the dialogue: those of each
@@ -322,7 +324,7 @@ class PromptBuilder:
             return examples
         dimension = question.dimensions[0]
         low, high = self.scale(dimension)
-        for example in chosen_examples(
+        for example in choose_examples(
             self.examples, dimension.name, seed=self.seed, without=judged_id
         ):
             dialogue = example.summary
@@ -339,7 +341,8 @@ class PromptBuilder:
     def schema(
         self, question: PromptQuestion, comment_chars: int | None
     ) -> dict[str, object]:
-        """The JSON schema of an answer; ``comment_chars`` bounds each comment."""
+        """Returns the JSON schema of the response to ``question``. A comment has at most
+        ``comment_chars`` characters."""
         answer, comments = self.answer, dict[str, object]()
         if answer.comment:
             comment: dict[str, object] = {"type": "string"}
@@ -381,8 +384,9 @@ class ScoredExample:
 
 
 def load_examples(path: str) -> tuple[ScoredExample, ...]:
-    """Returns the examples of a file of labelled dialogues, or of the shipped file of that name:
-    the mean rating of each dimension whose scale is stated, and the field ``summary``."""
+    """Returns the examples in the file of labelled dialogues at ``path``, or in the packaged file
+    of that name. An example has the mean rating of each dimension whose scale is stated, and the
+    field ``summary``."""
     file = Path(path)
     if not file.is_file():
         file = CONFIGS / path
@@ -398,15 +402,17 @@ def load_examples(path: str) -> tuple[ScoredExample, ...]:
     return tuple(examples)
 
 
-def chosen_examples(
+def choose_examples(
     examples: Sequence[ScoredExample],
     dimension: str,
     *,
     seed: int,
     without: str | None,
 ) -> list[ScoredExample]:
-    """Returns three examples, with the lowest score, one near the median and the highest. ``seed``
-    draws among equals. The dialogue called ``without`` is never its own example."""
+    """Returns three of ``examples`` for ``dimension``: one with the lowest score, one near the
+    median and one with the highest. ``seed`` draws among equal scores. The dialogue with the id
+    ``without`` is left out, so that none is its own example. Raises ConfigError for fewer than
+    three."""
     scored = [e for e in examples if dimension in e.scores and e.id != without]
     if len(scored) < 3:
         raise ConfigError(
@@ -433,8 +439,9 @@ def chosen_examples(
 def view_of(
     dialogue: Dialogue, turn: int | None, context: Context, *, apart: bool
 ) -> PromptView:
-    """Returns the view of ``dialogue``. The judged ``turn`` is in ``response`` if ``apart``, else
-    it is the last shown turn."""
+    """Returns the part of ``dialogue`` that ``context`` shows. If ``turn`` is judged, later turns
+    are left out. The judged turn is in ``response`` with ``apart``, and the last shown turn
+    without it."""
     turns, response = list(dialogue.turns), None
     if turn is not None:
         del turns[turn + 1 :]
@@ -475,7 +482,7 @@ def shown_turns(turns: Sequence[Turn], context: Context) -> list[int]:
 
 def _response_text(response: Turn, *, fence: bool) -> str:
     if fence:
-        return fenced("response", response.content)
+        return fence_text("response", response.content)
     return " ".join(response.content.split())
 
 
@@ -487,8 +494,10 @@ def shorten(
     *,
     fence: bool,
 ) -> None:
-    """Replaces the assistant's turns of more than LONG_TURN words, in dialogues of more than
-    LONG_DIALOGUE words, by the model's summaries of as many words as ``context`` says."""
+    """Replaces long turns in ``views`` by summaries that ``llm`` writes with ``prompt``. Long are
+    the assistant's turns of more than LONG_TURN words in dialogues of more than LONG_DIALOGUE
+    words. ``context`` (``summary_N``) sets the number of words of a summary. With ``fence`` the
+    turn stands between marks."""
     summary_words = int(context.removeprefix("summary_"))
     places, requests = [], []
     for view in views:

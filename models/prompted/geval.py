@@ -90,7 +90,7 @@ class GEvalJudge(BasePromptedJudge):
             usages = [usage for _, usage, _ in row]
             transient = any(is_transient for _, _, is_transient in row)
             judgements.append(
-                self.judged(request, answers, usages, transient=transient)
+                self.build_judgement(request, answers, usages, transient=transient)
             )
         return judgements
 
@@ -130,8 +130,8 @@ Reading = tuple[Answer, Usage, bool]
 
 
 def expected_rating(completion: Completion, ratings: Ratings) -> Answer:
-    """Returns the distribution over ``ratings`` in the place of the response's rating, or the
-    reason why there is none."""
+    """Returns the distribution over ``ratings`` at the place of the rating in ``completion``.
+    Returns the reason as a text if there is none."""
     written = "".join(token.text for token in completion.tokens)
     if written:
         completion = replace(completion, text=written)

@@ -26,10 +26,10 @@ from medal_judges.models.llm.protocol import (
     LanguageModel,
     Likelihood,
     Message,
-    failed,
+    failed_completion,
     likelihood_usage,
+    likelihoods_by_owner,
     oldest_kept,
-    scored_by_owner,
 )
 from medal_judges.models.llm.settings import EMBEDDED, LLMSetting, no_model_error
 from medal_judges.models.prompted.answers import (
@@ -54,7 +54,7 @@ from medal_judges.models.prompted.ratings import (
     Ratings,
     from_alternatives,
     from_logprobs,
-    pooled,
+    pool_answers,
     to_judgement,
 )
 from medal_judges.records.dimension import load_rubric
@@ -163,7 +163,8 @@ class BasePromptedJudge(Judge):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, object]) -> Self:
-        """A judge of configs/judges/; fields as in its config. Raises ConfigError."""
+        """Returns the judge of a YAML file's ``settings``, which have the fields of its config
+        class. Raises ConfigError for an unknown field, or a value that the field does not allow."""
         if settings.get("llm", EMBEDDED) is None:
             raise no_model_error(settings.get("name"))
         config = build_config(
@@ -205,7 +206,8 @@ class BasePromptedJudge(Judge):
         )
 
     def builder(self, request: ScoreRequest | None) -> PromptBuilder:
-        """Returns the builder for the dialogue's language, or the judge's first builder."""
+        """Returns the builder of prompts for the language of the dialogue in ``request``. Returns
+        the judge's first builder if no builder has this language."""
         first = next(iter(self.builders.values()))
         if request is None:
             return first
@@ -264,7 +266,8 @@ class BasePromptedJudge(Judge):
     def questions(
         self, request: ScoreRequest | None, dimensions: Sequence[str]
     ) -> list[PromptQuestion]:
-        """One question for each of ``dimensions`` in order, or the one for all together."""
+        """Returns one question about ``request`` for each of ``dimensions`` in order, or one
+        question for all of them."""
         builder = self.builder(request)
         if builder.together:
             return list(builder.questions)
@@ -288,8 +291,9 @@ class BasePromptedJudge(Judge):
         texts: Mapping[str, Sequence[str]],
         score_eos: Mapping[str, bool],
     ) -> list[dict[str, tuple[list[Likelihood], Usage]]]:
-        """For each request, dimension -> the likelihoods of its ``texts`` as the answer to its
-        question, and their usage. ``score_eos``: whether they include the end of the turn."""
+        """Returns two dictionaries by dimension for each of ``requests``: the likelihoods of the
+        dimension's ``texts`` as response to its question, and their usage. ``dimensions`` limits
+        the questions. With ``score_eos`` a likelihood includes the end of the turn."""
         groups, owners = [], []
         for request in requests:
             prefill_of = self.builder(request).prefill
@@ -334,7 +338,7 @@ class BasePromptedJudge(Judge):
             judgements.append(judgement)
         return judgements
 
-    def judged(
+    def build_judgement(
         self,
         request: ScoreRequest,
         answers: Mapping[str, Answer],
@@ -342,7 +346,8 @@ class BasePromptedJudge(Judge):
         *,
         transient: bool,
     ) -> Judgement:
-        """Returns the judgement from the answers by dimension; see ``to_judgement``."""
+        """Returns the judgement of ``request`` from ``answers`` by dimension, with the sum of
+        ``usages``. ``transient`` says whether another try may succeed."""
         judgement = to_judgement(
             answers,
             [d for d in self.dimensions if d.name in answers],
@@ -364,10 +369,11 @@ def grouped_likelihoods(
     groups: Sequence[Sequence[Continuation]],
     owners: Sequence[object],
 ) -> list[tuple[list[Likelihood], Usage]]:
-    """The likelihoods of each of ``groups``, and their usage. The groups of one owner (their
-    dialogue) are one call: the model reads shared beginnings once."""
+    """Returns the likelihoods under ``llm`` of each of ``groups``, and their usage. ``owners`` has
+    one key for each group. Groups of one owner (a dialogue) are one call, so that the model
+    reads a shared beginning once."""
     answers: list[tuple[list[Likelihood], Usage]] = []
-    for likelihoods in scored_by_owner(llm, groups, owners):
+    for likelihoods in likelihoods_by_owner(llm, groups, owners):
         usage = likelihood_usage(likelihoods[0].prefix_tokens, likelihoods)
         answers.append((likelihoods, usage))
     return answers
@@ -411,7 +417,9 @@ class _Asked:
     owner: int
     question: PromptQuestion
     chat: ChatRequest
-    completion: Completion = field(default_factory=lambda: failed("not asked"))
+    completion: Completion = field(
+        default_factory=lambda: failed_completion("not asked")
+    )
     answers: dict[str, Answer] = field(default_factory=dict)
     usages: list[Usage] = field(default_factory=list)
 
@@ -450,19 +458,19 @@ class PromptedJudge(BasePromptedJudge):
                     continue
                 usages += question.usages
                 transient |= question.completion.transient
-                for name, answer in self._weighed(question).items():
+                for name, answer in self._weigh_ratings(question).items():
                     repeats.setdefault(name, []).append(answer)
             answers = {}
             for name in dimensions:
                 answers[name] = repeats[name][0]
                 if self.config.repeats > 1:
-                    answers[name] = pooled(repeats[name])
+                    answers[name] = pool_answers(repeats[name])
             judgements.append(
-                self.judged(request, answers, usages, transient=transient)
+                self.build_judgement(request, answers, usages, transient=transient)
             )
         return judgements
 
-    def _weighed(self, question: _Asked) -> dict[str, Answer]:
+    def _weigh_ratings(self, question: _Asked) -> dict[str, Answer]:
         """Returns the answers to a question, with the distributions of a server's alternatives."""
         answers = {}
         for name, answer in question.answers.items():

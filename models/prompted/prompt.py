@@ -94,7 +94,8 @@ class Prompt(Config):
     aspects: Mapping[str, Aspect] = {}
 
     def text(self, part: str, values: Mapping[str, Any]) -> str:
-        """Returns ``part`` with its values; empty if there is no such part. Raises ConfigError."""
+        """Returns ``part`` filled with ``values``. Returns an empty text if the prompt does not
+        have the part. Raises ConfigError if the template needs a value that is missing."""
         try:
             return compile_template(self.parts.get(part, "")).render(values).strip()
         except (TemplateError, TypeError) as error:
@@ -117,7 +118,8 @@ class Prompt(Config):
         return messages
 
     def values_of(self, part: str) -> set[str]:
-        """Returns the names of the values that ``part`` uses. Raises ConfigError."""
+        """Returns the names of the values that ``part`` uses. Raises ConfigError if the template is
+        not valid."""
         try:
             return find_undeclared_variables(
                 _ENVIRONMENT.parse(self.parts.get(part, ""))
@@ -179,9 +181,9 @@ def transcript(
     *,
     keep_breaks: bool = False,
 ) -> str:
-    """One line per turn, ``user: ...``, with other names for the roles in ``names``; None is a gap.
-    Line breaks inside a turn become blanks, so that a turn cannot imitate another, unless
-    ``keep_breaks``."""
+    """Returns a line ``user: ...`` for each of ``turns``. ``names`` maps roles to other names. None
+    in ``turns`` is a gap. Line breaks inside a turn become blanks, so that a turn cannot imitate
+    another one, unless ``keep_breaks``."""
     lines = []
     for turn in turns:
         if turn is None:
@@ -203,16 +205,18 @@ def harmless(text: str) -> str:
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 
-def fenced(mark: str, text: str) -> str:
-    """Returns a text of the dialogue between its marks: ``<response>...</response>``."""
+def fence_text(mark: str, text: str) -> str:
+    """Returns ``text`` between its marks, such as ``<response>...</response>`` for the mark
+    ``response``."""
     return f"<{mark}>{harmless(text)}</{mark}>"
 
 
-def fenced_dialogue(turns: Iterable[Turn | None]) -> str:
-    """One turn per line, each between the marks of its role; None is a gap."""
+def fence_dialogue(turns: Iterable[Turn | None]) -> str:
+    """Returns a line for each of ``turns``, between the marks of its role. None in ``turns`` is a
+    gap."""
     lines = ["<dialogue>"]
     for turn in turns:
-        lines.append(GAP if turn is None else fenced(turn.role, turn.content))
+        lines.append(GAP if turn is None else fence_text(turn.role, turn.content))
     return "\n".join([*lines, "</dialogue>"])
 
 

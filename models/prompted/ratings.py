@@ -18,8 +18,8 @@ from medal_judges.models.prompted.answers import (
     AnswerField,
     AnswerShape,
     Scale,
+    quote,
     read_answers,
-    shown,
 )
 from medal_judges.models.prompted.builder import PromptBuilder
 from medal_judges.records.dimension import Dimension
@@ -40,8 +40,8 @@ class Ratings:
 
     @classmethod
     def of(cls, dimension: Dimension, points: int) -> Ratings:
-        """The whole numbers of the dimension's scale if there are two to eleven; else 1 to
-        ``points``, spread evenly over it."""
+        """Returns the whole numbers of the scale of ``dimension``, if there are two to eleven.
+        Otherwise returns 1 to ``points``, spread evenly over the scale."""
         low, high = dimension.low, dimension.high
         ends_on_integers = low % 1 == 0 and high % 1 == 0 and low >= 0
         # A continuous [0, 1] has just two whole numbers: too coarse to rate with.
@@ -56,8 +56,8 @@ class Ratings:
 
     @classmethod
     def on_scale(cls, dimension: Dimension, scale: Scale) -> Ratings:
-        """All whole numbers of the requested ``scale``, or eleven evenly spread ones (0, 10, ...
-        100) if there are more; eleven decimals if it has less than two whole numbers."""
+        """Returns the whole numbers of ``scale`` for ``dimension``. Returns eleven evenly spread
+        ones (0, 10, ... 100) if there are more, and eleven decimals if there are fewer than two."""
         low, high = math.ceil(scale[0]), math.floor(scale[1])
         steps = min(high - low, MOST_LEVELS - 1)
         if steps < 1:
@@ -76,14 +76,15 @@ class Ratings:
         return any(longer.startswith(text) for text, longer in neighbours)
 
     def read(self, completion: Completion) -> Answer:
-        """Returns the rating in a response: a line with it alone, or after ``Rating:``."""
+        """Returns the rating in ``completion``: a line that holds it alone, or follows
+        ``Rating:``."""
         scale = (float(self.texts[0]), float(self.texts[-1]))
         binary = self.texts == ("0", "1")
         field = AnswerField("rating", "rating", "rating", scale, binary)
         answer = read_answers(completion, [field], SHAPE)["rating"]
         if answer.value is None or f"{answer.value:g}" in self.texts:
             return answer
-        reason = f"{answer.value:g} is none of the ratings in {shown(completion.text)}"
+        reason = f"{answer.value:g} is none of the ratings in {quote(completion.text)}"
         return Answer(reason=reason)
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
@@ -99,7 +100,8 @@ class Ratings:
 
 
 def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
-    """``answer`` with the distribution from the log-probability of each rating's text."""
+    """Returns ``answer`` with a distribution. ``logprobs`` has the log-probability of each rating's
+    text, in order."""
     top = max(logprobs)
     weights = [math.exp(value - top) for value in logprobs]
     total = sum(weights)
@@ -110,8 +112,9 @@ def from_logprobs(answer: Answer, logprobs: Sequence[float]) -> Answer:
 def from_alternatives(
     completion: Completion, answer: Answer, ratings: Ratings
 ) -> Answer:
-    """``answer`` with the distribution from the alternatives to its number's token, if the backend
-    reports them, one token is the whole number, and no rating begins another one (1 and 10)."""
+    """Returns ``answer`` with a distribution over ``ratings``, read from the alternatives to the
+    token of its number in ``completion``. Returns it unchanged if the backend reports no
+    alternatives, the number has several tokens, or one rating begins another (1 and 10)."""
     if answer.span is None or ratings.ambiguous:
         return answer
     start, end = answer.span
@@ -150,9 +153,9 @@ def _over_ratings(
     return replace(answer, chances=chances, mass=min(1.0, total))
 
 
-def pooled(repeats: Sequence[Answer]) -> Answer:
-    """Returns the answer that stands for several to one question: the first that has a number, with
-    the means of their numbers and of their distributions."""
+def pool_answers(repeats: Sequence[Answer]) -> Answer:
+    """Returns one answer for ``repeats``, several answers to one question. It is the first that has
+    a number, with the means of their numbers and of their distributions."""
     values = [answer.value for answer in repeats]
     numbers = [value for value in values if value is not None]
     answer = repeats[0]
@@ -179,8 +182,9 @@ def to_judgement(
     *,
     expected: bool,
 ) -> Judgement:
-    """Returns the judgement from the answer about each dimension. The score is the number in the
-    answer, or with ``expected`` the expected rating under its distribution."""
+    """Returns the judgement with a score for each of ``dimensions`` from its answer in ``answers``.
+    ``builder`` knows the scale that was requested, ``ratings`` the possible ratings. The score
+    is the number in the answer, or with ``expected`` the expected rating under its distribution."""
     results: dict[str, DimensionScore] = {}
     names_by_reason: dict[str, list[str]] = {}
     comments: list[str] = []

@@ -10,7 +10,7 @@ from medal_judges.models.llm.protocol import (
     ChatRequest,
     Completion,
     LanguageModel,
-    failed,
+    failed_completion,
 )
 from medal_judges.models.llm.settings import LLMConfig, llm_config
 
@@ -46,7 +46,7 @@ class FakeModel(ChatModel):
         try:
             return Completion(self.answer(body), usage=Usage(input=50, output=20))
         except Refused as refused:
-            return failed(
+            return failed_completion(
                 str(refused),
                 Usage(input=len(str(refused)) * ("filter" in str(refused))),
             )

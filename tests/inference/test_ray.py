@@ -13,7 +13,7 @@ from medal_judges import Dialogue, Judge, ScoreOptions, read_dialogues
 from medal_judges.errors import ConfigError, DataError, MedalError, RecordError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.inference.ray_judge import RayJudge
-from medal_judges.inference.scoring import opened, score_to_file
+from medal_judges.inference.scoring import open_judge, score_to_file
 
 from ..talks import said
 
@@ -40,7 +40,7 @@ def chats(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[RayJudge]:
-    with opened(choose_judge("repetition"), workers=2) as loaded:
+    with open_judge(choose_judge("repetition"), workers=2) as loaded:
         assert isinstance(loaded, RayJudge)
         loaded.window = 64
         yield loaded
@@ -56,9 +56,12 @@ def one_process(chats: Path, out: Path, options: ScoreOptions) -> bytes:
 def test_what_cannot_run_in_several_processes_says_why() -> None:
     llm = 'llm={model: "openai:gpt-x", base_url: "http://127.0.0.1:9/v1"}'
     choice = choose_judge("judges/dstc12_baseline.yaml", [llm])
-    with pytest.raises(ConfigError), opened(choice, workers=2):
+    with pytest.raises(ConfigError), open_judge(choice, workers=2):
         pass
-    with pytest.raises(MedalError), opened(choose_judge("nowhere/judge"), workers=2):
+    with (
+        pytest.raises(MedalError),
+        open_judge(choose_judge("nowhere/judge"), workers=2),
+    ):
         pass
 
 

@@ -60,7 +60,8 @@ class EncoderDecoderModel(LanguageModel):
         }
 
     def chat(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        """Raises ConfigError: only likelihoods are computed."""
+        """Raises ConfigError for any ``requests``, because such a model computes likelihoods
+        only."""
         raise ConfigError(
             f"{self.name} has an encoder and gives likelihoods only",
             hint="a model without encoder, or family: followup",
@@ -82,8 +83,9 @@ class EncoderDecoderModel(LanguageModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """See LanguageModel; each distinct dialogue of a group is encoded once. Raises ConfigError
-        for ``joint``: the encoder's text has no likelihood."""
+        """Returns the likelihoods of the continuations in ``groups``. Each distinct dialogue of a
+        group is encoded once. Raises ConfigError for ``joint``, because the encoder's text has
+        no likelihood."""
         if joint:
             raise ConfigError(
                 f"{self.name} reads a dialogue in its encoder, where it has no likelihood",
@@ -105,7 +107,7 @@ class EncoderDecoderModel(LanguageModel):
                         states = self.model.get_encoder()(input_ids=encoded)
                         read[messages] = (len(ids), states)
                     length, states = read[messages]
-                    logprobs = self._scored(states, continuation)
+                    logprobs = self._logprobs_of(states, continuation)
                     likelihoods.append(Likelihood(tuple(logprobs), None, length))
                 answers.append(likelihoods)
         return answers
@@ -128,7 +130,7 @@ class EncoderDecoderModel(LanguageModel):
             ids.pop()
         return ids, start
 
-    def _scored(self, states: Any, continuation: Continuation) -> list[float]:
+    def _logprobs_of(self, states: Any, continuation: Continuation) -> list[float]:
         """Log-probabilities of the scored tokens, given the encoder's ``states``. Continuations are
         read one by one: decoders mask padding in different ways."""
         import torch

@@ -48,8 +48,8 @@ def batches(
     requests: Sequence[ChatRequest],
     budget: int,
 ) -> Iterator[list[int]]:
-    """Indices of prompts for batches of at most ``budget`` padded tokens. The requests of a batch
-    have one limit of tokens."""
+    """Returns the indices of ``prompts`` in batches of at most ``budget`` padded tokens of
+    ``model``. The ``requests`` of a batch have one limit of tokens."""
     alone = not is_tested(model.config)
     by_limit: dict[int, list[int]] = {}
     for index, request in enumerate(requests):
@@ -77,7 +77,9 @@ def write(
     *,
     thinks: bool = False,
 ) -> list[Row]:
-    """Generates the rows of one batch. ``thinks``: a schema holds what follows the thoughts."""
+    """Generates the responses of ``model`` to one batch of ``prompts``, whose texts ``tokenizer``
+    decodes. ``requests`` has their sampling settings. With ``thinks`` a schema holds what
+    follows the thoughts."""
     pad = tokenizer.pad_token_id
     if pad is None:
         pad = tokenizer.eos_token_id or 0
@@ -115,7 +117,7 @@ def write(
 
 
 def end_ids(model: PreTrainedModel) -> list[int | None]:
-    """The tokens at which the model's own settings end an answer."""
+    """Returns the ids of the tokens at which the settings of ``model`` end a response."""
     ids: Any = model.generation_config.eos_token_id
     return ids if isinstance(ids, list) else [ids]
 
@@ -157,14 +159,15 @@ def read_inputs(
     pad: int,
     shortest: int = SHARED_TOKENS,
 ) -> Inputs:
-    """``prompts`` padded at the left. A beginning of at least ``shortest`` tokens that several
-    prompts share is read once if the model allows it: the columns are then the left-padded
-    beginnings, which are in the cache, and the left-padded rests."""
+    """Returns the inputs of ``model`` for ``prompts``, padded at the left with the id ``pad``. A
+    beginning of at least ``shortest`` tokens that several prompts share is read once if the
+    model allows it. The columns are then the left-padded beginnings, which are in the cache, and
+    the left-padded rests."""
     groups = [[index] for index in range(len(prompts))]
     if reads_beginnings_once(model.config):
         groups = _alike(prompts, range(len(prompts)), shortest)
     if len(groups) == len(prompts):
-        ids, mask = _padded(model, prompts, pad)
+        ids, mask = _pad(model, prompts, pad)
         return Inputs(ids, mask, None, [0] * len(prompts))
     rows = np.zeros(len(prompts), dtype=int)  # of each prompt, that of its beginning
     heads = np.zeros_like(rows)  # tokens of the beginning
@@ -172,7 +175,7 @@ def read_inputs(
         rows[group] = row
         heads[group] = common_length([prompts[index] for index in group])
     firsts = [group[0] for group in groups]
-    ids, mask = _padded(model, [prompts[i][: heads[i]] for i in firsts], pad)
+    ids, mask = _pad(model, [prompts[i][: heads[i]] for i in firsts], pad)
     extra: dict[str, Any] = {}
     if takes(model, "logits_to_keep"):
         extra["logits_to_keep"] = 1
@@ -184,7 +187,7 @@ def read_inputs(
         cache = getattr(out, cache_name(model))
         cache.batch_select_indices(chosen)
     tails = [prompt[head:] for prompt, head in zip(prompts, heads, strict=True)]
-    tail_ids, tail_mask = _padded(model, tails, pad)
+    tail_ids, tail_mask = _pad(model, tails, pad)
     heads[firsts] = 0  # these were read, the others copied
     return Inputs(
         torch.cat([ids[chosen], tail_ids], 1),
@@ -213,7 +216,8 @@ def _alike(
 
 
 def common_length(prompts: Prompts) -> int:
-    """The number of tokens that all prompts begin with; at most one less than the shortest has."""
+    """Returns the number of tokens with which all ``prompts`` begin, at most one less than the
+    shortest has."""
     shortest = min(map(len, prompts))
     for position, tokens in enumerate(zip(*prompts, strict=False)):
         if position >= shortest - 1 or len(set(tokens)) > 1:
@@ -221,7 +225,7 @@ def common_length(prompts: Prompts) -> int:
     return 0
 
 
-def _padded(
+def _pad(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Ids and mask [rows, longest], padded at the left."""

@@ -52,12 +52,12 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """The number of distinct tokens."""
+        """Returns the number of distinct tokens."""
         return len(self.tokens)
 
 
 def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
-    """The token trie of ``sequences``, with the longest unscored prefix as its spine."""
+    """Returns the token trie of ``sequences``, with the longest unscored prefix as its spine."""
     longest = max(sequences, key=lambda sequence: sequence.start)
     base = longest.start
     spine = np.array(longest.ids[:base])
@@ -84,8 +84,8 @@ def build_tree(sequences: Sequence[TokenSequence]) -> Tree:
 
 
 def passes(tree: Tree, limit: int) -> Iterator[list[int]]:
-    """Packed nodes in passes of about ``limit`` tokens. A subtree stays in one pass, parents before
-    children."""
+    """Returns the nodes of ``tree``, packed in passes of about ``limit`` tokens. A subtree stays in
+    one pass, parents before children."""
     root: dict[int, int] = {}
     subtrees: dict[int, list[int]] = {}
     for node in range(tree.base, tree.size):
@@ -108,9 +108,10 @@ def tree_logprobs(
     joint: bool = False,
     limit: int | None = None,
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """Log-probabilities [scored tokens] of each sequence, and the sum over its prefix. The sum is
-    None unless ``joint``; the first token has no likelihood and is skipped. ``limit`` bounds the
-    packed tokens of one masked pass (default: as suits the model's device)."""
+    """Returns the log-probabilities [scored tokens] under ``model`` of each of ``sequences``, and
+    the sum over its prefix. The sum is None unless ``joint``. The first token has no likelihood
+    and is skipped. ``limit`` bounds the packed tokens of one masked pass (default: as suits the
+    model's device)."""
     if limit is None:
         limit = PASS_TOKENS if model.device.type == "cpu" else GPU_PASS_TOKENS
     tree = build_tree(sequences)
@@ -230,7 +231,8 @@ def _masks(
 def plain_logprobs(
     model: PreTrainedModel, sequences: Sequence[TokenSequence], *, joint: bool = False
 ) -> tuple[list[np.ndarray], list[float | None]]:
-    """As ``tree_logprobs``, one forward pass per sequence."""
+    """Returns what ``tree_logprobs`` returns for ``model``, ``sequences`` and ``joint``, by one
+    forward pass for each sequence."""
     scored: list[np.ndarray] = []
     prefix: list[float | None] = []
     for sequence in sequences:
@@ -252,8 +254,8 @@ def plain_logprobs(
 def logits_at(
     model: PreTrainedModel, ids: torch.Tensor, rows: Sequence[int], **settings: Any
 ) -> tuple[torch.Tensor, Any]:
-    """(logits [len(rows), words] in fp32 at the places ``rows`` of the one sequence ``ids`` [1, n],
-    the output of the model's own forward)."""
+    """Returns the logits [len(rows), words] of ``model`` in fp32 at the places ``rows`` of the one
+    sequence ``ids`` [1, n], and the output of the model's own forward pass."""
     places = torch.tensor(list(rows), dtype=torch.long, device=ids.device)
     if takes(model, "logits_to_keep"):
         out = model(input_ids=ids, logits_to_keep=places, **settings)
@@ -263,12 +265,13 @@ def logits_at(
 
 
 def cache_name(model: PreTrainedModel) -> str:
-    """The name of the cache in the model's inputs and outputs; older transformers have another."""
+    """Returns the name of the cache in the inputs and outputs of ``model``. Older transformers have
+    another name."""
     return "cache" if takes(model, "cache") else "past_key_values"
 
 
 def takes(model: PreTrainedModel, name: str) -> bool:
-    """Whether the model's forward has a parameter ``name``."""
+    """Returns whether the forward pass of ``model`` has a parameter ``name``."""
     return name in inspect.signature(model.forward).parameters
 
 
@@ -307,7 +310,8 @@ _SLIDING = "sliding_attention"
 
 
 def context_of(config: PreTrainedConfig) -> int:
-    """The number of positions that the model has; a million if its config sets no bound."""
+    """Returns the number of positions in ``config``, the model's config. Returns a million if it
+    sets no bound."""
     decoder = config.get_text_config(decoder=True)
     for name in _CONTEXTS:
         size = getattr(decoder, name, None)
@@ -317,14 +321,16 @@ def context_of(config: PreTrainedConfig) -> int:
 
 
 def is_tested(config: PreTrainedConfig) -> bool:
-    """Whether likelihoods may come from a tree and prompts may be padded."""
+    """Returns whether a model with ``config`` may compute likelihoods from a tree and pad
+    prompts."""
     attention = getattr(config, "_attn_implementation", None)
     return config.model_type in TESTED and attention in _MASKED
 
 
 def reads_beginnings_once(config: PreTrainedConfig) -> bool:
-    """Whether prompts of a batch may share what was read of their common beginning: every layer
-    sees all tokens before, and positions do not depend on the length of the text."""
+    """Returns whether prompts of a batch may share what was read of their common beginning. In
+    ``config`` every layer must see all tokens before, and positions must not depend on the
+    length of the text."""
     decoder = config.get_text_config(decoder=True)
     rope = getattr(decoder, "rope_parameters", None) or {}
     # One mapping for the model, or one for each kind of layer.
@@ -336,7 +342,8 @@ def reads_beginnings_once(config: PreTrainedConfig) -> bool:
 
 
 def layer_windows(config: PreTrainedConfig) -> Mapping[str, int | None]:
-    """Returns the window in tokens of each kind of layer; None: it sees all tokens before."""
+    """Returns the window in tokens of each kind of layer in ``config``. None is a layer that sees
+    all tokens before."""
     decoder = config.get_text_config(decoder=True)
     window = getattr(decoder, "sliding_window", None)
     if not getattr(decoder, "use_sliding_window", True):

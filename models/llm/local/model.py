@@ -44,8 +44,9 @@ BATCH_TOKENS = 16384  # of one generated batch, prompts and answers
 
 
 def load_local(config: TransformersLLM) -> LanguageModel:
-    """Loads a causal or encoder-decoder language model by hub id, folder or ``embedded:smollm2``.
-    Code that comes with a model is never run. Raises ConfigError if it cannot be loaded."""
+    """Loads the causal or encoder-decoder language model that ``config`` names by hub id, folder or
+    ``embedded:smollm2``. Code that comes with a model is never run. Raises ConfigError if it
+    cannot be loaded."""
     from transformers import (
         AutoConfig,
         AutoModelForCausalLM,

@@ -27,19 +27,20 @@ def model_path(model: str) -> str:
     if not model.startswith(PREFIX):
         return model
     path = Path(resolve(model))
-    return str(converted(path) if path.is_file() else path)
+    return str(convert_gguf(path) if path.is_file() else path)
 
 
 def model_name(model: str) -> str:
-    """A hub id or ``embedded:`` name unchanged; the last part of a folder's path."""
+    """Returns ``model`` unchanged if it is a hub id or an ``embedded:`` name, and the last part of
+    a folder's path."""
     return (
         Path(model).resolve().name if Path(model).is_dir() else model.replace(":", "/")
     )
 
 
-def converted(file: Path) -> Path:
-    """Returns a folder with safetensors and tokenizer, converted from a GGUF file at first use.
-    Raises MissingExtraError without the package ``gguf``."""
+def convert_gguf(file: Path) -> Path:
+    """Returns a folder with safetensors and tokenizer, which is converted from the GGUF ``file`` at
+    first use. Raises MissingExtraError if the package ``gguf`` is not installed."""
     version = content_hash([file.name, file.stat().st_size])
     folder = cache_folder() / "gguf" / f"{file.stem}-{version}"
     return build_once(folder, partial(_from_gguf, file))

@@ -25,7 +25,7 @@ from medal_judges.models.llm.protocol import (
     Completion,
     Continuation,
     Likelihood,
-    failed,
+    failed_completion,
 )
 from medal_judges.models.llm.settings import VllmLLM
 from medal_judges.models.model_files import files_hash, weights_folder
@@ -46,10 +46,11 @@ CPU_BLOCK = 32
 
 
 def load_vllm(config: VllmLLM) -> VllmModel:
-    """Starts the engine with a model: hub id, folder or ``embedded:smollm2``. Code that comes with
-    a model is never run.
+    """Starts vLLM's engine with the model of ``config``: a hub id, a folder or
+    ``embedded:smollm2``. Code that comes with a model is never run.
 
-    Raises MissingExtraError without vLLM, NotAvailableError if the engine does not start.
+    Raises MissingExtraError if vLLM is not installed, and NotAvailableError if the engine does not
+    start.
     """
     if find_spec("vllm") is None:
         raise MissingExtraError("vllm", "vllm", f"llm: vllm:{config.model}")
@@ -69,7 +70,7 @@ def load_vllm(config: VllmLLM) -> VllmModel:
 
 
 def engine_arguments(config: VllmLLM) -> dict[str, Any]:
-    """Returns the arguments of ``vllm.LLM``."""
+    """Returns the arguments of ``vllm.LLM`` for the settings in ``config``."""
     from vllm.platforms import current_platform
 
     arguments: dict[str, Any] = {
@@ -90,8 +91,8 @@ def engine_arguments(config: VllmLLM) -> dict[str, Any]:
 
 
 def sampling_params(request: ChatRequest, *, thinks: bool = False) -> Any:
-    """Returns vLLM's SamplingParams of a request; a request without a seed gets 0. An answer after
-    thoughts (``thinks``) is not held to its schema."""
+    """Returns vLLM's SamplingParams for ``request``. A request without a seed gets seed 0. If the
+    model thinks first (``thinks``), its response is not held to the schema of the request."""
     from vllm import SamplingParams
     from vllm.sampling_params import StructuredOutputsParams
 
@@ -175,7 +176,9 @@ class VllmModel(TokenModel):
             input=len(output.prompt_token_ids), cached=cached, output=len(ids)
         )
         if answer.finish_reason not in ("stop", "length"):
-            return failed(f"vLLM ended the answer with {answer.finish_reason!r}", usage)
+            return failed_completion(
+                f"vLLM ended the answer with {answer.finish_reason!r}", usage
+            )
         return Completion(
             answer.text,
             finish=answer.finish_reason,
@@ -194,12 +197,13 @@ class VllmModel(TokenModel):
     def loglikelihood(
         self, groups: Sequence[Sequence[Continuation]], *, joint: bool = False
     ) -> list[list[Likelihood]]:
-        """See LanguageModel. All groups are one queue of the engine.
+        """Returns a Likelihood for each continuation of each of ``groups``. With ``joint`` it
+        includes the log-probability of the prefix. All groups are one queue of the engine.
 
         A shared prefix is read once, in blocks of tokens: each distinct prefix is written to the
-        cache first, then its continuations are scored with the cache read. A continuation whose
-        own tokens are in the cache gets no log-probabilities for them, and is scored once more
-        without the cache. The likelihood of a prefix (``joint``) is asked for once.
+        cache first, then its continuations are scored with the cache read. A continuation whose own
+        tokens are in the cache gets no log-probabilities for them and is scored again without the
+        cache.
         """
         sequences = list(map(self.sequence, chain.from_iterable(groups)))
         first_with_prefix: dict[tuple[int, ...], int] = {}
@@ -208,7 +212,7 @@ class VllmModel(TokenModel):
         likelihoods: dict[int, Likelihood] = {}
         unscored = list(first_with_prefix.values())
         for read_cache in (False, True, False):
-            likelihoods |= self._scored(
+            likelihoods |= self._score_uncached(
                 sequences, unscored, read_cache=read_cache, joint=joint
             )
             unscored = [i for i in range(len(sequences)) if i not in likelihoods]
@@ -220,7 +224,7 @@ class VllmModel(TokenModel):
         unread = iter(in_order)
         return [list(islice(unread, len(group))) for group in groups]
 
-    def _scored(
+    def _score_uncached(
         self,
         sequences: Sequence[TokenSequence],
         indices: Sequence[int],
@@ -243,7 +247,7 @@ class VllmModel(TokenModel):
 
 
 def written_ids(output: Any) -> Sequence[int]:
-    """Returns the ids of an answer without the token that ends it."""
+    """Returns the token ids of the response in ``output``, without the token that ends it."""
     answer = output.outputs[0]
     ids: Sequence[int] = answer.token_ids
     return ids[:-1] if answer.finish_reason == "stop" else ids
@@ -252,10 +256,11 @@ def written_ids(output: Any) -> Sequence[int]:
 def to_likelihood(
     output: Any, sequence: TokenSequence, *, joint: bool
 ) -> Likelihood | None:
-    """Returns the likelihood of ``sequence.ids`` from ``sequence.start`` on; with ``joint`` also of
-    its prefix. None if a scored token was in the prefix cache.
+    """Returns the likelihood of ``sequence.ids`` from ``sequence.start`` on, read from vLLM's
+    ``output``. With ``joint`` it includes the log-probability of the prefix. Returns None if a
+    scored token was in the prefix cache.
 
-    Log-probabilities are read from the end, since cached tokens may be left out.
+    Log-probabilities are read from the end, because cached tokens may be left out.
     """
     first_scored = sequence.start
     if joint:

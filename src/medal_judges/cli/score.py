@@ -28,7 +28,7 @@ from medal_judges.inference.scoring import (
     MIN_COVERAGE,
     ScoreOptions,
     ScoreReport,
-    opened,
+    open_judge,
     score_each,
     score_to_file,
 )
@@ -90,7 +90,7 @@ def score(
     lock: AbstractContextManager[None] = nullcontext()
     if out_file is not None:
         lock = only_run(out_file)
-    with lock, opened(choice, workers, device) as loaded:
+    with lock, open_judge(choice, workers, device) as loaded:
         report_of_reading = reading_report(reading, beside=out_file)
         report_of_reading.copied = scoring.keep
         dialogues = dialogues_of(file, reading, report_of_reading)

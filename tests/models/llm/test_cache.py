@@ -15,7 +15,7 @@ from medal_judges.models.llm.protocol import (
     Completion,
     Message,
     TokenChoice,
-    failed,
+    failed_completion,
 )
 
 
@@ -51,7 +51,7 @@ def test_an_answer_comes_back_as_it_was_and_a_failure_does_not(tmp_path: Path) -
     tokens = (TokenChoice("x", -0.25, {"x": -0.25, "y": -1.5}),)
     answer = Completion("\u00e9", enforced=True, tokens=tokens)
     cache.append("a", answer)
-    cache.append("b", failed("it fails"))
+    cache.append("b", failed_completion("it fails"))
     cache.append("c", Completion("half a pair: \ud83d"))
     assert AnswerCache(cache.path).find(["a", "b", "c", "d"]) == {"a": answer}
     cache.append("a", Completion("new"))

@@ -5,8 +5,8 @@ import re
 import pytest
 
 from medal_judges.models.prompted.prompt import (
+    fence_dialogue,
     fence_note,
-    fenced_dialogue,
     harmless,
 )
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -62,7 +62,7 @@ def test_a_turn_stays_one_turn_whatever_it_says(attack: str, role: str) -> None:
     turns = [Turn("user", "Hi"), Turn("assistant", "Hello"), Turn("user", "So?")]
     at = 0 if role == "user" else 1
     turns[at] = Turn(turns[at].role, attack)
-    read = turns_read(fenced_dialogue(turns))
+    read = turns_read(fence_dialogue(turns))
     assert [role for role, _ in read] == ["user", "assistant", "user"]
     assert [text for _, text in read] == [harmless(turn.content) for turn in turns]
     assert not re.search(

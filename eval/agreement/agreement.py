@@ -20,8 +20,9 @@ from medal_judges.eval.metaeval.metrics import (
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
 from medal_judges.report.console import Printout, rich_table
+from medal_judges.report.figure import Figure, Intervals, span_of
 from medal_judges.report.page import Page, Section, counted, facts_section
-from medal_judges.report.table import Cell, Row, Table, interval, slug
+from medal_judges.report.table import Cell, Row, Share, Table, estimate_words, slug
 from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
 from medal_judges.stats.correlation import (
     MIN_ROWS,
@@ -32,7 +33,6 @@ from medal_judges.stats.correlation import (
 )
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.intervals import (
-    OTHERS,
     THESE,
     Clusters,
     Estimate,
@@ -51,22 +51,10 @@ MEASUREMENT: dict[Kind, Measurement] = {
     "continuous": "interval",
 }
 _MIN_ANSWERS = 5  # of an annotator who always gives the same one
-_POSITIONS_NOTE = (
-    "The rows do not name their annotators, so a pair is two positions in the label list. If a "
-    "position is not the same person throughout, ρ mixes people; α and percent agreement do not "
-    "depend on it."
-)
-# Columns of the table of figures in the terminal.
-_PRINTED = (
-    "Dimension",
-    "with 2+ answers",
-    "annotators",
-    "mean answer",
-    "exact",
-    "±1",
-    "α",
-    "ρ",
-)
+_POSITIONS_NOTE = "Rows do not name annotators: ρ is of positions in the label list."
+_PRINTED = ("Dimension", "Annotators", "Equal", "±1", "α", "ρ")  # in the terminal
+_LINES = 5  # dimensions in the terminal
+_NOTES = 2  # in the terminal; the page has all
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +74,7 @@ class Annotator:
 class Agreement:
     """How well annotators agree on one dimension of the rows of one language.
 
-    ``figures``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
+    ``estimates``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
     (over pairs of annotators); ``ceiling``: one annotator against the others. ``rows`` have an
     answer, ``shared`` of them two or more, which make ``pairs``. ``annotators``: their number, or
@@ -103,7 +91,7 @@ class Agreement:
     annotators: int
     named: bool
     mean: float | None
-    figures: Mapping[str, Estimate]
+    estimates: Mapping[str, Estimate]
     ceiling: Mapping[str, Estimate]
     by_annotator: Sequence[Annotator]
 
@@ -168,7 +156,7 @@ def _agreement(
         reason = "released as means or votes, without single answers"
     elif not (counts > 1).any():
         reason = "no row has answers of two annotators"
-    figures = undefined(("exact", "adjacent", "alpha", "spearman"), reason or "")
+    estimates = undefined(("exact", "adjacent", "alpha", "spearman"), reason or "")
     ceiling: dict[str, Estimate] = {}
     by_annotator: list[Annotator] = []
     if reason is None:
@@ -176,7 +164,7 @@ def _agreement(
         # A row with one answer takes no part, so it must not count towards an interval either.
         clusters = _clusters(list(compress(rows, is_shared)))
         answers, people = Values(matrix, tolerance)[is_shared], people[is_shared]
-        figures = _figures(answers, people, kind, clusters)
+        estimates = _estimates(answers, people, kind, clusters)
         ceiling = human_ceiling(answers, kind, clusters)
         titles = names or [f"position {i + 1}" for i in range(people.numbers.shape[1])]
         by_annotator = list(_annotators(people, titles))
@@ -190,7 +178,7 @@ def _agreement(
         annotators=int(np.isfinite(by_person).any(axis=0).sum()),
         named=bool(names),
         mean=float(np.nanmean(matrix)) if counts.any() else None,
-        figures=figures,
+        estimates=estimates,
         ceiling=ceiling,
         by_annotator=by_annotator,
     )
@@ -201,10 +189,10 @@ def _clusters(rows: Sequence[LabelledDialogue]) -> Clusters:
     return choose_clusters(chatbots, [row.group for row in rows])
 
 
-def _figures(
+def _estimates(
     answers: Values, people: Values, kind: Kind, clusters: Clusters
 ) -> dict[str, Estimate]:
-    """Returns the figures of rows with two answers or more. ``people`` has the ``answers`` by
+    """Returns the statistics of rows with two answers or more. ``people`` has the ``answers`` by
     annotator if annotators are named. Spearman's correlation is averaged over pairs of annotators,
     weighted by the rows that both answered."""
     alpha_of = alpha_statistic(answers.numbers, MEASUREMENT[kind])
@@ -217,11 +205,11 @@ def _figures(
             annotator_pairs.append((rows, people[rows, first], people[rows, second]))
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        figures = alpha_of(weights)
+        values = alpha_of(weights)
         for key, count in close.items():
-            figures[key] = ratio(weights @ count, weights @ pairs)
-        figures["spearman"] = mean_spearman(annotator_pairs, weights, MIN_ROWS)
-        return figures
+            values[key] = ratio(weights @ count, weights @ pairs)
+        values["spearman"] = mean_spearman(annotator_pairs, weights, MIN_ROWS)
+        return values
 
     reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
     estimates = estimated(statistic, clusters, reason)
@@ -268,7 +256,7 @@ def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
         rho = float(weighted_spearman(shared, mean, weights)[0])
         reason = "fewer than 3 shared rows, or the same answer to all of them"
         constant = None
-        if shared.constant and len(shared) >= _MIN_ANSWERS and not mean.constant:
+        if shared.constant and len(shared) >= _MIN_ANSWERS:
             constant = float(shared.numbers[0])
         bias = float((shared.numbers - mean.numbers).mean())
         yield Annotator(
@@ -282,126 +270,120 @@ def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
 def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
-    """Returns agreement.html, agreement.json and its tables: all figures, percent agreement (MEDAL,
-    Table 4; ±1 in a head: within one step) and alpha (Table 5) of languages by dimensions,
-    annotators, and human ceilings."""
-    figures = _figure_table(agreements)
-    percent = _grid(agreements, ("adjacent", "exact"), "Percent agreement by language")
-    alpha = _grid(agreements, ("alpha",), "Krippendorff's α by language")
-    annotators, ceilings = _annotator_table(agreements), _ceiling_tables(agreements)
+    """Returns agreement.html, agreement.json and its tables: percent agreement and alpha (MEDAL,
+    Tables 4 and 5), annotators, and human ceilings. ``facts``: (name, value) pairs on how it was
+    made."""
+    table, annotators = _agreement_table(agreements), _annotator_table(agreements)
+    ceilings = _ceiling_tables(agreements)
     notes = list(_notes(agreements))
+    widest = [part for part in agreements if part.lang == agreements[-1].lang]
+    names = [part.dimension.replace("_", " ") for part in widest]
+    alphas = [part.estimates["alpha"] for part in widest]
+    panel = Intervals("α", names, alphas, (min(0.0, span_of(alphas)[0]), 1.0))
+    picture = Figure("Krippendorff's α by dimension", [panel])
     sections = [
-        Section("figures", "All figures", [figures, *notes]),
-        Section("percent", "Percent agreement", [percent]),
-        Section("alpha", "Krippendorff's α", [alpha]),
+        Section("agreement", "Agreement", [picture, table, *notes]),
         Section("annotators", "Annotators", [annotators] if annotators.rows else []),
         Section("ceilings", "Human ceilings", ceilings),
         facts_section(facts),
     ]
-    tables = [figures, percent, alpha, annotators, *ceilings]
-    dimensions = {agreement.dimension for agreement in agreements}
+    tables = [table, annotators, *ceilings]
     langs = {agreement.lang for agreement in agreements} - {ALL}
-    printed = rich_table(figures, _PRINTED, ("α",))
+    last = widest[-1]
+    answer = f"{names[-1]}: agreement of annotators is α {estimate_words(last.estimates['alpha'])}"
+    answer += " (1 is perfect, 0 is chance)."
+    rows = table.rows[len(table.rows) - len(widest) :]
+    printed = replace(table, title="", rows=rows[-_LINES:], headings={})
     return Page(
         name="agreement",
         title=title,
-        subtitle=counted([(len(dimensions), "dimension"), (len(langs), "language")]),
+        subtitle=counted([(len(widest), "dimension"), (len(langs), "language")]),
         sections=sections,
         leads=__package__,
         tables={slug(table.title): table for table in tables if table.rows},
+        figures={"alpha": picture},
         record={
             "facts": dict(facts),
             "agreement": [asdict(part) for part in agreements],
         },
-        printout=Printout([printed, *tables[3:]], notes),
+        printout=Printout(
+            [rich_table(printed, _PRINTED, ("α",))],
+            notes[:_NOTES],
+            [answer],
+        ),
     )
 
 
 def _notes(agreements: Sequence[Agreement]) -> Iterator[str]:
-    """Says what ρ mixes, who always gives the same answer, which agreement may be by chance, and
-    why α has no interval or no value."""
-    if not all(agreement.named for agreement in agreements):
-        yield _POSITIONS_NOTE
+    """Says who always gives the same answer, which agreement may be by chance, why α has no
+    interval or no value, and what ρ mixes."""
     names_by_reason: dict[str, list[str]] = {}
     for agreement in agreements:
         name = f"{agreement.dimension} ({agreement.lang})"
         for annotator in agreement.by_annotator:
-            if annotator.constant is not None and agreement.lang == _widest(agreements):
+            if annotator.constant is not None and agreement.lang == agreements[-1].lang:
                 yield (
                     f"{annotator.name} always answers {annotator.constant:g} to "
-                    f"{agreement.dimension}, where others differ: ρ leaves this annotator out"
+                    f"{agreement.dimension}: ρ leaves this annotator out."
                 )
-        alpha = agreement.figures["alpha"]
+        alpha = agreement.estimates["alpha"]
         reason = alpha.reason
-        if alpha.value is not None and alpha.low is not None and alpha.low <= 0:
-            reason = "not shown to be above 0, so people may agree by chance alone"
+        if alpha.value is not None:
+            low, high = alpha.low or alpha.value, alpha.high or alpha.value
+            if high < 0:
+                reason = "people disagree more than by chance, as if a scale were turned round"
+            elif low <= 0:
+                reason = "not shown to be above 0, so people may agree by chance alone"
         if reason:
             names_by_reason.setdefault(reason, []).append(name)
     for reason, names in names_by_reason.items():
-        yield f"α: {reason}: {', '.join(names)}"
+        yield f"α of {', '.join(names)}: {reason}."
+    if not all(agreement.named for agreement in agreements):
+        yield _POSITIONS_NOTE
 
 
-def _widest(agreements: Sequence[Agreement]) -> str:
-    """Returns the language of the figures over all rows."""
-    return agreements[-1].lang
-
-
-def _grid(agreements: Sequence[Agreement], keys: Sequence[str], title: str) -> Table:
-    """Returns the table of languages by dimensions of the first figure of ``keys`` that a dimension
-    has."""
-    columns: dict[str, str] = {}
-    rows: dict[str, list[Cell]] = {}  # agreements have all dimensions of each language
-    for agreement in agreements:
-        key = next(key for key in keys if key in agreement.figures)
-        name = agreement.dimension.replace("_", " ")
-        columns[agreement.dimension] = f"{name} ±1" if key == "adjacent" else name
-        row = rows.setdefault(agreement.lang, [agreement.lang])
-        row.append(agreement.figures[key])
-    return Table(title, ("Language", *columns.values()), list(rows.values()))
-
-
-def _figure_table(agreements: Sequence[Agreement]) -> Table:
-    """Returns every figure with its counts, by language."""
-    has_others = any(agreement.figures["alpha"].beside for agreement in agreements)
+def _agreement_table(agreements: Sequence[Agreement]) -> Table:
+    """Returns every statistic with its counts, by language."""
     rows: list[Row] = []
     headings: dict[int, str] = {}
     not_graded = Estimate(None, reason="not a graded dimension")
     for part in sorted(agreements, key=lambda part: (part.lang == ALL, part.lang)):
         if part.lang not in headings.values():
             headings[len(rows)] = part.lang
-        alpha = part.figures["alpha"]
         unit = "people" if part.named else "positions"
-        cells: list[Cell] = [
+        mean: Cell = Estimate(part.mean, reason="no answer")
+        if part.kind == "binary":
+            mean = Share(Estimate(part.mean))
+        row: list[Cell] = [
             part.dimension.replace("_", " "),
             part.rows,
             part.shared,
             part.pairs,
             f"{part.annotators} {unit}",
-            Estimate(part.mean, reason="no answer" if part.mean is None else None),
-            part.figures["exact"],
-            part.figures.get("adjacent", not_graded),
+            mean,
+            Share(part.estimates["exact"]),
+            Share(part.estimates.get("adjacent", not_graded)),
             MEASUREMENT[part.kind],
-            alpha,
+            part.estimates["alpha"],
+            part.estimates["spearman"],
         ]
-        if has_others:
-            cells.append(interval(alpha.beside or Estimate(None)))
-        rows.append([*cells, part.figures["spearman"]])
-    columns = ["Dimension", "rows", "with 2+ answers", "pairs", "annotators"]
-    columns += ["mean answer", "exact", "±1", "α is", "α"]
-    columns += [f"α, {OTHERS.lower()}"] * has_others
+        rows.append(row)
+    columns = ["Dimension", "Rows", "With 2 ratings", "Pairs", "Annotators", "Mean"]
+    columns += ["Equal", "±1", "α is", "α", "ρ"]
     note = (
-        f"95% intervals are for {THESE}. The mean answer of an issue is the share of answers that "
+        f"95% intervals are for {THESE}. Equal: the share of pairs of ratings of one row that are "
+        "equal; ±1: that differ by at most 1. The mean of an issue is the share of ratings that "
         "mark it."
     )
-    title = "Figures by language and dimension"
-    return Table(title, [*columns, "ρ"], rows, note, headings)
+    title = "Agreement by language and dimension"
+    return Table(title, columns, rows, note, headings)
 
 
 def _annotator_table(agreements: Sequence[Agreement]) -> Table:
     """Returns the bias and reliability of each named annotator, over all languages."""
     rows: list[Row] = []
     for part in agreements:
-        if part.named and part.lang == _widest(agreements):
+        if part.named and part.lang == agreements[-1].lang:
             dimension = part.dimension.replace("_", " ")
             for annotator in part.by_annotator:
                 line = (

@@ -22,7 +22,7 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.records.dimension import EQUAL, Dimension
-from medal_judges.report.table import Row, Table, p_cell
+from medal_judges.report.table import Cell, Row, Table, estimate_words
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, Estimate, jackknife
@@ -192,14 +192,15 @@ class Proof:
         notes: list[str] = []
         level, length = self.measured(AS_IS).gain, self.measured(LENGTH).gain
         if not self.improves and level and beyond_chance(level):
+            gain = estimate_words(level)
             notes.append(
-                f"its level or spread is off: a line or a constant corrects it (gain {text(level)} "
-                f"over the {AS_IS}); --keep-anyway writes such a judge"
+                "its level or spread is off: a line or a constant corrects it (gain "
+                f"{gain} over the {AS_IS}); --keep-anyway writes such a judge"
             )
         if length and not beyond_chance(length):
+            gain = estimate_words(length)
             notes.append(
-                f"not shown to be better than the length of the answers: the gain over it is "
-                f"{text(length)}"
+                f"not shown to be better than the length of the answers: gain {gain}"
             )
         return notes
 
@@ -207,14 +208,6 @@ class Proof:
 def beyond_chance(gain: Estimate) -> bool:
     """Says whether the whole interval of a gain is above 0."""
     return gain.low is not None and gain.low > EQUAL
-
-
-def text(gain: Estimate) -> str:
-    """Returns a gain with its interval."""
-    value = f"{gain.value or 0.0:.2f}"
-    if gain.low is None:
-        return value
-    return f"{value} [{gain.low:.2f}, {gain.high:.2f}]"
 
 
 def prove(material: Material) -> Proof:
@@ -331,29 +324,26 @@ class Alignment:
         written = self.judge is not None
         return {**self.facts, "judge_written": written, "dimensions": dimensions}
 
-    def tables(self) -> list[Table]:
-        """Returns the lines of each dimension's proof."""
-        tables = []
+    def table(self) -> Table:
+        """Returns the error of each fit on chats that it has not seen, a row for each dimension."""
+        columns = {"Dimension": "", "Chats": "", "As it is": AS_IS, "Line": LINE}
+        columns |= {"Mean": MEAN, "Length": LENGTH, "Aligned": ALIGNED}
+        rows: list[Row] = []
         for name, proof in self.proofs.items():
-            rows: list[Row] = []
-            for line in proof.lines:
-                p_value = line.gain.p_value if line.gain else None
-                cells = (line.name, line.error, line.rho, line.gain, p_cell(p_value))
-                rows.append(cells)
-            columns = ("", "error", "Spearman ρ", "gain of the aligned judge", "p")
-            title = f"{name}: {proof.count} labelled chats"
-            tables.append(Table(title, columns, rows))
-        return tables
+            cells: list[Cell] = [name, proof.count]
+            for line_name in filter(None, columns.values()):
+                cells.append(proof.measured(line_name).error)
+            rows.append([*cells, proof.measured(ALIGNED).rho])
+        title = "Error in points: how far scores are from people's mean"
+        return Table(title, [*columns, "ρ, aligned"], rows)
 
     def sentences(self) -> list[str]:
         """Returns for each dimension whether the labels improve the judge, by how much and over
         what."""
         sentences: list[str] = []
         for name, proof in self.proofs.items():
-            gain = f"gain {text(proof.gain)} over the {proof.base}"
-            verdict = f"do not improve this judge ({gain})"
-            if proof.improves:
-                verdict = f"improve this judge ({gain}), by {proof.fit}"
-            sentences.append(f"{name}: labels {verdict}")
+            gain = f"gain {estimate_words(proof.gain)} over the {proof.base}"
+            verb = "improve" if proof.improves else "do not improve"
+            sentences.append(f"{name}: the labels {verb} this judge ({gain})")
             sentences += [f"{name}: {note}" for note in proof.notes()]
         return sentences

@@ -30,8 +30,8 @@ from medal_judges.report.table import (
     Row,
     Share,
     Table,
+    estimate_words,
     interval,
-    number,
     percent,
     unique_slugs,
 )
@@ -116,7 +116,7 @@ def _printout(
         answer += f" no judge has a {name} ({estimate.reason})."
     else:
         answer += f" {best.judge} agrees best with people, {name} "
-        answer += f"{number(estimate.value)} {interval(estimate)}".strip()
+        answer += estimate_words(estimate)
         answer += f" ({best.n} rows, coverage {percent(best.scored / best.n)})."
     if len(tasks) == 1:
         table = dimension_table(tasks[0])

@@ -42,10 +42,7 @@ from medal_judges.stats.systems import (
     system_difference,
 )
 
-_ALONE = (
-    "By the judge alone: a judge that favours one system's style makes it look better. Human "
-    "labels of some dialogues correct that: --human FILE."
-)
+_ALONE = "By the judge alone, which may favour one style: --human FILE corrects that."
 Numbers = npt.NDArray[np.intp]
 
 
@@ -268,6 +265,7 @@ class _SampleMaker:
             pairs=pairs,
             basis=basis,
             tolerance=dimension.tolerance,
+            is_share=dimension.kind == "binary",
             uncorrected=uncorrected,
             missing=[name for name in unscored if name not in samples],
             bad=bad,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from medal_judges.eval.comparison.results import (
     ComparedOn,
@@ -34,10 +33,20 @@ from medal_judges.stats.intervals import Estimate
 
 _PACKAGE = "medal_judges.eval.comparison"
 _NAMED = 4  # systems in a title
+_LINES = 3  # of the table in the terminal
+_NOTES = 2  # in the terminal; the page has all
 
 
 def comparison_page(comparison: SystemComparison) -> Page:
     """Returns compare.html, compare.json, its tables and figures, and what the terminal shows."""
+    answers = [result.answer() for result in comparison.results if result.bad]
+    answers.insert(0, comparison.results[0].answer())
+    notes = comparison.notes
+    if len(comparison.results[0].pairs) == 1:
+        pairing = pairing_words(comparison.results[0].pairs[0]).capitalize()
+        if comparison.results[0].basis == "people":
+            pairing += ", corrected by human labels"
+        notes = [" ".join([f"{pairing}.", *notes[:1]]), *notes[1:]]
     count = len(comparison.systems)
     named = f"{count} systems"
     if count <= _NAMED:
@@ -46,14 +55,11 @@ def comparison_page(comparison: SystemComparison) -> Page:
     counts.append((len(comparison.dimensions), "dimension"))
     tables: dict[str, Table] = {}
     figures: dict[str, Figure] = {}
-    printed = []
     blocks: dict[str, list[Block]] = {}
     for result in comparison.results:
         name = slug(result.dimension)
         systems, pairs = systems_table(result), pairs_table(result)
         tables |= {f"systems-{name}": systems, f"differences-{name}": pairs}
-        if result.bad is None:
-            printed.append(replace(systems, note=""))
         figures[name] = _figure(result)
         blocks.setdefault(result.base, []).extend([figures[name], systems, pairs])
     return Page(
@@ -65,10 +71,9 @@ def comparison_page(comparison: SystemComparison) -> Page:
         figures=figures,
         record=comparison.to_record(),
         printout=Printout(
-            head=comparison.verdicts(),
-            tables=printed,
-            notes=comparison.notes,
-            piped=100,
+            head=answers[:2],
+            tables=[printed_table(comparison)],
+            notes=notes[:_NOTES],
         ),
     )
 
@@ -84,6 +89,30 @@ def _sections(
     terms = fragment(_PACKAGE, "terms.html", comparisons=comparison.comparisons)
     sections.append(Section("terms", "How to read it", [terms]))
     return [*sections, facts_section(comparison.facts)]
+
+
+def printed_table(comparison: SystemComparison) -> Table:
+    """Returns the first dimensions of two systems with their differences, or of more systems the
+    best by the first dimension."""
+    first = comparison.results[0]
+    rows: list[Row] = []
+    if len(first.pairs) != 1:
+        for system in first.systems:
+            rows.append([system.system, _cell(first, system.best), system.n])
+        columns = ["System", spoken(first.dimension), "Dialogues"]
+        return Table("", columns, rows[:_LINES])
+    for result in comparison.results:
+        best_of = {system.system: system.best for system in result.systems}
+        cells: list[Cell] = [spoken(result.dimension)]
+        for name in comparison.systems:
+            cells.append(_cell(result, best_of.get(name)))
+        for pair in result.pairs:
+            cells.append(_cell(result, pair.estimate, signed=True))
+            cells.append(p_cell(pair.estimate.p_value))
+        rows.append(cells + [None] * (5 - len(cells)))
+    title = f"{first.pairs[0].first} minus {first.pairs[0].second}"
+    columns = ["Dimension", *comparison.systems, title, "p"]
+    return Table("", columns, rows[:_LINES])
 
 
 def _cell(result: ComparedOn, estimate: Estimate | None, signed: bool = False) -> Cell:
@@ -108,7 +137,7 @@ def systems_table(result: ComparedOn) -> Table:
     is_corrected = result.basis == "people"
     has_labels = any(system.labelled for system in result.systems)
     has_gaps = any(system.unscored for system in result.systems)
-    columns = ["System", "Share" if result.is_share else "Mean"]
+    columns = ["System", "Mean" if result.bad is None else "Share"]
     columns += ["Judge alone"] * is_corrected
     columns += ["People, labelled ones", "Labelled"] * has_labels
     columns += ["Dialogues"] + ["Unscored"] * has_gaps

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -11,11 +12,9 @@ from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.eval.scores.bad import BadScores
 from medal_judges.report.page import counted
 from medal_judges.report.table import (
-    interval,
-    number,
+    Share,
+    estimate_words,
     p_value_text,
-    percent_interval,
-    points,
 )
 from medal_judges.stats.difference import Difference
 from medal_judges.stats.intervals import LEVEL, Estimate
@@ -82,7 +81,7 @@ class ComparedOn:
     """All systems on one dimension, the best first. ``good`` is the better end of the scale.
     ``basis`` is ``people`` only if every system has enough labels; ``uncorrected`` gives the reason
     otherwise. ``tolerance``: the distance up to which means are equal. ``missing``: systems
-    without a score. ``bad``: whose shares the means are."""
+    without a score. ``is_share``: whether the means are shares. ``bad``: whose shares they are."""
 
     dimension: str
     good: Literal["low", "high"]
@@ -90,14 +89,10 @@ class ComparedOn:
     pairs: Sequence[PairResult]
     basis: Basis
     tolerance: float
+    is_share: bool
     uncorrected: str = ""
     missing: Sequence[str] = ()
     bad: BadScores | None = None
-
-    @property
-    def is_share(self) -> bool:
-        """Whether the means are shares of bad scores."""
-        return self.bad is not None
 
     @property
     def base(self) -> str:
@@ -123,19 +118,22 @@ class ComparedOn:
             return f"{first} cannot be told apart from any other system", ""
         return f"the best cannot be told apart: {', '.join(peers)}", ""
 
+    def answer(self) -> str:
+        """Returns the result as a sentence, without how it was compared."""
+        return f"{spoken(self.dimension)}: {''.join(self.words())}."
+
     def verdict(self) -> str:
-        """Returns the result as a sentence."""
+        """Returns the result as a sentence, with how it was compared."""
         by = f" (by {BASIS_NAMES[self.basis]})" if self.pairs else ""
         if len(self.pairs) == 1:
             by = f"{by.removesuffix(')')}; {pairing_words(self.pairs[0])})"
-        return f"{spoken(self.dimension)}: {''.join(self.words())}{by}."
+        return f"{self.answer().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
         """Returns a difference with its interval: points of a share, or as it is."""
-        value = estimate.value or 0.0
         if self.is_share:
-            return f"{points(value)} {percent_interval(estimate)}".strip()
-        return f"{number(value)} {interval(estimate)}".strip()
+            return estimate_words(Share(estimate, signed=True))
+        return estimate_words(estimate)
 
 
 def spoken(dimension: str) -> str:
@@ -160,7 +158,7 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
         p_value = f", p {p_value_text(estimate.p_value)}"
     if not pair.apart:
         how = result.distance_text(estimate) + p_value
-        return f"{names} cannot be told apart", f": {first} minus {second} is {how}"
+        return f"{names} cannot be told apart", f": {first} minus {second} {how}"
     if (estimate.value > 0) != (result.good == "high"):
         first, second = second, first
     if estimate.value < 0:
@@ -253,6 +251,19 @@ def check_comparison(
     return checked
 
 
+def gate_lines(checked: Sequence[Checked]) -> list[str]:
+    """Returns the first of the gates ``checked``, one that failed if there is one, and counts the
+    others."""
+    order = ("failed", "undecided", "passed")
+    worst_first = sorted(checked, key=lambda gate: order.index(gate[1]))
+    lines = [f"gate {name}: {text}" for name, _, text in worst_first[:1]]
+    counts = Counter(verdict for _, verdict, _ in worst_first[1:])
+    if counts:
+        verdicts = ", ".join(f"{count} {name}" for name, count in counts.items())
+        lines.append(f"{counts.total()} more gates: {verdicts} (--junit FILE has all)")
+    return lines
+
+
 def _require_coverage(gate: str, result: ComparedOn, minimum: float) -> None:
     for system in result.systems:
         count = system.n + system.unscored
@@ -283,8 +294,11 @@ def _check_pair(
             f"{gate}: {system} cannot be compared with {first}: {estimate.reason}"
         )
     else:
-        distance = result.distance_text(estimate).removeprefix("+")
-        text = f"{system} is worse than {first} by {distance}"
+        side, difference = "worse", estimate
+        if estimate.value < 0:
+            side, difference = "better", (-worse).estimate
+        distance = result.distance_text(difference).removeprefix("+")
+        text = f"{system} is {side} than {first} by {distance}"
         if estimate.low > limit:
             verdict = "failed"
         elif estimate.high <= limit:

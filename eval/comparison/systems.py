@@ -218,9 +218,10 @@ def read_systems(
 def _require_one_judge(file_of_judge: dict[str, Path]) -> None:
     if len(file_of_judge) > 1:
         (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
+        parts = set(first.split("|")).symmetric_difference(second.split("|"))
         raise MedalError(
-            f"{first_file} and {second_file} were scored by different judges ({first} and "
-            f"{second})",
+            f"{first_file} and {second_file} were scored by different judges: "
+            f"{', '.join(sorted(parts))}",
             hint="score both with one judge and setting: medal score, or --judge with the chats",
         )
 

@@ -143,8 +143,8 @@ def join(
         for index in indices:
             judgement_of[number] = judgements[index]
             del strangers[index]
-    known = {(row.id, row.turn) for row in [*rows, *left_out]}
-    unknown = [key[:2] for key in strangers.values() if key[:2] not in known]
+    keys_of_set = {(row.id, row.turn) for row in [*rows, *left_out]}
+    unknown = [key[:2] for key in strangers.values() if key[:2] not in keys_of_set]
     if unknown:
         raise MedalError(
             f"{len(unknown)} judgements of rows that are not in the set: {_names(unknown)}",

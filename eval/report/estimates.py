@@ -13,7 +13,7 @@ from medal_judges.errors import ConfigError, CoverageError, MedalError
 from medal_judges.eval.report.options import Gate
 from medal_judges.eval.scores.bad import BAD, require_dimension
 from medal_judges.eval.scores.scores import Mask, Scores
-from medal_judges.report.table import interval, number, percent, percent_interval
+from medal_judges.report.table import estimate_words
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.difference import Difference, holm_corrected
 from medal_judges.stats.equal import Values
@@ -135,15 +135,6 @@ def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
     if scores.is_share(name):
         return corrected_share(sample)
     return corrected_mean(sample, _span(scores, name))
-
-
-def estimate_text(estimate: Estimate, is_share: bool) -> str:
-    """Returns an estimate with its interval, a share in percent; its reason without a value."""
-    if estimate.value is None:
-        return estimate.reason or "unknown"
-    if is_share:
-        return f"{percent(estimate.value)} {percent_interval(estimate)}".rstrip()
-    return f"{number(estimate.value)} {interval(estimate)}".rstrip()
 
 
 def _span(scores: Scores, name: str) -> tuple[float, float]:
@@ -301,7 +292,7 @@ def _check_gate(
     if is_failed or is_passed:
         verdict = "failed" if is_failed else "passed"
         reason = ""
-    estimated = estimate_text(estimate, scores.is_share(gate.dimension))
-    limit_text = estimate_text(Estimate(limit), scores.is_share(gate.dimension))
+    estimated = estimate_words(scores.cell(gate.dimension, estimate))
+    limit_text = estimate_words(scores.cell(gate.dimension, Estimate(limit)))
     text = f"{gate.dimension} {estimated}, {bound} {limit_text}: {verdict}{reason}"
     return GateResult(gate, verdict, text)

@@ -46,7 +46,7 @@ from medal_judges.reading.dialogues import (
 )
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.judgement import Judgement
-from medal_judges.report.console import Printout
+from medal_judges.report.console import WIDTH, Printout, shorten
 from medal_judges.report.junit import write_junit
 from medal_judges.report.table import Table
 from medal_judges.stats.equal import EQUAL_FACT
@@ -55,7 +55,6 @@ from medal_judges.storage.jsonl import STDIN
 _LINES = 12  # in the terminal, in all
 _FRAME = 4  # lines of a table beside its rows
 _LONGEST_NAME = 20  # characters of a group in the terminal
-_WIDTH = 100
 _NAMED = 3  # mechanisms of the worst chats in the terminal
 
 
@@ -75,7 +74,8 @@ def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
     given. Counts bad rows in ``reading``.
 
     Writes the page before it raises for a gate that cannot be decided, see ``check_gates`` and
-    ``load_scores``. Raises ConfigError for standard input, CoverageError without judgements.
+    ``load_scores``. Raises ConfigError for standard input and for a file without scores,
+    CoverageError without judgements.
     """
     if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
@@ -154,7 +154,7 @@ def print_report(report: Report) -> None:
     gates, and the path of the page."""
     scores, estimates = report.scores, report.estimates
     head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
-    foot = wrap(" ".join(notes(scores)), _WIDTH)[:2]
+    foot = wrap(" ".join(notes(scores)), WIDTH)[:2]
     groups = group_by_mechanism(report.worst)
     if not groups.keys() <= WITHOUT_FEATURES:
         by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
@@ -164,11 +164,11 @@ def print_report(report: Report) -> None:
     if report.page is not None:
         foot.append(str(report.page))
     most_rows = max(1, _LINES - _FRAME - len(head) - len(foot))
+    table = _printed_table(scores, estimates, most_rows)
     Printout(
-        tables=[_printed_table(scores, estimates, most_rows)],
+        tables=[table] if table.rows else [],
         head=list(map(shorten, head)),
         foot=list(map(shorten, foot)),
-        piped=100,
     ).show()
 
 
@@ -187,8 +187,3 @@ def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -
     for name, *cells in table.rows[first_row : first_row + most_rows]:
         rows.append([shorten(str(name), _LONGEST_NAME), *cells])
     return replace(table, title="", rows=rows)
-
-
-def shorten(text: str, length: int = _WIDTH) -> str:
-    """Returns the text, cut to ``length`` characters."""
-    return text if len(text) <= length else f"{text[: length - 1]}…"

@@ -5,18 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from medal_judges.eval.report.estimates import Part, ReportEstimates, estimate_text
+from medal_judges.eval.report.estimates import Part, ReportEstimates
 from medal_judges.eval.scores.scores import Scores
-from medal_judges.report.page import Sheet
+from medal_judges.report.page import Sheet, counted
 from medal_judges.report.table import (
     Cell,
     Row,
-    Share,
     Table,
-    number,
+    estimate_words,
     p_cell,
     p_value_text,
-    points,
 )
 from medal_judges.stats.intervals import LEVEL, Estimate
 
@@ -30,15 +28,6 @@ def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
     total = estimates.total
     issues = sorted(scores.issues, key=lambda name: -(total.lead(name).value or 0.0))
     return [*scores.graded, *scores.bad, *issues]
-
-
-def _cell(
-    scores: Scores, name: str, estimate: Estimate | None, signed: bool = False
-) -> Cell:
-    """Returns an estimate as a cell: a share in percent, a mean as it is."""
-    if estimate is None or not scores.is_share(name):
-        return estimate
-    return Share(estimate, signed)
 
 
 def _scale_text(scores: Scores, name: str) -> str:
@@ -58,10 +47,10 @@ def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
     columns += ["Scale", "Scored"]
     rows: list[Row] = []
     for name in order_dimensions(scores, estimates):
-        cells: list[Cell] = [name, _cell(scores, name, total.lead(name))]
+        cells: list[Cell] = [name, scores.cell(name, total.lead(name))]
         if total.corrected:
             basis = "people and judge" if total.is_corrected(name) else "judge alone"
-            cells += [basis, _cell(scores, name, total.by_judge[name])]
+            cells += [basis, scores.cell(name, total.by_judge[name])]
         rows.append([*cells, _scale_text(scores, name), estimates.counts[name]])
     title = "Corrected by human labels" if total.corrected else "Every dimension"
     return Table(title, columns, rows)
@@ -91,12 +80,12 @@ def part_table(
     rows: list[Row] = []
     for part in parts:
         estimate = part.lead(headline)
-        cells: list[Cell] = [part.name, part.rows, _cell(scores, headline, estimate)]
+        cells: list[Cell] = [part.name, part.rows, scores.cell(headline, estimate)]
         if has_differences:
             difference = part.differences.get(headline, Estimate(None))
-            cells.append(_cell(scores, headline, difference, signed=True))
+            cells.append(scores.cell(headline, difference, signed=True))
             cells += [p_cell(difference.p_value)] * has_p
-        cells += [_cell(scores, name, part.lead(name)) for name in bad]
+        cells += [scores.cell(name, part.lead(name)) for name in bad]
         rows.append(cells)
     columns += [name.removeprefix(f"{headline} ") for name in bad]
     return Table(title, columns, rows)
@@ -120,16 +109,16 @@ def sort_by_badness(
 
 def answer(scores: Scores, estimates: ReportEstimates) -> str:
     """Returns how good the rows are, in a sentence."""
-    count = f"{scores.rows:,} {scores.unit}s"
+    count = counted([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:
         return f"{count}, none of them scored: {scores.failures()}."
     name = names[0]
     estimate = estimates.total.lead(name)
-    text = estimate_text(estimate, scores.is_share(name))
+    text = estimate_words(scores.cell(name, estimate))
     scale = _scale_text(scores, name)
     if estimates.total.is_corrected(name):
-        scale += ", corrected by human labels"
+        scale += "; human labels correct it"
     return f"{count}: {name} is {text} ({scale})."
 
 
@@ -144,12 +133,11 @@ def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
                     continue
                 if (gap < 0) != (scores.dimensions[name].good == "high"):
                     continue
-                is_share = scores.is_share(name)
-                text = estimate_text(Estimate(group.lead(name).value), is_share)
+                estimate = Estimate(group.lead(name).value)
+                text = estimate_words(scores.cell(name, estimate))
                 side = "below" if gap < 0 else "above"
-                distance = number(abs(gap))
-                if is_share:
-                    distance = points(abs(gap)).removeprefix("+")
+                distance = estimate_words(scores.cell(name, Estimate(abs(gap)), True))
+                distance = distance.removeprefix("+")
                 sentence = (
                     f"{column} {group.name} is worse: {name} {text}, {distance} {side} the "
                     f"others, p {p_value_text(p_value)}."

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from medal_judges.errors import MedalError
+from medal_judges.errors import ConfigError, MedalError
 from medal_judges.records.dimension import Dimension, merge_dimensions
 from medal_judges.records.judgement import Judgement
 from medal_judges.storage.judgements import (
+    holds_judgements,
     read_frame,
     read_judgements,
     to_frame,
@@ -52,7 +53,14 @@ def judgements_of(files: Sequence[Path]) -> Iterator[Judgement]:
 
 
 def read_score_frame(files: Sequence[Path]) -> DataFrame:
-    """Returns the table of all files, without explanations and usage."""
+    """Returns the table of all files, without explanations and usage. Raises ConfigError for a file
+    whose first line has no scores."""
+    for path in files:
+        if path.is_file() and path.stat().st_size and not holds_judgements(path):
+            raise ConfigError(
+                f"{path}: its first line has no scores",
+                hint=f"if it holds chats, score them: medal score {path} --out scores.jsonl",
+            )
     if len(files) == 1:
         return read_frame(files[0], brief=True)
     return to_frame(judgements_of(files), brief=True)

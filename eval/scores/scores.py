@@ -19,8 +19,10 @@ from medal_judges.eval.scores.columns import Unit, read_columns, read_periods
 from medal_judges.records.dialogue import Dialogue
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.signature import Signature
+from medal_judges.report.table import Cell, Share
 from medal_judges.stats.correlation import Floats
 from medal_judges.stats.equal import present
+from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.judgements import stated_dimensions
 
 if TYPE_CHECKING:
@@ -117,6 +119,11 @@ class Scores:
     def is_share(self, name: str) -> bool:
         """Whether a dimension is binary, so that its estimate is a share of rows."""
         return self.dimensions[name].kind == "binary"
+
+    def cell(self, name: str, estimate: Estimate, signed: bool = False) -> Cell:
+        """Returns an ``estimate`` of the dimension ``name`` as a cell: a share in percent, a mean
+        as it is. A difference of shares is ``signed``."""
+        return Share(estimate, signed) if self.is_share(name) else estimate
 
     def is_read(self, column: str) -> Mask:
         """Returns the rows that have a value of ``column`` and can be compared by it, shape

@@ -30,9 +30,9 @@ from medal_judges.records.dimension import EQUAL, Dimension
 from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
-from medal_judges.report.console import Printout
+from medal_judges.report.console import Printout, shorten
 from medal_judges.report.page import Page, Section, counted, facts_section
-from medal_judges.report.table import Cell, Light, Row, Table, interval, number
+from medal_judges.report.table import Cell, Light, Row, Table, estimate_words
 from medal_judges.stats.equal import Values
 from medal_judges.stats.intervals import Estimate
 from medal_judges.stats.means import Sample, mean_of
@@ -53,6 +53,7 @@ _LEAD = (
     "unless the whole interval is below 0."
 )
 _TRANSLATED = "The same dialogue in another language, against English."
+_JUDGES = 3  # sentences in the terminal
 Progress = Callable[[str, int], None]  # label, rows done since the last call
 
 
@@ -391,8 +392,45 @@ def trial_page(results: Sequence[TrialResult]) -> Page:
         sections=[Section("checks", "Checks", [table], _LEAD), facts_section(facts)],
         tables={"trial": table},
         record={"trials": [asdict(result) for result in results]},
-        printout=Printout([table], first.notes),
+        printout=Printout(
+            [_summary_table(results)],
+            first.notes,
+            head=[_answer(result) for result in results[:_JUDGES]],
+        ),
     )
+
+
+def _answer(result: TrialResult) -> str:
+    """Returns how many checks are red, and the first of them, in a sentence of at most 100
+    characters."""
+    red: list[str] = []
+    few = 0
+    for finding in result.findings:
+        few += finding.verdict == "none"
+        if finding.verdict == "red":
+            red.append(finding.check.replace("_", " "))
+    text = f"{result.judge}: {len(red)} of {len(result.findings) - few} checks are red"
+    if few:
+        text += f" ({few} have fewer than {MIN_PAIRS} pairs)"
+    if red:
+        text += f": {', '.join(red)}"
+    return shorten(f"{text}.")
+
+
+def _summary_table(results: Sequence[TrialResult]) -> Table:
+    """Returns for each group and judge how many checks are green."""
+    rows: list[Row] = []
+    for group, heading in GROUPS.items():
+        cells: list[Cell] = [heading]
+        for result in results:
+            verdicts = []
+            for finding in result.findings:
+                if finding.group == group and finding.verdict != "none":
+                    verdicts.append(finding.verdict)
+            cells.append(f"{verdicts.count('green')} of {len(verdicts)}")
+        rows.append(cells)
+    columns = ("Green checks", *(result.judge for result in results))
+    return Table("", columns, rows)
 
 
 def trial_table(results: Sequence[TrialResult]) -> Table:
@@ -406,9 +444,7 @@ def trial_table(results: Sequence[TrialResult]) -> Table:
             for finding in result.findings:
                 if finding.group == group:
                     change = finding.change
-                    text = "–"
-                    if change.value is not None:
-                        text = f"{number(change.value)} {interval(change)}".rstrip()
+                    text = estimate_words(change)
                     light = Light(
                         finding.verdict, text, finding.description, change.value
                     )

@@ -496,7 +496,7 @@ def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
     if truncated_turns:
         counts.append(f"{truncated_turns} whole turns are left out")
     if cut_turns:
-        counts.append(f"of {cut_turns} turns a part is cut off")
+        counts.append(f"{cut_turns} turns are read in part")
     return f"{rows} beyond the judge's window: {', '.join(counts)}"
 
 

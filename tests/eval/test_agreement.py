@@ -60,8 +60,8 @@ def test_krippendorffs_own_example() -> None:
     given = [[v for v in unit if v is not None] for unit in by_unit]
     apart = np.array([abs(a - b) for unit in given for a, b in combinations(unit, 2)])
     assert found.pairs == len(apart)
-    assert found.figures["exact"].value == pytest.approx(np.mean(apart == 0))
-    assert found.figures["adjacent"].value == pytest.approx(np.mean(apart <= 1))
+    assert found.estimates["exact"].value == pytest.approx(np.mean(apart == 0))
+    assert found.estimates["adjacent"].value == pytest.approx(np.mean(apart <= 1))
     values = np.array(by_unit, dtype=np.float64)
     for measurement, published in (
         ("nominal", 0.743),
@@ -78,13 +78,13 @@ def test_two_annotators_by_hand() -> None:
     answers = [(1, 1)] * 3 + [(1, 0)] + [(0, 1)] * 2 + [(0, 0)] * 4
     (found,) = agreements(rows_of("unsafe", answers))
     assert found.kind == "binary"
-    assert found.figures["alpha"].value == pytest.approx(1 - 19 * 3 / 99)
-    assert found.figures["exact"].value == pytest.approx(0.7)
-    assert "adjacent" not in found.figures
+    assert found.estimates["alpha"].value == pytest.approx(1 - 19 * 3 / 99)
+    assert found.estimates["exact"].value == pytest.approx(0.7)
+    assert "adjacent" not in found.estimates
     assert found.mean == pytest.approx(9 / 20)
     assert found.ceiling["f1_present"].value == pytest.approx(6 / 9)
     one, other = np.array(answers).T
-    assert found.figures["spearman"].value == pytest.approx(
+    assert found.estimates["spearman"].value == pytest.approx(
         spearmanr(one, other).statistic
     )
 
@@ -128,7 +128,7 @@ def test_pairs_are_people_if_rows_name_them() -> None:
         total += spearmanr(people[one][both], people[other][both]).statistic * len(both)
         size += len(both)
     assert found.named and found.annotators == 3
-    assert found.figures["spearman"].value == pytest.approx(total / size)
+    assert found.estimates["spearman"].value == pytest.approx(total / size)
     # repeats of a machine
     for extra in ({}, {"annotators": ["ana", "ben"], "labels_by": "j"}):
         (unnamed,) = agreements(rows_of("overall", [(1, 2), (2, 2), (3, 4)], **extra))
@@ -150,12 +150,13 @@ def test_page_json_and_csv(tmp_path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     assert "&lt;b&gt;mine" in text and "<b>mine" not in text
     assert 'id="ceilings"' in text
-    csv_file = tmp_path / "tables" / "krippendorff-s-by-language.csv"
+    csv_file = tmp_path / "tables" / "agreement-by-language-and-dimension.csv"
     with csv_file.open(encoding="utf-8") as file:
         table = list(csv.DictReader(file))
-    assert [line["Language"] for line in table] == ["en", "pt", "all"]
-    at = {(a.lang, a.dimension): a.figures["alpha"].value for a in found}
-    printed = float(table[1]["unsafe"].lstrip("'").partition(" [")[0])
+    names = ["unsafe", "overall"]
+    assert [line["Dimension"] for line in table] == names * 3
+    at = {(a.lang, a.dimension): a.estimates["alpha"].value for a in found}
+    printed = float(table[2]["α"].lstrip("'").partition(" [")[0])
     assert printed == pytest.approx(at["pt", "unsafe"])
     record = json.loads((tmp_path / "agreement.json").read_text(encoding="utf-8"))
     assert len(record["agreement"]) == 6
@@ -173,11 +174,11 @@ def test_binary_figures_of_people_against_statsmodels() -> None:
     table, _ = aggregate_raters(values)
     # complete data: alpha is Fleiss' kappa with the small-sample term 1 / n (1 - kappa) added
     kappa = fleiss_kappa(table, method="fleiss")
-    assert found.figures["alpha"].value == pytest.approx(
+    assert found.estimates["alpha"].value == pytest.approx(
         kappa + (1 - kappa) / values.size
     )
     same = ((table * (table - 1)).sum(axis=1) / (5 * 4)).mean()
-    assert found.figures["exact"].value == pytest.approx(same)
+    assert found.estimates["exact"].value == pytest.approx(same)
 
 
 def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
@@ -185,7 +186,7 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
     same = [(1 + i % 5, 1 + i % 5) for i in range(10)]
     rows = rows_of("overall", same)
     (found,) = agreements(rows)
-    exact, alpha = found.figures["exact"], found.figures["alpha"]
+    exact, alpha = found.estimates["exact"], found.estimates["alpha"]
     assert (exact.value, exact.high) == pytest.approx((1, 1))
     assert exact.low == pytest.approx(10 / (10 + 3.841459), abs=1e-6)
     assert (
@@ -196,4 +197,21 @@ def test_a_share_at_an_end_gets_wilsons_interval_and_alpha_none() -> None:
     again = [row(10 + i, {"overall": a}, group=f"d{i}") for i, a in enumerate(same)]
     (double,) = agreements([*rows, *again])  # ten conversations still
     assert double.pairs == 20
-    assert double.figures["exact"].low == pytest.approx(exact.low)
+    assert double.estimates["exact"].low == pytest.approx(exact.low)
+
+
+@pytest.mark.parametrize(
+    ("answers", "sentence"),
+    [
+        ([(2, 3)] * 20, "ana always answers 2 to overall"),
+        ([(1 + i % 5, 5 - i % 5) for i in range(20)], "disagree more than by chance"),
+        ([(1 + i % 5, 1 + i * 7 % 4) for i in range(20)], "may agree by chance alone"),
+    ],
+)
+def test_ratings_that_say_nothing_are_named(
+    answers: list[tuple[int, int]], sentence: str
+) -> None:
+    rows = rows_of("overall", answers, annotators=["ana", "ben"])
+    page = agreement_page(agreements(rows), "t", [])
+    assert page.printout is not None
+    assert sentence in " ".join(page.printout.notes)

@@ -69,7 +69,7 @@ def test_labels_that_a_judge_can_learn_give_a_judge_with_its_proof(
     aligned: tuple[Path, Path, Result],
 ) -> None:
     data, out, done = aligned
-    assert "overall: labels improve this judge (gain" in done.output
+    assert "overall: the labels improve this judge (gain" in done.output
     record = json.loads((out / "align.json").read_text())["dimensions"]["overall"]
     lines = {line["name"]: line for line in record["lines"]}
     assert record["kept"] and record["gain"]["low"] > 0

@@ -12,6 +12,8 @@ from medal_judges.config import DEVICE, MAX_COST, OVERRIDES, option
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import ReadOptions, reading_report
 
+_NOTES = 4  # sentences in the terminal
+
 
 @with_options(locks="folder")
 def align(
@@ -45,7 +47,8 @@ def align(
     rows = load_spec(labels, reading=report, options=reading)
     if report.count:
         raise ConfigError(
-            f"{report.count} rows are no labelled chats; the first: {report.messages[0]}",
+            f"{report.count} rows cannot be read as labelled chats; the first: "
+            f"{report.messages[0]}",
             hint=f"correct or delete them; {out}/skipped.jsonl lists all",
         )
     report.show()
@@ -64,11 +67,11 @@ def align(
     if as_json:
         typer.echo((out / "align.json").read_text(encoding="utf-8").rstrip())
     else:
-        notes = [*result.sentences(), str(result.facts.get("notes", ""))]
-        Printout(result.tables(), notes).show()
+        head, *notes = result.sentences()
+        notes.append(str(result.facts.get("notes", "")))
+        foot = [str(out / "align.json")]
         if result.judge is not None:
-            typer.echo(
-                f"medal score CHATS --judge {quote(str(out))} --out scores.jsonl"
-            )
+            foot = [f"medal score CHATS --judge {quote(str(out))} --out scores.jsonl"]
+        Printout([result.table()], notes[:_NOTES], [head], foot).show()
     if result.judge is None:
         raise typer.Exit(6)

@@ -7,7 +7,7 @@ import typer
 from medal_judges.cli.options import exit_by_gates, with_options
 from medal_judges.eval.comparison.compare import compare as compare_systems
 from medal_judges.eval.comparison.page import comparison_page
-from medal_judges.eval.comparison.results import check_comparison
+from medal_judges.eval.comparison.results import check_comparison, gate_lines
 from medal_judges.eval.comparison.systems import CompareOptions
 from medal_judges.reading.dialogues import reading_report
 from medal_judges.report.console import ProgressBar
@@ -35,8 +35,8 @@ def compare(options: CompareOptions) -> None:
     reading.show()
     publish(comparison_page(comparison), options.out)
     gates = check_comparison(comparison, options)
-    for name, _, text in gates:
-        typer.echo(f"gate {name}: {text}")
+    for line in gate_lines(gates):
+        typer.echo(line)
     if options.junit is not None:
         files = [path.name for path in options.sources.values()]
         write_junit(options.junit, ".".join(["medal compare", *files]), gates)

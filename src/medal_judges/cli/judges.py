@@ -35,4 +35,4 @@ def print_listed(head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None
     table.add_column(head[-1], ratio=1)
     for row in rows:
         table.add_row(*row)
-    wide_console(piped=80).print(table)
+    wide_console().print(table)

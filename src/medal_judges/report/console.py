@@ -26,7 +26,7 @@ from medal_judges.errors import visible
 from medal_judges.report.table import Light, Table, cell_parts
 
 _EVERY = 60.0  # seconds between two lines of progress
-PIPED = 120  # columns of a pipe or file; rich would take 80 and break the names
+WIDTH = 100  # columns of a pipe or file; rich would take 80 and break the names
 
 # Logger -> beginning of its useless messages. DeepSpeed reports that there is no GPU, on standard
 # output, between the rows that a script reads there; bitsandbytes misses a kernel that is not used.
@@ -47,10 +47,10 @@ class PlainConsole(Console):
         return super().render_str(visible(text), **options)
 
 
-def wide_console(*, stderr: bool = False, piped: int = PIPED) -> Console:
-    """A console as wide as the terminal, or ``piped`` columns without a terminal."""
+def wide_console(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal, or WIDTH columns without a terminal."""
     console = PlainConsole(stderr=stderr)
-    return console if console.is_terminal else PlainConsole(stderr=stderr, width=piped)
+    return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,10 @@ class Printout:
     notes: Iterable[str] = ()
     head: Sequence[str] = ()
     foot: Sequence[str] = ()
-    piped: int = PIPED
 
     def show(self) -> None:
         """Prints it on standard output."""
-        console = wide_console(piped=self.piped)
+        console = wide_console()
         for line in self.head:
             console.print(line, highlight=False, soft_wrap=True)
         for table in self.tables:
@@ -76,6 +75,11 @@ class Printout:
             console.print(note, style="dim", highlight=False)
         for line in self.foot:
             console.print(line, highlight=False, soft_wrap=True)
+
+
+def shorten(text: str, length: int = WIDTH) -> str:
+    """Returns ``text``, cut to ``length`` characters."""
+    return text if len(text) <= length else f"{text[: length - 1]}…"
 
 
 def rich_table(

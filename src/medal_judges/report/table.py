@@ -15,8 +15,6 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal
 
-from markupsafe import Markup
-
 from medal_judges.errors import plain_cell
 from medal_judges.stats.intervals import Estimate
 from medal_judges.storage.files import atomic_write
@@ -59,7 +57,6 @@ class Light:
         return {"green": "●", "red": "■", "none": "○"}[self.colour]
 
 
-# A str is text. Markup is our own HTML: only the page keeps its tags.
 Cell = str | int | float | Estimate | PValue | Share | Brief | Light | None
 Row = Sequence[Cell]
 
@@ -112,8 +109,6 @@ def csv_value(cell: object) -> object:
     """A cell for CSV, in full precision. An Estimate is its value and its interval in brackets, or
     the reason why it is undefined."""
     cell = getattr(cell, "estimate", cell)
-    if isinstance(cell, Markup):
-        return cell.striptags()
     if not isinstance(cell, Estimate):
         return getattr(cell, "value", cell)
     if cell.value is None:
@@ -209,9 +204,12 @@ def interval(estimate: Estimate, text: Callable[[float], str] = number) -> str:
     return f"[{text(estimate.low)}, {text(estimate.high)}]"
 
 
-def percent_interval(estimate: Estimate) -> str:
-    """``[low, high]`` in percent, or an empty text without an interval."""
-    return interval(estimate, _hundredths)
+def estimate_words(cell: Cell) -> str:
+    """Returns an estimate or a share, ``cell``, with its interval; its reason without a value."""
+    text, span, hint = cell_parts(cell)
+    if text == DASH:
+        return hint
+    return f"{text} {span}".rstrip()
 
 
 def cell_parts(cell: object) -> tuple[str, str, str]:
@@ -223,7 +221,9 @@ def cell_parts(cell: object) -> tuple[str, str, str]:
         return _estimate_parts(cell, number, interval(cell))
     if isinstance(cell, Share):
         text_of = points if cell.signed else percent
-        return _estimate_parts(cell.estimate, text_of, percent_interval(cell.estimate))
+        return _estimate_parts(
+            cell.estimate, text_of, interval(cell.estimate, _hundredths)
+        )
     if isinstance(cell, Light):
         return f"{cell.sign} {cell.text}", "", cell.tooltip
     text = str(cell)
@@ -233,8 +233,6 @@ def cell_parts(cell: object) -> tuple[str, str, str]:
         text = p_value_text(cell.value)
     elif isinstance(cell, float):
         text = number(cell)
-    elif isinstance(cell, Markup):
-        text = cell.striptags()
     return text, "", ""
 
 

@@ -295,6 +295,9 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
         dimensions = [Dimension(name, "continuous", 1, 5) for name in names]
         files.append(write(f"{system}.jsonl", stating(rows, dimensions)))
     found = compare(files)
+    words = ["compare", *map(str, files), "--fail-if-worse", "0"]
+    lines = CliRunner().invoke(app, words).output.splitlines()
+    assert len(lines) <= 12 and max(map(len, lines)) <= 100
     for result in found.results:
         estimate, pair = result.pairs[0].estimate, result.pairs[0]
         assert estimate.low is not None and estimate.high is not None

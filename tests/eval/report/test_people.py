@@ -96,7 +96,7 @@ def test_the_gate_holds_the_corrected_figure_and_the_page_leads_with_it(
         "prediction-powered inference" in page
         and "167 of 1,000 conversations have" in page
     )
-    assert "overall is 3.1" in page and "corrected by human labels" in page
+    assert "overall is 3.1" in page and "human labels correct it" in page
     lines = (tmp_path / "tables" / "estimates.csv").read_text().splitlines()
     corrected = [line.split(",")[4] for line in lines if ",corrected," in line]
     assert corrected == ["overall"]

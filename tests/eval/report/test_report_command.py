@@ -82,3 +82,11 @@ def test_unreadable_lines_are_reported_whatever_the_files_ending(
     chats.write_text("\n".join([*lines, "{broken", ""]))
     medal("score", chats, "--judge", "length", "--out", tmp_path / name)
     assert "Unreadable lines of the input: 1." in report(tmp_path / name).stdout
+
+
+def test_a_file_of_chats_is_told_from_scores(tmp_path: Path) -> None:
+    turns = [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]
+    chats = tmp_path / "chats.jsonl"
+    chats.write_text(json.dumps({"id": "a", "dialogue": turns}) + "\n")
+    done = report(chats)
+    assert done.returncode == 2 and f"medal score {chats} --out" in done.stderr

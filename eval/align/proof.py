@@ -11,6 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -22,11 +24,13 @@ from sklearn.model_selection import GridSearchCV, GroupKFold
 
 from medal_judges.models.hybrid.judge import HybridJudge, Line
 from medal_judges.records.dimension import EQUAL, Dimension
+from medal_judges.report.console import Printout
 from medal_judges.report.table import Cell, Row, Table, estimate_words
 from medal_judges.stats.correlation import Floats, undefined_reason, weighted_spearman
 from medal_judges.stats.equal import Values, tolerance_of
 from medal_judges.stats.intervals import DIFFERENCE, Clusters, Estimate, jackknife
 
+_NOTES = 4  # sentences in the terminal
 FOLDS, MIN_LABELS = 5, 20
 # Folds share training rows, which adds (test rows / training rows) to the 1 / FOLDS of a variance
 # (Nadeau and Bengio 2003, "Inference for the generalization error").
@@ -336,6 +340,16 @@ class Alignment:
             rows.append([*cells, proof.measured(ALIGNED).rho])
         title = "Error in points: how far scores are from people's mean"
         return Table(title, [*columns, "ρ, aligned"], rows)
+
+    def printout(self, folder: Path) -> Printout:
+        """Returns what the terminal shows: the answer, the errors, and what to type next, or where
+        ``folder`` holds the proof."""
+        answer, *notes = self.sentences()
+        notes.append(str(self.facts.get("notes", "")))
+        foot = str(folder / "align.json")
+        if self.judge is not None:
+            foot = f"medal score CHATS --judge {quote(str(folder))} --out scores.jsonl"
+        return Printout([self.table()], notes[:_NOTES], [answer], [foot])
 
     def sentences(self) -> list[str]:
         """Returns for each dimension whether the labels improve the judge, by how much and over

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from shlex import quote
 
 import typer
 
@@ -11,8 +10,6 @@ from medal_judges.cli.options import with_options
 from medal_judges.config import DEVICE, MAX_COST, OVERRIDES, option
 from medal_judges.errors import ConfigError
 from medal_judges.reading.dialogues import ReadOptions, reading_report
-
-_NOTES = 4  # sentences in the terminal
 
 
 @with_options(locks="folder")
@@ -41,7 +38,6 @@ def align(
     from medal_judges.data_prep.sources.registry import load_spec
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
-    from medal_judges.report.console import Printout
 
     report = reading_report(reading, out)
     rows = load_spec(labels, reading=report, options=reading)
@@ -67,11 +63,6 @@ def align(
     if as_json:
         typer.echo((out / "align.json").read_text(encoding="utf-8").rstrip())
     else:
-        head, *notes = result.sentences()
-        notes.append(str(result.facts.get("notes", "")))
-        foot = [str(out / "align.json")]
-        if result.judge is not None:
-            foot = [f"medal score CHATS --judge {quote(str(out))} --out scores.jsonl"]
-        Printout([result.table()], notes[:_NOTES], [head], foot).show()
+        result.printout(out).show()
     if result.judge is None:
         raise typer.Exit(6)

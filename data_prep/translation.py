@@ -23,23 +23,17 @@ from medal_judges.data_prep.jobs import (
     beside,
 )
 from medal_judges.errors import ConfigError, MedalError
-from medal_judges.inference.dry_run import in_words
-from medal_judges.models.llm.loading import dry_run_model
 from medal_judges.models.llm.protocol import ChatRequest, closed_schema
 from medal_judges.models.llm.settings import LLMConfig
 from medal_judges.models.prompted.answers import parse_json, without_thinking
 from medal_judges.models.prompted.prompt import load_prompt
-from medal_judges.reading.language_detection import LanguageIdentifier
-from medal_judges.records.dialogue import Turn, language, load_languages
+from medal_judges.records.dialogue import Turn, language
 from medal_judges.records.labelled import LabelledDialogue, parse_labelled
 from medal_judges.records.signature import Signature, content_hash
 from medal_judges.storage.jsonl import Journal, read_records, write_records
 
 _AT_ONCE = 64  # dialogues
 _UNCHANGED_FROM = 5  # words; shorter turns may read the same in two languages
-# least confidence in another language, and letters of a turn
-_SURE = 0.9
-_LETTERS = 10
 _LETTER = re.compile(r"[^\W\d_]")
 
 
@@ -74,23 +68,19 @@ class Translation:
     """The translation of ``row`` into ``lang``.
 
     ``texts`` are the translated turns, None until an answer is usable. ``tries`` counts answers,
-    and ``reason`` says why the last one was not usable. ``check`` rejects turns in another
-    language. ``id`` covers the text of the dialogue: an edited one is translated again.
+    and ``reason`` says why the last one was not usable. ``id`` covers the
+    text of the dialogue: an edited one is translated again.
     """
 
     def __init__(
         self,
         row: LabelledDialogue,
         lang: str,
-        check: LanguageIdentifier | None = None,
     ) -> None:
         self.row_id = f"{row.id}--in-{lang}"
         self.id = f"{self.row_id}:{row.dialogue.text_hash}"
         self.row = row
         self.lang = lang
-        self.check = None
-        if check is not None and lang in check.known:
-            self.check = check
         self.turns: dict[str, Turn] = {}
         for number, turn in enumerate(row.dialogue.turns, 1):
             self.turns[f"{number}_{turn.role}"] = turn
@@ -133,13 +123,6 @@ class Translation:
         words = original.casefold().split()
         if len(words) >= _UNCHANGED_FROM and text.casefold().split() == words:
             return "was left in the original language"
-        if self.check is not None and len(_LETTER.findall(text)) >= _LETTERS:
-            likeliest, chance = next(iter(self.check.chances(text).items()))
-            if likeliest != self.lang and chance >= _SURE:
-                name = likeliest
-                if likeliest in load_languages():
-                    name = language(likeliest).name
-                return f"is in {name}, not in {language(self.lang).name}"
         return ""
 
 
@@ -269,12 +252,6 @@ class TranslationRunner(JobRunner[Translation]):
             schema=schema,
         )
 
-    def estimate(self, translations: Sequence[Translation]) -> str:
-        """Returns the maximum cost in words, if every first answer is usable and none is cached."""
-        model = dry_run_model(self.config.llm)
-        model.chat([self.request(job) for job in translations])
-        return in_words(len(translations), model.estimate())
-
 
 def translate(
     runner: TranslationRunner,
@@ -308,7 +285,6 @@ def translate(
             failed.append(LabelledDialogue(dialogue, {}, {}, extra=extra))
             continue
         extra["translated_by"] = runner.made_by
-        extra["language_checked"] = job.check is not None
         pairs = zip(dialogue.turns, job.texts, strict=True)
         turns = []
         for turn, text in pairs:

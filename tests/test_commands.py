@@ -36,10 +36,10 @@ TYPED = {
     "agreement chats.jsonl --out agreement": "agreement/agreement.html",
     "benchmark --config bench.yaml": "bench/report.html",
     "annotate export chats.jsonl --annotator ann --out package": "package/project.json",
-    "generate --config quickstart --dry-run": "nothing was sent",
 }
 ELSEWHERE = {  # tested with a server, a model or a training run of their own
     *("serve", "train", "align", "doctor", "push", "trial", "label", "curate"),
+    "generate",
 }
 
 

@@ -1,5 +1,5 @@
-"""A run of ``medal generate``: its folder, its dialogues and their order, the counts of its
-answers, and the estimate of --dry-run.
+"""A run of ``medal generate``: its folder, its dialogues and their order, and the counts of its
+answers.
 
 journal.jsonl holds every answer in the order of arrival and is all that a resume needs;
 dialogues.jsonl and rejected.jsonl are made from it.
@@ -23,9 +23,7 @@ from medal_judges.data_prep.generation.protocol import (
 from medal_judges.data_prep.jobs import Agents, Answer, JobRunner, settings_content
 from medal_judges.data_prep.seeds.contexts import SeedContext, contexts_for
 from medal_judges.errors import MedalError
-from medal_judges.models.llm.cost import CostEstimate, Usage
-from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import ChatRequest, Message, prompt_tokens_above
+from medal_judges.models.llm.protocol import ChatRequest
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.records.signature import content_hash
 from medal_judges.storage.files import atomic_path, only_run, read_json, write_json
@@ -52,11 +50,6 @@ _CONNECTION = {
     "token_budget",
     "tokenizer",
 }
-SAMPLE = 6  # contexts that the estimate simulates
-# Chance that an attempt is accepted: five attempts then pass nine times of ten, as MEDAL reports
-# (appendix C.2): 1 - (1 - 0.37)^5 = 0.90.
-ACCEPTANCE = 0.37
-WORDS = {"say": 23, "check": 20, "reply": 38}  # of an answer; near MEDAL's Table 2
 
 
 class Outputs:
@@ -352,62 +345,3 @@ class GenerationRun(JobRunner[DialogueState]):
     def answered(self, job: DialogueState) -> None:
         if job.opened:
             self._spread(job)
-
-
-def estimate(
-    config: GenerateConfig,
-    chatbots: Sequence[str] = (),
-    acceptance: float = ACCEPTANCE,
-    words: Mapping[str, int] = WORDS,
-) -> dict[str, CostEstimate]:
-    """The maximum cost of each agent over the whole run, including finished parts.
-
-    Simulates a few of the contexts on filler answers, none of which ends a dialogue early, and
-    scales the counts to all contexts. ``chatbots``: only these speak. A local model costs 0
-    dollars.
-    """
-    prompts = load_prompts(config)
-    speaking = config.speaking(chatbots)
-    sample = min(SAMPLE, config.contexts.n)
-    settings = config.contexts.model_copy(update={"n": sample})
-    usage: dict[str, Counter[str]] = defaultdict(Counter)
-
-    def play(state: DialogueState) -> DialogueState:
-        while not state.over:
-            request = request_of(state, prompts)
-            text = " ".join(["words"] * words[state.stage])
-            if state.stage == "check":
-                # The seed is a hash of dialogue, turn and attempt.
-                accepts = (request.seed or 0) % 1000 < 1000 * acceptance
-                text = "Yes." if accepts else f"No. {text}"
-            written = prompt_tokens_above([Message("user", text)])
-            usage[state.agent].update(
-                requests=1,
-                read=prompt_tokens_above(request.messages),
-                written=min(request.max_tokens, written),
-            )
-            state.take(text, False)
-        return state
-
-    for context in contexts_for(settings, config.languages, config.seed):
-        for user in config.users:
-            id = f"{context.id}--{user}"
-            opener = play(DialogueState(id, context, user, config))
-            if opener.opened:
-                for chatbot in speaking:
-                    play(opener.with_chatbot(chatbot))
-    costs = {}
-    for agent, llm in config.agents(speaking).items():
-        total: Counter[str] = Counter()
-        for name, count in usage[agent].items():
-            total[name] = round(count * config.contexts.n / sample)
-        money: float | None = 0.0
-        if llm.api:  # a local model is not loaded to find out that it has no price
-            model = load_llm(llm)
-            money = model.cost(Usage(total["read"], output=total["written"]))
-            if money is None and model.private:
-                money = 0.0
-        costs[agent] = CostEstimate(
-            total["requests"], 0, total["read"], total["written"], money
-        )
-    return costs

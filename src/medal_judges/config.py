@@ -49,7 +49,8 @@ def shipped_file(name: str) -> Path:
     ending = ".yaml"
     if name.startswith("convert/"):
         ending = ".py"
-    return CONFIGS / (name.removesuffix(ending) + ending * (".json" not in name))
+    name = name.removeprefix("configs/").removesuffix(ending)
+    return CONFIGS / (name + ending * (".json" not in name))
 
 
 def about(folder: str, name: str) -> str:
@@ -286,14 +287,14 @@ def config_text(path: str | Path, folder: str | None = None) -> str:
     ``folder`` of configs/. Raises ConfigError if there is no such config, or if the file is larger
     than 1 MB or not UTF-8."""
     file = Path(path)
-    name = str(path).removeprefix("configs/")
+    name = str(path)
     for shipped in (f"{folder}/{name}", name):
         if not file.is_file():
             file = shipped_file(shipped)
     if not file.is_file():
         names = shipped_names(folder or name.split("/")[0])
         guess = did_you_mean(Path(name).stem, names)
-        hint = f"{guess}medal configs lists the shipped files"
+        hint = f"{guess}medal configs list shows the shipped files"
         raise ConfigError(f"no config file {path}", hint=hint)
     if file.stat().st_size > _LARGEST:
         raise ConfigError(f"{path}: larger than 1 MB, so it is not a file of settings")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 
+from medal_judges.errors import visible
+
 # A shorter one may be a word of any text ("none", "label"): local servers are given such keys.
 SHORTEST = 8
 _hidden: set[str] = set()
@@ -27,8 +29,9 @@ def without_secrets(text: str) -> str:
 
 
 class SecretFilter(logging.Filter):
-    """Keeps secrets out of the records of a handler."""
+    """Keeps secrets, and characters that control the terminal, out of the records of a handler."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        record.msg, record.args = without_secrets(record.getMessage()), ()
+        record.msg = visible(without_secrets(record.getMessage()))
+        record.args = ()
         return True

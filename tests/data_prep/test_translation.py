@@ -19,11 +19,9 @@ from medal_judges.data_prep.translation import (
     TranslateConfig,
     Translation,
     TranslationRunner,
-    UnusableError,
     translate,
 )
 from medal_judges.reading.dialogues import read_labelled
-from medal_judges.reading.language_detection import LanguageIdentifier
 from medal_judges.records.dialogue import Dialogue, Role, Turn
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.storage.jsonl import write_records
@@ -62,9 +60,6 @@ def row(group: str, lang: str, *texts: str) -> LabelledDialogue:
     )
 
 
-SORRY = "I am sorry, but I cannot help you with this request."
-
-
 class Run:
     """One run of the translator into ``out``."""
 
@@ -73,7 +68,6 @@ class Run:
         rows: Sequence[LabelledDialogue],
         out: Path,
         langs: Sequence[str] = ("de",),
-        check: LanguageIdentifier | None = None,
         agents: FakeAgents | None = None,
         **settings: Any,
     ) -> None:
@@ -82,7 +76,7 @@ class Run:
         runner = TranslationRunner(
             plain.model_copy(update=settings), agents=self.agents
         )
-        jobs = [Translation(r, lang, check) for r in rows for lang in langs]
+        jobs = [Translation(r, lang) for r in rows for lang in langs]
         self.failures: Counter[str] = translate(runner, jobs, out)
         self.by, self.earlier = runner.by, runner.earlier
         self.rows = list(read_labelled(out))
@@ -217,35 +211,3 @@ def test_killed_at_random_moments_and_resumed(serve: Serve, tmp_path: Path) -> N
     for name in ("{}.jsonl", "{}.failed.jsonl"):
         cut, one = (tmp_path / name.format(which) for which in ("cut", "whole"))
         assert cut.read_bytes() == one.read_bytes()
-
-
-# -- the language of a translation -----------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def language() -> LanguageIdentifier:
-    pytest.importorskip("lingua")
-    return LanguageIdentifier(purpose="a test")
-
-
-@pytest.mark.parametrize(
-    ("lang", "text", "fault"),
-    [
-        ("de", "Das war heute leider gar nicht so einfach.", None),
-        ("de", SORRY, "is in English, not in German"),
-        ("zh", SORRY, "is in English, not in Chinese"),
-        ("zh", "我今天去了图书馆，借了两本书。", None),
-        ("de", "我今天去了图书馆，借了两本书。", "is in Chinese, not in German"),
-        ("no", SORRY, "is in English, not in Norwegian"),
-        ("de", "OK, sorry!", None),  # too short to tell
-    ],
-)
-def test_a_turn_in_another_language(
-    language: LanguageIdentifier, lang: str, text: str, fault: str | None
-) -> None:
-    job = Translation(row("g1", "en", "Whatever it was."), lang, language)
-    if fault is None:
-        assert job.read({"1_user": text}) == [text]
-    else:
-        with pytest.raises(UnusableError, match=f"turn 1 .user. {fault}"):
-            job.read({"1_user": text})

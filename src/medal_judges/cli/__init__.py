@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from medal_judges import __version__
-from medal_judges.errors import MedalError, did_you_mean, visible
+from medal_judges.errors import MedalError, did_you_mean
 from medal_judges.secrets import SecretFilter
 
 STOPPED = "stopped; run the same command again to resume"
@@ -97,11 +97,6 @@ app = PlainTyper(
 )
 
 
-class _PlainFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        return visible(super().format(record))
-
-
 @app.callback(invoke_without_command=True)
 def before_commands(
     context: typer.Context,
@@ -119,7 +114,7 @@ def before_commands(
     from medal_judges.report.console import quiet_foreign_logs
 
     handler = logging.StreamHandler()
-    handler.setFormatter(_PlainFormatter("%(levelname)s: %(message)s"))
+    handler.setFormatter(logging.Formatter("%(levelname)s: %(message)s"))
     handler.addFilter(SecretFilter())
     level = logging.WARNING
     if debug:
@@ -171,9 +166,6 @@ def main() -> None:
     if sys.flags.optimize > 1:
         sys.exit("error: transformers does not work under python -OO; leave -OO out")
     debug = "--debug" in sys.argv
-    if debug:  # anywhere on the line: people add it at the end
-        arguments = [word for word in sys.argv[1:] if word != "--debug"]
-        sys.argv = [sys.argv[0], "--debug", *arguments]
     try:
         app()
     except Exception as error:

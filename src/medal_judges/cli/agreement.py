@@ -47,11 +47,9 @@ def agreement(
         if "labels_by" in row.extra:
             labellers.add(str(row.extra["labels_by"]))
     if not any(row.labels for row in rows):
-        columns = list(map(str, rows[0].dialogue.meta))[:20]
         raise MedalError(
             f"{source}: no row has labels",
-            hint="--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings; columns: "
-            f"{', '.join(columns) or 'none for ratings'}",
+            hint="--label COLUMN=DIMENSION:LOW..HIGH names a column of ratings",
         )
     figures = agreements(rows, dimension)
     report.show()

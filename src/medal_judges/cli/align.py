@@ -8,8 +8,7 @@ import typer
 
 from medal_judges.cli.options import with_options
 from medal_judges.config import DEVICE, MAX_COST, OVERRIDES, option
-from medal_judges.errors import ConfigError
-from medal_judges.reading.dialogues import ReadOptions, reading_report
+from medal_judges.reading.dialogues import ReadingReport, ReadOptions
 
 
 @with_options(locks="folder")
@@ -25,7 +24,6 @@ def align(
     keep_anyway: bool = option(
         False, help="Write the judge even if the gain may be chance."
     ),
-    as_json: bool = option(False, flag="--json", help="Print the proof as JSON."),
     device: str | None = DEVICE,
     reading: ReadOptions,
 ) -> None:
@@ -39,14 +37,8 @@ def align(
     from medal_judges.eval.align.run import align as run
     from medal_judges.inference.judge_choice import choose_judge
 
-    report = reading_report(reading, out)
+    report = ReadingReport(strict=True)
     rows = load_spec(labels, reading=report, options=reading)
-    if report.count:
-        raise ConfigError(
-            f"{report.count} rows cannot be read as labelled chats; the first: "
-            f"{report.messages[0]}",
-            hint=f"correct or delete them; {out}/skipped.jsonl lists all",
-        )
     report.show()
     choice = choose_judge(judge, settings, device=device).spending(max_cost)
     names = dict.fromkeys(
@@ -60,9 +52,6 @@ def align(
         keep_anyway=keep_anyway,
         **choice.options,
     )
-    if as_json:
-        typer.echo((out / "align.json").read_text(encoding="utf-8").rstrip())
-    else:
-        result.printout(out).show()
+    result.printout(out).show()
     if result.judge is None:
         raise typer.Exit(6)

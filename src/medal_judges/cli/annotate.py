@@ -116,7 +116,7 @@ def import_answers(
     )
     from medal_judges.data_prep.annotation.questions import Answer
     from medal_judges.data_prep.annotation.spreadsheet import read_spreadsheet
-    from medal_judges.errors import ConfigError, DataError, MedalError
+    from medal_judges.errors import ConfigError, MedalError
     from medal_judges.storage.files import protected_inputs, require_other_file
     from medal_judges.storage.jsonl import write_records
 
@@ -131,15 +131,10 @@ def import_answers(
         names[theirs.removeprefix(ACCOUNT)] = annotator
     answers: list[Answer] = []
     for path in files:
-        ending = path.suffix.lower()
-        if not path.is_file():
-            raise DataError(path, None, "no such file")
-        if ending == ".json":
+        if path.suffix.lower() == ".json":
             answers += read_label_studio(path)
-        elif ending == ".xlsx":
-            answers += read_spreadsheet(path, [d.name for d in project.dimensions])
         else:
-            raise DataError(path, None, "expected a file .json or .xlsx")
+            answers += read_spreadsheet(path, [d.name for d in project.dimensions])
     for index, answer in enumerate(answers):
         annotator = names.get(answer.annotator.removeprefix(ACCOUNT), answer.annotator)
         answers[index] = replace(answer, annotator=annotator)

@@ -10,7 +10,7 @@ import typer
 from medal_judges.cli import PlainTyper
 from medal_judges.cli.judges import print_listed
 from medal_judges.config import about, config_text, shipped_file, shipped_names
-from medal_judges.errors import ConfigError, did_you_mean
+from medal_judges.errors import ConfigError
 from medal_judges.storage.files import atomic_write
 
 # Option that takes the names -> their folder under configs/.
@@ -35,19 +35,13 @@ Name = Annotated[
     str, typer.Argument(metavar="NAME", help="train/quickstart, judges/medal, ...")
 ]
 
-app = PlainTyper(help="List, show or copy shipped configs.", no_args_is_help=False)
-
-
-@app.callback(invoke_without_command=True)
-def before(context: typer.Context) -> None:
-    """The shipped configs, judges, rubrics and prompts. Options accept their names or a file."""
-    if context.invoked_subcommand is None:
-        list_configs()
+app = PlainTyper(help="List, show or copy shipped configs.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_configs() -> None:
-    """List all files, grouped by the option that accepts their names.
+    """List the shipped configs, judges, rubrics and prompts, grouped by the option that accepts
+    their names.
 
     Example: medal configs list
     """
@@ -63,7 +57,7 @@ def show(name: Name) -> None:
 
     Example: medal configs show rubrics/medal
     """
-    typer.echo(config_text(_shipped(name)), nl=False)
+    typer.echo(config_text(name), nl=False)
 
 
 @app.command("copy")
@@ -78,20 +72,8 @@ def copy(
 
     Example: medal configs copy train/quickstart --out mine.yaml
     """
-    shipped = _shipped(name)
-    target = out or Path(shipped_file(shipped).name)
+    text = config_text(name)
+    target = out or Path(shipped_file(name).name)
     if target.exists():
         raise ConfigError(f"{target} already exists", hint="give another --out")
-    typer.echo(atomic_write(target, config_text(shipped)))
-
-
-def _shipped(name: str) -> str:
-    """Returns ``folder/name`` of a shipped file. Raises ConfigError with the nearest name."""
-    short = name.removeprefix("configs/").removesuffix(".yaml").removesuffix(".py")
-    names: list[str] = []
-    for folder in CONFIGS.values():
-        names += [f"{folder}/{shipped}" for shipped in shipped_names(folder)]
-    if short not in names:
-        hint = f"{did_you_mean(short, names)}medal configs lists all"
-        raise ConfigError(f"no shipped file has the name {name!r}", hint=hint)
-    return short
+    typer.echo(atomic_write(target, text))

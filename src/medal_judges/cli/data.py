@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain, islice
 from pathlib import Path
 from typing import Annotated, Literal
@@ -40,24 +40,6 @@ _SET: str = option(
     help="A file, or a source of medal data list (fed:turn, chitchat:test).",
 )
 _OUT: Path = option(help="File to write (.jsonl or .jsonl.gz).")
-_COUNT: int | None = option(None, ge=1, help="How many dialogues; default: all.")
-_MIN_TURNS: int = option(1, ge=1, help="Skip dialogues with fewer turns.")
-_MAX_TURNS: int | None = option(None, ge=1, help="Skip dialogues with more turns.")
-
-
-def _choose_rows(
-    rows: Iterable[LabelledDialogue],
-    n: int | None,
-    min_turns: int,
-    max_turns: int | None,
-) -> Iterator[LabelledDialogue]:
-    """Yields the first ``n`` rows whose number of turns is within the limits."""
-
-    def fits(row: LabelledDialogue) -> bool:
-        turns = len(row.dialogue.turns)
-        return min_turns <= turns <= (max_turns or turns)
-
-    return islice(filter(fits, rows), n)
 
 
 @app.command("list")
@@ -145,9 +127,9 @@ def write(
         argument=True, metavar="SET", help="A source, such as chitchat:test."
     ),
     out: Path = _OUT,
-    n: int | None = _COUNT,
-    min_turns: int = _MIN_TURNS,
-    max_turns: int | None = _MAX_TURNS,
+    n: int | None = option(None, ge=1, help="How many dialogues; default: all."),
+    min_turns: int = option(1, ge=1, help="Skip dialogues with fewer turns."),
+    max_turns: int | None = option(None, ge=1, help="Skip dialogues with more turns."),
 ) -> None:
     """Write the dialogues of a source, with their labels, to a JSONL file.
 
@@ -155,7 +137,11 @@ def write(
     """
     from medal_judges.data_prep.sources.registry import stream_spec
 
-    rows = _choose_rows(stream_spec(source), n, min_turns, max_turns)
+    def fits(row: LabelledDialogue) -> bool:
+        turns = len(row.dialogue.turns)
+        return min_turns <= turns <= (max_turns or turns)
+
+    rows = islice(filter(fits, stream_spec(source)), n)
     typer.echo(f"{write_records(out, rows)} dialogues written to {out}")
 
 
@@ -165,9 +151,6 @@ def plant(
     *,
     source: str = _SET,
     out: Path = _OUT,
-    n: int | None = _COUNT,
-    min_turns: int = _MIN_TURNS,
-    max_turns: int | None = _MAX_TURNS,
     per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all."),
     issues: tuple[str, ...] = option(
         (), help="Only this issue; may be repeated. Default: all."
@@ -179,7 +162,8 @@ def plant(
     reading: ReadOptionsWithoutLabels,
 ) -> None:
     """Write clean dialogues, dialogues with an injected issue, and matched controls, all labelled.
-    Use one split of your conversations per run, and the same --split.
+    Use one split of your conversations per run, and the same --split. medal data write selects
+    dialogues by their turns.
 
     Example: medal data plant chitchat:test --per-issue 40 --out injected.jsonl
     """
@@ -192,9 +176,8 @@ def plant(
 
     report = reading_report(reading, beside=out)
     counts = InjectionCounts()
-    clean = load_spec(source, reading=report, options=reading)
     rows = injected_set(
-        _choose_rows(clean, n, min_turns, max_turns),
+        load_spec(source, reading=report, options=reading),
         seed=seed,
         per_issue=per_issue,
         issues=issues or ISSUES,

@@ -7,15 +7,7 @@ from pathlib import Path
 import typer
 
 from medal_judges.cli.options import with_options
-from medal_judges.config import (
-    DRY_RUN,
-    MAX_COST,
-    OVERRIDES,
-    OVERWRITE,
-    load_config,
-    option,
-)
-from medal_judges.errors import MissingExtraError
+from medal_judges.config import MAX_COST, OVERRIDES, OVERWRITE, load_config, option
 from medal_judges.reading.dialogues import (
     ReadOptionsWithoutLabels,
     labelled_of,
@@ -42,13 +34,12 @@ def translate(
         "native/translate", help="YAML file, or the name of one in configs/native/."
     ),
     overwrite: bool = OVERWRITE,
-    dry_run: bool = DRY_RUN,
     max_cost: float | None = MAX_COST,
     reading: ReadOptionsWithoutLabels,
 ) -> None:
     """Translate the English dialogues of a file; the same command resumes after a stop. Turns and
-    roles stay unchanged. OUT.failed.jsonl lists failures with their reasons; with the extra lang, a
-    turn in the wrong language is a failure too. OUT.answers.jsonl is needed to resume.
+    roles stay unchanged. OUT.failed.jsonl lists failures with their reasons. OUT.answers.jsonl is
+    needed to resume.
 
     Example: medal data translate dialogues.jsonl --to de --to zh
     """
@@ -60,32 +51,18 @@ def translate(
         require_targets,
     )
     from medal_judges.data_prep.translation import translate as run
-    from medal_judges.reading.language_detection import LanguageIdentifier
 
     require_targets(to)
     settings = load_config(TranslateConfig, config, overrides, folder="native")
     runner = TranslationRunner(settings, max_cost=max_cost)
-    skipped_file: Path | None = out
-    if dry_run:
-        skipped_file = None
-    report = reading_report(reading, beside=skipped_file)
-    check = None
-    if not dry_run:
-        try:
-            check = LanguageIdentifier(purpose="the check of languages")
-        except MissingExtraError as error:
-            typer.echo(
-                f"the languages of the translations are NOT checked: {error}", err=True
-            )
+    report = reading_report(reading, beside=out)
     skipped = 0
     translations = []
     for row in labelled_of(source, reading, report):
-        skipped += row.dialogue.lang != "en"
         if row.dialogue.lang == "en":
-            translations += [Translation(row, lang, check) for lang in to]
-    if dry_run:
-        typer.echo(runner.estimate(translations))
-        return
+            translations += [Translation(row, lang) for lang in to]
+        else:
+            skipped += 1
     with only_run(out), ProgressBar("translating", len(translations)) as bar:
         failures = run(
             runner,

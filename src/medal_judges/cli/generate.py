@@ -8,28 +8,13 @@ from contextlib import suppress
 import typer
 
 from medal_judges.cli.options import with_options
-from medal_judges.config import (
-    DRY_RUN,
-    MAX_COST,
-    OVERRIDES,
-    OVERWRITE,
-    load_config,
-    option,
-)
+from medal_judges.config import MAX_COST, OVERRIDES, OVERWRITE, load_config, option
 from medal_judges.data_prep.generation.protocol import GenerateConfig
-from medal_judges.data_prep.generation.run import (
-    ACCEPTANCE,
-    DIALOGUES,
-    REJECTED,
-    WORDS,
-    GenerationRun,
-    estimate,
-)
+from medal_judges.data_prep.generation.run import DIALOGUES, REJECTED, GenerationRun
+from medal_judges.errors import CoverageError
 from medal_judges.report.console import ProgressBar, rich_table, wide_console
 from medal_judges.report.table import Row, Table
 from medal_judges.storage.files import write_json
-
-_COLUMNS = ("agent", "requests", "tokens in", "tokens out", "dollars")
 
 
 @with_options()
@@ -42,20 +27,16 @@ def generate(
         (), help="Only this chatbot of the config speaks; may be repeated."
     ),
     overwrite: bool = OVERWRITE,
-    dry_run: bool = DRY_RUN,
     max_cost: float | None = MAX_COST,
 ) -> None:
     """Generate dialogues. The same command resumes after a stop.
 
-    Example: medal generate --config quickstart --dry-run
+    Example: medal generate --config quickstart --out made
     """
     settings = list(overrides)
     if out:
         settings.append(f"out={json.dumps(out)}")
     protocol = load_config(GenerateConfig, config, settings, folder="generate")
-    if dry_run:
-        _estimate(protocol, chatbots)
-        return
     run = GenerationRun(
         protocol, chatbots=chatbots, overwrite=overwrite, max_cost=max_cost
     )
@@ -67,11 +48,7 @@ def generate(
             def advance() -> None:
                 # A first message without an accepted try takes its dialogues off the total.
                 left = total - counts.failed_openers * len(run.speaking)
-                note = (
-                    f"accepted {turns['accepted']}, rejected {turns['rejected']}, "
-                    f"ended {counts.ended['user']}, active {len(run.active)}"
-                )
-                bar.advance(finished=counts.finished, total=left, note=note)
+                bar.advance(finished=counts.finished, total=left)
 
             advance()
             run.run(advance)
@@ -81,15 +58,12 @@ def generate(
             write_json(protocol.out / "summary.json", summary)
     _show(run, before)
     if not counts.finished and not run.waiting:
-        typer.echo(
-            "error: no dialogue was generated: the user judge accepted none of "
-            f"{turns['rejected']} first messages ({turns['unreadable']} verdicts were neither yes "
-            "nor no)\n"
-            f"  read {protocol.out / REJECTED}; give another user_judge, check.enforce=true for "
+        raise CoverageError(
+            f"no dialogue was generated: the user judge accepted none of {turns['rejected']} first "
+            f"messages ({turns['unreadable']} verdicts were neither yes nor no)",
+            hint=f"read {protocol.out / REJECTED}; give another user_judge, check.enforce=true for "
             "one that does not keep to Yes and No, or more first_turn.tries, and --overwrite",
-            err=True,
         )
-        raise typer.Exit(3)
     typer.echo(f"dialogues in {protocol.out / DIALOGUES}")
     if run.waiting:
         raise typer.Exit(5)
@@ -107,7 +81,8 @@ def _show(run: GenerationRun, before: int) -> None:
     for agent, usage in sorted(counts.usage.items()):
         tokens = int(usage["input_tokens"]), int(usage["output_tokens"])
         rows.append((agent, int(usage["requests"]), *tokens, usage.get("money")))
-    wide_console(stderr=True).print(rich_table(Table("", _COLUMNS, rows)))
+    columns = ("agent", "requests", "tokens in", "tokens out", "dollars")
+    wide_console(stderr=True).print(rich_table(Table("", columns, rows)))
     for id, reason in list(run.waiting.items())[:5]:
         typer.echo(f"waits: {id}: {reason}", err=True)
     if run.waiting:
@@ -115,22 +90,3 @@ def _show(run: GenerationRun, before: int) -> None:
             f"{len(run.waiting)} dialogues wait; run the same command again to resume them",
             err=True,
         )
-
-
-def _estimate(config: GenerateConfig, chatbots: tuple[str, ...]) -> None:
-    costs = estimate(config, chatbots)
-    openers = config.contexts.n * len(config.languages) * len(config.users)
-    speaking = len(chatbots or config.chatbots)
-    typer.echo(f"{openers} first messages, {openers * speaking} dialogues")
-    rows: list[Row] = []
-    total = 0.0
-    for agent, cost in costs.items():
-        rows.append((agent, cost.requests, cost.input, cost.output, cost.money))
-        total += cost.money or 0.0
-    wide_console().print(rich_table(Table("", _COLUMNS, rows)))
-    typer.echo(
-        f"at most about ${total:.2f} for the agents with a price; nothing was sent. Assumed: "
-        f"{ACCEPTANCE:.0%} of tries accepted, {WORDS['say']} words a user message, "
-        f"{WORDS['reply']} a chatbot's, no dialogue ends early; tokens are upper bounds, "
-        "without the reasoning of a model; what OUT already holds is not subtracted"
-    )

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import typer
@@ -115,10 +113,6 @@ def score(
     lines = list(report.lines(loaded.languages))
     if report.coverage is not None and report.coverage >= min_coverage:
         lines += report.means()
-        if out != "-" and sys.stderr.isatty():
-            lines.append(
-                f"next: medal report {quote(out)} --chats {quote(file)} --out report"
-            )
     typer.echo(visible("\n".join(lines)), err=True)
     cached = cached_answers([loaded])
     if cached is not None:
@@ -130,24 +124,15 @@ def score(
 def _score_to_screen(
     dialogues: Iterable[Dialogue], judge: Judge, options: ScoreOptions
 ) -> ScoreReport:
-    """Prints the judgements: as JSON lines, in a terminal as text."""
+    """Prints the judgements as JSON lines."""
     start = time.perf_counter()
     first: dict[str, Any] = {"dimensions": [d.to_record() for d in judge.dimensions]}
 
     def show(judgement: Judgement, record: dict[str, Any]) -> None:
         nonlocal first
-        if not sys.stdout.isatty():
-            line = to_line(record | first)
-            first = {}
-            typer.echo(line.encode(), nl=False)  # UTF-8 on every console
-            return
-        words = [judgement.id]
-        if judgement.turn is not None:
-            words.append(f"turn {judgement.turn}")
-        for name, value in judgement.scores.items():
-            if value is not None:
-                words.append(f"{name} {value:.2f}")
-        typer.echo(visible("  ".join([*words, judgement.failure or ""])))
+        line = to_line(record | first)
+        first = {}
+        typer.echo(line.encode(), nl=False)  # UTF-8 on every console
 
     report = score_each(dialogues, judge, options, show)
     report.seconds = time.perf_counter() - start

@@ -10,7 +10,7 @@ import typer
 
 from medal_judges.cli.options import with_options
 from medal_judges.config import BOXED, DEVICE, MAX_COST, option
-from medal_judges.errors import ConfigError, JudgeLoadError
+from medal_judges.errors import ConfigError
 from medal_judges.eval.trial.config import TrialConfig
 from medal_judges.reading.dialogues import ReadOptionsWithoutLabels, reading_report
 from medal_judges.report.console import ProgressBar
@@ -61,17 +61,12 @@ def trial(
     from medal_judges.report.table import slug
 
     named, settings = split_settings(judges)
-    folders = []
-    if save:
-        folders = [Path(name) for name, _ in named]
+    folders = [Path(name) for name, _ in named if save]
     for folder in folders:
         if not folder.is_dir():
-            raise ConfigError(
-                f"--save writes into the folder of a judge; {folder} is not a folder",
-                hint=f"leave out --save: the trial is also written to {out}/judgements/",
-            )
+            problem = f"--save: {folder} is not the folder of a judge"
+            raise ConfigError(problem, hint="leave out --save")
     on_trial: list[TrialJudge] = []
-    name_by_signature: dict[str, str] = {}
     for path, judge_settings in named:
         # A baseline beside other judges has no use for a device.
         choice = choose_judge(
@@ -82,14 +77,10 @@ def trial(
         judge = choice.load()
         # The settings are part of the name: medal trial geval geval fence=false shows both.
         name = slug(" ".join([judge.signature().judge, *judge_settings]))
-        first_name = name_by_signature.setdefault(str(judge.signature()), name)
-        if (on_trial and first_name != name) or name in [
-            judge.name for judge in on_trial
-        ]:
-            # fence=false against itself would say that a fence does nothing
+        if name in [earlier.name for earlier in on_trial]:
             raise ConfigError(
-                f"{first_name} and {name} are the same judge",
-                hint="give both the setting to compare, such as fence=true and fence=false",
+                f"the judge {name} is named twice",
+                hint="give the settings to compare, such as fence=true and fence=false",
             )
         on_trial.append(TrialJudge(name, judge))
     report = reading_report(reading, out)
@@ -106,10 +97,7 @@ def trial(
         )
     # none without --save
     for result, folder in zip(results, folders, strict=False):
-        try:
-            typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
-        except OSError as error:
-            raise JudgeLoadError(f"{folder}: {error}") from error
+        typer.echo(str(write_json(folder / TRIAL_NAME, asdict(result))))
     if data is not None:
         report.show()
     publish(trial_page(results), out)

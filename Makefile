@@ -58,8 +58,9 @@ SECONDS = @echo "$$(($$(date +%s) - $$(cat .venv/.began))) s"
 
 # The rows of injected issues that no judge saw.
 define PLANTED
-$(OFFLINE) $(BIN)/medal data plant chitchat:test --min-turns 6 --max-turns 30 --split test \
-	    --per-issue 40 --out $(RUN)/planted.jsonl
+$(OFFLINE) $(BIN)/medal data write chitchat:test --min-turns 6 --max-turns 30 --out $(RUN)/clean.jsonl
+	$(OFFLINE) $(BIN)/medal data plant $(RUN)/clean.jsonl --split test --per-issue 40 \
+	    --out $(RUN)/planted.jsonl
 endef
 
 # The judge in the package, from its data: needs dialogue_eval and ConTurE (docs/results/boxed.md).

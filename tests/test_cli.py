@@ -66,12 +66,12 @@ assert not {"torch", "transformers", "pandas", "rich"} & set(sys.modules), sys.m
 def test_an_error_is_a_message_and_a_traceback_only_on_request(
     extra: tuple[str, ...], tmp_path: Path
 ) -> None:
-    done = medal("score", "nowhere.jsonl", "--judge", "length", *extra)
+    done = medal(*extra, "score", "nowhere.jsonl", "--judge", "length")
     assert done.returncode != 0 and "no such file" in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
     (tmp_path / "file").write_text("")
     inside = tmp_path / "file" / "inside.jsonl"  # cannot be written
-    done = medal("data", "seeds", "--n", "1", "--out", inside, *extra)
+    done = medal(*extra, "data", "seeds", "--n", "1", "--out", inside)
     assert done.returncode != 0 and str(inside.parent) in done.stderr
     assert ("Traceback" in done.stderr) == bool(extra)
 

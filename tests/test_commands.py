@@ -16,7 +16,6 @@ from .conftest import medal
 # A command line -> a file that it writes, or words that it prints.
 TYPED = {
     "judges": "boxed",
-    "configs": "rubrics",
     "configs list": "rubrics",
     "configs show rubrics/medal": "dimensions:",
     "configs copy train/quickstart": "quickstart.yaml",

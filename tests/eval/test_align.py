@@ -136,9 +136,9 @@ def test_labels_that_are_chance_write_no_judge_and_exit_with_6(tmp_path: Path) -
     data = write(tmp_path / "mine.csv", 24, overall=lambda i, n: NOISE[i])
     out = tmp_path / "out"
     words = ["length", "--labels", data, "--label", "overall=novel:1..5", "--out", out]
-    done = medal(*words, "--json")
+    done = medal(*words)
     assert done.exit_code == 6 and not (out / "judge.json").exists()
-    record = json.loads(done.output)
+    record = json.loads((out / "align.json").read_text())
     assert not record["judge_written"] and not record["dimensions"]["novel"]["kept"]
     rows = list(read_labelled(data, columns={"labels": {"overall": "novel:1..5"}}))
     assert align("length", rows, keep_anyway=True).judge is not None

@@ -121,10 +121,10 @@ def _load(
     they spend at most ``max_cost``."""
     choices = {_LABELS: labeller}
     if users != "skip":
-        model = []
+        settings = []
         if user_judge is None and labeller.speaks:
-            model = [f"llm={json.dumps(labeller.llm())}"]
-        choices[_USERS] = choose_judge(user_judge or USER_JUDGE, model)
+            settings = [f"llm={json.dumps(labeller.llm())}"]
+        choices[_USERS] = choose_judge(user_judge or USER_JUDGE, settings)
     if users == "only":
         del choices[_LABELS]
     pays = any(choice.asks_server for choice in choices.values())

@@ -205,13 +205,13 @@ def benchmark(folder: Path) -> dict[str, Any]:
 def files(folder: Path) -> dict[str, Any]:
     """Command -> the files that it writes."""
     tutorials = ROOT / "docs/tutorials"
-    for name in ("v1.jsonl", "v2.jsonl", "mine.csv", "labelled.jsonl"):
+    for name in ("v1.jsonl", "v2.jsonl", "labelled.jsonl"):
         (folder / name).write_bytes((tutorials / name).read_bytes())
     commands = {
-        "score": "score v1.jsonl --out s/v1.jsonl --quiet",
+        "score": "score v1.jsonl --out s/v1.jsonl",
         "report": "report s/v1.jsonl --chats v1.jsonl --out report",
         "compare": "compare v1.jsonl v2.jsonl --dimension overall --out compared",
-        "align": "align boxed --labels mine.csv --label helpful=overall --out aligned",
+        "align": "align boxed --labels labelled.jsonl --label helpful=overall --out aligned",
         "trial": "trial length --out trial",
         "plant": "data plant v1.jsonl --out planted.jsonl",
         "stats": "data stats labelled.jsonl --out stats",

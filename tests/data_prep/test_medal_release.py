@@ -93,7 +93,7 @@ def test_a_file_of_released_rows_has_the_splits_of_the_hub(tmp_path: Path) -> No
             {"models": [USER, CHATBOT]},
             "models': expected one name for each of the 3 turns",
         ),
-        ({"models": [USER, 7, USER]}, r"models\[1\]': expected a text or null"),
+        ({"models": [USER, 7, USER]}, r"models.assistant': expected a valid string"),
         ({"lang": "en\x1b[31m"}, "lang': expected an ISO 639-1 code"),
     ],
 )

@@ -81,16 +81,10 @@ METADATA: Row = {
     "link": "https://example.org/support/chats/0f8fad5b",
     "started": "2026-06-01T10:00:00.123456+00:00",
     "ended": "2026-06-01 10:00:00.123456 UTC",
-    "summary": "A customer asks for the opening hours.",
     "userAgent": "Mozilla/5.0 (X11; Linux x86_64)",
-    "chatTitle": "Opening hours of the shop in Berlin",
-    "annotator_comments": {"ann": "The answer is friendly but wrong."},
-    "Evidence": [{"turn": 1, "text": "We open at nine, he says."}],
-    "tags": ["a customer of many years", "web"],
-    "metadata": {"plan": "free", "agent": "a text of some length"},
+    "topic": "opening hours",
     "header": {"user-agent": "Mozilla/5.0 (Windows NT 10.0; Win64; x64)"},
     "state": "North Rhine-Westphalia",
-    "plan": "free for two months",
     "usage": {"tokens": 3},
 }
 

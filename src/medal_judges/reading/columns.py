@@ -14,7 +14,6 @@ from medal_judges.reading.names import (
     Fields,
     Record,
     find_key,
-    plain_name,
 )
 from medal_judges.records.dialogue import Role
 from medal_judges.records.labelled import Scale
@@ -27,15 +26,8 @@ _SPEAKERS = (*get_args(Role), "system", "tool")
 _FIELDS = (*NAMES, "user", "source", "split", "group")
 _LABEL = re.compile(r"([^:@]+)(?::(-?\d+(?:\.\d+)?)\.\.(-?\d+(?:\.\d+)?))?\Z")
 _SHOWN = 40  # columns in a message
-_SHORT = 20  # characters of a text that is no turn: a state, a category
-# Ids, hashes, addresses and times.
-_NO_PROSE = re.compile(r"[!-~]*|\d{4}-\d\d-\d\d \d\d:[\d:.,]+ ?[+\-:\w]*")
-# A field whose name has such a word holds metadata, which a judge does not read.
-_METADATA = re.compile(
-    r"(?:.*_)?(?:annotators?|author|comments?|country|date|email|evidence|feedback|headers?|heading"
-    r"|ids?|labels?|metadata|name|notes?|rationale|region|state|subject"
-    r"|summary|tags?|time|timestamp|title|url|user_agent)(?:_.*)?"
-)
+# Four words with spaces between them, or a dozen characters of Chinese or Japanese.
+_PROSE = re.compile(r"(?:\w+[,.;:]? ){3}\w|[\u3040-\u9fff]{12}")
 _PYTHON_LIST = re.compile(r"\s*[\[{][\s\[{]*'\w+':")
 # What spreadsheets, pandas, R and people write if there is no rating.
 _NO_RATING = ("na", "n/a", "#n/a", "nan", "none", "null", "-", "?", "")
@@ -98,28 +90,22 @@ def lookup(record: object, path: str, missing: Any = None) -> Any:
     return missing
 
 
-def json_in(cell: Any) -> Any:
-    """Returns the JSON object or list of a text, and any other value unchanged."""
-    try:
-        return parsed_cell(cell)
-    except RecordError:
-        return cell  # a text that begins with a bracket
+def json_in(cell: Any, field: str = "") -> Any:
+    """Returns the JSON object or list of the text ``cell``, and any other value unchanged.
 
-
-def parsed_cell(cell: Any, field: str = "(cell)") -> Any:
-    """Returns the JSON value of a text that begins with a bracket, and any other value unchanged.
-
-    Raises RecordError, which names ``field``, for text that is not JSON.
+    A text that begins with a bracket and is not JSON is returned unchanged, or raises RecordError
+    if a ``field`` is given, which the error names.
     """
     if not isinstance(cell, str) or cell.lstrip()[:1] not in ("[", "{"):
         return cell
-    require_no_python(cell, field)
     try:
+        require_no_python(cell, field)
         return load_json(cell, nan_is_null=True)
-    except RecordError as error:
-        raise RecordError(field, error.expected, cell) from error
-    except RecursionError as error:
-        raise RecordError(field, "JSON that is not nested too deep", cell) from error
+    except (RecordError, RecursionError) as error:
+        if not field:
+            return cell
+        expected = getattr(error, "expected", "JSON that is not nested too deep")
+        raise RecordError(field, expected, cell) from error
 
 
 def require_no_python(cell: str, field: str) -> None:
@@ -129,22 +115,9 @@ def require_no_python(cell: str, field: str) -> None:
         raise RecordError(field, expected, cell)
 
 
-def has_prose(name: str, value: object) -> bool:
-    """Says whether a field, or a field within it, holds a text longer than 20 characters.
-
-    Ids, times and metadata do not count.
-    """
-    if _METADATA.fullmatch(plain_name(name)):
-        return False
-    value = json_in(value)
-    if isinstance(value, Mapping):
-        return any(has_prose(str(key), field) for key, field in value.items())
-    if isinstance(value, list):
-        return any(has_prose(name, item) for item in value)
-    if not isinstance(value, str):
-        return False
-    text = value.strip()
-    return len(text) > _SHORT and _NO_PROSE.fullmatch(text) is None
+def has_prose(value: object) -> bool:
+    """Says whether ``value`` of a row, or a value within it, holds a text of four words."""
+    return _PROSE.search(str(value)) is not None
 
 
 # -- what a user states ----------------------------------------------------------------------------
@@ -163,19 +136,14 @@ def make_column_map(
     fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
     if not (isinstance(roles, dict) and isinstance(labels, dict)):
-        raise ConfigError(
-            "column map: roles and labels are mappings such as Kunde: user"
-        )
-    for pair in column:
-        name, _, value = pair.partition("=")
-        fields[name.strip()] = value.strip()
-    # The name of a speaker or of a column of ratings may contain an equals sign.
-    for pair in role:
-        name, _, value = pair.rpartition("=")
-        roles = roles | {name.strip(): value.strip()}
-    for pair in label:
-        name, _, value = pair.rpartition("=")
-        labels = labels | {name.strip(): value.strip()}
+        problem = "column map: roles and labels are mappings"
+        raise ConfigError(problem, hint="write {Kunde: user} or {Note: overall:1..5}")
+    roles, labels = dict(roles), dict(labels)
+    for entries, pairs in ((fields, column), (roles, role), (labels, label)):
+        for pair in pairs:
+            # The name of a speaker or of a column of ratings may contain an equals sign.
+            name, _, value = pair.rpartition("=")
+            entries[name.strip()] = value.strip()
     _require_known(fields, roles)
     roles = {str(word).lower(): value for word, value in roles.items()}
     return ColumnMap(fields, roles, _label_columns(labels))
@@ -202,8 +170,7 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
         match = _LABEL.match(str(target).strip())
         if match is None or not name:
             problem = f"{target!r} is not of the form DIMENSION[:LOW..HIGH]"
-            option = quote(f"{name or 'COLUMN'}=overall:1..5")
-            hint = f"--label {option} (in YAML: {name}: overall:1..5)"
+            hint = f"--label {quote(f'{name}=overall:1..5')} (in YAML: {name}: overall:1..5)"
             raise ConfigError(f"label {name!r}: {problem}", hint=hint)
         dimension, low, high = match.groups()
         scale = None

@@ -38,7 +38,7 @@ from medal_judges.reading.containers import CONTAINERS, TABLES, NumberedRow, ope
 from medal_judges.reading.forms import READERS, Row, form_of
 from medal_judges.reading.messages import read_messages
 from medal_judges.reading.names import Counts, Fields, Names, Record
-from medal_judges.reading.thoughts import MAY_THINK, THOUGHTS, without_thoughts
+from medal_judges.reading.thoughts import THOUGHTS, without_thoughts
 from medal_judges.reading.transcripts import chats_of_transcript
 from medal_judges.reading.turns import (
     NumberedRecord,
@@ -84,7 +84,9 @@ class ReadOptions(Config):
     """
 
     format: str | None = _option(
-        None, help="File format, if it cannot be detected: csv, messages, csv+turns."
+        None,
+        metavar="NAME",
+        help="Kind of file, if it cannot be detected: csv, jsonl, text, ...",
     )
     column: Names = _option(
         (),
@@ -94,8 +96,8 @@ class ReadOptions(Config):
     columns: dict[str, Any] = Field(default_factory=dict)  # set in Python and YAML
     label: Names = _option(
         (),
-        metavar="COLUMN=DIMENSION[:LOW..HIGH][@ANNOTATOR]",
-        help="Column of human ratings, with its scale and its annotator; may be repeated.",
+        metavar="COLUMN=DIMENSION[:LOW..HIGH]",
+        help="Column of human ratings, with its scale; may be repeated.",
     )
     role: Names = _option(
         (),
@@ -110,26 +112,12 @@ class ReadOptions(Config):
     @model_validator(mode="after")
     def _check(self) -> ReadOptions:
         # Pydantic calls this again for every config that contains these options.
-        _ = self.container_and_form, self.column_map
+        if self.format not in (None, *CONTAINERS):
+            guess = did_you_mean(str(self.format), CONTAINERS)
+            hint = f"{guess}one of {', '.join(CONTAINERS)}"
+            raise ConfigError(f"no format {self.format!r}", hint=hint)
+        _ = self.column_map
         return self
-
-    @cached_property
-    def container_and_form(self) -> tuple[str | None, str | None]:
-        """Returns the container and the form of rows that ``format`` names, None for the one that
-        the content decides.
-        """
-        container, form = None, None
-        for word in (self.format or "").lower().split("+"):
-            if word in CONTAINERS and container is None:
-                container = word
-            elif word in READERS and form is None:
-                form = word
-            elif self.format:
-                guess = did_you_mean(word, [*CONTAINERS, *READERS])
-                hint = f"{guess}one of {', '.join(CONTAINERS)}; one of {', '.join(READERS)}; or "
-                hint += "both: csv+turns"
-                raise ConfigError(f"format {self.format!r}: not {word!r}", hint=hint)
-        return container, form
 
     @cached_property
     def column_map(self) -> ColumnMap:
@@ -179,16 +167,18 @@ class ChatFileConfig(Config):
 
     def in_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
         """The rows in ``langs``, if given. Raises ConfigError for a language that no row has."""
-        languages: set[str] = set()
+        if not self.langs:
+            return list(rows)
         chosen: list[LabelledDialogue] = []
+        languages: set[str] = set()
         for row in rows:
             codes = {row.dialogue.lang, base_language(row.dialogue.lang)}
             languages |= codes
-            if not self.langs or codes.intersection(self.langs):
+            if codes.intersection(self.langs):
                 chosen.append(row)
         missing = ", ".join(sorted({*self.langs} - languages))
         if missing:
-            hint = f"its languages: {', '.join(sorted(languages)) or 'none'}"
+            hint = f"its languages: {', '.join(sorted(languages))}"
             raise ConfigError(f"{self.source}: no row is in {missing}", hint=hint)
         return chosen
 
@@ -385,11 +375,8 @@ class _Reader:
     torn: set[str] = field(default_factory=set)  # ids of chats with a bad row
 
     def __post_init__(self) -> None:
-        self.path = "(list)"
         self.is_file = isinstance(self.source, str | Path)
-        if self.is_file:
-            self.path = str(self.source)
-        self.is_mapped = bool(self.columns.fields or self.columns.labels)
+        self.path = str(self.source) if self.is_file else "(list)"
 
     def read(self) -> Iterator[Any]:
         """Yields the dialogues, or labelled dialogues, of the source."""
@@ -404,43 +391,41 @@ class _Reader:
                 if row is not None:
                     yield row if self.labelled else row.dialogue
         yield from self.waiting.values()
-        unread = [name for name in self.unread if name not in self.report.copied]
+        unread = ", ".join(
+            name for name in self.unread if name not in self.report.copied
+        )
         if unread:
-            names = ", ".join(unread)
-            self.report.notes[f"not read: {names} in {self.path}"] = None
+            self.report.notes[f"not read: {unread} in {self.path}"] = None
 
     def _records(self) -> Iterator[NumberedChat]:
         """Yields each row that is a chat. Rows that are turns wait."""
-        stated_form, rows = self._open()
-        for number, record in rows:
+        for number, record in self._rows():
             if isinstance(record, list):
                 record = {"messages": record}
             if not isinstance(record, Mapping):
                 self._skip_record(number, record)
                 continue
-            if self.is_mapped:
-                self._check_columns(record)
-            self.form = stated_form or form_of(record, self.columns) or self.form
+            self._check_columns(record)
+            self.form = form_of(record, self.columns) or self.form
             if self.form is None:
                 self._skip(number, _unknown_form(record))
             elif self.form == "turns":
                 self._keep_turn(number, record)
             else:
                 yield number, record, self.form
-        if self.is_mapped and self.names:
+        if self.names:
             self.columns.require_columns(self.names, self.path)
 
-    def _open(self) -> tuple[str | None, Iterable[NumberedRow]]:
-        """Returns the form that the options or a plain text state, and the rows of the source."""
-        container, form = self.options.container_and_form
+    def _rows(self) -> Iterable[NumberedRow]:
+        """Returns the rows of the source. The rows of a plain text are its chats."""
         if not isinstance(self.source, str | Path):
-            return form, enumerate(self.source, 1)
-        self.container, rows = open_rows(self.path, container)
+            return enumerate(self.source, 1)
+        self.container, rows = open_rows(self.path, self.options.format)
         if self.container != "text":
-            return form, rows
+            return rows
+        self.form = "transcript"
         text = "".join(str(content) for _, content in rows)
-        chats = chats_of_transcript(text, self.columns.roles)
-        return form or "transcript", chats
+        return chats_of_transcript(text, self.columns.roles)
 
     def _skip_record(self, number: int, record: object) -> None:
         """Counts a row that is not an object. If it is a turn, its chat is bad too."""
@@ -453,17 +438,15 @@ class _Reader:
     def _check_columns(self, record: Record) -> None:
         """Raises ConfigError if a row of a table shows that a column is missing. JSON leaves out
         empty fields, so there all rows are looked at first."""
+        if not (self.columns.fields or self.columns.labels):
+            return
         self.names |= dict.fromkeys(record)
-        labels = record.get("labels")
-        if isinstance(labels, Mapping):
-            self.names |= dict.fromkeys(labels)
         # A speaker and a text can stand inside of messages, which are empty in some rows.
         messages = json_in(self.columns.value(record, "messages"))
-        inside = []
-        if isinstance(messages, list):
-            inside = [message for message in messages if isinstance(message, Mapping)]
-        for message in inside:
-            self.names |= dict.fromkeys(message)
+        inside = messages if isinstance(messages, list) else []
+        for inner in (record.get("labels"), *inside):
+            if isinstance(inner, Mapping):
+                self.names |= dict.fromkeys(inner)
         if self.container in TABLES and (inside or messages is None):
             self.columns.require_columns(self.names, self.path)
 
@@ -514,16 +497,12 @@ class _Reader:
         one that waits."""
         columns = self.columns
         if form == "turns":  # whose fields have our own names already
-            fields = dict(columns.fields)
-            for name in _READ_IN_TURNS:
-                fields.pop(name, None)
+            fields = {
+                k: v for k, v in columns.fields.items() if k not in _READ_IN_TURNS
+            }
             columns = replace(columns, fields=fields)
         row = Row(record, columns)
-        line = READERS[form].read(row)
-        if "messages" in line and "dialogue" not in line:
-            labelled = self._row_of_messages(line)
-        else:
-            labelled = self._row_of_line(line)
+        labelled = self._labelled(READERS[form].read(row))
         key: tuple[object, ...] = ()
         if columns.labels:
             key = labelled.id, labelled.level, hash(labelled.dialogue.turns)
@@ -533,24 +512,24 @@ class _Reader:
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
-            self._note_unread({name: [record[name]] for name in unread})
+            self._note_unread({name: record[name] for name in unread})
         self.report.read += 1
         if hash(labelled.id) in self.ids:
-            labelled = self._numbered(labelled)
+            labelled = self._number_id(labelled)
         self.ids.add(hash(labelled.id))
         if not key:
             return labelled
         self.waiting[key] = labelled
         return None
 
-    def _note_unread(self, values_of: Mapping[str, Sequence[object]]) -> None:
+    def _note_unread(self, values: Record) -> None:
         """Notes the fields that hold text and that no reader used."""
-        for name, values in values_of.items():
-            if len(self.unread) < _SHOWN and any(has_prose(name, v) for v in values):
+        for name, value in values.items():
+            if len(self.unread) < _SHOWN and has_prose(value):
                 self.unread[name] = None
 
-    def _numbered(self, row: LabelledDialogue) -> LabelledDialogue:
-        """Returns the row with a number after its id, which an earlier row has: ``a#2``."""
+    def _number_id(self, row: LabelledDialogue) -> LabelledDialogue:
+        """Returns ``row`` with a number after its id, which an earlier row has: ``a#2``."""
         id = row.id
         while hash(id) in self.ids:
             self.repeats[row.id] += 1
@@ -558,61 +537,55 @@ class _Reader:
         self.report.folded[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
-    # From the fields of the line format to a dialogue. An id that is missing is made from the
-    # content.
-
-    def _row_of_line(self, line: Fields) -> LabelledDialogue:
-        name = "dialogue" if "dialogue" in line else "turns"
-        if isinstance(line.get(name), list):
-            turns = []
-            for turn in line[name]:
-                content = isinstance(turn, Mapping) and turn.get("content")
-                if isinstance(content, str) and MAY_THINK.search(content):
-                    turn = self._without_thoughts(turn)
-                turns.append(turn)
-            line[name] = turns
-        id = line.get("id")
-        if id is None or not str(id).strip():
-            self.report.folded[_MADE] += 1
-            line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
-        if self.labelled:
-            return parse_labelled(line)
-        dialogue = parse_dialogue_line(line)
-        meta = {}
-        for name in line.keys() - KNOWN_FIELDS:
-            if line[name] is not None:
-                meta[name] = line[name]
-        if meta:
-            dialogue = replace(dialogue, meta={**meta, **dialogue.meta})
-        return LabelledDialogue(dialogue, {}, {})
-
-    def _without_thoughts(self, turn: Record) -> Record:
-        """Returns a turn of the line format. An answer loses its thoughts."""
-        if turn.get("role") != "assistant":
-            return turn
-        answer, count = without_thoughts(turn["content"])
-        if count:
-            self.report.folded[THOUGHTS] += count
-        return {**turn, "content": answer}
-
-    def _row_of_messages(self, line: Fields) -> LabelledDialogue:
-        require_valid_text(line.get("meta"), "meta")
-        names = ("source", "models", "context", "meta")
+    def _labelled(self, line: Fields) -> LabelledDialogue:
+        """Returns the labelled dialogue of the fields of the line format, with ``messages`` or
+        turns. An id that is missing is made from the content."""
         id = line.get("id")
         if not str(id or "").strip():
-            id = None
             self.report.folded[_MADE] += 1
-        dialogue = read_messages(
+            line["id"] = id = None
+        if "messages" in line and "dialogue" not in line:
+            dialogue = self._dialogue_of_messages(line)
+            line = {name: line[name] for name in _LABEL_FIELDS if name in line}
+            line |= dialogue.to_record() if self.labelled else {}
+        else:
+            self._drop_thoughts(line)
+            if id is None:
+                line["id"] = parse_dialogue_line(line | {"id": "none"}).text_hash
+            dialogue = parse_dialogue_line(line)
+        if self.labelled:
+            return parse_labelled(line)
+        meta = dict(dialogue.meta)
+        for name in line.keys() - KNOWN_FIELDS:
+            if line[name] is not None:
+                meta.setdefault(name, line[name])
+        return LabelledDialogue(replace(dialogue, meta=meta))
+
+    def _drop_thoughts(self, line: Fields) -> None:
+        """Drops the thoughts of the answers in a line's turns."""
+        name = "dialogue" if "dialogue" in line else "turns"
+        if not isinstance(line.get(name), list):
+            return
+        line[name] = turns = list(line[name])
+        for number, turn in enumerate(turns):
+            if not isinstance(turn, Mapping) or turn.get("role") != "assistant":
+                continue
+            answer, count = turn.get("content"), 0
+            if isinstance(answer, str):
+                answer, count = without_thoughts(answer)
+            if count:
+                turns[number] = {**turn, "content": answer}
+                self.report.folded[THOUGHTS] += count
+
+    def _dialogue_of_messages(self, line: Fields) -> Dialogue:
+        require_valid_text(line.get("meta"), "meta")
+        names = ("id", "source", "models", "context", "meta")
+        return read_messages(
             line["messages"],
-            id=id,
             lang=self._language(line.get("lang")),
             folded=self.report.folded,
             **{name: line.get(name) for name in names},
         )
-        if not self.labelled:
-            return LabelledDialogue(dialogue, {}, {})
-        labels = {name: line[name] for name in _LABEL_FIELDS if name in line}
-        return parse_labelled(dialogue.to_record() | labels)
 
     def _language(self, word: str | None) -> str:
         """Returns the code of a language, or ``und`` if the word names no language."""

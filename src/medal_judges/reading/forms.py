@@ -23,7 +23,6 @@ from medal_judges.reading.columns import (
     json_in,
     labels_of,
     lookup,
-    parsed_cell,
     require_no_python,
 )
 from medal_judges.reading.names import (
@@ -39,7 +38,7 @@ from medal_judges.reading.turns import conversation_column, sort_keys
 from medal_judges.records.validation import as_text
 
 Message = Any  # an object with role and content; read_messages refuses other values
-_JSON_FIELDS = ("dialogue", "turns", "models", "context", "meta", "labels", "scales")
+_JSON_FIELDS = {"dialogue", "turns", "models", "context", "meta", "labels", "scales"}
 _LINE_FIELDS = ("id", "lang", "source", "split", "group")
 _NOTHING: tuple[object, ...] = (None, "", [], {})
 
@@ -86,17 +85,12 @@ class Row:
         """Returns the fields of the line format; columns that no reader used are ``meta``."""
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
-            model = self.take_text(name)
-            if model:
-                models.setdefault(role, model)
+            models.setdefault(role, self.take_text(name))
         system = json_in(self.take("system"))  # a text, or Anthropic's blocks
         if system:
             messages = [{"role": "system", "content": system}, *messages]
-        line: Fields = {
-            "id": self.take("id"),
-            "messages": messages,
-            "models": models,
-        }
+        line: Fields = {"id": self.take("id"), "messages": messages}
+        line["models"] = {role: name for role, name in models.items() if name}
         for name in _LINE_FIELDS[1:]:
             line[name] = self.take_text(name)
         for name in ("context", "labels", "scales"):
@@ -177,9 +171,8 @@ def read_line(row: Row) -> Fields:
         raise RecordError(
             "messages", "messages or dialogue, not both", line["messages"]
         )
-    for name in _JSON_FIELDS:
-        if isinstance(line.get(name), str):
-            line[name] = parsed_cell(line[name], name)
+    for name in line.keys() & _JSON_FIELDS:
+        line[name] = json_in(line[name], name)
     for name in row.columns.fields.keys() & {*_LINE_FIELDS}:
         line[name] = as_text(row.take(name))
     row.add_labels(line)
@@ -241,24 +234,20 @@ def read_message_list(row: Row) -> Fields:
     keys = sort_keys(times)
     if keys is not None and keys[0] > keys[-1]:
         raise RecordError(column, "messages with the oldest first", times)
-    contents = [message.get("content") for message in messages]
-    for name in ("prompt", "response"):
-        beside = row.columns.column(row.record, name)
-        value = lookup(row.record, beside)
-        ends_with_user = messages[-1].get("role") == "user"
-        # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
-        is_answer = name == "response" and isinstance(value, str | list)
-        if value in contents:
-            row.used.add(beside)
-        elif is_answer and ends_with_user and beside != "assistant":
-            messages = messages + _messages_of(row, name, "assistant")
-            row.used.add(beside)
+    # Beside messages, ``user`` and ``assistant`` are ids, and an object is the answer's grades.
+    beside = row.columns.column(row.record, "response")
+    answer = lookup(row.record, beside)
+    ends_with_user = messages[-1].get("role") == "user" and beside != "assistant"
+    if messages[-1].get("content") == answer:
+        row.used.add(beside)
+    elif ends_with_user and isinstance(answer, str | list):
+        messages += _messages_of(row, "response", "assistant")
     return row.line(messages)
 
 
 def _messages_in(column: str, cell: object, columns: ColumnMap) -> list[Message]:
     """Returns messages with the fields ``role`` and ``content``, whatever their names."""
-    value = parsed_cell(cell, column)
+    value = json_in(cell, column)
     if isinstance(value, Mapping) and "messages" in value:
         value = value["messages"]
     if not isinstance(value, list) or not value:
@@ -297,37 +286,26 @@ def read_turns(row: Row) -> Fields:
     return row.line(row.take("messages"))
 
 
-@reader(
-    "prompts",
-    "prompt and response",
-    lambda record, columns: all(
-        columns.column(record, name) for name in ("prompt", "response")
-    ),
-)
+def is_exchange(record: Record, columns: ColumnMap) -> bool:
+    return all(columns.column(record, name) for name in ("prompt", "response"))
+
+
+@reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
     """Reads a question and its answer. An answer without text is an empty turn."""
     question = _messages_of(row, "prompt", "user")
+    if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
+        question += _messages_of(row, "input", "user")
     answer = _messages_of(row, "response", "assistant")
-    row.used |= {
-        row.columns.column(row.record, name) for name in ("prompt", "response")
-    }
-    if not answer:
-        answer = [{"role": "assistant", "content": ""}]
-    return row.line(question + answer)
+    return row.line(question + (answer or [{"role": "assistant", "content": ""}]))
 
 
 def _messages_of(row: Row, field: str, role: str) -> list[Message]:
     """Returns the messages of a question or an answer: a text, messages, or parts of one message.
     A text that is JSON is the text itself unless it is a list of objects."""
-    column = row.columns.column(row.record, field)
-    value = as_text(lookup(row.record, column))
-    if column.lower() == "instruction":
-        # An instruction and its input are one question in Alpaca's data.
-        for key in row.record:
-            if key.lower() == "input":
-                value = f"{value}\n{row.take_text(key) or ''}".strip()
+    value = as_text(row.take(field))
     if isinstance(value, str) and value.lstrip().startswith("[{"):
-        require_no_python(value, column)
+        require_no_python(value, field)
         value = json_in(value)
     if value in _NOTHING:
         return []
@@ -338,4 +316,4 @@ def _messages_of(row: Row, field: str, role: str) -> list[Message]:
     typed = [isinstance(item, Mapping) and "type" in item for item in value]
     if all(typed) and "role" not in value[0]:
         return [{"role": role, "content": value}]
-    return _messages_in(column, value, row.columns)
+    return _messages_in(field, value, row.columns)

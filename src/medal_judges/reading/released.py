@@ -8,25 +8,21 @@ labels, which are the JSON of the evaluation prompt (Table 11).
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from typing import Any
 
 from medal_judges.errors import RecordError
-from medal_judges.reading.columns import parsed_cell
+from medal_judges.reading.columns import json_in
 from medal_judges.reading.names import Fields, Record
 from medal_judges.records.dialogue import language_code
-from medal_judges.records.dimension import Dimension, load_rubric
+from medal_judges.records.dimension import load_rubric
 from medal_judges.records.labelled import hash_split
 from medal_judges.records.signature import content_hash
 from medal_judges.records.validation import text
 
-_CONTEXT_NUMBER = re.compile(
-    r"-(\d+)\s*\Z"
-)  # at the end of a released row's ``source``
+_CONTEXT_NUMBER = re.compile(r"-(\d+)\s*\Z")  # of a released row's ``source``
 _rubric = cache(load_rubric)
 _SCENE_PART = re.compile(
     r"\W*(Scene Description|Persona|Gender|Language/Culture)\W*?:[*\s]*", re.I
@@ -34,7 +30,7 @@ _SCENE_PART = re.compile(
 _CONTEXT_KEYS = {"scene description": "scene", "persona": "persona", "gender": "gender"}
 # dimension -> its key in the JSON
 _RELEASED_NAMES = {"overall": "overall_quality_rating"}
-_REPLACED = ("id", "source", "scene", "lang", "dialogue", "models", "labels")
+_REPLACED = ("scene", "labels")
 
 
 def is_released(record: Record) -> bool:
@@ -52,67 +48,55 @@ def is_released(record: Record) -> bool:
 
 
 def line_of_released(record: Record) -> Fields:
-    """Converts a released row to the line format, with ``form`` and ``labels_by``.
+    """Converts the released row ``record`` to the line format, with ``form`` and ``labels_by``.
 
     Rows of one context are one group, with one split, in all languages. The id consists of the
     request's id and the chatbot's name; no two released rows share both. Raises RecordError that
     names the field.
     """
-    turns, request = record.get("dialogue"), record.get("source")
-    models = _models_by_role(record.get("models"), turns)
+    request = record.get("source")
+    models = _models_by_role(record.get("models"), record.get("dialogue"))
     scene = _scene_parts(record.get("scene"))
-    id, group = record.get("id"), record.get("group")
-    source, meta = request, {}
-    number = None
-    if isinstance(request, str):
-        number = _CONTEXT_NUMBER.search(request)
-    if number is not None:
-        source, meta = "medal", {"request": request}
-        group = group or f"medal-{int(number[1])}"
-        if id is None:
-            names = str(request).strip(), models.get("assistant")
-            id = "--".join(filter(None, names))
-    elif scene:  # without its line of the language
-        group = group or f"medal-{content_hash(scene)}"
     line = {name: value for name, value in record.items() if name not in _REPLACED}
     line |= {
-        "id": id,
-        "source": source,
         "lang": language_code(record.get("lang")),
-        "dialogue": turns,
+        "dialogue": record.get("dialogue"),
         "models": models,
         "context": record.get("context") or scene,
-        "meta": (record.get("meta") or {}) | meta,
-        "group": group,
         "form": "medal-released",
         **_label_fields(record.get("labels")),
     }
-    if group and not line.get("split"):
-        line["split"] = hash_split(str(group), seed=0)
-    return {name: value for name, value in line.items() if value is not None}
+    group = None
+    number = _CONTEXT_NUMBER.search(str(request))
+    if number is not None:
+        line["source"] = "medal"
+        line["meta"] = (record.get("meta") or {}) | {"request": request}
+        group = f"medal-{int(number[1])}"
+        names = str(request).strip(), models.get("assistant")
+        line["id"] = line.get("id") or "--".join(map(str, filter(None, names)))
+    elif scene:  # without its line of the language
+        group = f"medal-{content_hash(scene)}"
+    group = line.get("group") or group
+    if group:
+        line["group"] = group
+        line["split"] = line.get("split") or hash_split(str(group), seed=0)
+    return line
 
 
-def _models_by_role(names: object, turns: object) -> dict[str, str | None]:
-    """Returns role -> name from ``names``, a list with a name or null for each turn. A role whose
-    turns are all null is left out."""
-    if names is None:
-        return {}
-    if not isinstance(turns, list):
-        turns = []
-    count = len(turns)
-    if not isinstance(names, list) or len(names) != count:
-        raise RecordError("models", f"one name for each of the {count} turns", names)
-    models: dict[str, str | None] = {}
-    for index, (name, turn) in enumerate(zip(names, turns, strict=True)):
-        role = None
-        if isinstance(turn, Mapping):
-            role = turn.get("role")
-        if not name or not isinstance(role, str):
-            continue
-        first_name = text(f"models[{index}]", name, "a text or null")
-        if models.setdefault(role, first_name) != name:
-            expected = f"the name that the other {role} turns have ({models[role]!r})"
-            raise RecordError(f"models[{index}]", expected, name)
+def _models_by_role(names: object, turns: object) -> dict[str, str]:
+    """Returns role -> name from ``names``, a list with a name or null for each of ``turns``. A role
+    whose turns are all null is left out. Raises RecordError for two names of one role."""
+    models: dict[str, str] = {}
+    if names is None or not isinstance(turns, list):
+        return models
+    if not isinstance(names, list) or len(names) != len(turns):
+        expected = f"one name for each of the {len(turns)} turns"
+        raise RecordError("models", expected, names)
+    for name, turn in zip(names, turns, strict=True):
+        role = str(isinstance(turn, Mapping) and turn.get("role"))
+        if name and models.setdefault(role, name) != name:
+            expected = f"one name for all {role} turns ({models[role]!r})"
+            raise RecordError("models", expected, name)
     return models
 
 
@@ -136,9 +120,9 @@ def _label_fields(labels: object) -> Fields:
 
     ``labels`` are those of the line format, or GPT-4.1's JSON of MEDAL's evaluation prompt (Table
     11), as an object or a text. There a label is a number (``"unsafe": 1``) or an object with a
-    comment. Raises RecordError for a text that is not JSON and for a label outside its scale.
+    comment. Raises RecordError for a text that is not JSON.
     """
-    answer = parsed_cell(labels, "labels")
+    answer = json_in(labels, "labels")
     if not answer:
         return {}
     if not isinstance(answer, Mapping):
@@ -151,22 +135,13 @@ def _label_fields(labels: object) -> Fields:
         entry = answer.get(_RELEASED_NAMES.get(name, name))
         if not isinstance(entry, Mapping):
             entry = {"label": entry}
-        if entry.get("label") is None:
+        label = entry.get("label")
+        if label is None:
             continue
-        line["labels"][name] = [_label(entry["label"], dimension)]
+        with suppress(TypeError, ValueError):
+            label = float(label)  # it may be a text
+        line["labels"][name] = [label]
         line["scales"][name] = [dimension.low, dimension.high]
         if entry.get("comment"):
             line["comments"][name] = str(entry["comment"])
     return line
-
-
-def _label(label: Any, dimension: Dimension) -> float:
-    """Returns a label as a number. Raises RecordError if it is not on the dimension's scale."""
-    number = math.nan
-    if not isinstance(label, bool):
-        with suppress(TypeError, ValueError):
-            number = float(label)
-    if dimension.low <= number <= dimension.high:
-        return number
-    expected = f"a number from {dimension.low:g} to {dimension.high:g}"
-    raise RecordError(f"labels.{dimension.name}", expected, label)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 from medal_judges.errors import RecordError
@@ -20,9 +22,10 @@ def conversation_column(record: Record, columns: ColumnMap) -> str:
 
 def chat_of_turns(
     chat_id: str, rows: Sequence[NumberedRecord], columns: ColumnMap, counts: Counts
-) -> tuple[Fields, dict[str, list[Any]]]:
-    """Returns a chat with its messages in order and the columns that are equal in all rows, and the
-    values of the columns that differ, which are dropped. The chat's time is the first turn's.
+) -> tuple[Fields, Fields]:
+    """Returns the chat ``chat_id`` with its messages in order and the columns that are equal in all
+    its ``rows``, and the columns that differ, with all their values, which are dropped. The chat's
+    time is the first turn's. ``counts`` counts chats whose times are not readable.
 
     Raises RecordError for an unknown speaker.
     """
@@ -41,9 +44,9 @@ def chat_of_turns(
         for name, value in record.items():
             if value not in (None, ""):
                 values.setdefault(name, []).append(value)
-    turns = _in_order(turns, counts)
+    turns = _sort_turns(turns, counts)
     chat: Fields = {"id": chat_id, "messages": turns}
-    different: dict[str, list[Any]] = {}
+    different: Fields = {}
     for name in values.keys() - used:
         first = values[name][0]
         if values[name].count(first) == len(values[name]):
@@ -55,10 +58,10 @@ def chat_of_turns(
     return chat, different
 
 
-def _in_order(turns: list[Fields], counts: Counts) -> list[Fields]:
+def _sort_turns(turns: list[Fields], counts: Counts) -> list[Fields]:
     """Returns the turns of a chat in order: by the column ``order``, by time if every row has one,
-    or as in the file. Turns of one time keep the order of the file; if the newest comes first, a
-    question comes before its answer. Raises RecordError for times with and without a zone."""
+    or as in the file. Turns of one time keep the order of the file. Raises RecordError for times
+    with and without a zone."""
     for field in ("order", "time"):
         values = [turn[field] for turn in turns]
         if all(value in (None, "") for value in values):
@@ -67,32 +70,29 @@ def _in_order(turns: list[Fields], counts: Counts) -> list[Fields]:
         if keys is None:
             counts["chats in the order of the file: some times are not readable"] += 1
             continue
+        pairs = list(zip(keys, turns, strict=True))
         try:
-            newest_first = keys[0] > keys[-1]
-            keyed = []
-            for number, key in enumerate(keys):
-                is_answer = newest_first and turns[number]["role"] != "user"
-                keyed.append((key, is_answer, number))
-            keyed.sort()
+            if keys[0] > keys[-1]:  # the newest first
+                pairs.reverse()
+            pairs.sort(key=itemgetter(0))
         except TypeError as error:
             expected = "times with a time zone in all rows or in none"
             raise RecordError(field, expected, values) from error
-        return [turns[number] for _, _, number in keyed]
+        return [turn for _, turn in pairs]
     return turns
 
 
 def sort_keys(values: Sequence[object]) -> list[Any] | None:
-    """Returns numbers, or instants of ISO times; None if a value is neither."""
-    if None in values or "" in values:
-        return None
-    texts = [str(value).strip() for value in values]
-    try:
-        return list(map(float, texts))
-    except ValueError:
-        pass
+    """Returns the numbers, or the instants of ISO times, of ``values``. Returns None if one of them
+    is neither."""
     import pandas as pd
 
-    try:
-        return [pd.to_datetime(text, format="ISO8601") for text in texts]
-    except ValueError:
-        return None
+    texts = [str(value).strip() for value in values]
+    for convert in (float, partial(pd.to_datetime, format="ISO8601")):
+        try:
+            keys = list(map(convert, texts))
+        except ValueError:
+            continue
+        if not pd.isna(keys).any():
+            return keys
+    return None

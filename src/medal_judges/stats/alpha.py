@@ -14,7 +14,7 @@ Measurement = Literal["nominal", "ordinal", "interval"]
 
 def alpha_statistic(answers: Floats, measurement: Measurement) -> Statistic:
     """Returns alpha of ``answers``, shape (rows, annotators), as a function of row weights of 0 or
-    1. NaN in ``answers`` is a missing answer.
+    1. NaN in ``answers`` is a missing answer. ``measurement``: the level of measurement.
 
     Alpha is NaN if all answers are equal or no row has two.
     """
@@ -47,7 +47,8 @@ def _alpha(counts: Floats, levels: Floats, measurement: Measurement) -> float:
 
 
 def no_interval(answers: Floats, measurement: str) -> str | None:
-    """Returns why alpha of these answers has no interval, or None.
+    """Returns why alpha of ``answers``, shape (rows, annotators), has no interval at this level of
+    ``measurement``, or None.
 
     If no row has the rarest answer twice, alpha is a little below 0 whichever row is left out: in
     simulations such an interval never contains the true value.

@@ -31,7 +31,7 @@ _FLAT = 1e-20
 
 
 def undefined_reason(human: Values, score: Values) -> str | None:
-    """Returns why no correlation is defined for these rows, or None."""
+    """Returns why labels ``human`` and scores ``score`` have no correlation, or None."""
     if len(human) < MIN_ROWS:
         return f"{len(human)} rows, fewer than {MIN_ROWS}"
     if human.constant:
@@ -50,9 +50,12 @@ def correlation_statistic(
     """Returns a function of row weights that computes the correlations ``names``, and may compute
     others.
 
+    ``human``: people's means. ``score``: the judge's scores. ``chatbots``: the name of each row's
+    chatbot. All have shape (rows,).
+
     ``within_system`` is the mean of Spearman's correlation within each chatbot, weighted by rows,
     over chatbots with at least 5 rows on which neither side is constant. ``kendall`` and
-    ``pairwise``: see ``pairs_statistic``.
+    ``pairwise`` are the statistics of ``pairs_statistic``.
     """
     pairs = None
     if "kendall" in names or "pairwise" in names:
@@ -80,16 +83,19 @@ def correlation_statistic(
 
 
 def weighted_spearman(x: Values, y: Values, weights: Floats) -> Floats:
-    """Returns Spearman's correlation of each weighted sample, shape (samples,)."""
+    """Returns Spearman's correlation of ``x`` and ``y`` in each weighted sample, shape (samples,).
+    ``weights``: shape (samples, rows)."""
     return weighted_pearson(x.ranks(weights), y.ranks(weights), weights)
 
 
 def mean_spearman(
     parts: Iterable[tuple[Rows, Values, Values]], weights: Floats, minimum: int
 ) -> Floats:
-    """Returns the mean of Spearman's correlation of each weighted sample, shape (samples,), over
-    parts with ``minimum`` rows on which neither side is constant, weighted by these rows. A part
-    has its rows and their values on both sides."""
+    """Returns the mean of Spearman's correlation over ``parts``, shape (samples,).
+
+    A part has its rows and their values on both sides. A part counts, by its rows, if it has
+    ``minimum`` rows on which neither side is constant. ``weights``: shape (samples, rows).
+    """
     total, size = np.zeros(len(weights)), np.zeros(len(weights))
     for rows, x, y in parts:
         drawn = weights[:, rows]
@@ -103,8 +109,8 @@ def mean_spearman(
 def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
     """Returns Pearson's correlation of each weighted sample, shape (samples,).
 
-    ``x`` and ``y`` have shape (rows,) or (samples, rows). NaN if a side is constant or fewer than 3
-    rows have a weight above 0.
+    ``x`` and ``y`` have shape (rows,) or (samples, rows), ``weights`` (samples, rows). NaN if a
+    side is constant or fewer than 3 rows have a weight above 0.
     """
     total = weights.sum(axis=1, keepdims=True)
     size = np.where(total > 0, total, 1.0)
@@ -121,8 +127,10 @@ def weighted_pearson(x: Floats, y: Floats, weights: Floats) -> Floats:
 
 
 def pairs_statistic(human: Values, score: Values) -> Statistic:
-    """Returns figures over pairs of rows, as a function of row weights; a row is no pair with
-    itself, nor with its copies.
+    """Returns a function of row weights that computes statistics over pairs of rows. A row is not a
+    pair with itself or with its copies.
+
+    ``human``: people's means, ``score``: the judge's scores, of shape (rows,).
 
     ``kendall``: tau-b. ``pairwise``: the share of all pairs that both order alike or both tie,
     where scores up to ``tie_distance`` apart are a tie (Deutsch, Foster and Freitag 2023).
@@ -182,8 +190,8 @@ def pairs_statistic(human: Values, score: Values) -> Statistic:
 
 
 def tie_distance(human: Values, score: Values) -> float:
-    """Returns the distance up to which two scores are a tie: the one with which most pairs of rows
-    are ordered or tied as by ``human``; of many rows, the pairs of a random part of them."""
+    """Returns the distance up to which two values of ``score`` are a tie: the one with which most
+    pairs of rows are ordered or tied as by ``human``. Of many rows it takes a random part."""
     rows = np.random.default_rng(0).permutation(len(human))[:_PAIRS_FITTED]
     first, second = rows[np.stack(np.triu_indices(len(rows), 1))]
     people = signs(human.numbers[first] - human.numbers[second], human.tolerance)
@@ -208,7 +216,8 @@ def weighted_auc(positive: Floats, score: Values, weights: Floats) -> Floats:
     """Returns the area under the ROC curve of each weighted sample, shape (samples,): the chance
     that a positive row scores above a negative one, ties counting half (Mann and Whitney, 1947).
 
-    ``positive`` is 1 or 0, shape (rows,). NaN for a sample of one class.
+    ``positive`` is 1 or 0 and ``score`` the judge's scores, of shape (rows,). ``weights``: shape
+    (samples, rows). NaN for a sample of one class.
     """
     ranks = score.ranks(weights)
     high = (weights * positive).sum(axis=1)

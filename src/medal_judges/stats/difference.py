@@ -122,8 +122,8 @@ class Difference:
 
 
 def holm_factors(p_values: Sequence[float | None]) -> list[float]:
-    """Returns the factor by which Holm's correction (1979) raises each p-value; 1 for None, which
-    is no comparison."""
+    """Returns the factor by which Holm's correction (1979) raises each of ``p_values``. It is 1 for
+    None, which is not a comparison."""
     tested = sorted((p, i) for i, p in enumerate(p_values) if p is not None)
     factors = [1.0] * len(p_values)
     largest = 0.0
@@ -136,7 +136,7 @@ def holm_factors(p_values: Sequence[float | None]) -> list[float]:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """Returns p-values after Holm's correction over all that are not None."""
+    """Returns ``p_values`` after Holm's correction over all that are not None."""
     corrected: list[float | None] = []
     for p, factor in zip(p_values, holm_factors(p_values), strict=True):
         if p is not None:
@@ -146,7 +146,7 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 
 
 def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
-    """Returns the differences, corrected by Holm over all that have a p-value."""
+    """Returns ``differences``, corrected by Holm over all that have a p-value."""
     factors = holm_factors([difference.p_value for difference in differences])
     pairs = zip(differences, factors, strict=True)
     return [difference.corrected(factor) for difference, factor in pairs]
@@ -158,11 +158,12 @@ def holm_corrected(differences: Sequence[Difference]) -> list[Difference]:
 def paired_difference(
     first: Statistic, second: Statistic, metric: str, clusters: Clusters
 ) -> Difference:
-    """Returns ``metric``, a correlation or a share, of the first judge minus that of the second on
+    """Returns ``metric``, a correlation or a share, of the ``first`` judge minus the ``second`` on
     the same rows (the jackknife of intervals.py).
 
-    Undefined if one of the figures is. Without an interval ``reason`` says why; two judges with the
-    same figure in all selections of rows have a p-value of 1. ``beside`` has the other interval.
+    ``clusters``: what is left out. The difference has no value if one of the two has none. Without
+    an interval ``reason`` says why. Two judges with the same value in all selections of rows have a
+    p-value of 1. ``beside`` has the other interval.
     """
     beside = None
     if clusters.beside is not None:
@@ -200,8 +201,9 @@ def correlation_difference(
     clusters: Clusters,
     metric: str = "spearman",
 ) -> Difference:
-    """Returns ``paired_difference`` of two judges' agreement with people: ``spearman`` or a figure
-    of ``pairs_statistic``."""
+    """Returns ``paired_difference`` of two judges' agreement with people by ``metric``:
+    ``spearman`` or a statistic of ``pairs_statistic``. ``human``: people's means, ``first`` and
+    ``second``: the judges' scores, of shape (rows,). ``clusters``: what is left out."""
     for score in (first, second):
         if reason := undefined_reason(human, score):
             return Difference(None, reason=reason)

@@ -33,12 +33,13 @@ def tolerance_of(scale: tuple[float, float] | None, values: Floats) -> float:
 
 
 def signs(differences: Floats, tolerance: float) -> Floats:
-    """Returns 1 for differences above ``tolerance``, -1 for those below its negative, else 0."""
+    """Returns 1 for ``differences`` above ``tolerance``, -1 for differences below its negative, and
+    0 for the others."""
     return np.where(np.abs(differences) <= tolerance, 0.0, np.sign(differences))
 
 
 def present(probabilities: Floats) -> npt.NDArray[np.bool_]:
-    """Returns whether an issue of each probability is present: from 0.5 on."""
+    """Returns whether an issue of each of ``probabilities`` is present: from 0.5 on."""
     return probabilities >= 0.5 - EQUAL
 
 

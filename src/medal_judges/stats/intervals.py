@@ -60,13 +60,13 @@ class Estimate:
 
 
 def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:
-    """Returns an undefined Estimate with the same reason for each of ``names``."""
+    """Returns an Estimate without a value, with the same ``reason``, for each of ``names``."""
     return {name: Estimate(None, reason=reason) for name in names}
 
 
 def defined(value: float, reason: str) -> Estimate:
-    """Returns an Estimate of ``value``; if that is no finite number, an undefined one with the
-    ``reason``."""
+    """Returns an Estimate of ``value``. If that is not a finite number, the Estimate has no value
+    but the ``reason``."""
     if math.isfinite(value):
         return Estimate(value)
     return Estimate(None, reason=reason)
@@ -109,7 +109,7 @@ LOGIT = Scale(
 
 
 def scale_of(metric: str) -> Scale:
-    """Returns the scale of a metric: Fisher's z for correlations and Krippendorff's alpha, the
+    """Returns the scale of a ``metric``: Fisher's z for correlations and Krippendorff's alpha, the
     logit for shares, F1 and areas under the ROC curve, no transformation for others (means)."""
     if metric in _CORRELATIONS or metric == "alpha":
         return FISHER
@@ -139,8 +139,12 @@ class Clusters:
 
 
 def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Clusters:
-    """Returns the clusters for these chatbots, and those for other chatbots beside them if there
-    are 5 chatbots or more; conversations alone if a row names no chatbot or all name the same."""
+    """Returns the clusters for these chatbots, with the clusters for other chatbots beside them if
+    there are 5 chatbots or more.
+
+    ``chatbots`` and ``groups`` (conversations or contexts) have the name of each row, shape
+    (rows,). If a row names no chatbot, or all name the same, the clusters are conversations alone.
+    """
     names = tuple(groups)
     bots = tuple(bot for bot in chatbots if bot is not None)
     if len(bots) < len(chatbots) or len(set(bots)) < 2:
@@ -157,7 +161,7 @@ def choose_clusters(chatbots: Sequence[str | None], groups: Sequence[str]) -> Cl
 
 
 def too_few(clusters: Clusters) -> str | None:
-    """Returns why these rows are too few for an interval, or None."""
+    """Returns why ``clusters`` has too few rows or clusters for an interval, or None."""
     if len(clusters.names) < MIN_ROWS:
         return f"no interval: {len(clusters.names)} rows, fewer than {MIN_ROWS}"
     if clusters.count < MIN_CLUSTERS:
@@ -174,11 +178,12 @@ def estimated(
     names: Iterable[str] = (),
     scale: Callable[[str], Scale] = scale_of,
 ) -> dict[str, Estimate]:
-    """Returns the figures of ``statistic`` with 95% intervals, and correlations also with p-values.
+    """Returns the metrics of ``statistic`` with 95% intervals, and correlations also with p-values.
 
-    ``names``: the figures to return (default: all). Undefined ones get ``reason``. A figure without
-    an interval keeps its value and says why: fewer than 10 rows or 3 clusters, undefined without
-    one of the clusters, or at the end of its range. ``scale`` returns the scale of a figure.
+    ``statistic`` computes metrics of weighted rows. ``clusters``: what is left out. ``names``: the
+    metrics to return (default: all). A metric without a value gets ``reason``. A metric without an
+    interval keeps its value and says why: fewer than 10 rows or 3 clusters, undefined without one
+    of the clusters, or at the end of its range. ``scale`` returns the scale of a metric.
     """
     estimates = without_intervals(
         statistic,
@@ -211,7 +216,8 @@ def without_intervals(
     reason: str,
     names: Iterable[str] = (),
 ) -> dict[str, Estimate]:
-    """Returns the figures of ``statistic`` over all ``rows`` (their number), as ``estimated``."""
+    """Returns the metrics ``names`` (default: all) of ``statistic`` over all ``rows`` (their
+    number). A metric without a value gets ``reason``."""
     values = statistic(np.ones((1, rows)))
     return {name: defined(float(values[name][0]), reason) for name in names or values}
 
@@ -243,7 +249,8 @@ class Student:
     degrees: float
 
     def p_value(self, distance: float) -> float:
-        """Returns the chance of a distance from 0 that is as large, on either side; above 0."""
+        """Returns the chance of a ``distance`` from 0 (in standard errors) that is as large, on
+        either side. It is above 0."""
         from scipy.special import stdtr  # what scipy.stats.t calls, without its checks
 
         # The smallest float instead of 0, which would be certainty.
@@ -276,9 +283,12 @@ class Spread:
 
 
 def variance(left: Floats, figures: Floats, strata: Strata | None = None) -> Floats:
-    """Returns the jackknife variance of figures ``figures``, shape (...), given the figures without
-    each cluster ``left``, shape (..., clusters); within ``strata``, numbers of shape (clusters,),
-    only the distances of clusters of one stratum count."""
+    """Returns the jackknife variance, shape (...).
+
+    ``left``: the values without each cluster, shape (..., clusters). ``figures``: the values over
+    all rows, shape (...). ``strata``: the number of each cluster's stratum, shape (clusters,). With
+    strata only the distances of clusters of one stratum count.
+    """
     count = left.shape[-1]
     if strata is None:
         spread: Floats = (
@@ -302,8 +312,12 @@ def _away(left: Floats, strata: Strata | None) -> Floats:
 
 
 def degrees(left: Floats, evenness: float, strata: Strata | None = None) -> Floats:
-    """Returns degrees of freedom, shape (...), between a third of clusters - strata and all: fewer
-    if few clusters carry most of the variance. ``evenness`` is FIGURE or DIFFERENCE."""
+    """Returns degrees of freedom, shape (...), fewer if few clusters carry most of the variance.
+
+    They are between a third of clusters - strata and all of it. ``left``: the values without each
+    cluster, shape (..., clusters). ``evenness`` is FIGURE or DIFFERENCE. ``strata``: the number of
+    each cluster's stratum.
+    """
     stratum_count = 1
     if strata is not None:
         stratum_count = int(strata.max()) + 1
@@ -317,8 +331,11 @@ def degrees(left: Floats, evenness: float, strata: Strata | None = None) -> Floa
 def evenness_degrees(
     away: Floats, evenness: float, lowest: float, highest: float
 ) -> Floats:
-    """Returns degrees of freedom, shape (...), given how far each cluster moves a figure, ``away``,
-    shape (..., clusters)."""
+    """Returns degrees of freedom, shape (...), between ``lowest`` and ``highest``.
+
+    ``away``: how far each cluster moves the value, shape (..., clusters). ``evenness`` is FIGURE or
+    DIFFERENCE.
+    """
     squares = away**2
     # 1 for a single cluster that matters, 1 / clusters where all matter alike
     share = (squares**2).sum(axis=-1) / squares.sum(axis=-1) ** 2
@@ -329,7 +346,8 @@ def evenness_degrees(
 def jackknife(
     statistic: Statistic, clusters: Clusters, evenness: float = FIGURE
 ) -> dict[str, Spread]:
-    """Returns the spread of each figure of ``statistic``, by leaving out each cluster in turn."""
+    """Returns the spread of each metric of ``statistic``, by leaving out each of ``clusters`` in
+    turn. ``evenness`` is FIGURE or DIFFERENCE."""
     figures = statistic(np.ones((1, len(clusters.names))))
     labels, left, strata = _left_out(statistic, clusters.names, clusters.strata)
     variances = {
@@ -362,8 +380,12 @@ def spread_of(
     evenness: float = FIGURE,
     strata: Strata | None = None,
 ) -> Spread:
-    """Returns the spread of one figure; ``left`` is the figure without each cluster, shape
-    (clusters,)."""
+    """Returns the spread of one value.
+
+    ``left``: the value without each cluster, shape (clusters,). ``variance``: its jackknife
+    variance. ``labels``: the name of each cluster. ``unit``: what a cluster is, in words.
+    ``evenness`` is FIGURE or DIFFERENCE. ``strata``: the number of each cluster's stratum.
+    """
     if not math.isfinite(variance):
         missing = np.flatnonzero(~np.isfinite(left))
         cluster = f"one {unit}"
@@ -429,7 +451,7 @@ def spanned(
     estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False
 ) -> Estimate:
     """Returns ``estimate`` with the interval by ``spread`` on ``scale``, and if ``tested`` with the
-    p-value against 0."""
+    p-value against 0. Without an interval, the estimate has a reason."""
     value, reason = estimate.value, spread.reason
     if value is None:
         return estimate
@@ -451,12 +473,12 @@ def spanned(
 
 
 def wilson(successes: float, n: float) -> tuple[float, float]:
-    """Returns Wilson's 95% score interval of ``successes / n`` (1927); both may be fractions."""
+    """Returns Wilson's 95% score interval of ``successes / n`` (1927). Both may be fractions."""
     return wilson_at(successes / n, n, 1.959963984540054)
 
 
 def wilson_at(share: float, n: float, quantile: float) -> tuple[float, float]:
-    """Returns Wilson's interval of ``share`` with the given normal or t quantile."""
+    """Returns Wilson's interval of ``share`` of ``n`` trials with the normal or t ``quantile``."""
     square = quantile**2
     middle = (share + square / (2 * n)) / (1 + square / n)
     half = (

@@ -120,16 +120,16 @@ class Jackknifed:
 
 
 def mean_of(sample: Sample, span: Span | None = None) -> Estimate:
-    """Returns the weighted mean of the scores with its interval, cut to ``span``. For fewer than 5
-    clusters or equal scores there is no interval, but a reason."""
+    """Returns the weighted mean of the scores of ``sample`` with its interval, cut to ``span``. For
+    fewer than 5 clusters or equal scores there is no interval, but a reason."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     return interval_of(left_out_means([sample])[0], few_clusters(sample), span)
 
 
 def share_of(sample: Sample) -> Estimate:
-    """Returns the share of rows with score 1 (scores are from 0 to 1) with Wilson's interval for
-    the effective number of rows, which is defined at shares of 0 and 1 too."""
+    """Returns the share of rows of ``sample`` with score 1 (scores are from 0 to 1), with Wilson's
+    interval for the effective number of rows, which is defined at shares of 0 and 1 too."""
     if not len(sample.scores):
         return Estimate(None, reason="no rows")
     figure, clusters = left_out_means([sample])[0], cluster_count(sample)
@@ -137,7 +137,7 @@ def share_of(sample: Sample) -> Estimate:
 
 
 def difference_of(first: Sample, second: Sample) -> Difference:
-    """Returns the mean of the first minus the mean of the second, with its interval and two-sided
+    """Returns the mean of ``first`` minus the mean of ``second``, with its interval and two-sided
     p-value.
 
     A cluster in both is left out of both at once, so the same contexts make a paired comparison.
@@ -158,8 +158,8 @@ def cluster_count(sample: Sample) -> int:
 def cluster_members(
     samples: Sequence[Sample],
 ) -> tuple[list[npt.NDArray[np.intp]], int]:
-    """Returns for each sample the number of each row's cluster, and the number of clusters in all
-    samples."""
+    """Returns for each of ``samples`` the number of each row's cluster, and the number of clusters
+    in all samples."""
     names = [np.asarray(sample.clusters) for sample in samples]
     labels, member = np.unique(np.concatenate(names), return_inverse=True)
     ends = np.cumsum([len(sample.scores) for sample in samples])
@@ -168,14 +168,16 @@ def cluster_members(
 
 def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int]:
     """Returns the weight of each cluster's squared deviation (0 for a cluster without rows), and
-    the number of clusters in the sample."""
+    the number of clusters in the sample. ``member``: the number of each row's cluster, of ``size``
+    clusters in all."""
     present = np.bincount(member, minlength=size) > 0
     count = int(present.sum())
     return np.where(present, (count - 1) / count, 0.0), count
 
 
 def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns the weighted mean of each sample, also without each cluster of all samples."""
+    """Returns the weighted mean of each of ``samples``, also without each cluster of all samples.
+    """
     members, size = cluster_members(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):
@@ -200,7 +202,7 @@ def interval_of(
     figure: Jackknifed, reason: str | None, span: Span | None, extra: float = 0.0
 ) -> Estimate:
     """Returns the figure with its interval, cut to ``span``. ``reason`` says why there is no
-    interval. ``extra``: see ``difference_from``."""
+    interval. ``extra`` is an additional error (95%) that the jackknife does not show."""
     spread = _spread(figure, reason, extra)
     estimate = replace(spread, tolerance=0.0, span=span or spread.span).estimate
     return replace(estimate, p_value=None)
@@ -240,8 +242,11 @@ def _spread(figure: Jackknifed, reason: str | None, extra: float) -> Difference:
 def share_interval(
     figure: Jackknifed, clusters: int, rows: int, reason: str | None, extra: float = 0.0
 ) -> Estimate:
-    """Returns a share with Wilson's interval for its effective number of rows: at most ``rows``;
-    ``clusters`` at shares of 0 and 1, where there is no variance."""
+    """Returns the share ``figure`` with Wilson's interval for its effective number of rows.
+
+    That number is at most ``rows``. At shares of 0 and 1, where there is no variance, it is
+    ``clusters``. ``reason`` says why there is no interval. ``extra`` is an additional error (95%).
+    """
     value = min(1.0, max(0.0, figure.value))
     if reason:
         return Estimate(value, reason=reason)
@@ -262,8 +267,9 @@ def share_interval(
 
 
 def edge_error(samples: Sequence[Sample]) -> float:
-    """Returns the error (95%) of shares of 0 or 1, which the jackknife does not show: that of each
-    share if there were one more cluster with 0 and one with 1 (Agresti and Caffo 2000)."""
+    """Returns the error (95%) of the shares of ``samples`` at 0 or 1, which the jackknife does not
+    show: the error of each share with one more cluster of 0 and one of 1 (Agresti and Caffo
+    2000)."""
     square = 0.0
     for sample in samples:
         if sample.values.constant:
@@ -278,8 +284,9 @@ def few_clusters(
     owner: str = "",
     prefix: str = "no interval: ",
 ) -> str | None:
-    """Returns why there is no interval if the sample has fewer than 5 clusters, else None.
-    ``units`` are the words for a row and for a cluster of several rows."""
+    """Returns why there is no interval if ``sample`` has fewer than 5 clusters, or None. ``units``
+    are the words for a row and for a cluster of several rows, ``owner`` for whose they are, and
+    ``prefix`` begins the text."""
     count = cluster_count(sample)
     if count >= MIN_FOR_MEAN:
         return None

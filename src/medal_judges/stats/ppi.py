@@ -78,7 +78,7 @@ class LabelledSample:
 
 
 def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
-    """Returns the estimated mean of people's labels over all rows. ``span`` is the scale of the
+    """Returns the estimated mean of people's labels over all ``rows``. ``span`` is the scale of the
     labels.
 
     For fewer than 5 labelled clusters, or if labels follow exactly from scores and ``span`` is
@@ -91,7 +91,8 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
-    """Returns the estimated share of rows with label 1; scores are probabilities, or 0 and 1."""
+    """Returns the estimated share of ``rows`` with label 1. Scores are probabilities, or 0 and 1.
+    """
     if reason := too_few_labels(rows):
         return Estimate(None, reason=reason)
     if np.ptp(rows.people.scores) == 0:  # a slope of 0: the labels alone
@@ -104,7 +105,8 @@ def corrected_share(rows: LabelledSample) -> Estimate:
 def corrected_difference(
     first: LabelledSample, second: LabelledSample, span: Span | None = None
 ) -> Difference:
-    """Returns people's estimated mean of the first system minus that of the second.
+    """Returns people's estimated mean of the ``first`` system minus the ``second``. ``span`` is the
+    scale of the labels.
 
     Each system is corrected by its own labelled rows, so a judge's preference for one of them
     cancels out; the slope is common to both. Equal cluster names in both are the same context. For
@@ -130,8 +132,8 @@ class CorrectedFigures:
 
 
 def correct(systems: Sequence[LabelledSample], span: Span | None) -> CorrectedFigures:
-    """Returns the corrected mean of each system, also without each cluster, with a common slope.
-    Each system must have a labelled row."""
+    """Returns the corrected mean of each of ``systems``, also without each cluster, with a common
+    slope. Each system must have a labelled row. ``span`` is the scale of the labels."""
     members, size = cluster_members([rows.sample for rows in systems])
     sums: list[Floats] = []
     label_centres: list[float] = []
@@ -229,7 +231,7 @@ def _slope(parts: Sequence[Floats], tolerance: float) -> Floats:
 
 
 def too_few_labels(rows: LabelledSample) -> str | None:
-    """Returns why the labels are too few for a correction, or None."""
+    """Returns why the labels of ``rows`` are too few for a correction, or None."""
     if not rows.labelled.any():
         return "no labelled rows"
     return few_clusters(rows.people, ("labelled row", "labelled cluster"), prefix="")

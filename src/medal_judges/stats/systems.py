@@ -60,12 +60,12 @@ class SystemRows:
         return self.values.numbers
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
-        """Returns the scores of some of the rows."""
+        """Returns the scores of the ``rows``, with ``weights``."""
         names = self.contexts if self.clusters is None else self.clusters
         return Sample(self.values[rows], np.asarray(names)[rows], weights)
 
     def labelled_sample(self, rows: Rows, weights: Floats) -> LabelledSample:
-        """Returns the scores and labels of some of the rows."""
+        """Returns the scores and labels of the ``rows``, with ``weights``."""
         labels = self.labels
         if labels is None:
             labels = np.full(len(self.scores), np.nan)
@@ -110,7 +110,7 @@ def system_difference(
     label_span: Span | None = None,
 ) -> SystemDifference:
     """Returns ``first`` minus ``second``. ``span`` is the scale of the scores (SHARE: scores are 0
-    or 1, and means are shares), ``label_span`` that of the labels.
+    or 1, and means are shares), ``label_span`` the scale of the labels.
 
     A difference without an interval has a ``reason``: fewer than 5 contexts, or equal scores. A
     correction needs 5 labelled contexts of each.

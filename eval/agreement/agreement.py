@@ -13,9 +13,6 @@ from medal_judges.eval.metaeval.alignment import answer_matrix, kind_of
 from medal_judges.eval.metaeval.metrics import (
     answers_by_annotator,
     busiest,
-    ceiling_metrics,
-    human_ceiling,
-    label,
 )
 from medal_judges.records.dimension import Kind
 from medal_judges.records.labelled import LabelledDialogue, Scale
@@ -76,7 +73,7 @@ class Agreement:
 
     ``estimates``: ``exact`` (share of pairs of answers to one row that are equal), ``adjacent``
     (share at most 1 apart, graded dimensions only), ``alpha`` (Krippendorff's) and ``spearman``
-    (over pairs of annotators); ``ceiling``: one annotator against the others. ``rows`` have an
+    (over pairs of annotators). ``rows`` have an
     answer, ``shared`` of them two or more, which make ``pairs``. ``annotators``: their number, or
     of the positions in the label list if not ``named``. The ``mean`` of a binary dimension is the
     share of 1.
@@ -92,7 +89,6 @@ class Agreement:
     named: bool
     mean: float | None
     estimates: Mapping[str, Estimate]
-    ceiling: Mapping[str, Estimate]
     by_annotator: Sequence[Annotator]
 
 
@@ -157,7 +153,6 @@ def _agreement(
     elif not (counts > 1).any():
         reason = "no row has answers of two annotators"
     estimates = undefined(("exact", "adjacent", "alpha", "spearman"), reason or "")
-    ceiling: dict[str, Estimate] = {}
     by_annotator: list[Annotator] = []
     if reason is None:
         is_shared = counts > 1
@@ -165,7 +160,6 @@ def _agreement(
         clusters = _clusters(list(compress(rows, is_shared)))
         answers, people = Values(matrix, tolerance)[is_shared], people[is_shared]
         estimates = _estimates(answers, people, kind, clusters)
-        ceiling = human_ceiling(answers, kind, clusters)
         titles = names or [f"position {i + 1}" for i in range(people.numbers.shape[1])]
         by_annotator = list(_annotators(people, titles))
     return Agreement(
@@ -179,7 +173,6 @@ def _agreement(
         named=bool(names),
         mean=float(np.nanmean(matrix)) if counts.any() else None,
         estimates=estimates,
-        ceiling=ceiling,
         by_annotator=by_annotator,
     )
 
@@ -271,10 +264,9 @@ def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
     """Returns agreement.html, agreement.json and its tables: percent agreement and alpha (MEDAL,
-    Tables 4 and 5), annotators, and human ceilings. ``facts``: (name, value) pairs on how it was
+    Tables 4 and 5), and annotators. ``facts``: (name, value) pairs on how it was
     made."""
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
-    ceilings = _ceiling_tables(agreements)
     notes = list(_notes(agreements))
     widest = [part for part in agreements if part.lang == agreements[-1].lang]
     names = [part.dimension.replace("_", " ") for part in widest]
@@ -284,10 +276,9 @@ def agreement_page(
     sections = [
         Section("agreement", "Agreement", [picture, table, *notes]),
         Section("annotators", "Annotators", [annotators] if annotators.rows else []),
-        Section("ceilings", "Human ceilings", ceilings),
         facts_section(facts),
     ]
-    tables = [table, annotators, *ceilings]
+    tables = [table, annotators]
     langs = {agreement.lang for agreement in agreements} - {ALL}
     last = widest[-1]
     answer = f"{names[-1]}: agreement of annotators is α {estimate_words(last.estimates['alpha'])}"
@@ -400,19 +391,3 @@ def _annotator_table(agreements: Sequence[Agreement]) -> Table:
     )
     columns = ("Dimension", "Annotator", "rows", "bias", "reliability")
     return Table("Annotators against the others", columns, rows, note)
-
-
-def _ceiling_tables(agreements: Sequence[Agreement]) -> list[Table]:
-    """Returns the human ceilings by language, of graded dimensions and of issues."""
-    titles: dict[Kind, str] = {"ordinal": "Graded dimensions", "binary": "Issues"}
-    tables = []
-    for kind, title in titles.items():
-        rows: list[Row] = []
-        for part in agreements:
-            if part.ceiling and (part.kind == "binary") == (kind == "binary"):
-                name = part.dimension.replace("_", " ")
-                rows.append([part.lang, name, *part.ceiling.values()])
-        if rows:
-            columns = ("Language", "Dimension", *map(label, ceiling_metrics(kind)))
-            tables.append(Table(f"Human ceilings: {title}", columns, rows))
-    return tables

@@ -10,7 +10,6 @@ import pandas as pd
 from medal_judges.eval.benchmark.sets import Answers
 from medal_judges.eval.metaeval.alignment import join
 from medal_judges.records.dimension import EQUAL
-from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Row, Share, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
@@ -25,16 +24,14 @@ INJECTED_COLUMNS = (
     "AUC vs matched controls",
     "False alarms, clean",
     "False alarms, matched controls",
-    "Turn found",
-    "Turn found by chance",
 )
 _NOTE = (
     "Clean rows are untouched; matched controls have harmless edits in the same turns, so noticing "
     "an edit is not enough. The threshold is 0.5; AUC needs none (0.5 is chance)."
 )
 # Columns of the rows with a score of an issue. ``kind``: planted, innocent (a matched control) or
-# clean. ``hit`` and ``chance``: see ``turn_found``, None without contributions.
-_FIELDS = ("kind", "group", "score", "hit", "chance")
+# clean.
+_FIELDS = ("kind", "group", "score")
 
 
 def injected_table(
@@ -53,9 +50,15 @@ def injected_table(
             count = 0
             for row, judgement in zip(joined.rows, joined.judgements, strict=True):
                 # The clean rows have no issue: they belong to every one.
-                if row.extra["planted"]["issue"] in (issue, None):
-                    count += 1
-                    scored += _scored_row(row, judgement, dimension)
+                planted = row.extra["planted"]
+                if planted["issue"] not in (issue, None):
+                    continue
+                count += 1
+                score = None
+                if judgement is not None:
+                    score = judgement.scores.get(dimension)
+                if score is not None:
+                    scored.append((planted["kind"], row.group, score))
             table = pd.DataFrame(scored, columns=_FIELDS)
             coverage = len(table) / count
             cells = _metrics(table)
@@ -75,46 +78,16 @@ def injected_table(
     )
 
 
-def _scored_row(
-    row: LabelledDialogue, judgement: Judgement | None, dimension: str
-) -> list[tuple[object, ...]]:
-    """Returns a row of the table of _FIELDS, or none if it has no score."""
-    if judgement is None or judgement.scores.get(dimension) is None:
-        return []
-    planted = row.extra["planted"]
-    hit, chance = None, None
-    contributions = judgement.contributions.get(dimension)
-    if planted["kind"] == "planted" and contributions:
-        answers = row.dialogue.assistant_turns
-        hit, chance = turn_found(contributions.turns, answers, planted["turns"])
-    return [(planted["kind"], row.group, judgement.scores[dimension], hit, chance)]
-
-
-def turn_found(
-    contributions: Sequence[float], assistant: Sequence[int], injected: Sequence[int]
-) -> tuple[float, float]:
-    """Returns (hit, chance) of one dialogue. Hit: whether the assistant turn with the largest
-    contribution has the issue; if several turns tie, the share of them that has it. Chance: the
-    share of all assistant turns that has the issue."""
-    largest = max(contributions[turn] for turn in assistant)
-    top_turns = [turn for turn in assistant if contributions[turn] >= largest - EQUAL]
-    hit = len(set(injected).intersection(top_turns)) / len(top_turns)
-    return hit, len(set(injected)) / len(assistant)
-
-
 def _metrics(rows: pd.DataFrame) -> list[Estimate]:
     """Returns the metrics of one issue, in the order of INJECTED_COLUMNS."""
     clean, controls = rows[rows.kind == "clean"], rows[rows.kind == "innocent"]
     planted = rows[rows.kind == "planted"]
-    located = planted.dropna(subset="hit")
     against = [_against(planted, contrasts) for contrasts in (clean, controls)]
     false_alarms = [_share(part, present(part.score)) for part in (clean, controls)]
-    turns = [_share(located, located[name]) for name in ("hit", "chance")]
     return [
         *(estimates["f1_present"] for estimates in against),
         *(estimates["auc"] for estimates in against),
         *false_alarms,
-        *turns,
     ]
 
 

@@ -177,7 +177,7 @@ def _matrix(tasks: Sequence[Rows]) -> Table:
     ceilings: list[Cell] = []
     not_run = Estimate(None, reason="this judge was not run here")
     for i, rows in enumerate(tasks):
-        name = rows[0].dimension
+        name = rows[0].dimension.replace("_", " ")
         if len(sets) > 1:
             name = f"{rows[0].set_name}: {name}"
         columns.append(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -317,32 +318,22 @@ def read_metric_table(
         problem = f"a table of predictions has a column id and columns of scores, not: {names}"
         raise DataError(path, None, problem)
     scores = table[columns].apply(pd.to_numeric, errors="coerce")
-    for line, column in zip(
-        *np.nonzero(scores.isna() & table[columns].notna()), strict=True
-    ):
-        problem = (
-            f"{columns[column]} is not a number: {table[columns].iat[line, column]}"
-        )
+    is_wrong = scores.isna() & table[columns].notna()
+    for line in np.flatnonzero(is_wrong.any(axis=1)):
+        name = is_wrong.columns[is_wrong.iloc[line].argmax()]
+        problem = f"{name} is not a number: {table[name].iloc[line]}"
         raise DataError(path, int(line) + 2, problem)
     if len(columns) == 1 and len(data.dimensions) == 1 and not config.dimensions:
         scores.columns = list(data.dimensions.values())
-    turns = table.get("turn", pd.Series(index=table.index, dtype=float))
+    table = table.drop(columns=columns).join(scores).astype(object)
     judgements = []
-    for id, turn, record in zip(
-        table.id, turns, scores.to_dict("records"), strict=True
-    ):
-        judgement = Judgement(
-            id,
-            f"judge:{config.name}",
-            {
-                str(name): None if pd.isna(value) else value
-                for name, value in record.items()
-            },
-            None if pd.isna(turn) else int(turn),
-            failure="no score in the table"
-            if any(map(pd.isna, record.values()))
-            else None,
-        )
+    for record in table.where(table.notna(), None).to_dict("records"):
+        id, turn = record.pop("id"), record.pop("turn", None)
+        judgement = Judgement(id, f"judge:{config.name}", record)
+        if turn is not None:
+            judgement = replace(judgement, turn=int(turn))
+        if None in record.values():
+            judgement = replace(judgement, failure="no score in the table")
         judgements.append(judgement)
     return judgements
 

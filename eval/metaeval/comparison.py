@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-import numpy as np
+import pandas as pd
 
 from medal_judges.eval.metaeval.alignment import Aligned
 from medal_judges.eval.metaeval.metaeval import JudgedRows, ResultRow
@@ -159,24 +159,22 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
 
 
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns a row for each judge and set with several graded dimensions (ORALIS, section 3.1)."""
-    values_of: dict[tuple[str, str], list[float | None]] = {}
+    """Returns a row for each judge and set with several graded dimensions (ORALIS, section 3.1).
+    ``rows``: the estimates of all judges."""
+    found = []
     for row in rows:
         if row.kind != "binary":
-            rho = row.metrics["spearman"].value
-            if row.under_floor:
-                rho = None
-            values_of.setdefault((row.set_name, row.judge), []).append(rho)
+            rho = None if row.under_floor else row.metrics["spearman"].value
+            found.append((row.set_name, row.judge, rho))
+    table = pd.DataFrame(found, columns=["set", "judge", "rho"]).astype({"rho": float})
     lines: list[Row] = []
-    for about, values in values_of.items():
-        if len(values) < 2:
+    for about, group in table.groupby(["set", "judge"], sort=False).rho:
+        if len(group) < 2:
             continue
-        rhos = np.array([rho for rho in values if rho is not None])
-        means: list[float | None] = [None, None, None]
-        if len(rhos):
-            variants = np.abs(rhos), np.maximum(rhos, 0.0), rhos
-            means = [float(variant.mean()) for variant in variants]
-        lines.append((*about, *means, f"{len(rhos)} of {len(values)}"))
+        means = []
+        for variant in (group.abs(), group.clip(lower=0), group):
+            means.append(float(variant.mean()) if variant.notna().any() else None)
+        lines.append((*about, *means, f"{group.count()} of {len(group)}"))
     means_columns = ("Mean absolute ρ", "Mean positive ρ", "Mean ρ")
     columns = ("Set", "Judge", *means_columns, "Dimensions")
     return Table(MEANS, columns, lines, _MEANS_NOTE)

@@ -132,7 +132,11 @@ def evaluate(
     """
     joined = judge if isinstance(judge, Joined) else _join(judge, rows)
     if dimensions is None:
-        dimensions = _common_dimensions(joined)
+        scored: set[str] = set()
+        for judgement in filter(None, joined.judgements):
+            scored.update(judgement.scores)
+        labelled = dict.fromkeys(name for row in joined.rows for name in row.labels)
+        dimensions = {name: name for name in labelled if name in scored}
     level = rows[0].level if rows else "dialogue"
     facts = {"judge": "", "signature": "", "set_name": "", "level": level} | about
     results = []
@@ -184,18 +188,6 @@ def _join(
         [row.dialogue for row in rows], level="last" if is_turn_level else "dialogue"
     )
     return join(rows, judgements, scales)
-
-
-def _common_dimensions(joined: Joined) -> dict[str, str]:
-    """Returns the dimensions that rows are labelled on and the judge scores."""
-    scored: dict[str, None] = {}
-    for judgement in joined.judgements:
-        if judgement is not None:
-            scored |= dict.fromkeys(judgement.scores)
-    labelled: dict[str, None] = {}
-    for row in joined.rows:
-        labelled |= dict.fromkeys(row.labels)
-    return {name: name for name in labelled if name in scored}
 
 
 def system_agreements(evaluations: Iterable[JudgedRows]) -> list[SystemAgreement]:

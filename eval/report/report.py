@@ -23,7 +23,6 @@ from medal_judges.eval.report.tables import (
     findings,
     notes,
     part_table,
-    sort_by_badness,
     summary_table,
 )
 from medal_judges.eval.report.worst import (
@@ -178,8 +177,7 @@ def _printed_table(scores: Scores, estimates: ReportEstimates, most_rows: int) -
     first_row = 0
     if estimates.groups:
         column, groups = next(iter(estimates.groups.items()))
-        worst_first = sort_by_badness(scores, estimates, groups)
-        table = part_table(scores, estimates, column, worst_first, has_p=False)
+        table = part_table(scores, estimates, column, groups, has_p=False)
     elif estimates.periods:
         table = part_table(scores, estimates, "period", estimates.periods)
         first_row = max(0, len(table.rows) - most_rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from medal_judges.eval.report.estimates import Part, ReportEstimates
@@ -89,22 +88,6 @@ def part_table(
         rows.append(cells)
     columns += [name.removeprefix(f"{headline} ") for name in bad]
     return Table(title, columns, rows)
-
-
-def sort_by_badness(
-    scores: Scores, estimates: ReportEstimates, parts: Sequence[Part]
-) -> list[Part]:
-    """Returns the parts by their headline estimate, the worst first, those without one last."""
-    names = order_dimensions(scores, estimates)
-    if not names:
-        return list(parts)
-    sign = 1 if scores.dimensions[names[0]].good == "high" else -1
-
-    def badness(part: Part) -> float:
-        value = part.lead(names[0]).value
-        return math.inf if value is None else sign * value
-
-    return sorted(parts, key=badness)
 
 
 def answer(scores: Scores, estimates: ReportEstimates) -> str:

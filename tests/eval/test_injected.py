@@ -8,7 +8,7 @@ from tests.exact import exact
 from medal_judges.eval.benchmark.injected import injected_table
 from medal_judges.eval.benchmark.sets import Answers
 from medal_judges.records.dialogue import Dialogue, Turn
-from medal_judges.records.judgement import Contributions, Judgement
+from medal_judges.records.judgement import Judgement
 from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Share
 from medal_judges.stats.correlation import weighted_auc
@@ -40,20 +40,13 @@ def row(number: int, kind: str, issue: str | None = ISSUE) -> LabelledDialogue:
     )
 
 
-def judged(id: str, score: float, contributions: tuple[float, ...] = ()) -> Judgement:
-    given = {ISSUE: Contributions(contributions, 0.0, "logit")} if contributions else {}
-    return Judgement(id, "j", {ISSUE: score}, contributions=given)
-
-
-def line(
-    scores: dict[tuple[int, str], float | None], **contributions: tuple[float, ...]
-) -> dict[str, object]:
+def line(scores: dict[tuple[int, str], float | None]) -> dict[str, object]:
     rows = [row(number, kind) for number, kind in scores]
     judgements = []
     for (number, kind), score in scores.items():
         if score is not None:
             id = f"{number}.{kind}"
-            judgements.append(judged(id, score, contributions.get(kind, ())))
+            judgements.append(Judgement(id, "j", {ISSUE: score}))
     answers = Answers("j", "judge:j", judgements, {ISSUE: ISSUE})
     table = injected_table("set", rows, [answers], 0.5)
     return dict(zip(table.columns, table.rows[0], strict=True))
@@ -77,15 +70,12 @@ SCORES: dict[tuple[int, str], float | None] = {
 
 
 def test_a_small_case_by_hand() -> None:
-    found = line(SCORES, planted=(9.0, 0.1, 9.0, 0.4))
+    found = line(SCORES)
     assert value(found["F1+ vs clean"]) == pytest.approx(2 * 2 / (3 + 3))
     assert value(found["AUC vs clean"]) == pytest.approx(5 / 6)
     assert value(found["AUC vs matched controls"]) == pytest.approx((3 + 1.5 + 1) / 9)
     assert value(found["False alarms, clean"]) == pytest.approx(1 / 2)
     assert value(found["False alarms, matched controls"]) == pytest.approx(2 / 3)
-    # user turns have the largest numbers and do not count
-    assert value(found["Turn found"]) == 1.0
-    assert value(found["Turn found by chance"]) == 0.5
     assert (found["Injected rows"], found["Coverage"]) == (3, Share(Estimate(1.0)))
 
 

@@ -176,8 +176,7 @@ def cluster_shares(member: npt.NDArray[np.intp], size: int) -> tuple[Floats, int
 
 
 def left_out_means(samples: Sequence[Sample]) -> list[Jackknifed]:
-    """Returns the weighted mean of each of ``samples``, also without each cluster of all samples.
-    """
+    """Returns the mean of each of ``samples``, also without each cluster of all samples."""
     members, size = cluster_members(samples)
     figures = []
     for sample, member in zip(samples, members, strict=True):

@@ -91,8 +91,7 @@ def corrected_mean(rows: LabelledSample, span: Span | None = None) -> Estimate:
 
 
 def corrected_share(rows: LabelledSample) -> Estimate:
-    """Returns the estimated share of ``rows`` with label 1. Scores are probabilities, or 0 and 1.
-    """
+    """Returns the estimated share of ``rows`` with label 1. Scores are from 0 to 1."""
     if reason := too_few_labels(rows):
         return Estimate(None, reason=reason)
     if np.ptp(rows.people.scores) == 0:  # a slope of 0: the labels alone

@@ -118,14 +118,16 @@ def _printout(
         answer += f" {best.judge} agrees best with people, {name} "
         answer += estimate_words(estimate)
         answer += f" ({best.n} rows, coverage {percent(best.scored / best.n)})."
+    with_interval: Sequence[str] = ()
     if len(tasks) == 1:
         table = dimension_table(tasks[0])
         columns = [*table.columns[:2], "Like for like", "n", "Coverage"]
+        with_interval = table.columns[1:2]
     else:
         table = _matrix(tasks if len(headlines) == 1 else headlines)
-        columns = [*table.columns[: _TASKS + 1], *table.columns[_TASKS + 1 :][-1:]]
+        columns = list(table.columns[: _TASKS + 1])
     rows = [*table.rows[:-1][:_LINES], table.rows[-1]]
-    printed = rich_table(replace(table, rows=rows), columns, table.columns[1:2])
+    printed = rich_table(replace(table, rows=rows), columns, with_interval)
     return Printout([printed], notes[:_NOTES], [answer])
 
 

@@ -107,7 +107,7 @@ def report_page(
             Section("summary", "In short", summary),
             Section(
                 "worst",
-                f"The {len(worst)} worst {scores.unit}s",
+                f"{len(worst)} of the worst {scores.unit}s",
                 list(_worst_blocks(worst)),
                 link="Worst",
             ),

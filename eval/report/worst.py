@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from medal_judges.eval.report.reasons import UNANSWERED, Reason, find_reason
+from medal_judges.eval.report.reasons import (
+    UNANSWERED,
+    WITHOUT_FEATURES,
+    Reason,
+    find_reason,
+)
 from medal_judges.eval.scores.scores import Codes, Scores
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN
 from medal_judges.records.dialogue import Dialogue
@@ -19,6 +25,8 @@ from medal_judges.stats.correlation import Floats
 
 # Worst chats: a tenth of all, but so many.
 _LEAST, _MOST = 20, 100
+_SEARCHED = 3  # times as many chats are read
+_ALIKE = 0.4  # of the worst chats have one mechanism; more only if there are no others
 
 
 @dataclass(slots=True)
@@ -66,13 +74,12 @@ def badness(scores: Scores) -> Floats:
 
 
 def worst_rows(scores: Scores) -> Codes:
-    """Returns the rows of the worst tenth, 20 to 100, the worst first. A chat without an answer is
+    """Returns the rows of ``scores`` with a score, the worst first. A chat without an answer is
     worse than any other."""
     bad = badness(scores)
     bad[scores.frame["failure"] == NO_ASSISTANT_TURN] = math.inf
     rows = np.flatnonzero(~np.isnan(bad))
-    count = min(_MOST, max(_LEAST, scores.rows // 10))
-    return rows[np.argsort(-bad[rows], kind="stable")][:count]
+    return rows[np.argsort(-bad[rows], kind="stable")]
 
 
 def collect_worst(
@@ -80,9 +87,13 @@ def collect_worst(
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns the worst chats, the worst first, from a second pass over the ``judgements`` of all
-    rows and over the ``dialogues``."""
-    rows = worst_rows(scores).tolist()
+    """Returns the worst tenth of the chats, 20 to 100, the worst first.
+
+    Reads the ``judgements`` of all rows and the ``dialogues`` a second time. One mechanism has at
+    most _ALIKE of the chats if there are bad chats with others.
+    """
+    count = min(_MOST, max(_LEAST, scores.rows // 10))
+    rows = worst_rows(scores)[: _SEARCHED * count].tolist()
     if not rows or not scores.dimensions:
         return []
     chosen = set(rows)
@@ -107,7 +118,23 @@ def collect_worst(
             if column != "has_chat":
                 columns[column] = scores.columns[column].iloc[row]
         chats.append(WorstChat(judgement, name, reason, turns, columns))
-    return chats
+    return _mix_mechanisms(chats, count)
+
+
+def _mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
+    """Returns ``count`` of the ``chats``, the worst first. One mechanism has _ALIKE of them, and more
+    only to fill the list."""
+    sizes: Counter[str] = Counter()
+    order = []
+    for i, chat in enumerate(chats):
+        mechanism = chat.reason.mechanism
+        sizes[mechanism] += 1
+        is_alike = (
+            mechanism not in WITHOUT_FEATURES and sizes[mechanism] > _ALIKE * count
+        )
+        order.append((is_alike, i))
+    chosen = sorted(i for _, i in sorted(order)[:count])
+    return [chats[i] for i in chosen]
 
 
 def _read_turns(

@@ -118,3 +118,15 @@ def test_a_chat_whose_bot_answers_nothing_is_the_worst() -> None:
     chats = worst_of(stated)
     assert [chat.judgement.id for chat in chats] == ["b", "a"]
     assert (chats[0].score, chats[0].reason.text) == (None, UNANSWERED)
+
+
+def test_one_reason_does_not_fill_the_list() -> None:
+    stated = []
+    for i in range(60):
+        fields: dict[str, Any] = {"scores": {"overall": 2.0}}
+        if i < 30:
+            fields = {"scores": {"overall": None}, "failure": NO_ASSISTANT_TURN}
+        stated.append(judgement(f"d{i}", [OVERALL], **fields))
+    groups = group_by_mechanism(worst_of(stated))
+    sizes = {name: len(group) for name, group in groups.items()}
+    assert sizes == {UNANSWERED: 8, NONE_STATED: 12}

@@ -122,8 +122,8 @@ def collect_worst(
 
 
 def _mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
-    """Returns ``count`` of the ``chats``, the worst first. One mechanism has _ALIKE of them, and more
-    only to fill the list."""
+    """Returns ``count`` of the ``chats``, the worst first. One mechanism has _ALIKE of them, and
+    more only to fill the list."""
     sizes: Counter[str] = Counter()
     order = []
     for i, chat in enumerate(chats):

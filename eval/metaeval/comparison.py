@@ -161,12 +161,14 @@ def _mcnemar_table(pairs: Sequence[JudgePair]) -> Table:
 def dimension_means_table(rows: Sequence[ResultRow]) -> Table:
     """Returns a row for each judge and set with several graded dimensions (ORALIS, section 3.1).
     ``rows``: the estimates of all judges."""
-    found = []
+    rows_of_judges = []
     for row in rows:
         if row.kind != "binary":
             rho = None if row.under_floor else row.metrics["spearman"].value
-            found.append((row.set_name, row.judge, rho))
-    table = pd.DataFrame(found, columns=["set", "judge", "rho"]).astype({"rho": float})
+            rows_of_judges.append((row.set_name, row.judge, rho))
+    table = pd.DataFrame(rows_of_judges, columns=["set", "judge", "rho"]).astype(
+        {"rho": float}
+    )
     lines: list[Row] = []
     for about, group in table.groupby(["set", "judge"], sort=False).rho:
         if len(group) < 2:

@@ -186,7 +186,7 @@ def read_systems(
     for name, path in sources.items():
         dialogues = None
         if judge is None or holds_scores[path]:
-            frame = read_frame(path, brief=True)
+            frame = read_frame(path)
         else:
             dialogues = list(dialogues_of(path, options.reading, reading))
             frame = _score(dialogues, judge, options.out, name, progress)

@@ -62,5 +62,5 @@ def read_score_frame(files: Sequence[Path]) -> DataFrame:
                 hint=f"if it holds chats, score them: medal score {path} --out scores.jsonl",
             )
     if len(files) == 1:
-        return read_frame(files[0], brief=True)
-    return to_frame(judgements_of(files), brief=True)
+        return read_frame(files[0])
+    return to_frame(judgements_of(files))

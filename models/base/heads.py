@@ -11,7 +11,6 @@ import numpy.typing as npt
 import torch
 from pydantic import Field, model_validator
 from pydantic.dataclasses import dataclass
-from sklearn.isotonic import IsotonicRegression
 from torch import Tensor
 from torch.nn import functional
 
@@ -54,6 +53,8 @@ def fit_isotonic(
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Returns the knots (x, y) of the isotonic regression of ``targets`` on ``units``, both on
     [0, 1]."""
+    from sklearn.isotonic import IsotonicRegression  # a second to import
+
     fitted = IsotonicRegression(out_of_bounds="clip").fit(
         np.asarray(units), np.asarray(targets)
     )

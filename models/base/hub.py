@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
 
-from medal_judges.config import judge_names
+from medal_judges.config import PACKAGED, shipped_names
 from medal_judges.errors import HubError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
 
@@ -66,7 +66,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     """
     owner = repo_id.partition("/")[0]
     if not is_hub_id(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
-        names = judge_names()
+        names = [*PACKAGED, *shipped_names("judges")]
         raise HubError(
             f"no judge {repo_id!r}: neither the folder of a saved judge, nor a YAML file, a "
             "shipped judge or a hub id OWNER/NAME",

@@ -24,11 +24,6 @@ _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?", re.ASCII)
 
 
-def judge_names() -> list[str]:
-    """Returns the names of all shipped judges, first those with weights."""
-    return [*PACKAGED, *shipped_names(JUDGES)]
-
-
 def boxed_folder(name: str | Path = BOXED) -> Path | None:
     """Returns the folder of the packaged judge ``name``, None if there is none. A folder here of
     that name is ``./NAME`` (or a Path)."""
@@ -101,12 +96,7 @@ def option(
     ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading of the
     help. An option without a ``default`` is required.
     """
-    extra: Any = {
-        "flag": flag,
-        "argument": argument,
-        "metavar": metavar,
-        "panel": panel,
-    }
+    extra: Any = dict(flag=flag, argument=argument, metavar=metavar, panel=panel)
     return Field(default, description=help, json_schema_extra=extra, **bounds)
 
 
@@ -116,9 +106,6 @@ OVERRIDES: tuple[str, ...] = option(
     argument=True,
     metavar="FIELD=VALUE",
     help="Change a setting: seed=1, llm.cache=false.",
-)
-DRY_RUN: bool = option(
-    False, help="Estimate requests, tokens and maximum cost without sending anything."
 )
 SEED: int = option(0, ge=0, help="Seed of every random draw.")
 DEVICE: str | None = option(None, help="cpu, cuda, cuda:1, ...")

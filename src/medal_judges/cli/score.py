@@ -14,13 +14,11 @@ from medal_judges.cli.options import with_options
 from medal_judges.config import (
     BOXED,
     DEVICE,
-    DRY_RUN,
     MAX_COST,
     OVERRIDES,
     option,
 )
 from medal_judges.errors import visible
-from medal_judges.inference.dry_run import dry_run as estimate
 from medal_judges.inference.judge_choice import cached_answers, choose_judge
 from medal_judges.inference.scoring import (
     MIN_COVERAGE,
@@ -69,7 +67,10 @@ def score(
         help="Number of processes (extra ray); on GPUs one per GPU. With RAY_ADDRESS set, of that "
         "Ray cluster.",
     ),
-    dry_run: bool = DRY_RUN,
+    dry_run: bool = option(
+        False,
+        help="Estimate requests, tokens and maximum cost without sending anything.",
+    ),
     reading: ReadOptionsWithoutLabels,
 ) -> None:
     """Score dialogues. The same command resumes after a stop, and retries rows that failed because
@@ -93,6 +94,8 @@ def score(
         report_of_reading.copied = scoring.keep
         dialogues = dialogues_of(file, reading, report_of_reading)
         if dry_run:
+            from medal_judges.inference.dry_run import dry_run as estimate
+
             typer.echo(estimate(dialogues, loaded, scoring))
             report_of_reading.show(always=True)
             return

@@ -82,10 +82,7 @@ def language(code: str) -> Language:
 
 def language_name(code: str) -> str:
     """Returns ``German`` for ``de``; the code itself if it is not listed."""
-    languages = load_languages()
-    if code in languages:
-        return languages[code].name
-    return code
+    return load_languages().get(code, Language(code, ())).name
 
 
 Role = Literal["user", "assistant"]
@@ -96,11 +93,10 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 def parse_id(value: object) -> str:
     """Returns a text or a number as text. Raises RecordError for others and blank text."""
-    if not isinstance(value, bool):
-        value = as_text(value)
-    if not isinstance(value, str) or not value.strip():
+    name = as_text(value)
+    if isinstance(value, bool) or not isinstance(name, str) or not name.strip():
         raise RecordError("id", "a non-empty text", value)
-    return text("id", value)
+    return text("id", name)
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,15 +112,13 @@ def load_rubric(
             hint="- {name: polite, kind: ordinal, low: 1, high: 5, good: high}",
         ) from error
     by_name = {dimension.name: dimension for dimension in dimensions}
-    for name in names:
-        if name not in by_name:
-            raise ConfigError(
-                f"the rubric {name_or_path} has no dimension {name!r}",
-                hint=f"it has: {', '.join(by_name)}",
-            )
-    if names:
-        return tuple(by_name[name] for name in names)
-    return dimensions
+    unknown = [name for name in names if name not in by_name]
+    if unknown:
+        raise ConfigError(
+            f"the rubric {name_or_path} has no dimension {unknown[0]!r}",
+            hint=f"it has: {', '.join(by_name)}",
+        )
+    return tuple(by_name[name] for name in names or by_name)
 
 
 def merge_dimensions(

@@ -165,21 +165,6 @@ class Judgement:
         """True if every dimension has a number."""
         return bool(self.scores) and all(v is not None for v in self.scores.values())
 
-    def uncertainty(self, dimension: str) -> float | None:
-        """Returns the standard deviation of the dimension's distribution as a share of its scale.
-
-        It is 0 if one level has all probability, and 0.5 if each end has half. None without a
-        distribution.
-        """
-        chances = self.distributions.get(dimension, ())
-        last = len(chances) - 1
-        total = sum(chances)
-        if last < 1 or total <= 0:
-            return None
-        mean = sum(level * chance for level, chance in enumerate(chances)) / total
-        squares = (chance * (level - mean) ** 2 for level, chance in enumerate(chances))
-        return math.sqrt(sum(squares) / total) / last
-
     def to_record(self, before: tuple[Dimension, ...] = ()) -> dict[str, Any]:
         """Returns the JSON object of a line, without optional fields that are empty, and without
         dimensions if they are those of the line ``before``."""

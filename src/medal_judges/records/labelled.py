@@ -46,9 +46,7 @@ class Rating:
 def mean(rating: Rating) -> float | None:
     """Returns the mean of the given values on the raw scale; None if there are none."""
     values = rating.without_nulls
-    if values:
-        return sum(values) / len(values)
-    return None
+    return sum(values) / len(values) if values else None
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:

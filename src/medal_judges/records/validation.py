@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from functools import cache
@@ -20,6 +21,7 @@ from pydantic import (
 from medal_judges.errors import RecordError
 
 T = TypeVar("T")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 VALID_TEXT = "text of valid Unicode (no half of a surrogate pair)"
 LARGEST = 1e30  # sums and squares of smaller numbers are finite
 
@@ -96,10 +98,8 @@ def text(field: str, value: object, expected: str = "a text") -> str:
     RecordError."""
     if not isinstance(value, str):
         raise RecordError(field, expected, value)
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise RecordError(field, VALID_TEXT, value) from error
+    if _SURROGATE.search(value):
+        raise RecordError(field, VALID_TEXT, value)
     return value
 
 

@@ -112,12 +112,7 @@ def atomic_write(target: str | Path, content: str | bytes) -> Path:
 
 def write_json(target: str | Path, record: object) -> Path:
     """Writes ``record`` to ``target`` as JSON, whole or not at all. Raises ValueError for NaN."""
-    text = json.dumps(
-        record,
-        ensure_ascii=False,
-        indent=1,
-        allow_nan=False,
-    )
+    text = json.dumps(record, ensure_ascii=False, indent=1, allow_nan=False)
     return atomic_write(target, text + "\n")
 
 
@@ -158,10 +153,10 @@ def only_run(
         if not lock_file.exists():
             with tempfile.TemporaryFile(dir=lock_file.parent):
                 pass
-        raise MedalError(
-            f"another run is writing to {out}",
-            hint="wait until it ends (the same command then resumes), or give another --out",
-        ) from None
+        hint = (
+            "wait until it ends (the same command then resumes), or give another --out"
+        )
+        raise MedalError(f"another run is writing to {out}", hint=hint) from None
     for partial in target.parent.glob(f".partial-*-{glob.escape(target.name)}"):
         _remove(partial)  # what a killed run left
     try:

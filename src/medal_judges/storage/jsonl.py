@@ -15,7 +15,7 @@ from typing import IO, Any, Literal, TypeVar
 
 from medal_judges.errors import DataError, RecordError
 from medal_judges.records.validation import require_valid_text
-from medal_judges.storage.files import atomic_path, only_run
+from medal_judges.storage.files import atomic_path
 from medal_judges.storage.runs import require_same_run
 
 T = TypeVar("T")
@@ -167,9 +167,8 @@ class Journal:
 
     Its first line states the ``run`` (see ``require_same_run``). Each line is written as soon as
     its record is known, so kill -9 loses at most the line that is being written: without its line
-    break it is ignored when the file is read, and cut off by the next ``append``.
-
-    Several processes may append: each block of lines is written whole, under a lock file beside it.
+    break it is ignored when the file is read, and cut off by the next ``append``. One process
+    appends at a time: a run locks its output.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any] | None = None) -> None:
@@ -220,8 +219,7 @@ class Journal:
         if not lines:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        lock = only_run(self.path.with_name(f"{self.path.name}.append"), wait=True)
-        with lock, self.path.open("a+b", buffering=0) as stream:
+        with self.path.open("a+b", buffering=0) as stream:
             end = _cut_half_line(stream, stream.seek(0, os.SEEK_END))
             if self.run is not None and not end:
                 lines[0] = to_line({**json.loads(lines[0]), "run": self.run})
@@ -248,15 +246,9 @@ class Journal:
 
 def _cut_half_line(stream: IO[bytes], size: int) -> int:
     """Cuts off what follows the last line break of a file of ``size`` bytes. Returns its size."""
-    end = size
-    step = 1  # usually the last byte is a line break
-    while end:
-        start = stream.seek(max(0, end - step))
-        if length := stream.read(end - start).rfind(b"\n") + 1:
-            end = start + length
-            break
-        end = start
-        step = 1 << 16
-    if end < size:
-        stream.truncate(end)
-    return end
+    stream.seek(max(0, size - 1))
+    if stream.read(1) not in (b"", b"\n"):
+        stream.seek(0)
+        size = stream.read().rfind(b"\n") + 1
+        stream.truncate(size)
+    return size

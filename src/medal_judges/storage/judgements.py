@@ -10,7 +10,6 @@ import json
 import zlib
 from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,8 +36,8 @@ _FIELDS = (
     *("truncated_turns", "cut_turns", "left_out_turns", "shortened_turns", "chat"),
 )
 # Kinds of columns, in the order of a table.
-_KINDS = ("key", "scores", "uncertainty", "interval", "own", "usage", "meta")
-_NUMBERS = ("scores", "uncertainty", "interval", "usage")
+_KINDS = ("key", "scores", "interval", "own", "usage", "meta")
+_NUMBERS = ("scores", "interval", "usage")
 
 
 def lines_file(path: str | Path) -> Path:
@@ -126,32 +125,27 @@ def write_judgements(path: str | Path, judgements: Iterable[Judgement]) -> int:
     return len(frame)
 
 
-def read_frame(path: str | Path, *, brief: bool = False) -> DataFrame:
-    """Returns the table of the judgements in the file ``path``, see ``to_frame``. With ``brief`` it
-    lacks explanations and usage. Raises DataError as ``read_judgements`` does.
+def read_frame(path: str | Path) -> DataFrame:
+    """Returns the table of the judgements in the file ``path``, as ``to_frame`` makes it. Raises
+    DataError as ``read_judgements`` does.
 
     >>> from medal_judges import read_frame, score_file
     >>> report = score_file("dialogues.jsonl", "length", "scores.jsonl")
     >>> len(read_frame("scores.jsonl"))
     3
     """
-    return to_frame(read_judgements(path), brief=brief)
+    return to_frame(read_judgements(path))
 
 
 def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
     """Returns the cells in the row of a judgement by the kind and the name of their column."""
-    uncertainty = {}
     interval = {}
-    for name in judgement.scores:
-        spread = judgement.uncertainty(name)
-        if spread is not None:
-            uncertainty[f"{name}.uncertainty"] = spread
-        if ends := judgement.details.get(name, {}).get("interval"):
+    for name, details in judgement.details.items():
+        if ends := details.get("interval"):
             interval[f"{name}.low"], interval[f"{name}.high"] = ends
     return {
         "key": {name: getattr(judgement, name) for name in _KEY},
         "scores": dict(judgement.scores),
-        "uncertainty": uncertainty,
         "interval": interval,
         "own": {name: getattr(judgement, name) for name in _FIELDS},
         "usage": {f"usage.{name}": count for name, count in judgement.usage.items()},
@@ -159,12 +153,10 @@ def _cells(judgement: Judgement) -> dict[str, dict[str, Any]]:
     }
 
 
-def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFrame:
+def to_frame(judgements: Iterable[Judgement]) -> DataFrame:
     """Returns a table with one row for each of ``judgements``: id, turn, judge, each dimension's
-    score, uncertainty and interval (``overall.uncertainty``, ``overall.low``, ``overall.high``),
-    failure, usage and metadata.
+    score and interval (``overall.low``, ``overall.high``), failure, usage and metadata.
 
-    With ``brief`` it lacks explanations and usage.
     ``attrs["dimensions"]`` and ``attrs["meta"]`` map a name to its column. ``attrs["rubric"]``
     lists name, kind, low, high, good and definition of each dimension. Columns without any value
     are left out. Raises MedalError for rows whose dimensions of one name differ.
@@ -179,8 +171,6 @@ def to_frame(judgements: Iterable[Judgement], *, brief: bool = False) -> DataFra
     rows: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _KINDS}
     rubrics: list[tuple[str, tuple[Dimension, ...]]] = []
     for judgement in judgements:
-        if brief:
-            judgement = replace(judgement, explanation=None, usage={})
         dimensions = judgement.dimensions
         if dimensions and (not rubrics or dimensions != rubrics[-1][1]):
             rubrics.append((f"the row of {judgement.id!r}", dimensions))
@@ -226,12 +216,9 @@ def _part(kind: str, records: list[dict[str, Any]]) -> DataFrame:
 
 def _head(kind: str, name: str, columns: Container[str]) -> str:
     """Returns the name of a new column beside ``columns``."""
-    head = name
-    if kind == "scores" and name.endswith((".uncertainty", ".low", ".high")):
-        head = f"scores.{name}"  # a dimension "risk.low" is not an end of an interval
-    while head in columns or (kind not in ("key", "own") and head in _FIELDS):
-        head = f"{kind}.{head}"
-    return head
+    while name in columns or (kind not in ("key", "own") and name in _FIELDS):
+        name = f"{kind}.{name}"
+    return name
 
 
 def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:

@@ -141,7 +141,7 @@ def test_a_table_has_typed_columns() -> None:
     )
     frame = to_frame([PLAIN, second])
     assert list(frame.columns) == [
-        *("id", "turn", "judge", "overall", "unsafe", "unsafe.uncertainty"),
+        *("id", "turn", "judge", "overall", "unsafe"),
         *("unsafe.low", "unsafe.high", "failure", "version"),
     ]
     assert frame["overall"].mean() == 3.25 and frame["turn"].max() == 3
@@ -149,7 +149,6 @@ def test_a_table_has_typed_columns() -> None:
         frame["unsafe.low"].tolist()[1] == 0.2
         and frame["unsafe.high"].tolist()[1] == 0.8
     )
-    assert frame["unsafe.uncertainty"].isna().tolist() == [True, False]
     assert str(frame["version"].dtype) == "Int64"
     dimensions = {"overall": "overall", "unsafe": "unsafe"}
     assert frame.attrs == {

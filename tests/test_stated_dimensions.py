@@ -88,6 +88,7 @@ def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -
     done = medal("compare", *files, "--fail-if-worse", "0")
     assert done.returncode == 0, done.stderr
     assert "off brand: long is better than short by" in done.stdout
+    done = medal("compare", *files, "--dimension", "rude")
     assert "rude: long is better than short by" in done.stdout
     done = medal("compare", *files[::-1], "--fail-if-worse", "0")
     assert done.returncode == 1 and "short is worse than long by" in done.stdout
@@ -97,10 +98,8 @@ def test_lower_is_better_from_files_as_from_the_judge(folder: Path, kind: str) -
     by_judge = medal(
         "compare", *chats[::-1], "--judge", "judge.yaml", "--fail-if-worse", "0"
     )
-    assert (
-        by_judge.returncode == 1
-        and "rude: long is better than short" in by_judge.stdout
-    )
+    assert by_judge.returncode == 1
+    assert "off brand: long is better than short" in by_judge.stdout
 
 
 def test_what_is_not_stated_is_refused(folder: Path) -> None:

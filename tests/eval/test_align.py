@@ -53,12 +53,12 @@ def refused(*words: object) -> str:
 @pytest.fixture(scope="module")
 def aligned(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Result]:
     folder = tmp_path_factory.mktemp("align")
-    table = write(folder / "table.csv", helpful=steps, who=lambda i, n: "ann")
-    lines = table.read_text(encoding="utf-8").splitlines(keepends=True)
-    # a row for each annotator
-    more = [line.replace(",ann", ",bob") for line in lines[1::2]]
     data, out = folder / "mine.csv", folder / "aligned"
-    data.write_text("".join(lines + more), encoding="utf-8")
+
+    def by_two(i: int, n: int) -> str:
+        return ";".join([str(steps(i, n))] * (2 - i % 2))
+
+    write(data, helpful=by_two, who=lambda i, n: "ann" if i % 2 else "ann;bob")
     words = ("--column", "annotator=who", "--label", "helpful=overall:1..7")
     done = medal("repetition", "--labels", data, "--out", out, *words)
     assert done.exception is None, done.output

@@ -16,7 +16,7 @@ from medal_judges.reading.dialogues import ReadingReport, read_dialogues, read_l
 from medal_judges.training.config import DataEntry
 from medal_judges.training.rows import load_entry
 
-from .written import CONTAINERS, save
+from .written import CONTAINERS, in_csv, save
 
 TICKETS = [
     {
@@ -196,44 +196,24 @@ def test_training_and_benchmarks_read_tables(container: str, tmp_path: Path) -> 
     assert len(half) == (4 if path.suffix else 8)
 
 
-LONG_FORM = """id,prompt,response,rating,annotator,system
-d1,Hi,Hello,4,ann,v1
-d1,Hi,Hello,5,bob,v1
-d2,Bye,Hello,1,ann,v2
-d2,Bye,Hello,,bob,v2
-"""
-
-
-def test_a_row_for_each_annotator_is_one_dialogue(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text(LONG_FORM)
-    options: Any = {"label": ("rating=overall:1..5",)}
-    first, second = read_labelled(tmp_path / "a.csv", **options)
-    assert first.labels == {"overall": (4.0, 5.0)} and second.labels == {
-        "overall": (1.0,)
-    }
-    assert first.extra["annotators"] == ["ann", "bob"]
-    head, *lines = LONG_FORM.splitlines()
-    (tmp_path / "b.csv").write_text("\n".join([head, *lines[::2], *lines[1::2]]))
-    assert [*read_labelled(tmp_path / "b.csv", **options)] == [first, second]
+def test_a_row_for_each_annotator_is_refused(tmp_path: Path) -> None:
+    rows = [
+        {"id": "d1", "prompt": "Hi", "response": "Hello", "rating": n} for n in (4, 5)
+    ]
+    path = save(tmp_path, "a.csv", in_csv(rows))
+    with pytest.raises(DataError, match=r"3.*a column for each annotator"):
+        list(read_labelled(path, label=("rating=overall:1..5",)))
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_annotators_are_named_by_a_column(tmp_path: Path, form: str) -> None:
-    rows: list[dict[str, Any]] = []
-    for k, by in enumerate(["ann", "bob"]):
-        for id, q2 in (("d1", 4), ("d2", None)):
-            row = {"id": id, "prompt": "Hi", "response": f"So {id}"}
-            rows.append({**row, "by": by, "Q1": 1 + k, "Q2": q2})
-    path = save(tmp_path, f"x.{form}", CONTAINERS[form](rows))
-    long: Any = {"label": ("Q1=overall:1..5",), "column": ("annotator=by",)}
-    for row in read_labelled(path, **long):
-        assert row.labels == {"overall": (1, 2)}
-        assert row.extra["annotators"] == ["ann", "bob"]
+    row = {"id": "d1", "prompt": "Hi", "response": "So", "by": "ann;bob", "Q1": 1}
     wide: Any = {"label": ("Q1=overall:1..5", "Q2=overall:1..5")}
-    path = save(tmp_path, f"y.{form}", CONTAINERS[form](rows[:2]))
-    first, second = read_labelled(path, **wide)
-    assert first.labels == {"overall": (1, 4)}
-    assert second.labels == {"overall": (1, None)}
+    path = save(tmp_path, f"y.{form}", CONTAINERS[form]([row | {"Q2": 4}]))
+    (labelled,) = read_labelled(path, **wide, column=("annotator=by",))
+    assert labelled.labels == {"overall": (1, 4)}
+    assert labelled.extra["annotators"] == ["ann", "bob"]
+    path = save(tmp_path, f"z.{form}", CONTAINERS[form]([row | {"by": "ann", "Q2": 4}]))
     with pytest.raises(DataError, match="names of 2 annotators"):
         list(read_labelled(path, **wide, column=("annotator=by",)))
 

@@ -17,9 +17,9 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from itertools import chain
+from itertools import chain, zip_longest
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from medal_judges.errors import (
     ConfigError,
@@ -79,9 +79,9 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
         raise DataError(path, None, "no such file") from error
     except _ERRORS as error:
         reason = getattr(error, "strerror", None)
-        if reason:
-            raise DataError(path, None, f"cannot be opened: {reason}") from error
-        raise damaged(path, 0, error) from error
+        if reason is None:
+            raise damaged(path, 0, error) from error
+        raise DataError(path, None, f"cannot be opened: {reason}") from error
     kind = kind or _MAGIC.get(begin[:4]) or _recognise(path, begin)
     if kind not in _MAGIC.values() and b"\x00" in begin[:1024]:
         problem = "not UTF-8 text: a binary file, or UTF-16"
@@ -91,11 +91,8 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
 
 def _open(path: str) -> Any:
     """Opens a file or standard input, decompressed if it is gzip."""
-    if path == STDIN:
-        raw = standard_input()
-    else:
-        raw = open(path, "rb")  # noqa: SIM115
-    stream = io.BufferedReader(cast(Any, raw), _BEGIN)
+    raw: Any = standard_input() if path == STDIN else open(path, "rb")  # noqa: SIM115
+    stream = io.BufferedReader(raw, _BEGIN)
     if stream.peek(2).startswith(_GZIP):
         return gzip.GzipFile(fileobj=stream)
     return stream
@@ -106,25 +103,16 @@ def _recognise(path: str, begin: bytes) -> str:
     name. Raises DataError for any other content."""
     suffix = Path(path.lower().removesuffix(".gz")).suffix
     line, _, further = begin.decode("utf-8-sig", "replace").lstrip().partition("\n")
-    if suffix in (".jsonl", ".ndjson", ".csv", ".tsv", ".json") and not line:
-        return suffix[1:]
     delimiter = _delimiter(line)
     if suffix in _PLAIN_ENDINGS and begins_transcript(line):
         return "text"
-    if suffix in (".jsonl", ".ndjson") and (line[0] in "[{" or delimiter is None):
+    is_object = line.startswith("{") and (line.rstrip().endswith("}") or not further)
+    if is_object or suffix in (".jsonl", ".ndjson") or (not line and suffix != ".json"):
         return "jsonl"
-    if line.startswith("{") and (line.rstrip().endswith("}") or not further):
-        return "jsonl"
-    if line.startswith(("[", "{")):
+    if line.startswith(("[", "{")) or suffix == ".json":
         return "json"
-    if suffix in (".csv", ".tsv", ".json"):
-        return suffix[1:]
-    if delimiter == "\t":
-        return "tsv"
-    if delimiter is not None:
-        return "csv"
-    if not line:
-        return "jsonl"
+    if delimiter is not None or suffix in (".csv", ".tsv"):
+        return "tsv" if delimiter == "\t" else "csv"
     problem = f"not a known kind of chat file (it begins with {line[:24]!r})"
     hint = f"--format (in YAML: format) names its kind: {', '.join(CONTAINERS)}"
     raise DataError(path, None, problem, hint=hint)
@@ -132,29 +120,19 @@ def _recognise(path: str, begin: bytes) -> str:
 
 def _rows(path: str, stream: Any, kind: str) -> Iterator[NumberedRow]:
     number = 0
-    readers: Mapping[str, Callable[[IO[str]], Iterator[NumberedRow]]] = {
-        "jsonl": _json_lines,
-        "json": _json_elements,
-        "text": lambda text: iter([(1, _whole(text, _MOST_TEXT))]),
-    }
     try:
         with stream:
-            if kind == "parquet":
-                rows = _parquet_rows(path, stream)
-            elif kind == "xlsx":
-                rows = _sheet_rows(path, stream)
-            else:
-                # Bytes that are not UTF-8 become surrogates, so that their row can be named.
-                text = io.TextIOWrapper(
-                    stream, "utf-8-sig", "surrogateescape", newline=""
-                )
-                rows = readers.get(kind, _table_rows)(text)
-            for number, row in rows:
+            for number, row in _READERS[kind](path, stream):
                 yield number, row
     except ConfigError as error:
         raise DataError(path, None, error.message, hint=error.hint) from error
     except _ERRORS as error:
         raise damaged(path, number, error) from error
+
+
+def _lines_in(stream: Any) -> IO[str]:
+    # Bytes that are not UTF-8 become surrogates, so that their row can be named.
+    return io.TextIOWrapper(stream, "utf-8-sig", "surrogateescape", newline="")
 
 
 def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
@@ -170,8 +148,8 @@ def _whole(stream: IO[Any], limit: int = LARGEST) -> Any:
 # -- JSON ------------------------------------------------------------------------------------------
 
 
-def _json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
-    for number, line in enumerate(jsonl.limited_lines(stream), 1):
+def _json_lines(path: str, stream: Any) -> Iterator[NumberedRow]:
+    for number, line in enumerate(jsonl.limited_lines(_lines_in(stream)), 1):
         if line.isspace():
             continue
         if len(line) > jsonl.LONGEST_LINE:
@@ -187,17 +165,20 @@ def _json_lines(stream: IO[str]) -> Iterator[NumberedRow]:
         yield number, value
 
 
-def _json_elements(stream: IO[str]) -> Iterator[NumberedRow]:
+def _json_elements(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields the elements of an array, or the only value."""
     try:
-        value = jsonl.load_json(_whole(stream), nan_is_null=True)
-    except RecordError as error:
-        raise ConfigError(error.message, hint="one JSON value, or .jsonl") from error
-    except RecursionError as error:
-        raise ConfigError("JSON that is nested too deep") from error
+        value = jsonl.load_json(_whole(_lines_in(stream)), nan_is_null=True)
+    except (RecordError, RecursionError) as error:
+        problem = getattr(error, "message", "JSON that is nested too deep")
+        raise ConfigError(problem, hint="one JSON value, or .jsonl") from error
     if not isinstance(value, list):
         value = [value]
     yield from enumerate(value, 1)
+
+
+def _text(path: str, stream: Any) -> Iterator[NumberedRow]:
+    yield 1, _whole(_lines_in(stream), _MOST_TEXT)
 
 
 # -- tables ----------------------------------------------------------------------------------------
@@ -216,14 +197,14 @@ def _delimiter(header: str) -> str | None:
     return None
 
 
-def _table_rows(stream: IO[str]) -> Iterator[NumberedRow]:
+def _table_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields each row of a CSV or TSV file with the number of its first line. Cells are texts; an
     empty cell is null.
 
     Quotes follow RFC 4180. An unclosed quote makes the lines up to the next quote one bad row.
     """
     csv.field_size_limit(max(csv.field_size_limit(), jsonl.LONGEST_LINE))
-    lines = jsonl.limited_lines(stream)
+    lines = jsonl.limited_lines(_lines_in(stream))
     first = next(lines, "")
     delimiter = _delimiter(first) or ","
     skipped_lines = 0
@@ -323,9 +304,7 @@ def _plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(v) for v in value]
     if isinstance(value, float | Decimal):
-        if math.isfinite(value):
-            return float(value)
-        return None
+        return float(value) if math.isfinite(value) else None
     if isinstance(value, datetime) and value.time() == time() and not value.tzinfo:
         value = value.date()  # a workbook stores a date as a moment at midnight
     if isinstance(value, datetime | date | time):
@@ -406,12 +385,12 @@ def _is_filled(cell: object) -> bool:
     return cell not in (None, "")
 
 
-def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
+def _sheet_rows(path: str, stream: Any) -> Iterator[NumberedRow]:
     """Yields the rows of the first sheet with any, with the numbers of a spreadsheet program. Each
     further sheet with rows is a bad row."""
     header: list[str] = []
     titles: list[str] = []  # of the sheets with rows
-    for title, number, cells in read_sheets(path, file):
+    for title, number, cells in read_sheets(path, stream):
         while not _is_filled(cells[-1]):
             cells.pop()
         if not titles:
@@ -426,10 +405,18 @@ def _sheet_rows(path: str, file: IO[bytes]) -> Iterator[NumberedRow]:
             expected = f"{len(header)} cells, as in the header"
             yield number, RecordError("(row)", expected, "more than those")
         else:
-            row = dict.fromkeys(header)
-            for name, cell in zip(header, cells, strict=False):
-                if _is_filled(cell):
-                    row[name] = _plain(cell)
-            yield number, row
+            filled = [_plain(cell) if _is_filled(cell) else None for cell in cells]
+            yield number, dict(zip_longest(header, filled))
     if not header:
         raise ConfigError("a table without a header: it is empty")
+
+
+_READERS: Mapping[str, Callable[[str, Any], Iterator[NumberedRow]]] = {
+    "jsonl": _json_lines,
+    "json": _json_elements,
+    "csv": _table_rows,
+    "tsv": _table_rows,
+    "text": _text,
+    "xlsx": _sheet_rows,
+    "parquet": _parquet_rows,
+}

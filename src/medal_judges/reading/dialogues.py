@@ -368,9 +368,7 @@ class _Reader:
     ids: set[int] = field(default_factory=set)
     # id -> how often a later row has it
     repeats: Counts = field(default_factory=Counter)
-    # Rows with labels wait until the end: later rows can have labels of other annotators.
-    waiting: dict[tuple[object, ...], LabelledDialogue] = field(default_factory=dict)
-    # Rows that are turns wait too: id of the chat -> its rows.
+    # Rows that are turns wait until the end: id of the chat -> its rows.
     turns: dict[str, list[NumberedRecord]] = field(default_factory=dict)
     torn: set[str] = field(default_factory=set)  # ids of chats with a bad row
 
@@ -388,9 +386,7 @@ class _Reader:
             except RecursionError:
                 self._skip(number, RecordError("(row)", "less deep nesting", "..."))
             else:
-                if row is not None:
-                    yield row if self.labelled else row.dialogue
-        yield from self.waiting.values()
+                yield row if self.labelled else row.dialogue
         unread = ", ".join(
             name for name in self.unread if name not in self.report.copied
         )
@@ -492,35 +488,28 @@ class _Reader:
             raise problem from error
         self.report.add(problem)
 
-    def _row(self, record: Record, form: str) -> LabelledDialogue | None:
-        """Returns the dialogue of a chat; None for a row that waits, or whose labels are added to
-        one that waits."""
+    def _row(self, record: Record, form: str) -> LabelledDialogue:
+        """Returns the dialogue of a chat."""
         columns = self.columns
-        if form == "turns":  # whose fields have our own names already
+        if form == "turns" and columns.fields:  # the chat has our own names already
             fields = {
                 k: v for k, v in columns.fields.items() if k not in _READ_IN_TURNS
             }
             columns = replace(columns, fields=fields)
         row = Row(record, columns)
         labelled = self._labelled(READERS[form].read(row))
-        key: tuple[object, ...] = ()
-        if columns.labels:
-            key = labelled.id, labelled.level, hash(labelled.dialogue.turns)
-        if key in self.waiting:
-            self.waiting[key] = _with_annotators(self.waiting[key], labelled)
-            return None
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
             self._note_unread({name: record[name] for name in unread})
-        self.report.read += 1
         if hash(labelled.id) in self.ids:
+            if columns.labels:
+                expected = "one row for each chat, with a column for each annotator"
+                raise RecordError("id", expected, labelled.id)
             labelled = self._number_id(labelled)
         self.ids.add(hash(labelled.id))
-        if not key:
-            return labelled
-        self.waiting[key] = labelled
-        return None
+        self.report.read += 1
+        return labelled
 
     def _note_unread(self, values: Record) -> None:
         """Notes the fields that hold text and that no reader used."""
@@ -604,29 +593,3 @@ def _unknown_form(record: Record) -> RecordError:
         "content=NAME for one turn a row (in YAML: columns: {id: NAME, ...})"
     )
     return RecordError("(row)", expected, dict(record))
-
-
-def _with_annotators(
-    row: LabelledDialogue, further: LabelledDialogue
-) -> LabelledDialogue:
-    """Returns ``row`` with the labels of ``further`` added, as labels of other annotators of the
-    same dialogue.
-
-    If one of the rows lacks a dimension, its annotators have null there.
-    """
-    scales = {**row.scales, **further.scales}
-    if scales != {**further.scales, **row.scales}:
-        raise RecordError("scales", f"one scale each, {row.scales}", further.scales)
-    labels: dict[str, tuple[float | None, ...]] = dict.fromkeys(scales, ())
-    names: list[object] = []
-    count = 0
-    for rows in (row, further):
-        names += rows.extra.get("annotators", ())
-        count += max(map(len, rows.labels.values()), default=0)
-        for name in labels:
-            labels[name] += rows.labels.get(name, ())
-            labels[name] += (None,) * (count - len(labels[name]))
-    extra = {**row.extra, "annotators": names}
-    if len(names) != count:
-        del extra["annotators"]
-    return replace(row, labels=labels, scales=scales, extra=extra)

@@ -73,17 +73,11 @@ def detected_language(dialogue: Dialogue) -> str | None:
     if language is None:
         return None
     for speaker in ROLES:
-        # Neighbouring texts are joined until they are long enough. Short parts are wrong more
-        # often, but each has only its share of the vote.
+        # Each part has its share of the vote. Short parts are wrong more often.
         letters: Counter[str | None] = Counter()
-        chunk = ""
         for role, text in turns:
-            if role != speaker:
-                continue
-            chunk = f"{chunk}\n{text}" if chunk else text
-            if _is_enough(chunk, _PART):
-                letters[text_language(chunk, _PART)] += len(chunk)
-                chunk = ""
+            if role == speaker and _is_enough(text, _PART):
+                letters[text_language(text, _PART)] += len(text)
         del letters[None]
         if letters[language] < _AGREE * letters.total():
             return None

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from medal_judges.config import judge_file, overridden, read_yaml
+from medal_judges.config import apply_overrides, judge_file, read_yaml
 from medal_judges.errors import ConfigError
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import placed
@@ -150,7 +150,7 @@ def choose_judge(
     settings = None
     if file is not None:
         settings = read_yaml(file)
-    changed = overridden(deepcopy(settings or {}), overrides)
+    changed = apply_overrides(deepcopy(settings or {}), overrides)
     options = {}
     for override in overrides:
         group = override.partition("=")[0].strip().split(".")[0]

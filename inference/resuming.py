@@ -49,7 +49,7 @@ class EarlierJudgements:
         with atomic_path(self.path) as partial, partial.open("wb") as stream:
             for journal in (Journal(self.path), Journal(lines)):
                 last_id = None
-                for line, judgement in journal.parsed(judgement_parser()):
+                for line, judgement in journal.parse_lines(judgement_parser()):
                     id, succeeded = judgement.id, is_done(judgement)
                     entry = Entry(offset, judgement.input, 1, succeeded)
                     if id == last_id:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field
 
-from medal_judges.config import Config, load_config, overridden, parse_yaml
+from medal_judges.config import Config, apply_overrides, load_config, parse_yaml
 from medal_judges.errors import ConfigError
 
 
@@ -131,5 +131,5 @@ def test_a_wrong_setting_is_named(override: str, file: Path) -> None:
     ],
 )
 def test_the_order_of_overrides_does_not_matter(overrides: list[str]) -> None:
-    data = overridden({"llm": "embedded:smollm2"}, overrides)
+    data = apply_overrides({"llm": "embedded:smollm2"}, overrides)
     assert data == {"llm": {"model": "openai:x", "context": 8192, "seed": {"a": 1}}}

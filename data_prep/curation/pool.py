@@ -108,7 +108,7 @@ class CurateOptions(Config):
     out: Path = option(help="Folder to write: the selection and its report.")
     n: int = option(100, ge=1, help="Dialogues per language.")
     lang: tuple[str, ...] = option(
-        (), help="ISO 639-1 code; may be repeated. Default: all."
+        (), help="ISO 639-1 code; may be repeated; default: all."
     )
     keep_foreign: bool = option(False, help="Do not filter by the judge's comments.")
     rubric: str = option("medal", help="Shipped name or YAML file: issues and overall.")

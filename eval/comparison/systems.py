@@ -55,7 +55,7 @@ class CompareOptions(Config):
     judge: str | None = option(
         None,
         metavar="JUDGE",
-        help="Scores chats: shipped name, YAML file, folder or hub id; boxed by default.",
+        help="Scores chats: shipped name, YAML file, folder or hub id; default: boxed.",
     )
     human: tuple[str, ...] = option(
         (),
@@ -65,7 +65,7 @@ class CompareOptions(Config):
     context: str | None = option(
         None,
         metavar="COLUMN",
-        help="Column whose values systems share, such as scene. Default: the id.",
+        help="Column whose values systems share, such as scene; default: the id.",
     )
     cluster: str | None = option(
         None, metavar="COLUMN", help="Column whose rows vary together, such as user."

@@ -1,4 +1,5 @@
-"""Train, benchmark and run judges of multilingual open-domain dialogue on your own hardware."""
+"""medal_judges trains, benchmarks and runs judges of multilingual open-domain dialogue on your own
+hardware."""
 
 # ruff: noqa: I001  it would make a statement of each name that is exported under its own
 

@@ -129,11 +129,11 @@ def load_config(
     ``overrides`` are ``a.b=value`` with the value in YAML. Raises ConfigError that names the key,
     the expected value and the nearest known key.
     """
-    data = overridden(read_yaml(path, folder), overrides)
+    data = apply_overrides(read_yaml(path, folder), overrides)
     return build_config(kind, data, where=str(path))
 
 
-def overridden(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(data: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Sets each ``a.b=value`` of ``overrides`` (the value in YAML) in ``data``. Returns ``data``.
 
     ``a.0.b`` is the first element of a list. ``a=value`` is applied before ``a.b=value``, in

@@ -19,7 +19,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from medal_judges import __version__
+import medal_judges
 from medal_judges.errors import MedalError, did_you_mean
 from medal_judges.secrets import SecretFilter
 
@@ -91,7 +91,7 @@ class _Commands(TyperGroup):
 app = PlainTyper(
     name="medal",
     cls=_Commands,
-    help="Train, benchmark and run judges of multilingual open-domain dialogue.",
+    help=medal_judges.__doc__,
     no_args_is_help=True,
     epilog="Example: medal score chats.jsonl --out scores.jsonl",
 )
@@ -107,7 +107,7 @@ def before_commands(
 ) -> None:
     """Handles the options before the command."""
     if version:
-        typer.echo(f"medal-judges {__version__}")
+        typer.echo(f"medal-judges {medal_judges.__version__}")
         raise typer.Exit
     if context.invoked_subcommand is None:
         context.fail("Missing command.")

@@ -17,14 +17,14 @@ def agreement(
     *,
     source: str = option(
         argument=True,
-        metavar="FILE_OR_SPEC",
-        help="Labelled file, or a spec: fed:dialogue.",
+        metavar="FILE",
+        help="Labelled file, or a source such as fed:dialogue.",
     ),
     out: Path | None = option(
         None, help="Folder to write: the page, its tables and JSON."
     ),
     dimension: tuple[str, ...] = option(
-        (), help="Only this dimension; may be repeated."
+        (), help="Only this dimension; may be repeated; default: all."
     ),
     reading: ReadOptions,
 ) -> None:

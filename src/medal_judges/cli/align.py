@@ -18,7 +18,9 @@ def align(
         argument=True, help="Shipped name (medal judges), YAML file, folder or hub id."
     ),
     settings: tuple[str, ...] = OVERRIDES,
-    labels: str = option(help="Chats with people's labels, 20 or more: file or spec."),
+    labels: str = option(
+        help="20 chats or more with people's labels: a file or a source."
+    ),
     out: Path = option(help="Folder to write: the aligned judge with its proof."),
     max_cost: float | None = MAX_COST,
     keep_anyway: bool = option(

@@ -25,15 +25,14 @@ def export_project(
     *,
     source: str = option(
         argument=True,
-        metavar="IN",
-        help="Dialogues: a file or a spec.",
+        metavar="FILE",
+        help="Dialogues: a file, or a source such as fed:dialogue.",
     ),
     out: Path = option(help="Folder to write."),
     annotator: tuple[str, ...] = option(
         (),
         metavar="NAME[:LANG,...]",
-        help="An annotator, and their languages (default: all). May be repeated; without any, "
-        "there is one file for everybody.",
+        help="An annotator, and their languages; may be repeated; default: one file for everybody.",
     ),
     per_dialogue: int = option(
         2,

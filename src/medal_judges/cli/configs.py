@@ -65,7 +65,7 @@ def copy(
     name: Name,
     out: Annotated[
         Path | None,
-        typer.Option("--out", help="File to write; by default NAME with its ending."),
+        typer.Option("--out", help="File to write; default: NAME with its ending."),
     ] = None,
 ) -> None:
     """Copy a file, so that you can change it.

@@ -39,7 +39,7 @@ _SET: str = option(
     metavar="SET",
     help="A file, or a source of medal data list (fed:turn, chitchat:test).",
 )
-_OUT: Path = option(help="File to write (.jsonl or .jsonl.gz).")
+_OUT: Path = option(help="File to write: .jsonl or .jsonl.gz.")
 
 
 @app.command("list")
@@ -153,7 +153,7 @@ def plant(
     out: Path = _OUT,
     per_issue: int | None = option(None, ge=1, help="Pairs per issue; default: all."),
     issues: tuple[str, ...] = option(
-        (), help="Only this issue; may be repeated. Default: all."
+        (), help="Only this issue; may be repeated; default: all."
     ),
     split: Literal["train", "val", "test"] = option(
         "train", help="Part of the sentence tables."
@@ -195,7 +195,7 @@ def plant(
 def stats(
     *,
     sources: tuple[str, ...] = option(
-        argument=True, metavar="SET...", help="Files, or specs such as fed or xdial."
+        argument=True, metavar="SET", help="Files, or sources such as fed or xdial."
     ),
     out: Path = option(help="Folder to write: stats.html, tables, figures."),
     no_lemmas: bool = option(
@@ -234,9 +234,9 @@ def stats(
 @with_options(locks="file")
 def seeds(
     *,
-    out: Path = option(help="File to write (.jsonl or .jsonl.gz)."),
+    out: Path = option(help="File to write: .jsonl or .jsonl.gz."),
     lang: tuple[str, ...] = option(
-        _SIX, help="ISO 639-1 code; may be repeated. Default: MEDAL's six languages."
+        _SIX, help="ISO 639-1 code; may be repeated; default: MEDAL's six languages."
     ),
     n: int = option(
         400, ge=1, help="Number of contexts; each is written in every language."

@@ -22,7 +22,7 @@ def translate(
     *,
     source: str = option(
         argument=True,
-        metavar="IN",
+        metavar="FILE",
         help="A file of dialogues.",
     ),
     overrides: tuple[str, ...] = OVERRIDES,

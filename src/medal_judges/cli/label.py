@@ -57,7 +57,8 @@ def label(
         "then keep their labels.",
     ),
     user_judge: str | None = option(
-        None, help=f"Default: {USER_JUDGE} with the model of --judge."
+        None,
+        help="Judge of the users; default: malformed, with the model of --judge.",
     ),
     replace_labels: bool = option(False, help="Label rows that have labels already."),
     min_coverage: float = option(

@@ -46,7 +46,7 @@ def with_options(
             inputs = [
                 *_files_in([v for name, v in values.items() if name not in OUTPUTS])
             ]
-            options = _built(kind, values)
+            options = _build_options(kind, values)
             with ExitStack() as stack:
                 stack.enter_context(protected_inputs(*inputs))
                 for name, output in outputs.items():
@@ -93,21 +93,25 @@ def _parameters(kind: type[Config]) -> Iterator[inspect.Parameter]:
 
 
 def _mark(name: str, field: FieldInfo) -> Any:
-    """Returns Typer's description of an argument or of an option."""
+    """Returns Typer's description of the argument or option ``name``. The value of a text is called
+    as its option: ``--judge JUDGE``."""
     extra: Any = field.json_schema_extra
-    settings: dict[str, Any] = {"help": field.description, "metavar": extra["metavar"]}
+    flag = extra["flag"] or "--" + name.replace("_", "-")
+    metavar = extra["metavar"]
+    if "str" in str(field.annotation):
+        metavar = metavar or flag.strip("-").upper()
+    settings: dict[str, Any] = {"help": field.description, "metavar": metavar}
     if extra["argument"]:
         return typer.Argument(**settings)
-    flag = extra["flag"] or "--" + name.replace("_", "-")
     return typer.Option(flag, rich_help_panel=extra["panel"], **settings)
 
 
-def _built(kind: type[Config], options: Mapping[str, Any]) -> Config:
+def _build_options(kind: type[Config], options: Mapping[str, Any]) -> Config:
     values: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         annotation: Any = field.annotation
         if isinstance(annotation, type) and issubclass(annotation, Config):
-            values[name] = _built(annotation, options)
+            values[name] = _build_options(annotation, options)
         elif name in options:
             values[name] = options[name]
     return build_config(kind, values, where="command line")

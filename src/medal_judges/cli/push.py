@@ -18,7 +18,7 @@ def push(
         argument=True, metavar="ORG/NAME", help="Repository on the Hub."
     ),
     public: bool = option(
-        False, help="Make a new repository public; the default is private."
+        False, help="Make a new repository public; default: private."
     ),
     revision: str | None = option(None, help="Tag of this version, such as v1.0."),
 ) -> None:

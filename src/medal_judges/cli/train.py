@@ -20,7 +20,7 @@ def train(
         help="YAML file, or the name of one in configs/train/.",
     ),
     out: Path | None = option(
-        None, help="Folder to write; by default the config's output_dir."
+        None, help="Folder to write; default: the config's output_dir."
     ),
     overwrite: bool = option(
         False,

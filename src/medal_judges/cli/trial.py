@@ -31,7 +31,7 @@ def trial(
     out: Path = option(help="Folder to write."),
     data: str | None = option(
         None,
-        help="File of chats, or a spec such as fed:dialogue; default: the shipped dialogues.",
+        help="File of chats, or a source such as fed:dialogue; default: the shipped dialogues.",
     ),
     config: str = option(
         "default", help="YAML file, or the name of one in configs/trial/."

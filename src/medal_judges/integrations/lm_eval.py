@@ -57,30 +57,30 @@ class ChatMetric:
         """Returns the function that aggregates one dimension."""
 
         def mean_scored(chats: Sequence[str]) -> float:
-            return self._scored(chats).mean(dimension)
+            return self._score(chats).mean(dimension)
 
         return mean_scored
 
     def coverage(self, chats: Sequence[str]) -> float:
         """Returns the share of the chats with a score in every dimension."""
-        share = self._scored(chats).coverage
+        share = self._score(chats).coverage
         if share is None:
             return math.nan
         return share
 
-    def _scored(self, chats: Sequence[str]) -> ScoredChats:
-        judge = _loaded(self.judge, self.max_cost)
-        return _scored(judge, self.level, self.dimensions, tuple(chats))
+    def _score(self, chats: Sequence[str]) -> ScoredChats:
+        judge = _load(self.judge, self.max_cost)
+        return _score_rows(judge, self.level, self.dimensions, tuple(chats))
 
 
 # The harness runs the module beside its YAML once for each function in it.
 @cache
-def _loaded(judge: JudgeSource, max_cost: float | None) -> Judge:
+def _load(judge: JudgeSource, max_cost: float | None) -> Judge:
     return load_judge(judge, max_cost=max_cost)
 
 
 @lru_cache(maxsize=4)
-def _scored(
+def _score_rows(
     judge: Judge,
     level: ScoreLevel,
     dimensions: tuple[str, ...],

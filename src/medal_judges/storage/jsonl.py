@@ -187,7 +187,7 @@ class Journal:
                 yield start, line
                 start += len(line)
 
-    def parsed(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
+    def parse_lines(self, parse: Callable[[object], T]) -> Iterator[tuple[bytes, T]]:
         """Yields (line, ``parse(line)``) of every complete line that is not blank. Raises DataError
         with file and line number for a bad line."""
         for number, (_, line) in enumerate(self.lines(), 1):
@@ -197,7 +197,7 @@ class Journal:
 
     def records(self, parse: Callable[[object], T]) -> Iterator[T]:
         """Yields ``parse(line)`` of every line, see ``parsed``."""
-        for _, record in self.parsed(parse):
+        for _, record in self.parse_lines(parse):
             yield record
 
     def require_run(self) -> None:

@@ -37,7 +37,7 @@ OFFLINE := HF_HUB_OFFLINE=1
 quickstart: .venv/.quickstart
 	@for name in $(WITH); do $(BIN)/medal data fetch $$name || exit 1; done
 	$(STAGE) "1 of 3: 200 real chats, scored by the judge in the package, and their report"
-	$(OFFLINE) $(BIN)/medal data write chitchat --min-turns 6 --max-turns 30 --n 200 \
+	$(OFFLINE) $(BIN)/medal data write chitchat --min-turns 6 --max-turns 16 --n 200 \
 	    --out $(RUN)/chats.jsonl
 	$(OFFLINE) $(BIN)/medal score $(RUN)/chats.jsonl --out $(RUN)/boxed.jsonl --overwrite
 	$(OFFLINE) $(BIN)/medal report $(RUN)/boxed.jsonl --chats $(RUN)/chats.jsonl --out $(RUN)/report
@@ -58,7 +58,7 @@ SECONDS = @echo "$$(($$(date +%s) - $$(cat .venv/.began))) s"
 
 # The rows of injected issues that no judge saw.
 define PLANTED
-$(OFFLINE) $(BIN)/medal data write chitchat:test --min-turns 6 --max-turns 30 --out $(RUN)/clean.jsonl
+$(OFFLINE) $(BIN)/medal data write chitchat:test --min-turns 6 --max-turns 16 --out $(RUN)/clean.jsonl
 	$(OFFLINE) $(BIN)/medal data plant $(RUN)/clean.jsonl --split test --per-issue 40 \
 	    --out $(RUN)/planted.jsonl
 endef

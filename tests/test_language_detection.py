@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from medal_judges import read_dialogues
-from medal_judges.reading.language_detection import detected_language
+from medal_judges.reading.language_detection import detect_language
 from medal_judges.records.dialogue import language_code
 
 from .talks import talk
@@ -44,7 +44,7 @@ ENGLISH = (
 def test_a_chat_is_in_a_language_or_it_cannot_be_told(
     turns: tuple[str, ...], language: str | None
 ):
-    assert detected_language(talk(*turns)) == language
+    assert detect_language(talk(*turns)) == language
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_human_chats_in_ten_languages(name: str) -> None:
     found: dict[str, Counter[str]] = {}
     for number, dialogue in enumerate(read_dialogues(Path(data) / name)):
         if number % 5 == 0:
-            answer = detected_language(dialogue)
+            answer = detect_language(dialogue)
             verdict = {None: "unknown", dialogue.lang: "right"}.get(answer, "wrong")
             found.setdefault(dialogue.lang, Counter())[verdict] += 1
     assert len(found) == 10

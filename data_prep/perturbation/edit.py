@@ -40,32 +40,34 @@ _COMBINATIONS = 24  # of neutral sentences
 
 
 def unit(lang: str) -> re.Pattern[str]:
-    """The pattern of one word; of one character in Chinese and Japanese."""
+    """Returns the pattern of one word in ``lang``, or of one character in Chinese and Japanese."""
     if lang in _NO_SPACES:
         return re.compile(r"\S")
     return re.compile(r"\S+")
 
 
 def join(parts: Iterable[str], lang: str) -> str:
-    """``parts`` as one text, with spaces if the language uses them."""
+    """Returns ``parts`` as one text, with spaces if ``lang`` uses them."""
     space = "" if lang in _NO_SPACES else " "
     return space.join(filter(None, parts))
 
 
 def has_words(text: str, lang: str, count: float) -> bool:
-    """Whether ``text`` has at least ``count`` words; a Chinese word counts as 1.6 characters."""
+    """Says whether ``text``, in ``lang``, has at least ``count`` words. A Chinese word counts as
+    1.6 characters."""
     if lang in _NO_SPACES:
         count *= 1.6
     return len(unit(lang).findall(text)) >= count
 
 
 def sentences(text: str) -> list[str]:
-    """``text`` split at final punctuation and line ends."""
+    """Returns the parts of ``text``, which is split at final punctuation and line ends."""
     return [part.strip() for part in _BOUNDARY.split(text) if part.strip()]
 
 
 def content_words(texts: Iterable[str], lang: str) -> set[str]:
-    """The words of four letters or more; in Chinese all pairs of characters."""
+    """Returns the words of ``texts`` with four letters or more, or all pairs of characters if
+    ``lang`` is Chinese."""
     words = re.findall(r"\w+", " ".join(texts).lower())
     if lang not in _NO_SPACES:
         return {word for word in words if len(word) >= 4}
@@ -76,8 +78,8 @@ def content_words(texts: Iterable[str], lang: str) -> set[str]:
 
 
 def in_style(sentence: str, like: str) -> str:
-    """``sentence`` without capitals if ``like`` has none, and without a full stop if ``like`` ends
-    without one, so that style does not reveal the edit."""
+    """Returns ``sentence`` without capitals if ``like`` has none, and without a full stop if
+    ``like`` ends without one, so that style does not reveal the edit."""
     if like.strip() and like == like.lower() and like.upper() != like:
         sentence = sentence.lower()
     if like.strip() and not _END.search(like):
@@ -91,7 +93,8 @@ def insert(
     position: float,
     lang: str,
 ) -> str:
-    """``text`` with ``sentence`` at the sentence boundary nearest to ``position`` in [0, 1]."""
+    """Returns ``text`` in ``lang`` with ``sentence`` at the sentence boundary nearest to
+    ``position`` in [0, 1]."""
     text = text.strip()
     if not text:
         return sentence
@@ -111,8 +114,8 @@ def attach(
     lang: str,
     line_end: bool = False,
 ) -> str:
-    """``left`` and ``right`` on two lines (``line_end``), or on one line with a full stop between
-    them."""
+    """Returns ``left`` and ``right`` in ``lang`` on two lines (``line_end``), or on one line with a
+    full stop between them."""
     left = left.rstrip()
     right = right.lstrip()
     if not left or not right:
@@ -125,7 +128,8 @@ def attach(
 
 
 def glue(parts: Iterable[str], lang: str) -> str:
-    """``parts`` joined to one text, with a full stop after each but the last."""
+    """Returns ``parts`` joined to one text in ``lang``, with a full stop after each but the
+    last."""
     text = ""
     for part in parts:
         text = attach(text, part, lang)
@@ -133,31 +137,31 @@ def glue(parts: Iterable[str], lang: str) -> str:
 
 
 def entries(table: str, lang: str, split: Split) -> tuple[Any, ...]:
-    """The entries of ``table`` in ``lang`` and ``split``: texts, lists or mappings; none for an
-    unknown language."""
-    return _dealt(table).get((lang, split), ())
+    """Returns the entries of ``table`` in ``lang`` and ``split``, which are texts, lists or
+    mappings. There are none for an unknown language."""
+    return _deal(table).get((lang, split), ())
 
 
 @lru_cache(maxsize=32)
-def _dealt(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
-    dealt: dict[tuple[str, str], tuple[Any, ...]] = {}
+def _deal(table: str) -> dict[tuple[str, str], tuple[Any, ...]]:
+    by_key: dict[tuple[str, str], tuple[Any, ...]] = {}
     by_language = yaml.safe_load(config_text(f"perturbation/{table}"))
     for entry, split in zip(by_language, cycle(_DEAL)):
         for lang, value in entry.items():
-            dealt[lang, split] = (*dealt.get((lang, split), ()), value)
-    return dealt
+            by_key[lang, split] = (*by_key.get((lang, split), ()), value)
+    return by_key
 
 
 @lru_cache(maxsize=8)
-def shared(table: str) -> Mapping[str, Any]:
-    """A table that is not split (syllables, small changes)."""
+def load_table(table: str) -> Mapping[str, Any]:
+    """Returns the ``table`` of syllables or of small changes, which is not split."""
     return read_yaml(f"perturbation/{table}")
 
 
 @lru_cache(maxsize=16)
 def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
-    """Patterns of words, each with its synonym."""
-    words = shared("small_changes").get(lang, {}).get("words", {})
+    """Returns the patterns of words in ``lang``, each with its synonym."""
+    words = load_table("small_changes").get(lang, {}).get("words", {})
     edge = "" if lang == "zh" else r"\b"
     pairs = []
     for word, synonym in words.items():
@@ -169,7 +173,8 @@ def word_pairs(lang: str) -> list[tuple[re.Pattern[str], str]]:
 def with_contents(
     dialogue: Dialogue, contents: Mapping[int, str], start: int = 0
 ) -> Dialogue:
-    """``dialogue`` with new contents by turn, which are counted from the turn ``start``."""
+    """Returns ``dialogue`` with new ``contents`` by turn, which are counted from the turn
+    ``start``."""
     turns = list(dialogue.turns)
     for i, content in contents.items():
         turns[start + i] = Turn(turns[start + i].role, content)
@@ -177,12 +182,13 @@ def with_contents(
 
 
 def variants(text: str) -> tuple[str, str]:
-    """The two versions of a text with ``[sound|faulty]`` slots: (all sound, all faulty)."""
+    """Returns the two versions of a ``text`` with ``[sound|faulty]`` slots, all sound and all
+    faulty."""
     return _SLOT.sub(r"\1", text), _SLOT.sub(r"\2", text)
 
 
 def stable_hash(*parts: object) -> int:
-    """A 64-bit hash of ``parts``, the same in every process."""
+    """Returns a 64-bit hash of ``parts``, the same in every process."""
     digest = hashlib.blake2b(
         "\x1f".join(map(str, parts)).encode("utf-8"), digest_size=8
     )
@@ -197,8 +203,8 @@ class Donors:
 
     @classmethod
     def of(cls, rows: Iterable[LabelledDialogue]) -> Donors:
-        """Donors from the answers of five words or more, except the first and last answer of each
-        dialogue. The result does not depend on the order of ``rows``."""
+        """Returns donors from the answers of ``rows`` with five words or more, except the first and
+        last answer of each dialogue. The result does not depend on the order of ``rows``."""
         turns: dict[str, list[tuple[str, str]]] = {}
         for row in sorted(rows, key=lambda row: (stable_hash(row.id), row.id)):
             lang = row.dialogue.lang
@@ -219,8 +225,8 @@ class Donors:
         length: int,
         accept: Callable[[str], bool],
     ) -> str | None:
-        """A random turn of another group, of about ``length`` characters, that ``accept`` accepts;
-        None if no draw is accepted."""
+        """Draws a turn of another group than the one of ``edit``, of about ``length`` characters,
+        that ``accept`` accepts. Returns None if no draw is accepted."""
         turns = self.turns.get(edit.lang, [])
         if not turns:
             return None
@@ -266,8 +272,8 @@ class Edit:
         self.texts = tuple(turn.content for turn in self.dialogue.turns)
 
     def table(self, name: str) -> tuple[Any, ...]:
-        """The entries of a table for this language and split. Raises CannotInject if there are
-        none."""
+        """Returns the entries of the table ``name`` for this language and split. Raises
+        CannotInject if there are none."""
         if not (table := entries(name, self.lang, self.split)):
             raise CannotInject(f"no sentences in language {self.lang!r}")
         return table
@@ -279,8 +285,8 @@ class Edit:
         need: int = 0,
         why: str = "no assistant turn with words",
     ) -> list[int]:
-        """Indices of the assistant turns of at least ``words`` words. Raises CannotInject with the
-        reason ``why`` if there are fewer than ``need``."""
+        """Returns the indices of the assistant turns of at least ``words`` words. Raises
+        CannotInject with the reason ``why`` if there are fewer than ``need``."""
         turns = self.dialogue.assistant_turns
         answers = [i for i in turns if has_words(self.texts[i], self.lang, words)]
         if len(answers) < need:
@@ -316,7 +322,8 @@ class Edit:
         control: str,
         position: float,
     ) -> None:
-        """Add a sentence to both versions of ``turn``, at about ``position`` in [0, 1]."""
+        """Adds the sentence ``injected`` to the injected version of ``turn`` and ``control`` to its
+        control, at about ``position`` in [0, 1]."""
         for contents, sentence in ((self.injected, injected), (self.control, control)):
             before = contents.get(turn, self.texts[turn])
             contents[turn] = insert(before, sentence, position, self.lang)
@@ -338,8 +345,8 @@ class Edit:
         used: Collection[str] = (),
         limit: int = 4,
     ) -> list[str]:
-        """One to ``limit`` neutral sentences outside ``used``, of about ``length`` characters in
-        all. Raises CannotInject if the table has none left."""
+        """Returns one to ``limit`` neutral sentences outside ``used``, of about ``length``
+        characters in all. Raises CannotInject if the table has none left."""
         present = {*used, *self.texts}
         free = [text for text in self.table("neutral") if text not in present]
         if not free:
@@ -351,8 +358,8 @@ class Edit:
         return min(drawn, key=lambda sentences: abs(len(" ".join(sentences)) - length))
 
     def small_change(self, text: str) -> str:
-        """``text`` with one to three changes that keep its meaning: a synonym, a typing slip, a
-        hesitation, another final mark."""
+        """Returns ``text`` with one to three changes that keep its meaning, such as a synonym, a
+        typing slip, a hesitation or another final mark."""
         changes = [self._other_word, self._slip, self._hesitation, self._final_mark]
         changed = text
         for i in self.rng.permutation(len(changes))[: int(self.rng.integers(1, 4))]:
@@ -382,7 +389,7 @@ class Edit:
 
     def _hesitation(self, text: str) -> str:
         """Puts a filler such as "Well," before the text, if the language has any."""
-        fillers = shared("small_changes").get(self.lang, {}).get("fillers", [])
+        fillers = load_table("small_changes").get(self.lang, {}).get("fillers", [])
         if not fillers:
             return text
         return join([self.choose(fillers), text], self.lang)

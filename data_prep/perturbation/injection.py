@@ -43,8 +43,8 @@ from medal_judges.data_prep.perturbation.edit import (
     in_style,
     insert,
     join,
+    load_table,
     sentences,
-    shared,
     stable_hash,
     unit,
     variants,
@@ -86,7 +86,7 @@ class InjectionCounts:
     )
 
     def lines(self) -> list[str]:
-        """One line per issue, with the commonest reason of a refusal."""
+        """Returns one line for each issue, with the commonest reason of a refusal."""
         lines: list[str] = []
         for issue in {**self.injected, **self.refused}:
             line = f"{issue}: {self.injected[issue]} pairs"
@@ -107,17 +107,18 @@ def injected_set(
     split: Split = "train",
     counts: InjectionCounts | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Yields clean dialogues, then for each issue the injected dialogues, each before its control.
+    """Yields clean dialogues, then for each of ``issues`` the injected dialogues, each before its
+    control. ``counts`` counts them.
 
     For each issue, dialogues are tried at a random strength until there are ``per_issue`` pairs
-    (None: all dialogues). ``clean_count`` defaults to ``per_issue``. The draws depend on ``seed``,
-    the dialogue's id and the issue, not on the order of the input. Text of other conversations
-    comes from ``dialogues``: pass one split of the conversations at a time, with the matching
-    ``split`` of the sentence tables.
+    (None means all dialogues). ``clean_count`` defaults to ``per_issue``. The draws depend on
+    ``seed``, the dialogue's id and the issue, not on the order of the input. Text of other
+    conversations comes from ``dialogues``, so pass one split of the conversations at a time, with
+    the matching ``split`` of the sentence tables.
 
-    The labels are new: clean dialogues are 0 for all issues, which only says that none was
-    injected. Injected dialogues are 1 and controls 0 for their issue; both are 0 for its issues in
-    ``UNTOUCHED``. Raises ConfigError for an unknown issue.
+    The labels are new. Clean dialogues are 0 for all issues, which only says that none was
+    injected. Injected dialogues are 1 and controls 0 for their issue. Both are 0 for its issues in
+    ``UNTOUCHED``. Raises ConfigError if an issue is unknown.
     """
     if unknown := [issue for issue in issues if issue not in ISSUES]:
         raise ConfigError(
@@ -177,7 +178,9 @@ def inject(
     donors: Donors,
     split: Split,
 ) -> list[LabelledDialogue]:
-    """``row`` with ``issue`` injected, and its control with another edit in the same turns.
+    """Returns ``row`` with ``issue`` injected at ``strength`` (1 to 3), and its control with
+    another edit in the same turns. ``rng`` makes the draws, ``donors`` and the sentences of
+    ``split`` are the material.
 
     An issue that has no label is unknown. ``extra["planted"]`` has the edited assistant ``turns``,
     the ``pair`` (an id that both rows share) and the method (``how``). Raises CannotInject if the
@@ -522,12 +525,12 @@ def _garbling(edit: Edit) -> None:
     how = edit.choose(methods)
     for turn in edit.sample(turns, count):
         changed = edit.small_change(edit.texts[turn])
-        garbled = _garbled(edit, changed, how)
+        garbled = _garble(edit, changed, how)
         edit.put(turn, garbled, changed)
     edit.finish(how)
 
 
-def _garbled(edit: Edit, text: str, how: str) -> str:
+def _garble(edit: Edit, text: str, how: str) -> str:
     """``text`` with its second half, or all of it from strength 2, made unreadable."""
     if how == "foreign":
         return _foreign(edit, text)
@@ -540,13 +543,13 @@ def _garbled(edit: Edit, text: str, how: str) -> str:
             parts[start + i] for i in edit.rng.permutation(len(parts) - start)
         ]
     else:
-        made = _shuffled_letters if how == "letters" else _nonsense
+        made = _shuffle_letters if how == "letters" else _nonsense
         parts[start:] = [made(edit, word) for word in parts[start:]]
     following = iter(parts)  # white space does not change
     return unit(edit.lang).sub(lambda _: next(following), text)
 
 
-def _shuffled_letters(edit: Edit, word: str) -> str:
+def _shuffle_letters(edit: Edit, word: str) -> str:
     """``word`` with its letters in another order; other marks keep their place."""
     at = [i for i, letter in enumerate(word) if letter.isalpha()]
     letters = list(word)
@@ -558,7 +561,7 @@ def _shuffled_letters(edit: Edit, word: str) -> str:
 def _nonsense(edit: Edit, word: str) -> str:
     """A made-up word as long as ``word``."""
     script = "zh" if edit.lang == "zh" else "latin"
-    syllables = shared("nonsense")[script]
+    syllables = load_table("nonsense")[script]
     made = ""
     while len(made) < len(word):
         made += edit.choose(syllables)

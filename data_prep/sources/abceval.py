@@ -20,7 +20,8 @@ ISSUE_BEHAVIOURS = {
 
 
 def to_issues(row: LabelledDialogue) -> LabelledDialogue:
-    """The turn row with MEDAL issue labels: per annotator position, any of the behaviours.
+    """Returns ``row``, of a turn, with the labels of MEDAL's issues. An annotator's label of an
+    issue is whether any of its behaviours has the annotator's mark.
 
     An annotator position is not the same person in every row.
     """
@@ -43,10 +44,11 @@ def to_issues(row: LabelledDialogue) -> LabelledDialogue:
 
 
 def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """Yields one dialogue-level row per conversation, with label 1 if any turn has the issue.
+    """Yields one dialogue-level row for each conversation of ``rows``, with label 1 if any turn has
+    the issue.
 
     A label is None if no turn has the issue and a turn has no answer. The labels by models, which
-    ``to_issues`` leaves in ``extra["machine_labels"]``, become those of the conversation alike.
+    ``to_issues`` leaves in ``extra["machine_labels"]``, become labels of the conversation alike.
     """
     conversations: dict[str, list[LabelledDialogue]] = {}
     for row in rows:

@@ -45,7 +45,8 @@ TRAIN_SCALES: dict[str, Scale] = (
 def to_dstc12(
     row: LabelledDialogue, scales: Mapping[str, Scale] = TRAIN_SCALES
 ) -> LabelledDialogue:
-    """``row`` of FED or ConTurE with DSTC-12's dimensions, one whole number each on ``scales``.
+    """Returns ``row`` of FED or ConTurE with DSTC-12's dimensions, one whole number each on
+    ``scales``.
 
     Averages annotators, then the parts of a dimension (Table 2), then applies Equation 1 and
     rounds, halves up. A dimension with an unanswered part is dropped.
@@ -74,8 +75,8 @@ def to_dstc12(
 def halve(
     rows: Iterable[LabelledDialogue], *, seed: int = 0
 ) -> Iterator[LabelledDialogue]:
-    """Yields ``rows`` with split ``train`` or ``validation``: half of the labels of each dimension
-    (section 3.2), in the order given.
+    """Yields ``rows`` with split ``train`` or ``validation``, which each have half of the labels of
+    each dimension (section 3.2), in the order given. The draws depend on ``seed``.
 
     A conversation has one split for all dimensions. If dimensions cover different rows, the
     scarcest one is assigned first (iterative stratification, Sechidis et al., 2011).

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from medal_judges.data_prep.sources.public import rated
+from medal_judges.data_prep.sources.public import make_row
 from medal_judges.data_prep.sources.source import is_offline, source
 from medal_judges.errors import SourceError
 from medal_judges.reading.containers import HUB, open_rows
@@ -29,8 +29,8 @@ def read_medal() -> Iterator[LabelledDialogue]:
 
 
 def hub_folder(repository: str) -> str:
-    """Returns the folder of a data set of the Hub. Downloads it first unless offline. Raises
-    SourceError if it is not available."""
+    """Returns the folder of ``repository``, a data set of the Hub. Downloads it first unless
+    offline. Raises SourceError if it is not available."""
     from huggingface_hub import snapshot_download
 
     try:
@@ -49,7 +49,7 @@ def hub_folder(repository: str) -> str:
 
 
 def folder_records(folder: str) -> Iterator[Any]:
-    """Yields the rows of all configurations and splits of a folder of the Hub."""
+    """Yields the rows of all configurations and splits of ``folder``, which is one of the Hub."""
     import datasets
 
     for config in datasets.get_dataset_config_names(folder):
@@ -69,11 +69,11 @@ def _issues(row: Mapping[str, Any]) -> dict[str, str]:
 
 @source("soda_eval")
 def read_soda_eval() -> Iterator[LabelledDialogue]:
-    """Soda-Eval: a row for each turn of a dialogue of SODA, with GPT-4's score from 1 to 5
-    (``overall``), and 1 or 0 for each type of issue that any row of the set has.
+    """Yields the rows of Soda-Eval. A row is a turn of a dialogue of SODA, with GPT-4's score from
+    1 to 5 (``overall``), and 1 or 0 for each type of issue that any row of the set has.
 
-    ``dialog_history`` has a line ``NAME: text`` for each turn, ``response`` is one more. Who says
-    the response is the assistant in the whole dialogue.
+    ``dialog_history`` has a line ``NAME: text`` for each turn, and ``response`` is one more. Who
+    says the response is the assistant in the whole dialogue.
     """
     folder = hub_folder(SODA_EVAL)
     types: set[str] = set()
@@ -92,7 +92,7 @@ def read_soda_eval() -> Iterator[LabelledDialogue]:
         ]
         issues = _issues(row)
         group = f"soda-eval-{row['dialog_id']}"
-        yield rated(
+        yield make_row(
             f"{group}-{len(history)}",
             map(Turn, roles, texts),
             {"overall": [row["score"]]}

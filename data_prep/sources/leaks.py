@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-
-import numpy as np
-import numpy.typing as npt
 
 from medal_judges.errors import LeakError
 from medal_judges.records.dialogue import Dialogue
@@ -26,7 +23,6 @@ _ORDER = 5
 _MIN_TURNS = 3  # shorter beginnings ("hi", "hello") are shared by chance
 _MIN_SHINGLES = 20
 _NOT_A_WORD = re.compile(r"[\W_]+")
-_NONE: npt.NDArray[np.int64] = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +37,7 @@ class Leak:
 def check_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> None:
-    """Raise LeakError with the first examples if ``train`` and ``test`` share a dialogue."""
+    """Raises LeakError with the first examples if ``train`` and ``test`` share a dialogue."""
     leaks = list(find_leaks(train, test))
     if not leaks:
         return
@@ -58,7 +54,7 @@ def check_leaks(
 def find_leaks(
     train: Iterable[LabelledDialogue], test: Sequence[LabelledDialogue]
 ) -> Iterator[Leak]:
-    """Yields the leaks, at most one per training row."""
+    """Yields the leaks of ``test`` into ``train``, at most one for each training row."""
     groups = {row.group: row for row in sorted(test, key=_has_own_group, reverse=True)}
     texts: dict[int, str] = {}  # hash of a text -> id of its row
     beginnings: dict[int, str] = {}
@@ -97,24 +93,23 @@ def _search_by_shingles(
 ) -> Callable[[Dialogue], tuple[float, str]]:
     """Returns a function of a dialogue: the highest Jaccard similarity to one of ``rows``, and the
     id of that row."""
-    by_row = [_shingles(row.dialogue) for row in rows]
-    sizes = list(map(len, by_row))
-    shingles = np.concatenate([_NONE, *by_row])
-    order = np.argsort(shingles)
-    shingles = shingles[order]
-    owners = np.repeat(np.arange(len(rows)), sizes)[order]
+    sizes: list[int] = []  # of the rows, in shingles
+    owners: dict[int, list[int]] = defaultdict(list)  # shingle -> numbers of its rows
+    for number, row in enumerate(rows):
+        shingles = _shingles(row.dialogue)
+        sizes.append(len(shingles))
+        for shingle in shingles:
+            owners[shingle].append(number)
 
     def nearest(dialogue: Dialogue) -> tuple[float, str]:
         searched = _shingles(dialogue)
-        first = np.searchsorted(shingles, searched, "left")
-        last = np.searchsorted(shingles, searched, "right")
-        shared: Counter[int] = Counter()
-        for start, end in zip(first, last, strict=True):
-            shared.update(owners[start:end].tolist())
+        common: Counter[int] = Counter()
+        for shingle in searched & owners.keys():
+            common.update(owners[shingle])
         highest = (0.0, "")
-        for owner, count in shared.items():
-            similarity = count / (len(searched) + sizes[owner] - count)
-            highest = max(highest, (similarity, rows[owner].id))
+        for number, count in common.items():
+            similarity = count / (len(searched) + sizes[number] - count)
+            highest = max(highest, (similarity, rows[number].id))
         return highest
 
     return nearest
@@ -135,14 +130,14 @@ def _running_hashes(dialogue: Dialogue) -> list[int]:
     )[1:]
 
 
-def _shingles(dialogue: Dialogue) -> npt.NDArray[np.int64]:
-    """Hashes of the word 5-grams (of characters if the text has no spaces); none for a short
-    text."""
+def _shingles(dialogue: Dialogue) -> set[int]:
+    """Returns hashes of the word 5-grams (of characters if the text has no spaces). A short text
+    has none."""
     words = " ".join(_normal(turn.content) for turn in dialogue.turns).split()
     if words and sum(map(len, words)) / len(words) > 15:
         words = list("".join(words))
     ngrams = zip(*(words[start:] for start in range(_ORDER)), strict=False)
     shingles = set(map(hash, ngrams))
-    if len(shingles) >= _MIN_SHINGLES:
-        return np.fromiter(shingles, np.int64)
-    return _NONE
+    if len(shingles) < _MIN_SHINGLES:
+        shingles.clear()
+    return shingles

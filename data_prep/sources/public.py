@@ -30,7 +30,7 @@ _DIALOGUE_EVAL_MODELS = {
 _XDIAL_LANGUAGES = ("ar", "de", "en", "es", "fr", "hi", "ja", "ko", "ru", "zh")
 
 
-def rated(
+def make_row(
     id: str,
     turns: Iterable[Turn],
     ratings: Mapping[str, Sequence[object]],
@@ -43,8 +43,10 @@ def rated(
     split: str | None = None,
     **fields: Any,
 ) -> LabelledDialogue:
-    """A row with ratings by dimension; one that is not a number, such as 'N/A (no errors)', is
-    None. ``model`` is the chatbot; ``split`` defaults to a hash of ``group``."""
+    """Returns a row of the conversation ``id`` with ``turns`` in the language ``lang``, and
+    ``ratings`` and ``scales`` by dimension. A rating that is not a number, such as 'N/A (no
+    errors)', is None. ``source`` names the set and ``model`` the chatbot. ``split`` defaults to
+    a hash of ``group``. ``fields`` are further fields of the row."""
     models = {} if model is None else {"assistant": model}
     labels = {}
     for name, values in ratings.items():
@@ -68,7 +70,8 @@ def rated(
 
 
 def alternating(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
-    """A turn for each text. The file names no speakers: they alternate and end with ``last``."""
+    """Returns a turn for each of ``texts``. The file names no speakers, so they alternate and end
+    with ``last``."""
     start = len(texts) + _ROLES.index(last) + 1
     return tuple(Turn(_ROLES[(start + i) % 2], text) for i, text in enumerate(texts))
 
@@ -79,8 +82,8 @@ def _lines(text: str) -> list[str]:
 
 
 def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """FED's fed_data.json at one level. An entry without ``response`` is a whole dialogue; in
-    others the judged reply is the last turn."""
+    """Yields the rows of FED's fed_data.json (``path``) at one ``level``. An entry without
+    ``response`` is a whole dialogue. In others the judged reply is the last turn."""
     scales = {"overall": (0.0, 4.0)} | dict.fromkeys(
         ("consistent", "understandable"), (0.0, 1.0)
     )
@@ -92,7 +95,7 @@ def read_fed(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             ratings = {}
             for question, answers in entry["annotations"].items():
                 ratings[question.lower().replace(" ", "_")] = answers
-            yield rated(
+            yield make_row(
                 f"fed-{kind}-{row:04d}",
                 _marked_turns(entry["context"] + "\n" + entry.get("response", "")),
                 ratings,
@@ -116,10 +119,10 @@ def _marked_turns(text: str) -> Iterator[Turn]:
 
 
 def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
-    """ConTurE's data/data.json at one level: whole dialogues, or one row for every reply with its
-    vote (0 dislike, 1, 2 like).
+    """Yields the rows of ConTurE's data/data.json (``path``) at one ``level``, which are whole
+    dialogues, or one row for every reply with its vote (0 dislike, 1, 2 like).
 
-    The public file has no splits and no chatbot names: ``split`` is by a hash of the dialogue
+    The public file has no splits and no chatbot names, so ``split`` is by a hash of the dialogue
     (other than in the line format) and ``models`` is empty. The leak check still finds DSTC9 rows.
     """
     for entry in read_json(path):
@@ -132,7 +135,7 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             turns += [Turn("user", user), Turn("assistant", assistant)]
         if level == "dialogue":
             ratings = _conture_ratings(entry["dialog_ratings"])
-            yield rated(
+            yield make_row(
                 f"conture-dial-{number}",
                 turns,
                 ratings,
@@ -142,7 +145,7 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
             )
             continue
         for i, exchange in enumerate(entry["turns"]):
-            yield rated(
+            yield make_row(
                 f"conture-turn-{number}-{i:02d}",
                 turns[: 2 * i + 2],
                 {"overall": [exchange["overall impression"]]},
@@ -169,10 +172,10 @@ def _conture_ratings(
 
 @source("dialogue_eval")
 def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
-    """Dialogue-Eval's dialogue_data/pass_free(run1).json; labels are z scores per worker. Overall
-    is the mean of the seven answers, not a question of its own.
+    """Yields the rows of Dialogue-Eval's dialogue_data/pass_free(run1).json (``path``). Labels are
+    z scores per worker. Overall is the mean of the seven answers, not a question of its own.
 
-    The public file has no splits: all rows of a worker share one, by a hash of the worker's number
+    The public file has no splits. All rows of a worker share one, by a hash of the worker's number
     (other than in the line format).
     """
     workers: dict[str, str] = {}
@@ -187,7 +190,7 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
             for exchange in chat["dialogue"]:
                 turns.append(Turn("user", exchange["user"].strip()))
                 turns.append(Turn("assistant", exchange["bot"].strip()))
-            yield rated(
+            yield make_row(
                 f"dialogue-eval-dial-{number:04d}",
                 turns,
                 {name: [score] for name, score in scores.items()},
@@ -202,7 +205,8 @@ def read_dialogue_eval(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("topical_chat")
 def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
-    """USR in UniEval's topical_chat.json: six replies per context, mean scores."""
+    """Yields the rows of USR in UniEval's topical_chat.json (``path``), with six replies per
+    context and mean scores."""
     scales: dict[str, Scale] = {
         "understandability": (0.0, 1.0),
         "naturalness": (1.0, 3.0),
@@ -217,7 +221,7 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
         knowledge = entry["context"].strip()
         extra = {} if knowledge in ("", "_nofact") else {"knowledge": knowledge}
         texts = _lines(f"{entry['source']}\n{entry['system_output']}")
-        yield rated(
+        yield make_row(
             f"topical-chat-{number:04d}",
             alternating(texts, "assistant"),
             {name: [score] for name, score in entry["scores"].items()},
@@ -234,8 +238,9 @@ def read_topical_chat(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("xdial_fed")
 def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
-    """xDial-Eval's data/dial/fed-dial.csv by language: one column a language, one line a turn,
-    ``ratings`` the mean rating of the English dialogue.
+    """Yields the rows of xDial-Eval's data/dial/fed-dial.csv (``path``) by language. The file has
+    one column a language, one line a turn, and ``ratings`` with the mean rating of the English
+    dialogue.
 
     ``overlaps`` is the id in FED. The file names no chatbots.
     """
@@ -245,7 +250,7 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
     for lang in _XDIAL_LANGUAGES:
         column = f"{language(lang).name.lower()}_dial"
         for number, row in enumerate(rows):
-            yield rated(
+            yield make_row(
                 f"xdial-fed-{lang}-{number:04d}",
                 alternating(_lines(row[column]), "user"),
                 {"overall": [float(row["ratings"])]},
@@ -261,7 +266,8 @@ def read_xdial_fed(path: Path) -> Iterator[LabelledDialogue]:
 
 @source("chitchat")
 def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
-    """Chit-chat, the package chitchat-dataset: conversations of students with each other.
+    """Yields the conversations of students with each other, of the package chitchat-dataset or the
+    file ``path``.
 
     Consecutive messages of one sender become one turn. The second speaker, also a person, is the
     assistant. ``ratings`` (1 to 10, by one of the two) become labels. Splits are 80% train, 10%
@@ -283,7 +289,7 @@ def read_chitchat(path: Path | None = None) -> Iterator[LabelledDialogue]:
         for name in ("witty", "upbeat", "interesting"):
             if participant_ratings.get(name):
                 ratings[name] = [float(participant_ratings[name])]
-        row = rated(
+        row = make_row(
             f"chitchat-{id}",
             turns,
             ratings,

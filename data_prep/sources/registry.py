@@ -63,7 +63,7 @@ class DataSpec(BaseModel):
 
 
 def parse_spec(text: str) -> DataSpec:
-    """Returns the DataSpec of ``text``. Raises SourceError for an unknown source or word."""
+    """Returns the DataSpec of ``text``. Raises SourceError if its source or a word is unknown."""
     name, *words = text.split(":")
     is_whole = text == STDIN or text.startswith(HUB)
     if is_whole or (name not in SOURCES and Path(text).is_file()):
@@ -87,7 +87,7 @@ def parse_spec(text: str) -> DataSpec:
 
 
 def source_of(text: str) -> str:
-    """Returns the source or the file of a spec, without part, level and split."""
+    """Returns the source or the file of the spec ``text``, without part, level and split."""
     if text.startswith(HUB) and text.count(":") > 1:
         return text.rpartition(":")[0]
     return parse_spec(text).name
@@ -103,7 +103,8 @@ def get_source(name: str) -> Source:
 
 
 def load_spec(text: str, **how: Any) -> list[LabelledDialogue]:
-    """Returns the rows of a spec, in file order. Arguments and errors are as in ``stream_spec``."""
+    """Returns the rows of the spec ``text``, in file order. The arguments (``how``) and errors are
+    as in ``stream_spec``."""
     return list(stream_spec(text, **how))
 
 
@@ -113,7 +114,7 @@ def stream_spec(
     reading: ReadingReport | None = None,
     options: ReadOptions = DEFAULT_READING,
 ) -> Rows:
-    """Yields the rows of a spec; ``options`` apply to files.
+    """Yields the rows of the spec ``text``. ``options`` and ``reading`` apply to files.
 
     Raises SourceError that says where to put a missing file, and if no row has the requested split
     or level.
@@ -205,7 +206,7 @@ def _in_form(
 
 
 def find_local(part: SourceFile) -> Path | None:
-    """Returns the part's local file, line format first; None if there is none."""
+    """Returns the local file of ``part``, the line format first. Returns None if there is none."""
     folder = data_folder()
     candidates = []
     if folder:

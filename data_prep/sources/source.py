@@ -79,7 +79,7 @@ def is_offline() -> bool:
 
 
 def sha256(path: Path) -> str:
-    """Returns the SHA-256 of a file in hexadecimal."""
+    """Returns the SHA-256 of the file ``path`` in hexadecimal."""
     digest = hashlib.sha256()
     with open(path, "rb") as stream:
         while block := stream.read(1 << 20):
@@ -88,10 +88,10 @@ def sha256(path: Path) -> str:
 
 
 def fetch(part: SourceFile) -> Path:
-    """Returns the path of the cached public file of ``part``; downloads it first if necessary.
+    """Returns the path of the cached public file of ``part``. Downloads it first if necessary.
 
-    Raises SourceError if offline, without a public file, if the download fails, and for another
-    checksum (the download is deleted; a file that was there stays).
+    Raises SourceError if offline, without a public file, if the download fails, and if the checksum
+    is another one (the download is deleted, and a file that was there stays).
     """
     if not part.public_file:
         raise SourceError(f"{part.line_file}: no public file", hint=part.why)

@@ -33,7 +33,7 @@ from medal_judges.models.batching import (
 from medal_judges.models.device import batch_tokens
 from medal_judges.models.llm.protocol import LanguageModel
 from medal_judges.reading.dialogues import parse_dialogue
-from medal_judges.reading.language_detection import detected_language
+from medal_judges.reading.language_detection import detect_language
 from medal_judges.records.dialogue import UNKNOWN_LANGUAGE, Dialogue, base_language
 from medal_judges.records.dimension import Dimension
 from medal_judges.records.judgement import (
@@ -265,7 +265,7 @@ class Judge(ABC):
             for row, dialogue in enumerate(window):
                 language = None
                 if detect and dialogue.lang == UNKNOWN_LANGUAGE:
-                    language = detected_language(dialogue)
+                    language = detect_language(dialogue)
                 if language is not None:
                     dialogue = replace(dialogue, lang=language)
                 for request in requests_at(dialogue, level, row):

@@ -64,7 +64,8 @@ class ColumnMap:
         return column or ""
 
     def value(self, record: Record, name: str) -> Any:
-        """Returns the value in the column of the field ``name``; None if there is no column."""
+        """Returns the value of ``record`` in the column of the field ``name``. Returns None if
+        there is no such column."""
         return lookup(record, self.column(record, name))
 
     def require_columns(self, names: Iterable[object], path: str) -> None:
@@ -79,7 +80,8 @@ class ColumnMap:
 
 
 def lookup(record: object, path: str, missing: Any = None) -> Any:
-    """Returns the value at ``path``: a key (which may contain dots), or a dotted path of keys."""
+    """Returns the value of ``record`` at ``path``, which is a key (it may contain dots) or a dotted
+    path of keys. Returns ``missing`` if there is none."""
     if not isinstance(record, Mapping):
         return missing
     if path in record:
@@ -131,8 +133,11 @@ def make_column_map(
 ) -> ColumnMap:
     """Returns the map of ``columns``, which can contain ``roles`` and ``labels``.
 
-    The texts replace single entries: columns such as ``id=conversation_id``, labels
-    such as ``Qualität=overall:1..7``, roles such as ``Kunde=user``. Raises ConfigError."""
+    The texts replace single entries. ``column`` holds texts such as ``id=conversation_id``,
+    ``label`` texts such as ``Qualität=overall:1..7``, and ``role`` texts such as ``Kunde=user``.
+    Raises ConfigError if a field or a role is unknown, if one has no value, and if a label is not
+    of the form ``DIMENSION[:LOW..HIGH]``.
+    """
     fields = dict(columns)
     roles, labels = fields.pop("roles", None) or {}, fields.pop("labels", None) or {}
     if not (isinstance(roles, dict) and isinstance(labels, dict)):
@@ -186,11 +191,12 @@ def _label_columns(labels: Mapping[object, object]) -> dict[str, LabelColumn]:
 
 
 def labels_of(record: Record, columns: ColumnMap) -> Fields:
-    """Returns labels (dimension -> ratings), scales and annotators of the label columns, as in the
-    line format. Empty if there is no rating.
+    """Returns the labels (dimension -> ratings), scales and annotators of ``record`` from the label
+    columns of ``columns``, as in the line format. The result is empty if there is no rating.
 
-    A cell holds a number, a list, or text with ; between numbers. An empty cell, or a word such as
-    NA, is no rating. Raises RecordError.
+    A cell holds a number, a list, or text with a semicolon between numbers. An empty cell, or a
+    word such as NA, is not a rating. Raises RecordError if a cell holds anything other than these,
+    if one dimension has two scales, and if the number of annotators is not the number of ratings.
     """
     labels: dict[str, list[Rating]] = {}
     scales: Fields = {}

@@ -67,8 +67,8 @@ def open_rows(path: str, kind: str | None = None) -> tuple[str, Iterator[Numbere
     """Opens ``path`` (a file, ``-`` or ``hf:...``) and returns its container and its rows. The
     container is recognised by the content unless ``kind`` names it.
 
-    Raises DataError for a missing file and for content of no known kind, and, while the rows are
-    read, for a damaged file.
+    Raises DataError if the file is missing, if its content is of an unknown kind, and, while the
+    rows are read, if the file is damaged.
     """
     if path.startswith(HUB):
         return "hf", _hub_rows(path)
@@ -345,8 +345,9 @@ def _hub_rows(spec: str) -> Iterator[NumberedRow]:
 
 def read_sheets(path: str, file: IO[bytes]) -> Iterator[tuple[str, int, list[Any]]]:
     """Yields (name of the sheet, number from 1, cells) of each row of a workbook that is not empty.
+    ``path`` is its name in messages, ``file`` its content.
 
-    Raises DataError if the file is no workbook, is broken, has a formula, or is too large when
+    Raises DataError if the file is not a workbook, is broken, has a formula, or is too large when
     unpacked. Raises MissingExtraError without openpyxl.
     """
     try:

@@ -208,7 +208,7 @@ class ReadingReport:
     notes: dict[str, None] = field(default_factory=dict)  # what a user should check
 
     def add(self, error: DataError) -> None:
-        """Counts and lists a skipped row."""
+        """Counts and lists a skipped row. ``error`` names its file and line."""
         self.count += 1
         if len(self.messages) < _SHOWN:
             self.messages.append(error.message)
@@ -251,8 +251,9 @@ def reading_report(
     *,
     beside: str | Path | None = None,
 ) -> ReadingReport:
-    """Returns the report of a command, which lists bad rows in ``folder``/skipped.jsonl or beside
-    an output file (``scored.skipped.jsonl`` for ``scored.jsonl.gz``), else on standard error.
+    """Returns the report of a command that reads with ``options``. It lists bad rows in
+    ``folder``/skipped.jsonl or beside an output file (``scored.skipped.jsonl`` if ``beside`` is
+    ``scored.jsonl.gz``). Without both it lists them on standard error.
 
     The list of an earlier run is removed.
     """
@@ -279,16 +280,16 @@ def read_dialogues(
     columns: dict[str, Any] | None = None,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Streams the dialogues of a file, of standard input (``-``), of a data set on the Hub
-    (``hf:ID[:config]:split``) or of a list of records; docs/howto/formats.md lists the forms.
+    """Streams the dialogues of ``source``, which is a file, standard input (``-``), a data set on
+    the Hub (``hf:ID[:config]:split``) or a list of records. docs/howto/formats.md lists the forms.
 
-    The form is recognised by the content; ``format`` (``csv``, ``messages``, ``csv+turns``)
-    overrides it. ``columns`` maps fields to columns with unusual names, such as ``{"id": "ticket",
-    "role": "who"}``. Missing ids are made from the content, repeated ids are numbered (``id#2``).
+    The content decides about the kind of file, unless ``format`` (``csv``, ``jsonl``) names it.
+    ``columns`` maps fields to columns with unusual names, such as ``{"id": "ticket", "role":
+    "who"}``. Missing ids are made from the content, and repeated ids are numbered (``id#2``).
     Labels are ignored.
 
-    A bad row raises DataError with file, line and field; with ``reading`` it is counted there and
-    skipped. Raises ConfigError for a missing column.
+    Raises DataError with file, line and field if a row is bad. With ``reading`` it is counted there
+    and skipped. Raises ConfigError if a column of ``columns`` is missing.
 
     >>> from medal_judges import read_dialogues
     >>> [dialogue.id for dialogue in read_dialogues("dialogues.jsonl")]
@@ -324,8 +325,9 @@ def parse_dialogue(record: object, *, folded: Counts | None = None) -> Dialogue:
 def read_labelled(
     source: Source, *, reading: ReadingReport | None = None, **options: Any
 ) -> Iterator[LabelledDialogue]:
-    """Streams labelled dialogues; ``options`` are those of ``read_dialogues``. Labels are those of
-    the row's ``labels`` and of the label columns of the column map; a row can have none."""
+    """Streams labelled dialogues. ``source``, ``reading`` and ``options`` are as in
+    ``read_dialogues``. A row has the labels of its field ``labels`` and of the label columns of
+    the column map. It can have none."""
     return labelled_of(source, ReadOptions(**options), reading)
 
 
@@ -334,7 +336,8 @@ def dialogues_of(
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[Dialogue]:
-    """Like ``read_dialogues``, with the options as one object. Label columns may be missing."""
+    """Streams the dialogues of ``source``, as ``read_dialogues`` does, with its ``options`` as one
+    object and the same ``reading``. Label columns may be missing."""
     columns = replace(options.column_map, labels={})
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, columns, report, labelled=False).read()
@@ -345,7 +348,8 @@ def labelled_of(
     options: ReadOptions = DEFAULT_READING,
     reading: ReadingReport | None = None,
 ) -> Iterator[LabelledDialogue]:
-    """Like ``read_labelled``, with the options as one object."""
+    """Streams the labelled dialogues of ``source``, as ``read_labelled`` does, with its ``options``
+    as one object and the same ``reading``."""
     report = reading or ReadingReport(strict=True)
     return _Reader(source, options, options.column_map, report, labelled=True).read()
 
@@ -497,7 +501,7 @@ class _Reader:
             }
             columns = replace(columns, fields=fields)
         row = Row(record, columns)
-        labelled = self._labelled(READERS[form].read(row))
+        labelled = self._make_row(READERS[form].read(row))
         unread = record.keys() - row.used - KNOWN_FIELDS - self.unread.keys()
         if unread:
             unread -= {path.partition(".")[0] for path in row.used}
@@ -526,7 +530,7 @@ class _Reader:
         self.report.folded[_NUMBERED] += 1
         return replace(row, dialogue=replace(row.dialogue, id=id))
 
-    def _labelled(self, line: Fields) -> LabelledDialogue:
+    def _make_row(self, line: Fields) -> LabelledDialogue:
         """Returns the labelled dialogue of the fields of the line format, with ``messages`` or
         turns. An id that is missing is made from the content."""
         id = line.get("id")

@@ -82,7 +82,8 @@ class Row:
             line[name] = value
 
     def line(self, messages: list[Message]) -> Fields:
-        """Returns the fields of the line format; columns that no reader used are ``meta``."""
+        """Returns the fields of the line format, with ``messages``. Columns that no reader used
+        become ``meta``."""
         models = self.take_object("models")
         for role, name in (("user", "user"), ("assistant", "chatbot")):
             models.setdefault(role, self.take_text(name))
@@ -124,7 +125,8 @@ READERS: dict[str, Reader] = {}  # by the name in --format; the first that fits 
 def reader(
     name: str, title: str, fits: Callable[[Record, ColumnMap], bool]
 ) -> Callable[[Callable[[Row], Fields]], Callable[[Row], Fields]]:
-    """Registers the decorated function as the reader of the form ``name``."""
+    """Registers the decorated function as the reader of the form ``name``. ``title`` names the form
+    in messages. ``fits`` says whether a record has it."""
 
     def register(read: Callable[[Row], Fields]) -> Callable[[Row], Fields]:
         READERS[name] = Reader(title, fits, read)
@@ -134,8 +136,8 @@ def reader(
 
 
 def form_of(record: Record, columns: ColumnMap) -> str | None:
-    """Returns the form of a row, a key of READERS: the one that the column map states, or the first
-    that fits. Returns None if no form fits."""
+    """Returns the form of ``record``, a key of READERS. It is the one that ``columns`` states, or
+    the first that fits. Returns None if no form fits."""
     fields = columns.fields
     if "messages" not in fields:
         if "role" in fields and "content" in fields:
@@ -165,7 +167,7 @@ def is_line(record: Record, columns: ColumnMap) -> bool:
 
 @reader("line", "the line format", is_line)
 def read_line(row: Row) -> Fields:
-    """Returns the fields of the line, with those that the column map names."""
+    """Returns the fields of ``row``, a line, with those that the column map names."""
     line = dict(row.record)
     if line.get("messages") and line.get("dialogue"):
         raise RecordError(
@@ -226,7 +228,8 @@ def has_messages(record: Record, columns: ColumnMap) -> bool:
 
 @reader("messages", "messages", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Reads messages. An answer in a column of its own follows messages that end with the user."""
+    """Returns the fields of ``row``, which has messages. An answer in a column of its own follows
+    messages that end with the user."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
     messages = _messages_in(column, lookup(row.record, column), row.columns)
@@ -282,7 +285,7 @@ def is_turn(record: Record, columns: ColumnMap) -> bool:
 
 @reader("turns", "one turn a row", is_turn)
 def read_turns(row: Row) -> Fields:
-    """Reads a chat that ``turns.chat_of_turns`` made of its rows."""
+    """Returns the fields of ``row``, a chat that ``turns.chat_of_turns`` made of its rows."""
     return row.line(row.take("messages"))
 
 
@@ -292,7 +295,8 @@ def is_exchange(record: Record, columns: ColumnMap) -> bool:
 
 @reader("prompts", "prompt and response", is_exchange)
 def read_exchange(row: Row) -> Fields:
-    """Reads a question and its answer. An answer without text is an empty turn."""
+    """Returns the fields of ``row``, a question and its answer. An answer without text is an empty
+    turn."""
     question = _messages_of(row, "prompt", "user")
     if "instruction" in row.used:  # Alpaca's, which goes on in ``input``
         question += _messages_of(row, "input", "user")

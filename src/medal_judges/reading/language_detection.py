@@ -47,7 +47,8 @@ class LanguageIdentifier:
         self.known = {_code(language) for language in Language.all()}
 
     def chances(self, text: str) -> dict[str, float]:
-        """Returns language -> probability, the likeliest first. They sum to 1, or all are 0."""
+        """Returns language -> probability of ``text``, the likeliest first. They sum to 1, or all
+        are 0."""
         chances: Counter[str] = Counter()
         for chance in self._detector.compute_language_confidence_values(text):
             chances[_code(chance.language)] += chance.value
@@ -62,9 +63,10 @@ def _code(language: Any) -> str:
     return name
 
 
-def detected_language(dialogue: Dialogue) -> str | None:
-    """Returns the ISO 639-1 code of the language that both speakers use. Returns None if there is
-    too little text, if they use two languages, or if none is certain. Needs the extra lang."""
+def detect_language(dialogue: Dialogue) -> str | None:
+    """Returns the ISO 639-1 code of the language that both speakers of ``dialogue`` use. Returns
+    None if there is too little text, if they use two languages, or if none is certain. Needs the
+    extra lang."""
     turns = []
     for turn in dialogue.turns[:_TURNS]:
         words = _NO_WORDS.sub(" ", turn.content[: 4 * _READ])

@@ -67,8 +67,10 @@ def read_messages(
 ) -> Dialogue:
     """Returns the dialogue of ``messages``, a list of {role, content}.
 
-    Without ``id`` the id is a hash of the turns. ``folded`` counts the parts that are not text of
-    the user or the assistant. Raises RecordError with message and field (``messages[3].role``).
+    ``lang``, ``source``, ``models``, ``context`` and ``meta`` are as in Dialogue. Without ``id``
+    the id is a hash of the turns. ``folded`` counts the parts that are not text of the user or the
+    assistant. Raises RecordError, which names message and field (``messages[3].role``), if a
+    message has an unknown role or part, or no message has text.
 
     >>> from medal_judges import read_messages
     >>> call = {"function": {"name": "search", "arguments": '{"q": "bus"}'}}
@@ -162,8 +164,9 @@ class _Chat:
 
 
 def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
-    """Returns the role and the parts of a message, with its thoughts and calls as parts. Raises
-    RecordError that names what is wrong within ``field``."""
+    """Returns the role and the parts of ``message``, with its thoughts and calls as parts.
+    ``field`` names its place in messages. Raises RecordError if the role or a part is of an
+    unknown kind."""
     if not isinstance(message, Mapping):
         raise RecordError(field, "an object with role and content", message)
     word = message.get("role")
@@ -178,11 +181,11 @@ def parse_message(field: str, message: Any) -> tuple[str, list[Part]]:
         return role, [(_RESULTS if role == "tool" else _CALLS, "")]
     parts = list(_parts(f"{field}.content", message.get("content")))
     if role == "assistant":
-        parts = [*_spoken(parts), *_parts_beside_content(field, message)]
+        parts = [*_split_thoughts(parts), *_parts_beside_content(field, message)]
     return role, parts
 
 
-def _spoken(parts: Sequence[Part]) -> Iterator[Part]:
+def _split_thoughts(parts: Sequence[Part]) -> Iterator[Part]:
     """Yields the parts of an answer. Thoughts within its texts become parts."""
     for kind, content in parts:
         content, count = without_thoughts(content)

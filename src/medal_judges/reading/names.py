@@ -72,7 +72,7 @@ def find_key(record: Record, field: str) -> str | None:
 
 @lru_cache(maxsize=512)  # most rows of a file have the same keys
 def keys_of(keys: tuple[object, ...], field: str) -> list[str]:
-    """Returns those of ``keys`` that have a name of ``field``, in the order of the names."""
+    """Returns the ``keys`` that have a name of ``field``, in the order of the names."""
     key_by_name: dict[str, str] = {}
     for key in keys:
         if isinstance(key, str):
@@ -83,7 +83,8 @@ def keys_of(keys: tuple[object, ...], field: str) -> list[str]:
 
 
 def plain_name(key: str) -> str:
-    """Returns ``conversation_id`` for ``conversationId``, ``Conversation ID`` and others."""
+    """Returns ``key`` in one spelling, such as ``conversation_id`` for ``conversationId`` and
+    ``Conversation ID``."""
     snake_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", key.strip())
     return re.sub(r"[\s\-]+", "_", snake_case).lower()
 

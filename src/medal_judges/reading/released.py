@@ -51,8 +51,8 @@ def line_of_released(record: Record) -> Fields:
     """Converts the released row ``record`` to the line format, with ``form`` and ``labels_by``.
 
     Rows of one context are one group, with one split, in all languages. The id consists of the
-    request's id and the chatbot's name; no two released rows share both. Raises RecordError that
-    names the field.
+    request's id and the chatbot's name, because no two released rows share both. Raises
+    RecordError, which names the field, if a role has two models or the labels are not JSON.
     """
     request = record.get("source")
     models = _models_by_role(record.get("models"), record.get("dialogue"))

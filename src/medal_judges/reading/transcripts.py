@@ -40,25 +40,26 @@ def _speaker(line: str) -> tuple[str, str] | None:
 
 
 def is_transcript(text: str) -> bool:
-    """Says whether the first line is a line of a speaker in ROLE_WORDS."""
+    """Says whether the first line of ``text`` is a line of a speaker in ROLE_WORDS."""
     spoken = _speaker(text.lstrip().partition("\n")[0])
     return spoken is not None and spoken[0].lower() in ROLE_WORDS
 
 
 def begins_transcript(line: str) -> bool:
-    """Says whether a line has a speaker, known or not, or separates chats."""
+    """Says whether ``line`` has a speaker, known or not, or separates chats."""
     return _speaker(line) is not None or _RULE.match(line) is not None
 
 
 def chats_of_transcript(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Yields the number of the first line of each chat, and the chat as ``transcript``.
+    """Yields the number of the first line of each chat in ``text``, and the chat as ``transcript``.
 
-    A line such as ``---``, or ``=== Chat 2 ===``, separates two chats if the next line is that of a
-    speaker in ``ROLE_WORDS`` or ``roles``; headings (``# Chat 2``) may be between. Any other such
+    A line such as ``---``, or ``=== Chat 2 ===``, separates two chats if the next line is one of a
+    speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may be between. Any other such
     line is text of an answer.
     """
+    speakers = {*ROLE_WORDS, *roles}
     lines = text.splitlines()
     starts = [len(lines)]  # line before the first one of each chat, the last chat first
     follows = False  # whether a known speaker's line is next
@@ -67,7 +68,7 @@ def chats_of_transcript(
         spoken = _speaker(line)
         if follows and _RULE.match(line):
             starts.append(number)
-        if spoken is not None and spoken[0].lower() in (*ROLE_WORDS, *roles):
+        if spoken is not None and spoken[0].lower() in speakers:
             follows = True
         elif line.strip() and not line.startswith("#"):
             follows = False
@@ -82,11 +83,11 @@ def chats_of_transcript(
 
 
 def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:
-    """Returns messages with ``role`` and ``content``.
+    """Returns the messages of ``text``, each with ``role`` and ``content``.
 
-    A line begins a turn if its first word is a known name of a speaker or is in ``roles``; other
+    A line begins a turn if its first word is a known name of a speaker or is in ``roles``. Other
     lines (``Note: ...`` in an answer) belong to the turn before. Raises RecordError if the user or
-    the assistant is missing, and ConfigError for the role ``*``.
+    the assistant is missing, and ConfigError if ``roles`` has the role ``*``.
     """
     if OTHERS in roles:
         problem = (

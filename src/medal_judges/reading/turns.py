@@ -16,7 +16,8 @@ _FIELDS = ("role", "content", "time", "order")
 
 
 def conversation_column(record: Record, columns: ColumnMap) -> str:
-    """Returns the column of the conversation's id, in a row that is a turn."""
+    """Returns the column of the conversation's id in ``record``, a row that is a turn. ``columns``
+    may name it."""
     return columns.fields.get("id") or columns.column(record, "conversation")
 
 

@@ -171,8 +171,32 @@ class ScoreService:
         self.worker = JudgeWorker(judge)
 
     async def score(self, request: Request) -> dict[str, Any]:
-        """Returns the answer to a request. Raises HTTPException for what is refused."""
+        """Returns the answer to ``request``. If the client leaves, or after the timeout, what waits
+        is neither parsed nor scored. Raises HTTPException for what is refused, with 503 if there
+        is no answer in time."""
         content = await read_body(request, self.limits.max_body << 20)
+
+        async def wait_for_departure() -> None:
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+
+        answer = asyncio.ensure_future(self._answer(content))
+        departure = asyncio.ensure_future(wait_for_departure())
+        await asyncio.wait(
+            (answer, departure),
+            timeout=self.limits.timeout,
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        departure.cancel()
+        if not answer.done():
+            answer.cancel()
+            message = f"no answer within {self.limits.timeout:g} s"
+            raise HTTPException(503, message, {"Retry-After": "60"})
+        return answer.result()
+
+    async def _answer(self, content: bytes) -> dict[str, Any]:
+        """Returns the answer to a request with the body ``content``. Raises HTTPException for what
+        is refused."""
         try:
             body = ScoreBody.model_validate_json(content)
         except ValidationError as error:
@@ -188,19 +212,18 @@ class ScoreService:
         dialogues = await asyncio.to_thread(
             parse_rows, body.rows(), self.limits.max_turns, folded
         )
-        answers = await self._answers(request, dialogues, RowOptions(**settings))
+        answers = await self._judgements(dialogues, RowOptions(**settings))
         return {
             "judge": self.worker.signature,
             "judgements": list(to_records(answers)),
             "folded": folded,
         }
 
-    async def _answers(
-        self, request: Request, dialogues: Sequence[Dialogue], options: RowOptions
+    async def _judgements(
+        self, dialogues: Sequence[Dialogue], options: RowOptions
     ) -> list[Judgement]:
-        """Returns the judgements of all dialogues. If the client leaves, or after the timeout,
-        those that are not scored are dropped. Raises HTTPException: 429 for a full queue, 503
-        without an answer in time."""
+        """Returns the judgements of all ``dialogues``. Raises HTTPException with 429 for a full
+        queue."""
         waiting = self.worker.queue.qsize()
         if waiting and waiting + len(dialogues) > self.limits.max_waiting:
             seconds = str(min(60, math.ceil(waiting * self.worker.pace) + 1))
@@ -213,24 +236,8 @@ class ScoreService:
             )
             self.worker.queue.put(row)
             futures.append(row.answer)
-
-        async def client_leaves() -> None:
-            while (await request.receive())["type"] != "http.disconnect":
-                pass
-
-        answers = asyncio.gather(*futures)
-        departure = asyncio.ensure_future(client_leaves())
-        await asyncio.wait(
-            (answers, departure),
-            timeout=self.limits.timeout,
-            return_when=asyncio.FIRST_COMPLETED,
-        )
-        departure.cancel()
-        if not answers.done():
-            answers.cancel()
-            message = f"no answer within {self.limits.timeout:g} s"
-            raise HTTPException(503, message, {"Retry-After": "60"})
-        return list(chain.from_iterable(answers.result()))
+        answers = await asyncio.gather(*futures)
+        return list(chain.from_iterable(answers))
 
 
 def make_app(service: ScoreService, token: str | None, host: str | None) -> FastAPI:

@@ -7,6 +7,7 @@ family's hook, judgements. A family (encoder, linear, LoRA, prompted, ...) write
 
 from __future__ import annotations
 
+import json
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -42,7 +43,6 @@ from medal_judges.records.judgement import (
     unscored,
 )
 from medal_judges.records.signature import Signature, content_hash
-from medal_judges.records.validation import require_valid_text
 
 if TYPE_CHECKING:
     import torch
@@ -403,8 +403,9 @@ def _complete(
     JSON file cannot hold: an answer with NaN, infinity or half a surrogate pair is unscored."""
     problem = None
     try:
-        require_valid_text([answer.explanation, answer.failure, answer.details])
-    except RecordError:
+        texts = [answer.explanation, answer.failure, answer.details]
+        json.dumps(texts, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
         problem = "the answer contains half a surrogate pair"
     numbers = [score for score in answer.scores.values() if score is not None]
     if not all(map(math.isfinite, numbers)):

@@ -198,12 +198,15 @@ def _score_in(
     if is_only:
         names.append(shape.score)
     keys = set(map(_normal_key, names))
-    entries = {key: entry for key, entry in value.items() if _normal_key(key) in keys}
-    if not entries:
+    path: list[str] = []
+    score: Any = None
+    for key, entry in value.items():
+        if _normal_key(key) in keys:
+            if path and entry != score:
+                raise UnreadError(f"the keys {path[0]!r} and {key!r} differ")
+            path, score = path or [key], entry
+    if not path:
         raise UnreadError(f"no key {field.key!r} in the JSON answer")
-    path, score = [next(iter(entries))], next(iter(entries.values()))
-    if any(entry != score for entry in entries.values()):
-        raise UnreadError(f"the keys {', '.join(map(repr, entries))} differ")
     comment = value.get(shape.comment)
     if isinstance(score, dict):
         if shape.score not in score:
@@ -221,8 +224,10 @@ def _score_in(
 def _place(text: str, begin: int, path: Sequence[str]) -> tuple[int, int] | None:
     """Returns where the number at ``path`` stands in a JSON text, None if other entries precede
     it."""
-    keys = [rf"{re.escape(json.dumps(key, ensure_ascii=False))}\s*:\s*" for key in path]
-    pattern = r"\{\s*".join(keys) + r"(-?\d[\d.eE+-]*)"
+    steps = []
+    for key in path:
+        steps.append(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:\s*")
+    pattern = r"\{\s*".join(steps) + r"(-?\d[\d.eE+-]*)"
     match = re.search(pattern, text[begin:])
     if match is None:
         return None

@@ -96,9 +96,10 @@ class PromptQuestion:
 class PromptBuilder:
     """Builds the prompts for a fixed list of dimensions; arguments as in BasePromptedConfig.
 
-    ``values``: further values of a judge's templates. ``fence``: the sentence before turns between
-    marks (prompt.py); None: a plain transcript. Raises ConfigError for a name that the prompt does
-    not have.
+    ``aspects`` and ``scales`` have the prompt's texts about each dimension, and the scale that it
+    requests, by name. ``values``: further values of a judge's templates. ``fence``: the sentence
+    before turns between marks (prompt.py); None: a plain transcript. Raises ConfigError for a name
+    that the prompt does not have.
     """
 
     def __init__(
@@ -144,7 +145,16 @@ class PromptBuilder:
             )
         # Whether a judged turn has a place of its own; else it ends the dialogue.
         self.response_apart = "response" in used
-        groups: list[tuple[Dimension, ...]] = [(dimension,) for dimension in dimensions]
+        self.aspects: dict[str, Aspect] = {}
+        self.scales: dict[str, Scale] = {}
+        groups: list[tuple[Dimension, ...]] = []
+        for dimension in dimensions:
+            name, own = dimension.name, (dimension.low, dimension.high)
+            aspect = self.aspects[name] = prompt.aspects.get(name, Aspect())
+            self.scales[name] = aspect.scale or own
+            if name in prompt.aspects:
+                self.scales[name] = prompt.scales.get(self.variant, self.scales[name])
+            groups.append((dimension,))
         if self.together:
             groups = [tuple(dimensions)]
         questions = []
@@ -165,29 +175,18 @@ class PromptBuilder:
         return content_hash([self.prompt.hash, chosen])
 
     def _field(self, dimension: Dimension) -> AnswerField:
-        aspect, name = self.aspect(dimension), dimension.name
+        aspect, name = self.aspects[dimension.name], dimension.name
         return AnswerField(
             name=name,
             key=aspect.key or name,
             label=aspect.label or name.replace("_", " "),
-            scale=self.scale(dimension),
+            scale=self.scales[name],
             binary=dimension.kind == "binary",
         )
 
-    def aspect(self, dimension: Dimension) -> Aspect:
-        """Returns the prompt's texts about ``dimension``."""
-        return self.prompt.aspects.get(dimension.name, Aspect())
-
-    def scale(self, dimension: Dimension) -> Scale:
-        """Returns the scale that the prompt requests for ``dimension``."""
-        aspect = self.prompt.aspects.get(dimension.name)
-        if aspect is not None and self.variant in self.prompt.scales:
-            return self.prompt.scales[self.variant]
-        return self.aspect(dimension).scale or (dimension.low, dimension.high)
-
     def is_whole(self, dimension: Dimension) -> bool:
         """Returns whether the prompt requests whole numbers for ``dimension``."""
-        aspect = self.aspect(dimension)
+        aspect = self.aspects[dimension.name]
         if self.variant in self.prompt.scales:
             return True
         return aspect.whole and (
@@ -196,7 +195,7 @@ class PromptBuilder:
 
     def to_dimension(self, value: float | None, dimension: Dimension) -> float | None:
         """Maps ``value`` from the requested scale to the dimension's scale (ORALIS, Equation 1)."""
-        target, requested = (dimension.low, dimension.high), self.scale(dimension)
+        target, requested = (dimension.low, dimension.high), self.scales[dimension.name]
         if value is None or requested == target:
             return value
         return rescale(value, requested, target)
@@ -247,7 +246,7 @@ class PromptBuilder:
         kinds: dict[str, list[Any]] = {"issues": [], "qualities": [], "scales": []}
         overall = None
         for dimension, texts in zip(question.dimensions, dimensions, strict=True):
-            scale = dimension.name, dimension.good, self.scale(dimension)
+            scale = dimension.name, dimension.good, self.scales[dimension.name]
             if dimension.kind == "binary" and dimension.good == "low":
                 kinds["issues"].append(texts)
             elif dimension.kind == "binary":
@@ -269,7 +268,7 @@ class PromptBuilder:
 
     def _dimension_values(self, dimension: Dimension) -> dict[str, Any]:
         """Returns the values about one dimension."""
-        aspect, (low, high) = self.aspect(dimension), self.scale(dimension)
+        aspect, (low, high) = self.aspects[dimension.name], self.scales[dimension.name]
         role = self.role
         if role is None:
             role = aspect.role
@@ -323,7 +322,7 @@ class PromptBuilder:
         if self.variant not in self.prompt.examples or not self.examples:
             return examples
         dimension = question.dimensions[0]
-        low, high = self.scale(dimension)
+        low, high = self.scales[dimension.name]
         for example in choose_examples(
             self.examples, dimension.name, seed=self.seed, without=judged_id
         ):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -195,7 +195,7 @@ class BasePromptedJudge(Judge):
         for dimension in self.dimensions:
             values.append({})
             if self.values:
-                values[-1] = self.values(dimension, first.aspect(dimension))
+                values[-1] = self.values(dimension, first.aspects[dimension.name])
         return self.signed(
             revision=content_hash([settings, fingerprint]),
             base=self.llm.name,
@@ -437,8 +437,20 @@ class PromptedJudge(BasePromptedJudge):
             answer_tokens=config.max_tokens,
             answer=config.answer,
         )
-        scale = self.builder(None).scale
-        self.ratings = {d.name: Ratings.on_scale(d, scale(d)) for d in self.dimensions}
+        # By builder; None if the response is not held to a schema.
+        self.schemas: dict[PromptBuilder, list[Any]] = {}
+        for builder in self.builders.values():
+            schemas: list[Any] = [None] * len(builder.questions)
+            if builder.answer.format == "json" and config.enforce:
+                for question in builder.questions:
+                    schema = builder.schema(question, config.comment_chars)
+                    schemas[question.index] = schema
+            self.schemas[builder] = schemas
+        scales = self.builder(None).scales
+        self.ratings = {}
+        for dimension in self.dimensions:
+            ratings = Ratings.on_scale(dimension, scales[dimension.name])
+            self.ratings[dimension.name] = ratings
 
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
@@ -482,22 +494,18 @@ class PromptedJudge(BasePromptedJudge):
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[_Asked]:
         """Asks the questions about each request, and returns them with their answers."""
-        config = self.config
+        config, top_logprobs = self.config, 0
+        if config.expected and self.llm.api:
+            top_logprobs = ALTERNATIVES
         questions = []
         for owner, request in enumerate(requests):
-            builder = self.builder(request)
-            has_schema = builder.answer.format == "json" and config.enforce
+            schemas = self.schemas[self.builder(request)]
             for question in self.questions(request, dimensions):
-                schema, top_logprobs = None, 0
-                if has_schema:
-                    schema = builder.schema(question, config.comment_chars)
-                if config.expected and self.llm.api:
-                    top_logprobs = ALTERNATIVES
                 chat = ChatRequest(
                     self.messages(request, question),
                     max_tokens=self.answer_tokens,
                     temperature=config.temperature,
-                    schema=schema,
+                    schema=schemas[question.index],
                     top_logprobs=top_logprobs,
                 )
                 for repeat in range(config.repeats):

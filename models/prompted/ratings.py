@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from statistics import fmean
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from medal_judges.models.base.judge import DimensionScore, judgement_of
-from medal_judges.models.llm.protocol import Completion, TokenChoice
+from medal_judges.models.llm.protocol import Completion
 from medal_judges.models.prompted.answers import (
     Answer,
     AnswerField,
@@ -30,7 +31,7 @@ SHAPE = AnswerShape(format="number", line="any")
 MOST_LEVELS = 11  # more whole numbers than this are not one token each
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Ratings:
     """The ratings that the model may write (``texts``) and their ``values`` on the dimension's
     scale, both ascending."""
@@ -68,7 +69,7 @@ class Ratings:
         values = tuple(rescale(number, scale, target) for number in numbers.tolist())
         return cls(tuple(f"{number:.9g}" for number in numbers), values)
 
-    @property
+    @cached_property
     def ambiguous(self) -> bool:
         """Whether one rating begins another, as 1 does 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
@@ -89,9 +90,11 @@ class Ratings:
 
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""
-        pairs = list(zip(chances, self.values, strict=True))
-        mean = sum(chance * value for chance, value in pairs)
-        variance = sum(chance * (value - mean) ** 2 for chance, value in pairs)
+        mean = variance = 0.0
+        for chance, value in zip(chances, self.values, strict=True):
+            mean += chance * value
+        for chance, value in zip(chances, self.values, strict=True):
+            variance += chance * (value - mean) ** 2
         # Rounding must not leave the scale.
         return min(max(mean, self.values[0]), self.values[-1]), math.sqrt(variance)
 
@@ -115,42 +118,32 @@ def from_alternatives(
     """Returns ``answer`` with a distribution over ``ratings``, read from the alternatives to the
     token of its number in ``completion``. Returns it unchanged if the backend reports no
     alternatives, the number has several tokens, or one rating begins another (1 and 10)."""
-    if answer.span is None or ratings.ambiguous:
+    if answer.span is None or ratings.ambiguous or not completion.tokens:
         return answer
     start, end = answer.span
-    token, before = _token_at(completion, start)
-    written = "".join(token.text for token in completion.tokens)
-    if token is None or written[:end] != completion.text[:end]:
-        return answer
-    if token.text[before:] != written[start:end]:
-        return answer
-    return _over_ratings(answer, token, token.text[:before].strip(), ratings)
-
-
-def _token_at(completion: Completion, position: int) -> tuple[TokenChoice | None, int]:
-    """The token with the character at ``position``, and the character's index in it."""
+    written, before = "", 0
     for token in completion.tokens:
-        if position < len(token.text):
-            return token, position
-        position -= len(token.text)
-    return None, 0
-
-
-def _over_ratings(
-    answer: Answer, token: TokenChoice, mark: str, ratings: Ratings
-) -> Answer:
-    """Adds to ``answer`` the probability of each rating (after the text ``mark``) in the place of
-    ``token``, ignoring white space. Without alternatives the answer stays unchanged: the token
-    would pass for certain."""
-    masses = dict.fromkeys([mark + rating for rating in ratings.texts], 0.0)
+        before = start - len(written)
+        written += token.text
+        if len(written) > start:
+            break
+    # Without alternatives the token would pass for certain.
+    if written != completion.text[:end] or not token.alternatives:
+        return answer
+    mark = token.text[:before].strip()
+    masses = {}
+    for rating in ratings.texts:
+        masses[mark + rating] = 0.0
     for text, logprob in {**token.alternatives, token.text: token.logprob}.items():
         if text.strip() in masses:
             masses[text.strip()] += math.exp(logprob)
     total = sum(masses.values())
-    if not token.alternatives or total <= 0:
+    if total <= 0:
         return answer
-    chances = tuple(mass / total for mass in masses.values())
-    return replace(answer, chances=chances, mass=min(1.0, total))
+    chances = []
+    for mass in masses.values():
+        chances.append(mass / total)
+    return replace(answer, chances=tuple(chances), mass=min(1.0, total))
 
 
 def pool_answers(repeats: Sequence[Answer]) -> Answer:
@@ -195,8 +188,10 @@ def to_judgement(
             "value": value,
             "comment": answer.comment,
             "parsed": answer.step,
-            "repeats": [builder.to_dimension(v, dimension) for v in answer.repeats],
+            "repeats": [],
         }
+        for repeat in answer.repeats:
+            details["repeats"].append(builder.to_dimension(repeat, dimension))
         chances = answer.chances or ()
         if chances:
             details["expected"], details["spread"] = ratings[name].moments(chances)

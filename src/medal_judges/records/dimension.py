@@ -61,7 +61,7 @@ class Dimension:
         """The values that an annotator can give; empty for a continuous dimension."""
         if self.kind == "continuous":
             return ()
-        return tuple(float(v) for v in range(int(self.low), int(self.high) + 1))
+        return tuple(map(float, range(int(self.low), int(self.high) + 1)))
 
     @property
     def tolerance(self) -> float:

@@ -91,10 +91,10 @@ class Ratings:
     def moments(self, chances: Sequence[float]) -> tuple[float, float]:
         """(expected value, standard deviation) of ``values`` under ``chances``."""
         mean = variance = 0.0
-        for chance, value in zip(chances, self.values, strict=True):
-            mean += chance * value
-        for chance, value in zip(chances, self.values, strict=True):
-            variance += chance * (value - mean) ** 2
+        for chance, rating in zip(chances, self.values, strict=True):
+            mean += chance * rating
+        for chance, rating in zip(chances, self.values, strict=True):
+            variance += chance * (rating - mean) ** 2
         # Rounding must not leave the scale.
         return min(max(mean, self.values[0]), self.values[-1]), math.sqrt(variance)
 

@@ -382,10 +382,19 @@ class FollowUpJudge(Judge):
         )
         judgements = []
         for request in requests:
-            if request.payload.failure is None:
+            view = request.payload
+            if view.failure is None:
                 judgement = self._judgement(request, next(scored), dimensions)
             else:
-                judgement = _unscored_judgement(request.payload, dimensions)
+                judgement = Judgement(
+                    scores=dict.fromkeys(dimensions), failure=view.failure
+                )
+            if view.selection is not None:
+                judgement = replace(
+                    judgement,
+                    usage=total_usage([view.selection.usage, judgement.usage]),
+                    transient=view.selection.transient,
+                )
             judgements.append(judgement)
         return judgements
 
@@ -453,7 +462,7 @@ class FollowUpJudge(Judge):
         names: Sequence[str],
     ) -> Judgement:
         """Returns the judgement of a request from the likelihoods of its continuations."""
-        follow_ups, selection = self.pool.follow_ups, request.payload.selection
+        follow_ups = self.pool.follow_ups
         values = np.array([self._value(likelihood) for likelihood in likelihoods])
         table = values.reshape(-1, len(follow_ups))  # [ends, follow-ups]
         weights = self.config.decay ** np.arange(len(table))[::-1]
@@ -463,15 +472,11 @@ class FollowUpJudge(Judge):
         for name in names:
             results[name] = self._dimension_score(name, request, table, weights)
         texts = " / ".join(follow_ups[i].text for i in likeliest)
-        judgement = judgement_of(
+        return judgement_of(
             results,
             explanation=f"likeliest follow-ups: {texts}",
             usage=spent([likelihood_usage(request.tokens, likelihoods)]),
         )
-        if selection is None:
-            return judgement
-        usage = total_usage([selection.usage, judgement.usage])
-        return replace(judgement, usage=usage, transient=selection.transient)
 
     def _dimension_score(
         self,
@@ -482,11 +487,17 @@ class FollowUpJudge(Judge):
     ) -> DimensionScore:
         """Returns the score of a dimension from the values ``table`` [ends, follow-ups] and the
         ``weights`` [ends]."""
-        view, follow_ups = request.payload, self.pool.follow_ups
+        selection, follow_ups = request.payload.selection, self.pool.follow_ups
         indices: Sequence[int] = self.pool.of(name)
         details: dict[str, Any] = {}
-        if view.selection is not None:
-            indices, details = _apply_selection(indices, view.selection, self.pool)
+        if selection is not None:
+            common = [index for index in indices if index in selection.indices]
+            texts = []
+            if not selection.empty:
+                texts = [follow_ups[index].text for index in common]
+            details = {"follow_ups": texts, "selected": len(texts)}
+            # All remain if none of them is selected.
+            indices = common or indices
         # Positive less negative follow-ups, after each end.
         values = np.zeros(len(table))
         positive = [i for i in indices if follow_ups[i].sign == "positive"]
@@ -517,31 +528,3 @@ class FollowUpJudge(Judge):
             details=known_details(raw=raw, **details),
             contributions=Contributions(tuple(turns.tolist()), 0.0, "logit"),
         )
-
-
-def _apply_selection(
-    indices: Sequence[int], selection: FollowUpSelection, pool: FollowUpPool
-) -> tuple[Sequence[int], dict[str, Any]]:
-    """Returns the ``selection`` among a dimension's follow-ups ``indices``, which all remain if it
-    has none of them, and the details about it."""
-    common = [index for index in indices if index in selection.indices]
-    texts = []
-    if not selection.empty:
-        texts = [pool.follow_ups[index].text for index in common]
-    details = {
-        "follow_ups": tuple(texts),
-        "selected": len(texts),
-    }
-    return common or indices, details
-
-
-def _unscored_judgement(view: _View, names: Sequence[str]) -> Judgement:
-    """Returns the judgement of a dialogue that was not scored."""
-    judgement = Judgement(scores=dict.fromkeys(names), failure=view.failure)
-    if view.selection is None:
-        return judgement
-    return replace(
-        judgement,
-        usage=view.selection.usage,
-        transient=view.selection.transient,
-    )

@@ -469,8 +469,13 @@ class RemoteModel(LanguageModel):
                         str(failure), usage, transient=transient
                     )
                     break
-        if limit > SHORT and not request.accept_truncated:
-            completion = _told_if_cut(completion, limit)
+        is_cut = completion.finish == "length" and not request.accept_truncated
+        if is_cut and limit > SHORT:
+            reason = f"the answer was truncated at its limit of {limit} tokens"
+            if not completion.text.strip():
+                reason += ", before its first word"
+                completion = replace(completion, finish="failed")
+            completion = replace(completion, failure=reason)
         return completion.with_usage(seconds=time.perf_counter() - start)
 
     async def _send(
@@ -522,17 +527,6 @@ class RemoteModel(LanguageModel):
         )
 
 
-def _told_if_cut(completion: Completion, limit: int) -> Completion:
-    """Returns the completion with a failure if it was cut at its ``limit`` of tokens."""
-    if completion.finish != "length":
-        return completion
-    reason = f"the answer was truncated at its limit of {limit} tokens"
-    if completion.text.strip():
-        return replace(completion, failure=reason)
-    reason += ", before its first word"
-    return replace(completion, finish="failed", failure=reason)
-
-
 # -- the body of a request -------------------------------------------------------------------------
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
@@ -566,9 +560,12 @@ def chat_body(
     limits = list(_LIMITS)
     if config.thinks:
         limits.reverse()
+    messages: Sequence[Message] = request.messages
+    if "system" in dropped:
+        messages = with_folded_system(messages)
     body: dict[str, Any] = {
         "model": config.model,
-        "messages": sent_messages(request, dropped),
+        "messages": [{"role": m.role, "content": m.content} for m in messages],
     }
     allowed = [name for name in limits if name not in dropped]
     if allowed:
@@ -587,17 +584,6 @@ def chat_body(
     if request.top_logprobs and "logprobs" not in dropped:
         body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
     return {k: v for k, v in body.items() if k not in dropped and v is not None}
-
-
-def sent_messages(
-    request: ChatRequest, dropped: frozenset[str]
-) -> list[dict[str, str]]:
-    """Returns the messages of the body of ``request``. If ``dropped`` has the system role, its text
-    is in the first user turn."""
-    messages: Sequence[Message] = request.messages
-    if "system" in dropped:
-        messages = with_folded_system(messages)
-    return [{"role": m.role, "content": m.content} for m in messages]
 
 
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:

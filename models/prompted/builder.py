@@ -149,9 +149,9 @@ class PromptBuilder:
         self.scales: dict[str, Scale] = {}
         groups: list[tuple[Dimension, ...]] = []
         for dimension in dimensions:
-            name, own = dimension.name, (dimension.low, dimension.high)
+            name, ends = dimension.name, (dimension.low, dimension.high)
             aspect = self.aspects[name] = prompt.aspects.get(name, Aspect())
-            self.scales[name] = aspect.scale or own
+            self.scales[name] = aspect.scale or ends
             if name in prompt.aspects:
                 self.scales[name] = prompt.scales.get(self.variant, self.scales[name])
             groups.append((dimension,))

@@ -470,7 +470,11 @@ class PromptedJudge(BasePromptedJudge):
                     continue
                 usages += question.usages
                 transient |= question.completion.transient
-                for name, answer in self._weigh_ratings(question).items():
+                for name, answer in question.answers.items():
+                    # A server's alternatives to the number's token are a distribution.
+                    answer = from_alternatives(
+                        question.completion, answer, self.ratings[name]
+                    )
                     repeats.setdefault(name, []).append(answer)
             answers = {}
             for name in dimensions:
@@ -481,14 +485,6 @@ class PromptedJudge(BasePromptedJudge):
                 self.build_judgement(request, answers, usages, transient=transient)
             )
         return judgements
-
-    def _weigh_ratings(self, question: _Asked) -> dict[str, Answer]:
-        """Returns the answers to a question, with the distributions of a server's alternatives."""
-        answers = {}
-        for name, answer in question.answers.items():
-            ratings = self.ratings[name]
-            answers[name] = from_alternatives(question.completion, answer, ratings)
-        return answers
 
     def _answers(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]

@@ -13,10 +13,13 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi.testclient import TestClient
 
 from medal_judges.errors import ConfigError
+from medal_judges.inference.serving import app
 from medal_judges.inference.serving.server import token_for
 from medal_judges.models.base.judge import Judge
+from medal_judges.records.dialogue import Dialogue
 
 from .conftest import Served, Start, talk
 
@@ -164,6 +167,21 @@ def test_a_request_ends_at_its_timeout_and_a_full_queue_says_when(
         assert first.result().status_code == 503
     # The rows of the request that ended are dropped.
     assert served.stop() == 0
+
+
+def test_parsing_ends_with_the_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    def parse_slowly(*given: object) -> list[Dialogue]:
+        time.sleep(3)
+        return []
+
+    monkeypatch.setattr(app, "parse_rows", parse_slowly)
+    limits = app.ServeLimits(timeout=0.2)
+    service = app.ScoreService(Judge.from_pretrained("length"), limits)
+    row = talk(0, turns=2).to_record()
+    with TestClient(app.make_app(service, None, None)) as client:
+        start = time.perf_counter()
+        assert client.post("/score", json=row).status_code == 503
+        assert time.perf_counter() - start < 2
 
 
 def test_kill_and_restart_under_load_mixes_nothing_up(start: Start) -> None:

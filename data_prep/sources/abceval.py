@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, product
 
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -19,66 +20,46 @@ ISSUE_BEHAVIOURS = {
 }
 
 
-def to_issues(row: LabelledDialogue) -> LabelledDialogue:
-    """Returns ``row``, of a turn, with the labels of MEDAL's issues. An annotator's label of an
-    issue is whether any of its behaviours has the annotator's mark.
+def issues_by_dialogue(
+    rows: Iterable[LabelledDialogue],
+) -> Iterator[LabelledDialogue]:
+    """Yields one dialogue-level row for each conversation of ``rows``, which are turns, with the
+    labels of MEDAL's issues. A label is 1 if any turn has one of the behaviours of the issue.
 
-    An annotator position is not the same person in every row.
+    A label is None if no turn has the issue and a turn has no answer. The labels by models, in
+    ``extra["machine_labels"]``, become labels of the conversation alike. An annotator position is
+    not the same person in every row.
     """
-    labels = {}
-    machine = {}
-    by_behaviour = row.extra.get("machine_labels", {})
-    for issue, behaviours in ISSUE_BEHAVIOURS.items():
-        machine[issue] = _any_machine(
-            [by_behaviour.get(name, {}) for name in behaviours]
-        )
-        if columns := [row.labels[name] for name in behaviours if name in row.labels]:
-            labels[issue] = _any(columns)
-    scales = dict.fromkeys(labels, (0.0, 1.0))
-    return replace(
-        row,
-        labels=labels,
-        scales=scales,
-        extra={**row.extra, "machine_labels": machine},
-    )
-
-
-def lift_to_dialogues(rows: Iterable[LabelledDialogue]) -> Iterator[LabelledDialogue]:
-    """Yields one dialogue-level row for each conversation of ``rows``, with label 1 if any turn has
-    the issue.
-
-    A label is None if no turn has the issue and a turn has no answer. The labels by models, which
-    ``to_issues`` leaves in ``extra["machine_labels"]``, become labels of the conversation alike.
-    """
-    conversations: dict[str, list[LabelledDialogue]] = {}
+    conversations: dict[str, list[LabelledDialogue]] = defaultdict(list)
     for row in rows:
-        conversations.setdefault(row.group, []).append(row)
+        conversations[row.group].append(row)
     for turns in conversations.values():
-        longest = max(turns, key=lambda row: len(row.dialogue.turns))
         labels = {}
-        machine = {}
-        for name in longest.labels:
-            if name in ISSUE_BEHAVIOURS:
-                labels[name] = _any(
-                    [row.labels[name] for row in turns if name in row.labels]
-                )
-                by_turn = [
-                    row.extra.get("machine_labels", {}).get(name, {}) for row in turns
-                ]
-                machine[name] = _any_machine(by_turn)
-        scales = {name: longest.scales[name] for name in labels}
-        extra = {"machine_labels": machine}
+        machine: dict[str, dict[str, float | None]] = {}
+        for issue, behaviours in ISSUE_BEHAVIOURS.items():
+            people = []
+            models = []
+            for row, name in product(turns, behaviours):
+                if name in row.labels:
+                    people.append(row.labels[name])
+                models.append(row.extra.get("machine_labels", {}).get(name, {}))
+            if people:
+                labels[issue] = _any(people)
+            machine[issue] = {}
+            for model in dict.fromkeys(chain.from_iterable(models)):
+                column = [[answers.get(model)] for answers in models]
+                (machine[issue][model],) = _any(column)
         yield replace(
-            longest,
+            max(turns, key=lambda row: len(row.dialogue.turns)),
             labels=labels,
-            scales=scales,
+            scales=dict.fromkeys(labels, (0.0, 1.0)),
             level="dialogue",
-            extra=extra,
+            extra={"machine_labels": machine},
         )
 
 
 def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
-    """By position: 1 if any column has 1, else None if one is missing, else 0."""
+    """Returns by position 1 if any of ``columns`` has 1, None if one is missing, otherwise 0."""
     labels: list[float | None] = []
     for answers in zip(*columns, strict=True):
         if any(answers):
@@ -86,13 +67,3 @@ def _any(columns: Sequence[Sequence[float | None]]) -> tuple[float | None, ...]:
         else:
             labels.append(None if None in answers else 0.0)
     return tuple(labels)
-
-
-def _any_machine(
-    columns: Sequence[Mapping[str, float | None]],
-) -> dict[str, float | None]:
-    """By model, as ``_any``."""
-    labels = {}
-    for model in chain.from_iterable(columns):
-        (labels[model],) = _any([[column.get(model)] for column in columns])
-    return labels

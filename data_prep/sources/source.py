@@ -80,11 +80,7 @@ def is_offline() -> bool:
 
 def sha256(path: Path) -> str:
     """Returns the SHA-256 of the file ``path`` in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def fetch(part: SourceFile) -> Path:

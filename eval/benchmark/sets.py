@@ -84,7 +84,7 @@ def _rated_set(config: SetConfig, rows: Sequence[LabelledDialogue]) -> Benchmark
 
     level: Level = "dialogue"
     if config.view == "abceval_issues_by_dialogue":
-        rows = list(abceval.lift_to_dialogues(map(abceval.to_issues, rows)))
+        rows = list(abceval.issues_by_dialogue(rows))
     if config.level == "last":
         rows = [_up_to_answer(row) for row in rows if row.level == "dialogue"]
     if config.level != "dialogue":

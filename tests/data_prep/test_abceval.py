@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from medal_judges.data_prep.sources.abceval import lift_to_dialogues, to_issues
+from medal_judges.data_prep.sources.abceval import issues_by_dialogue
 from medal_judges.data_prep.sources.registry import load_spec
 from medal_judges.records.labelled import LabelledDialogue
 
@@ -57,28 +57,28 @@ ABC = [
 
 
 def test_abceval_behaviours_become_issues() -> None:
-    first, second, third = map(to_issues, ABC)
+    first, second = issues_by_dialogue(ABC)
     nothing = (0.0, 0.0)
     assert first.labels == {
         "lacks_commonsense": nothing,
         "nonfactual": nothing,
-        "repetitive": nothing,
+        "repetitive": (1, 1),
         "irrelevant": nothing,
-        "incoherent": (0, 1),  # said of the chatbot itself by the second annotator
+        # the chatbot contradicts itself (second annotator), then its partner (first)
+        "incoherent": (1, 1),
         "lacks_empathy": nothing,
     }
-    assert second.labels["incoherent"] == (1, 0) and second.labels["repetitive"] == (
-        1,
-        1,
-    )
-    assert third.labels["lacks_empathy"] == (1, 0)
-    assert first.scales["incoherent"] == (0.0, 1.0) and first.level == "turn"
+    assert first.id == "x-4" and first.level == "dialogue"
+    assert first.scales["incoherent"] == (0.0, 1.0)
+    assert first.extra["machine_labels"]["repetitive"] == {"gpt": 1}
+    assert second.labels["lacks_empathy"] == (1, 0)
+    assert second.extra["machine_labels"]["lacks_empathy"] == {"gpt": None}
 
 
 @needs_data
 def test_abceval_on_the_real_rows() -> None:
     rows = load_spec("abceval")
-    lifted = list(lift_to_dialogues(map(to_issues, rows)))
+    lifted = list(issues_by_dialogue(rows))
     assert len(lifted) == 54 and len({r.group for r in lifted}) == 54
     marks = {
         mark

@@ -14,7 +14,6 @@ from typing import Any
 from medal_judges.errors import MissingExtraError
 from medal_judges.records.dialogue import ROLES, Dialogue
 
-PURPOSE = "the detection of languages"
 # Scripts in which a few letters are enough; most of them belong to one language.
 _DENSE = re.compile(
     r"[\u0e00-\u0e7f\u1100-\u11ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
@@ -28,39 +27,20 @@ _SURE, _AGREE = (0.9, 0.75)
 _TURNS, _READ = 16, 300  # maximum of turns that are read, and of characters of each
 
 
-class LanguageIdentifier:
-    """Detects the language of texts with lingua's small models for 75 languages (75 MB). They are
-    as good as the large ones except on very short texts.
+@cache
+def _load_detector() -> Any:
+    """Returns lingua's detector with its small models for 75 languages (75 MB). They are as good as
+    the large ones except on very short texts.
 
-    Raises MissingExtraError, which names ``purpose``, without the extra lang.
+    Raises MissingExtraError without the extra lang.
     """
-
-    def __init__(self, *, purpose: str) -> None:
-        try:
-            from lingua import Language, LanguageDetectorBuilder
-        except ImportError as error:
-            raise MissingExtraError(
-                "lingua-language-detector", "lang", purpose
-            ) from error
-        builder = LanguageDetectorBuilder.from_all_languages()
-        self._detector: Any = builder.with_low_accuracy_mode().build()
-        self.known = {_code(language) for language in Language.all()}
-
-    def chances(self, text: str) -> dict[str, float]:
-        """Returns language -> probability of ``text``, the likeliest first. They sum to 1, or all
-        are 0."""
-        chances: Counter[str] = Counter()
-        for chance in self._detector.compute_language_confidence_values(text):
-            chances[_code(chance.language)] += chance.value
-        return dict(chances.most_common())
-
-
-def _code(language: Any) -> str:
-    """Returns ISO 639-1; ``no`` for both written forms of Norwegian."""
-    name: str = language.iso_code_639_1.name.lower()
-    if name in ("nb", "nn"):
-        return "no"
-    return name
+    try:
+        from lingua import LanguageDetectorBuilder
+    except ImportError as error:
+        purpose = "the detection of languages"
+        raise MissingExtraError("lingua-language-detector", "lang", purpose) from error
+    builder = LanguageDetectorBuilder.from_all_languages()
+    return builder.with_low_accuracy_mode().build()
 
 
 def detect_language(dialogue: Dialogue) -> str | None:
@@ -91,8 +71,14 @@ def text_language(text: str, letters: int = _LETTERS) -> str | None:
     or the language is not certain."""
     if not _is_enough(text, letters):
         return None
-    language, chance = next(iter(_all_languages().chances(text).items()))
-    if chance >= _SURE:
+    chances: Counter[str] = Counter()
+    for chance in _load_detector().compute_language_confidence_values(text):
+        code = chance.language.iso_code_639_1.name.lower()
+        if code in ("nb", "nn"):  # the two written forms of Norwegian
+            code = "no"
+        chances[code] += chance.value
+    ((language, highest),) = chances.most_common(1)
+    if highest >= _SURE:
         return language
     return None
 
@@ -102,8 +88,3 @@ def _is_enough(text: str, letters: int) -> bool:
         sum(map(str.isalpha, text)) >= letters
         or len(_DENSE.findall(text)) >= _DENSE_LETTERS
     )
-
-
-@cache
-def _all_languages() -> LanguageIdentifier:
-    return LanguageIdentifier(purpose=PURPOSE)

@@ -129,8 +129,9 @@ class PoolRunner(JobRunner[Proposal]):
 
 
 def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool | None:
-    """The pool that the models propose, one model after the other, without repeats (letter case and
-    punctuation aside). Nobody has reviewed it. None if no answer has a list.
+    """Returns the pool ``name`` that the models of ``config`` propose, one model after the other,
+    without repeats (letter case and punctuation aside). Nobody has reviewed it. Returns None if
+    no response has a list.
 
     Resumes an interrupted run from the journal of the file ``out``.
     """
@@ -164,8 +165,9 @@ def propose_pool(name: str, config: PoolGeneration, out: Path) -> FollowUpPool |
 
 
 def parse_list(answer: str) -> list[str]:
-    """The utterances of a numbered or bulleted list, without quotation marks around them. Skips
-    other lines and long ones: the model's comments on its list."""
+    """Returns the utterances of the numbered or bulleted list in ``answer``, without quotation
+    marks around them. Skips other lines and long ones, which are the model's comments on its
+    list."""
     utterances = []
     for line in without_thinking(answer).splitlines():  # lists are drafted there
         if (mark := _MARK.match(line.strip())) is None:

@@ -52,7 +52,7 @@ class Answer:
     usage: dict[str, float] = field(default_factory=dict)
 
     def to_record(self) -> dict[str, Any]:
-        """Returns the line; ``cut`` only if it is set."""
+        """Returns the line of the journal. It has ``cut`` only if that is set."""
         record = asdict(self)
         if not self.cut:
             del record["cut"]
@@ -66,8 +66,8 @@ def parse_answer(record: object) -> Answer:
 
 
 def settings_content(llm: LLMConfig, connection: Container[str] = ()) -> dict[str, Any]:
-    """Returns the settings of a model that decide its answers, files and folders by their content.
-    ``connection`` names those that say where the model is served and how fast."""
+    """Returns the settings of the model ``llm`` that decide its answers, files and folders by their
+    content. ``connection`` names the settings that say where the model is served and how fast."""
     settings = {}
     for name, value in llm.model_dump(mode="json", exclude_unset=True).items():
         if name not in connection:
@@ -198,8 +198,8 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def begin(self, id: str) -> J | None:
-        """Returns a new job for the first answer to ``id`` in the journal; None if this run has no
-        such job."""
+        """Returns a new job for the first answer to ``id`` in the journal. Returns None if this run
+        has no such job."""
 
     @abstractmethod
     def request(self, job: J) -> ChatRequest:
@@ -211,17 +211,18 @@ class JobRunner(ABC, Generic[J]):
         ``active``."""
 
     def agent(self, job: J) -> str:
-        """The name of the agent that answers next; by default the only agent."""
+        """Returns the name of the agent that answers next in ``job``. By default it is the only
+        agent."""
         return next(iter(self.agents.settings))
 
     def fill(self) -> None:
-        """Add jobs to ``active``; called before each round."""
+        """Adds jobs to ``active``. It is called before each round."""
 
-    def answered(self, job: J) -> None:
+    def on_answer(self, job: J) -> None:
         """Called after each live answer, once it is applied."""
 
     def flush(self) -> None:
-        """Make the answers durable; called after each round."""
+        """Makes the answers durable. It is called after each round."""
         self.journal.sync()
 
     def replays(self, answer: Answer) -> bool:
@@ -236,7 +237,7 @@ class JobRunner(ABC, Generic[J]):
                 self._take(answer)
 
     def run(self, progress: Callable[[], None] | None = None) -> None:
-        """Send questions until no job is active; ``progress`` is called after each answer.
+        """Sends questions until no job is active. ``progress`` is called after each answer.
 
         Raises CostLimitError at the limit of cost and MedalError if an agent does not answer. All
         answers are then in the journal, and the same command resumes.
@@ -343,7 +344,7 @@ class JobRunner(ABC, Generic[J]):
         )
         self.journal.append([answer], sync=False)
         self._take(answer)
-        self.answered(job)
+        self.on_answer(job)
 
     def _take(self, answer: Answer) -> None:
         """Applies an answer, live or replayed. Raises MedalError if its job does not expect it."""
@@ -369,6 +370,7 @@ class JobRunner(ABC, Generic[J]):
 
 
 def beside(out: Path, name: str) -> Path:
-    """``x.NAME.jsonl`` beside ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
+    """Returns the path ``x.NAME.jsonl`` for the ``name`` and the file ``out``, which is
+    ``x.jsonl``, ``x.jsonl.gz`` or ``x.yaml``."""
     stem = out.name.removesuffix(".gz").rpartition(".")[0] or out.name
     return out.with_name(f"{stem}.{name}.jsonl")

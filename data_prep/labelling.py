@@ -51,16 +51,18 @@ _UNNAMED = "unnamed"
 _FIRST_COUNT = 3  # of the counts of users after lang, user and checked
 
 
-def labelled(
+def with_labels(
     row: LabelledDialogue,
     judgement: Judgement,
     dimensions: Sequence[Dimension],
     repeats: int = 1,
 ) -> LabelledDialogue:
-    """``row`` with the judge's labels (one value per repeat, None for an answer without a number),
-    comments and signature. The row's own labels are appended to ``extra["earlier_labels"]``.
+    """Returns ``row`` with the labels of ``judgement`` about ``dimensions`` (one value for each of
+    ``repeats``, None for a response without a number), its comments and its signature. The row's
+    own labels are appended to ``extra["earlier_labels"]``.
 
-    ``extra["label_failure"]`` says why a label is missing; if all are, nothing else changes.
+    ``extra["label_failure"]`` says why a label is missing. If all are missing, nothing more
+    changes.
     """
     labels: dict[str, tuple[float | None, ...]] = {}
     scales = {}
@@ -101,8 +103,8 @@ def _comments(judgement: Judgement) -> dict[str, str]:
 
 
 def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
-    """The field of ``extra`` that preserves the row's own labels, after those that it already
-    holds; empty if the row has no labels."""
+    """Returns the field of ``extra`` that preserves the own labels of ``row``, after the labels
+    that it already holds. Returns nothing if the row has no labels."""
     if not row.labels:
         return {}
     record = row.to_record()
@@ -118,9 +120,9 @@ def malformed_reasons(check: Judgement) -> tuple[str, ...]:
 
 
 def with_check(row: LabelledDialogue, check: Judgement) -> LabelledDialogue:
-    """``row`` with ``extra["malformed"]`` (``reasons``, ``comments``, ``by``) if its user is
-    malformed, else with ``extra["user_check"]`` (``by``, and the ``failure`` of an incomplete
-    check)."""
+    """Returns ``row`` with ``extra["malformed"]`` (``reasons``, ``comments``, ``by``) if ``check``
+    finds its user malformed. Otherwise the row gets ``extra["user_check"]`` (``by``, and the
+    ``failure`` of an incomplete check)."""
     if reasons := malformed_reasons(check):
         verdict = {
             "reasons": list(reasons),
@@ -174,12 +176,15 @@ def label_file(
     retry_failed: bool = False,
     reading: ReadOptions = DEFAULT_READING,
 ) -> tuple[Summary, ScoreReport]:
-    """Label ``file`` into the folder ``out``. Returns the counts and the labelling judge's report.
+    """Labels ``file`` into the folder ``out``. Returns the counts and the report of the ``judge``
+    that labels.
 
-    Without a ``user_judge`` users are not checked; without a ``judge`` that is all, rows keep their
-    labels, and the report is of the users. ``min_coverage``: minimum share of users with a verdict
-    before anything is labelled. The file is read several times.
-    Raises CoverageError if too few users could be checked, and the errors of score_to_file.
+    Without a ``user_judge`` users are not checked. Without a ``judge`` only users are checked, rows
+    keep their labels, and the report is about the users. ``min_coverage`` is the minimum share of
+    users with a verdict before anything is labelled. ``overwrite`` starts again, ``retry_failed``
+    asks again about failed rows, and ``reading`` collects what could not be read. The file is read
+    several times. Raises CoverageError if too few users could be checked, and the errors of
+    score_to_file.
     """
     from medal_judges.models.prompted.judge import PromptedJudge
 
@@ -231,10 +236,11 @@ def sort_rows(
     folder: Path,
     summary: Summary,
 ) -> None:
-    """Writes labelled.jsonl, malformed.jsonl and unlabelled.jsonl, and counts in ``summary``.
+    """Writes labelled.jsonl, malformed.jsonl and unlabelled.jsonl into ``folder``, and counts in
+    ``summary``.
 
-    ``checks`` of the users and ``judgements`` are by id (None: users were not checked, rows keep
-    their labels). Raises MedalError for a row without one.
+    ``checks`` of the users and ``judgements`` of the ``rows`` are by id (None: users were not
+    checked, rows keep their labels). Raises MedalError for a row without one.
     """
     with ExitStack() as renames, ExitStack() as open_files:
         files = {}
@@ -304,7 +310,7 @@ class Summary:
         self.deviations: dict[str, list[float]] = defaultdict(list)
 
     def add_check(self, row: LabelledDialogue, check: Judgement) -> None:
-        """Counts the verdict on the user of ``row``."""
+        """Counts the verdict ``check`` on the user of ``row``."""
         reasons = malformed_reasons(check)
         entry: dict[str, Any] = {
             "lang": row.dialogue.lang,
@@ -317,10 +323,10 @@ class Summary:
     def add_labels(
         self, row: LabelledDialogue, judgement: Judgement
     ) -> LabelledDialogue:
-        """Returns ``row`` with its new labels, which are counted."""
+        """Returns ``row`` with its new labels from ``judgement``, which are counted."""
         if judgement.failure is not None:
             self.failures[judgement.failure] += 1
-        new = labelled(row, judgement, self.dimensions, self.repeats)
+        new = with_labels(row, judgement, self.dimensions, self.repeats)
         if new.labels is not row.labels:
             for rating in new.ratings():
                 if len(rating.without_nulls) > 1:
@@ -351,8 +357,8 @@ class Summary:
         return record
 
     def tables(self) -> Iterator[Table]:
-        """Yields deviations over repeats (MEDAL, Table 3), and shares of malformed dialogues per
-        language and user model (Figure 7); without empty tables."""
+        """Yields deviations over repeats (MEDAL, Table 3), and shares of malformed dialogues for
+        each language and user model (Figure 7), without empty tables."""
         record = self.to_record()
         rows: list[Row]
         if deviations := record.get("std_over_repeats"):

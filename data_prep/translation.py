@@ -93,7 +93,8 @@ class Translation:
         return f"0:{self.tries}"
 
     def read(self, fields: Mapping[str, Any]) -> list[str]:
-        """Returns the text of each turn. Raises UnusableError."""
+        """Returns the text of each turn from ``fields`` of a response. Raises UnusableError if a
+        turn is missing."""
         for key in self.turns:
             if key not in fields:
                 raise UnusableError(f"the entry {key!r} is missing")
@@ -168,8 +169,9 @@ class TranslationRunner(JobRunner[Translation]):
         overwrite: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Runs ``translations``, resuming from the journal of the file ``out``. Those that
-        failed earlier are tried again. ``progress`` is called with the number of finished ones.
+        """Runs ``translations``, resuming from the journal of the file ``out``. Translations that
+        failed earlier are tried again. ``overwrite`` starts again. ``progress`` is called with
+        the number of finished ones.
 
         Raises MedalError if ``out`` has answers by another signature, or no journal.
         """
@@ -234,7 +236,7 @@ class TranslationRunner(JobRunner[Translation]):
             self.finished += 1
 
     def request(self, job: Translation) -> ChatRequest:
-        """Returns the request of the next try; each try has another seed."""
+        """Returns the request of the next try of ``job``. Each try has another seed."""
         texts = {key: turn.content for key, turn in job.turns.items()}
         values = {
             "language": language(job.lang).name,
@@ -261,9 +263,10 @@ def translate(
     overwrite: bool = False,
     progress: Callable[[int], None] | None = None,
 ) -> Counter[str]:
-    """Writes the translations to ``out``, after the rows of earlier runs, and the failed ones to
-    ``x.failed.jsonl`` with the reason. Returns the reasons. The next run tries the failed ones
-    again.
+    """Writes the ``translations`` of ``runner`` to ``out``, after the rows of earlier runs, and the
+    failed ones to ``x.failed.jsonl`` with the reason. Returns the reasons. The next run tries
+    the failed ones again. ``overwrite`` starts again. ``progress`` is called with the number of
+    finished ones.
 
     A translation has the roles, speakers, context, group and split of its source, but no labels.
     Raises MedalError if ``out`` holds rows of another translator.
@@ -309,7 +312,7 @@ def translate(
 
 
 def require_targets(languages: Sequence[str], source: str = "en") -> None:
-    """Raises ConfigError for an unknown language, one that is given twice, and ``source``."""
+    """Raises ConfigError if ``languages`` has an unknown language, one twice, or the ``source``."""
     for lang in languages:
         language(lang)
     if not languages or len(set(languages)) < len(languages) or source in languages:

@@ -104,12 +104,12 @@ def _check_argument(
     if name not in kinds:
         guess = did_you_mean(name, sorted(kinds))
         raise ValueError(f"args.{name}: TrainingArguments has no such field; {guess}")
-    value = typed(name, value)
+    value = cast(name, value)
     if name in _POSITIVE and value is not None and value <= 0:
         raise ValueError(f"args.{name}: a number above 0 (got {value})")
 
 
-def typed(
+def cast(
     name: str,
     value: Any,
 ) -> Any:
@@ -141,7 +141,7 @@ def launched_processes() -> int:
 
 
 def is_main() -> bool:
-    """Returns whether this is the process that saves; launchers number theirs."""
+    """Returns whether this is the process that saves. Launchers number their processes."""
     return os.environ.get("RANK", "0") == "0"
 
 
@@ -152,7 +152,8 @@ def training_arguments(
     seed: int,
     validated: bool,
 ) -> TrainingArguments:
-    """Returns the arguments of a run whose checkpoints go to ``output_dir``/checkpoints.
+    """Returns the arguments of a run whose checkpoints go to ``output_dir``/checkpoints. ``values``
+    are the settings under ``args``, ``seed`` is the run's.
 
     ``validated`` says whether it has validation rows. ``argument_defaults`` are the defaults that
     differ from the Trainer's. Raises ConfigError for values that do not go together or that this
@@ -160,7 +161,7 @@ def training_arguments(
     """
     from transformers import TrainingArguments, get_scheduler
 
-    chosen = {name: typed(name, value) for name, value in values.items()}
+    chosen = {name: cast(name, value) for name, value in values.items()}
     settings = argument_defaults(chosen, validated=validated) | chosen
     settings |= {"output_dir": str(output_dir / CHECKPOINTS), "seed": seed}
     settings |= {"remove_unused_columns": False, "label_names": ["labels"]}
@@ -195,11 +196,12 @@ def argument_defaults(
     *,
     validated: bool,
 ) -> dict[str, Any]:
-    """Returns the defaults that differ from the Trainer's.
+    """Returns the defaults that differ from the Trainer's, for the arguments that are not
+    ``chosen``.
 
-    With validation rows the run validates and saves after each epoch, and ends with the best
-    weights. Without, it saves after each epoch. Two checkpoints are kept. Batches have dialogues of
-    similar length. bf16 is on if the GPU has it.
+    With validation rows (``validated``) the run validates and saves after each epoch, and ends with
+    the best weights. Without, it saves after each epoch. Two checkpoints are kept. Batches have
+    dialogues of similar length. bf16 is on if the GPU has it.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {

@@ -92,9 +92,10 @@ def fit_units(
     temperature: float | None = None,
 ) -> Calibration:
     """Returns the calibration of the scores ``units`` [n] by the labels ``targets`` [n], both on
-    [0, 1].
+    [0, 1]. ``method`` is the setting ``calibration``. ``is_binary`` says whether the dimension
+    is an issue.
 
-    Without a ``temperature`` the scores are a regression's: they get the spread of their errors,
+    Without a ``temperature`` the scores are a regression's. They get the spread of their errors,
     and the margin if the dimension is not binary.
     """
     settings: dict[str, Any] = {"rows": len(targets)}

@@ -30,8 +30,9 @@ def run_record(
     dimensions: Sequence[Dimension],
     facts: Sequence[Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """Returns what decides the weights: settings, and the content of the rubric, the rows, the
-    base, the prompt and the judge that training starts from. ``facts`` are those of the rows."""
+    """Returns what decides the weights: the settings of ``config``, and the content of the rubric's
+    ``dimensions``, the rows, the base, the prompt and the judge that training starts from.
+    ``facts`` are the facts of the rows."""
     settings = config.model_dump(mode="json", exclude=_UNIMPORTANT | _BY_CONTENT)
     for name in config.args:
         if name.startswith((*_UNIMPORTANT_ARGS, *_PER_STEP)):
@@ -70,7 +71,7 @@ def checkpoint_to_resume(
 
 
 def is_whole(checkpoint: Path) -> bool:
-    """Returns whether the file that the Trainer writes last can be read."""
+    """Returns whether the file that the Trainer writes last into ``checkpoint`` can be read."""
     try:
         TrainerState.load_from_json(str(checkpoint / "trainer_state.json"))
     except (OSError, ValueError, TypeError):

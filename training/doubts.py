@@ -14,8 +14,8 @@ def doubts(
     rows: RunRows,
     dimensions: Sequence[Dimension],
 ) -> list[str]:
-    """Returns a sentence on each kind of row that teaches or measures nothing, with the ids of the
-    first of them."""
+    """Returns a sentence on each kind of row in ``rows`` that teaches or measures nothing for
+    ``dimensions``, with the ids of the first of them."""
     warnings: list[str] = []
     for fact in rows.facts:
         if not fact["rows"]:

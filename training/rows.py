@@ -72,8 +72,8 @@ class EntryRows:
 
 
 def load_entries(config: TrainConfig) -> list[EntryRows]:
-    """Returns the rows of all entries, divided by ``split``. Raises ConfigError without training
-    rows, and LeakError if training and held-out rows share a dialogue."""
+    """Returns the rows of all entries of ``config``, divided by ``split``. Raises ConfigError
+    without training rows, and LeakError if training and held-out rows share a dialogue."""
     loaded: list[EntryRows] = []
     for part in PARTS:
         for entry in getattr(config, part):
@@ -94,8 +94,8 @@ def load_rows(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
 ) -> RunRows:
-    """Loads everything that a run reads. Raises the errors of ``load_entries``, and ConfigError if
-    an entry cannot be read as it says."""
+    """Loads everything that the run of ``config`` reads, with targets for ``dimensions``. Raises
+    the errors of ``load_entries``, and ConfigError if an entry cannot be read as it says."""
     loaded = load_entries(config)
     by_level = config.model.level_dimensions()
     levels = {}
@@ -128,7 +128,7 @@ def rows_of(
     loaded: Iterable[EntryRows],
     parts: Sequence[str],
 ) -> list[LabelledDialogue]:
-    """Returns the rows of all entries in ``parts``."""
+    """Returns the rows of all entries in ``parts`` of ``loaded``."""
     rows: list[LabelledDialogue] = []
     for entry_rows in loaded:
         if entry_rows.part in parts:
@@ -137,8 +137,9 @@ def rows_of(
 
 
 def entry_facts(loaded: EntryRows) -> dict[str, object]:
-    """Returns what data.json and the card say of an entry: among others a hash of its rows, their
-    languages (``unknown`` among them), how many people annotated a row, and who labelled it."""
+    """Returns what data.json and the card say of the entry ``loaded``: among others a hash of its
+    rows, their languages (``unknown`` among them), how many people annotated a row, and who
+    labelled it."""
     digest = hashlib.sha256()
     languages, labellers, texts = set(), set(), set()
     annotators = 0
@@ -195,7 +196,7 @@ class UnitMap:
 
 
 def label_scales(rows: Iterable[LabelledDialogue]) -> dict[str, Scale | None]:
-    """Returns the scale of each label, as the first row with it states it."""
+    """Returns the scale of each label, as the first of ``rows`` with it states it."""
     scales: dict[str, Scale | None] = {}
     for row in rows:
         for label in row.labels:
@@ -208,8 +209,8 @@ def dimension_names(
     labels: Iterable[str],
     judge_dimensions: Iterable[str],
 ) -> dict[str, str]:
-    """Returns the judge's dimension of each label that the entry uses. Raises ConfigError for a
-    name that the rubric or the source does not have."""
+    """Returns the judge's dimension of each of ``labels`` that ``entry`` uses. Raises ConfigError
+    for a name that ``judge_dimensions`` or the source does not have."""
     dimensions = entry.dimensions
     if dimensions is None:
         return {name: name for name in judge_dimensions if name in labels}
@@ -234,7 +235,8 @@ def fit_unit_map(
     rows: Sequence[LabelledDialogue],
     label: str,
 ) -> UnitMap:
-    """Returns the map of ``label`` to [0, 1]; ``standardise`` computes it from the labels."""
+    """Returns the map of ``label`` to [0, 1] for ``entry``. ``standardise`` computes it from the
+    labels of ``rows``."""
     bounds = entry.bounds(label)
     if bounds == "standardise":
         means = []
@@ -267,9 +269,9 @@ def to_example(
     maps: Mapping[str, UnitMap],
     levels: Mapping[str, int],
 ) -> TrainingExample:
-    """Returns the example of one row. ``names`` maps a label to the judge's dimension, ``maps`` a
-    label to [0, 1] (a label without a map has no target), ``levels`` a dimension with a target per
-    level to their number."""
+    """Returns the example of ``row`` of ``entry``. ``names`` maps a label to the judge's dimension.
+    ``maps`` maps a label to [0, 1], and a label without a map has no target. ``levels`` maps a
+    dimension with a target for each level to their number."""
     example = TrainingExample(
         row.dialogue, source_of(entry.source), {}, group=row.group
     )
@@ -305,9 +307,9 @@ def divide(
     split: Mapping[HeldOut, float],
     seed: int,
 ) -> list[EntryRows]:
-    """Returns the entries with training rows divided by the shares ``split``. Training rows that
-    nearly repeat a new held-out row are left out. Raises ConfigError for rows that have splits
-    already, and for a part without rows."""
+    """Returns the entries ``loaded`` with training rows divided by the shares ``split``, drawn with
+    ``seed``. Training rows that nearly repeat a new held-out row are left out. Raises
+    ConfigError for rows that have splits already, and for a part without rows."""
     validation, test = split.get("validation", 0.0), split.get("test", 0.0)
     shares = (1 - validation - test, validation, test)
     divided: list[EntryRows] = []
@@ -339,8 +341,8 @@ def divide_entry(
     shares: Sequence[float],
     seed: int,
 ) -> Iterator[EntryRows]:
-    """Yields the rows of each part by ``shares``, but for an entry that is held out already. Raises
-    ConfigError for rows that have splits."""
+    """Yields the rows of ``entry_rows`` for each part by ``shares``, drawn with ``seed``. An entry
+    that is held out already stays whole. Raises ConfigError for rows that have splits."""
     if entry_rows.part != "train":
         yield entry_rows
         return
@@ -367,8 +369,9 @@ def load_entry(
     part: str,
     seed: int,
 ) -> list[LabelledDialogue]:
-    """Returns the labelled rows of one entry in a ``part`` of the data: filtered, limited,
-    injected. Raises SourceError and ConfigError."""
+    """Returns the labelled rows of ``entry`` in a ``part`` of the data: filtered, limited and, if
+    it says so, with planted issues drawn with ``seed``. Raises SourceError if the source cannot
+    be read, and ConfigError for a setting that does not fit it."""
     reading = ReadingReport(strict=True)
     try:
         stream = stream_spec(entry.source, reading=reading, options=entry.read_options)

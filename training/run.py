@@ -35,11 +35,12 @@ logger = logging.getLogger(__name__)
 def train(
     config: str | Path, overrides: Sequence[str] = (), *, overwrite: bool = False
 ) -> Path:
-    """Train a judge and save it; returns its folder, the config's ``output_dir``.
+    """Trains a judge, saves it, and returns its folder, the ``output_dir`` of the config.
 
-    ``config`` is a YAML file or the name of one in configs/train/, ``overrides`` are
-    ``field=value``. A run by steps that was stopped goes on from its newest checkpoint;
-    ``overwrite`` starts again. Raises ConfigError, and what ``train_judge`` raises.
+    ``config`` is a YAML file or the name of one in configs/train/. ``overrides`` are
+    ``field=value``. A run by steps that was stopped goes on from its newest checkpoint.
+    ``overwrite`` starts again. Raises ConfigError for a wrong setting, and what ``train_judge``
+    raises.
 
     >>> from medal_judges import Judge, train
     >>> overrides = ["rubric=overall", "train=[{source: labelled.jsonl}]", "output_dir=judge"]
@@ -56,13 +57,14 @@ def train_judge(
     *,
     overwrite: bool = False,
 ) -> Path:
-    """Train, calibrate, save and check the judge of ``config``; returns its folder.
+    """Trains, calibrates, saves and checks the judge of ``config``, and returns its folder.
+    ``overwrite`` starts again in a folder with an earlier run.
 
-    With several processes, all take part in training by steps; the main one does everything else.
-    Families without steps are fitted by the main process alone. Raises LeakError if training and
-    held-out rows share a dialogue, JudgeLoadError if the saved judge does not give its
-    golden scores, ConfigError for a folder with files of something else, and MedalError if another
-    run writes to that folder.
+    With several processes, all take part in training by steps. The main one does everything after
+    that. Families without steps are fitted by the main process alone. Raises LeakError if training
+    and held-out rows share a dialogue, JudgeLoadError if the saved judge does not give its golden
+    scores, ConfigError for a folder with other files, and MedalError if another run writes to that
+    folder.
     """
     folder = Path(config.output_dir)
     if not (config.model.by_steps or is_main()):
@@ -113,8 +115,9 @@ def learnable(
     dimensions: Sequence[Dimension],
     rows: RunRows,
 ) -> list[Dimension]:
-    """Returns the dimensions (of ``only``) with at least one training label: a head without any
-    would answer at random. Raises ConfigError for a name that the rubric does not have."""
+    """Returns the ``dimensions`` (of ``only`` in ``config``) with at least one training label in
+    ``rows``. A head without any would answer at random. Raises ConfigError for a name that the
+    rubric does not have."""
     require_known_names(config, dimensions)
     labelled = set[str]().union(*(example.targets for example in rows.train))
     selected = dimensions
@@ -139,7 +142,8 @@ def require_known_names(
     config: TrainConfig,
     dimensions: Sequence[Dimension],
 ) -> None:
-    """Raises ConfigError for a setting of a dimension that the rubric does not have."""
+    """Raises ConfigError if ``config`` has a setting of a dimension that is not in
+    ``dimensions``."""
     names = {dimension.name for dimension in dimensions}
     named = {"only": config.only or ()}
     for setting in ("heads", "prior_weights", "offsets"):
@@ -159,7 +163,7 @@ def finish(
     rows: RunRows,
     warnings: Sequence[str],
 ) -> None:
-    """Saves the trained ``judge`` and what is known of its run, and checks it.
+    """Saves the trained ``judge`` and what is known of its run by ``config``, and checks it.
 
     ``warnings`` are sentences on the ``rows``. Raises JudgeLoadError if the saved judge does not
     give the same scores.

@@ -123,8 +123,9 @@ def cached_datasets(
     folder: Path,
     record: Mapping[str, Any],
 ) -> dict[str, Dataset]:
-    """Returns the datasets of the parts with examples. Their token ids are cached in ``folder``, in
-    files that the ``record`` of the run names."""
+    """Returns the datasets that ``trainer_class`` makes of the parts of ``rows`` with examples, for
+    ``judge``. Their token ids are cached in ``folder``, in files that the ``record`` of the run
+    names."""
     folder.mkdir(parents=True, exist_ok=True)
     datasets = {}
     for part in ("train", "validation"):
@@ -136,7 +137,8 @@ def cached_datasets(
 
 
 def warn_of_window(lost: Mapping[str, Mapping[str, int]]) -> None:
-    """Warns of the rows of each part that the judge does not read in full (see beyond_window)."""
+    """Warns of the rows that the judge does not read in full. ``lost`` has the counts of
+    ``beyond_window`` by part."""
     for part, counts in lost.items():
         if counts["rows"]:
             rows = f"{counts['rows']} {part} rows"

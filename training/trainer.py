@@ -93,7 +93,7 @@ def example_targets(
     judge: SequenceJudge,
     example: TrainingExample,
 ) -> list[float]:
-    """Returns the targets of all heads for one example, NaN for a missing label."""
+    """Returns the targets of all heads of ``judge`` for ``example``, NaN for a missing label."""
     targets: list[float] = []
     for head in judge.heads:
         target = example.targets.get(head.dimension.name)
@@ -180,11 +180,12 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         **options: Any,
     ) -> Tensor:
-        """Returns the loss of a batch, without the columns of labels that are no targets."""
+        """Returns the loss of a batch with the network's ``outputs``, without the columns of
+        ``labels`` that are not targets."""
         return self.loss(outputs, self.targets_of(labels), **options)
 
     def targets_of(self, labels: Tensor) -> Tensor:
-        """Returns the columns of the targets."""
+        """Returns the columns of ``labels`` that are targets."""
         return labels[:, : sum(head.targets for head in self.judge.heads)]
 
     def collator(self) -> Any:
@@ -197,8 +198,8 @@ class JudgeTrainer(Trainer):
         labels: Tensor,
         num_items_in_batch: Any = None,
     ) -> Tensor:
-        """Returns the loss of the rows of a batch, their sum over the number of examples of the
-        step."""
+        """Returns the loss of the rows of a batch with ``outputs`` and ``labels``: their sum over
+        ``num_items_in_batch``, the number of examples of the step."""
         total = self.row_losses(outputs.logits, labels).sum()
         if num_items_in_batch is None:
             num_items_in_batch = len(labels)
@@ -210,7 +211,8 @@ class JudgeTrainer(Trainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the loss of each row [B]."""
+        """Returns the loss of each row [B] from ``logits`` [B, outputs] and ``targets`` [B,
+        targets]."""
         return self.judge.losses(logits, targets)
 
     def _get_num_items_in_batch(
@@ -284,7 +286,8 @@ class JudgeTrainer(Trainer):
     def unit_logits(
         self, predicted: EvalPrediction | PredictionOutput
     ) -> dict[str, Tensor]:
-        """Returns the logits [n, outputs] of each dimension, those of a regression on [0, 1]."""
+        """Returns the logits [n, outputs] of each dimension in ``predicted``. The logits of a
+        regression are on [0, 1]."""
         return self.judge.unit_logits(
             torch.from_numpy(np.asarray(predicted.predictions))
         )
@@ -319,9 +322,9 @@ class JudgeTrainer(Trainer):
         return "ddp" if kind.startswith("multi") else kind
 
     def finished_judge(self) -> SequenceJudge:
-        """Returns the trained judge with whole weights, outside of any process group: the same
-        object, but for a generative LoRA judge. Every process must call it; only the main one may
-        use the result."""
+        """Returns the trained judge with whole weights, outside of any process group. It is the
+        same object, except for a generative LoRA judge. Every process must call it. Only the
+        main one may use the result."""
         is_sharded = self.strategy() not in ("single", "ddp")
         if is_sharded:
             state = self.accelerator.get_state_dict(self.model_wrapped)
@@ -362,19 +365,19 @@ LARGE = 1_000_000_000  # parameters
 
 
 def is_large(network: torch.nn.Module) -> bool:
-    """Returns whether fp32 on a CPU would take minutes a dialogue."""
+    """Returns whether ``network`` in fp32 on a CPU would take minutes for a dialogue."""
     return sum(parameter.numel() for parameter in network.parameters()) >= LARGE
 
 
 def is_narrow(network: torch.nn.Module) -> bool:
-    """Returns whether weights that are not quantised are in 16 bits."""
+    """Returns whether weights of ``network`` that are not quantised are in 16 bits."""
     parameters = list(network.parameters())
     quantised = not all(parameter.is_floating_point() for parameter in parameters)
     return not quantised and any(weight.dtype != torch.float32 for weight in parameters)
 
 
 def learned_weights(network: torch.nn.Module) -> dict[str, Tensor]:
-    """Returns copies of the weights that training changed."""
+    """Returns copies of the weights of ``network`` that training changed."""
     weights = {}
     for name, parameter in network.named_parameters():
         if parameter.requires_grad:
@@ -393,7 +396,8 @@ class StopAtNaN(TrainerCallback):
         logs: Mapping[str, float] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Raises MedalError for a loss that is not finite."""
+        """Raises MedalError if ``logs`` have a loss that is not finite. ``args``, ``state`` and
+        ``control`` are the Trainer's."""
         for name in ("loss", "eval_loss"):
             value = (logs or {}).get(name)
             if value is not None and not math.isfinite(float(value)):

@@ -16,8 +16,8 @@ def agreement(
     sources: np.ndarray,
     is_binary: bool,
 ) -> dict[str, float]:
-    """Returns ``spearman/name``, or ``auc/name`` of binary labels: the mean over the ``sources``
-    [n] in which it is defined, and nothing if there is none.
+    """Returns ``spearman/name``, or ``auc/name`` of binary labels (``is_binary``): the mean over
+    the ``sources`` [n] in which it is defined. Returns nothing if there is none.
 
     ``human`` [n] are mean ratings, NaN for none. ``scores`` [n] are the judge's.
     """

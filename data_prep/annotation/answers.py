@@ -30,8 +30,8 @@ _WORDS = {
 def check(
     answers: Iterable[Answer], project: Project
 ) -> tuple[list[Answer], list[str]]:
-    """Returns the valid answers, with values on their scales, and all problems: place, problem, and
-    what to type instead.
+    """Returns the valid ``answers`` to ``project``, with values on their scales, and all problems:
+    place, problem, and what to type instead.
 
     A missing value, or one outside its scale, is a problem and becomes None. Skipped are answers
     about an unknown dialogue, without an annotator, by an annotator who was not assigned the
@@ -40,7 +40,7 @@ def check(
     problems: list[str] = []
     valid: dict[tuple[str, str], list[Answer]] = defaultdict(list)
     for answer in answers:
-        if problem := _misplaced(answer, project):
+        if problem := _find_misplacement(answer, project):
             problems.append(f"{answer.where}: {problem}")
         elif any(answer.values.values()):
             checked = replace(
@@ -57,10 +57,12 @@ def check(
         problems.append(
             f"{problem}; keep one of them, or correct the name of the annotator"
         )
-    return agreed, problems + _unfinished(project, valid)
+    return agreed, problems + _list_missing(project, valid)
 
 
-def _unfinished(project: Project, annotated: Collection[tuple[str, str]]) -> list[str]:
+def _list_missing(
+    project: Project, annotated: Collection[tuple[str, str]]
+) -> list[str]:
     """Returns how many dialogues are not annotated, by annotator if they are assigned;
     ``annotated`` has (key, annotator) pairs."""
     problems = []
@@ -76,7 +78,7 @@ def _unfinished(project: Project, annotated: Collection[tuple[str, str]]) -> lis
     return problems
 
 
-def _misplaced(answer: Answer, project: Project) -> str | None:
+def _find_misplacement(answer: Answer, project: Project) -> str | None:
     """What is wrong with the key or the annotator of the answer."""
     if answer.key not in project.rows:
         return (
@@ -142,9 +144,10 @@ def _number(text: str, dimension: Dimension) -> float | None:
 
 
 def merge(answers: Iterable[Answer], project: Project) -> Iterator[LabelledDialogue]:
-    """Yields the annotated rows in their order, with one value per annotator (None if missing).
+    """Yields the annotated rows of ``project`` in their order, with one value for each annotator of
+    ``answers`` (None if missing).
 
-    ``extra["annotators"]`` names the annotators in the order of the values; free texts are in
+    ``extra["annotators"]`` names the annotators in the order of the values. Free texts are in
     ``extra["annotator_comments"]``. Earlier labels, with their comments and labeller, join the list
     ``extra["earlier_labels"]``. ``label_failure`` is dropped.
     """

@@ -28,8 +28,9 @@ _EXPORT = "in Label Studio: Export, JSON"
 
 
 def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str]) -> str:
-    """The labelling interface. Each dimension is a required single choice under its name (``yes``
-    and ``no``, or the numbers of its scale); the free texts are ``other_text`` and ``comment``."""
+    """Returns the labelling interface for ``questions``. Each dimension is a required single choice
+    under its name (``yes`` and ``no``, or the numbers of its scale). The free texts are
+    ``other_text`` and ``comment``, which ``asks`` introduces."""
     template = fragment(TEMPLATES, "label_studio.xml", questions=questions, asks=asks)
     root = ET.fromstring(visible(template))
     ET.indent(root)
@@ -39,8 +40,8 @@ def config_xml(questions: Sequence[AnnotationQuestion], asks: Mapping[Any, str])
 def tasks(
     rows: Iterable[tuple[str, LabelledDialogue]], annotator: str | None = None
 ) -> list[dict[str, Any]]:
-    """Tasks of (key, row) pairs in their order. They contain no id, model, source or label, which
-    could reveal the chatbot or a model's opinion."""
+    """Returns tasks for ``annotator`` from ``rows``, (key, row) pairs in their order. They contain
+    no id, model, source or label, which could reveal the chatbot or a model's opinion."""
     tasks = []
     for number, (key, row) in enumerate(rows, 1):
         turns = []
@@ -59,9 +60,10 @@ def tasks(
 
 
 def read_label_studio(path: Path) -> Iterator[Answer]:
-    """Yields every finished annotation of an export (not of the short form JSON-MIN), in its order.
+    """Yields every finished annotation of the export at ``path`` (not of the short form JSON-MIN),
+    in its order.
 
-    The annotator is the one the task was assigned to, else the account that completed it: its
+    The annotator is the one to whom the task was assigned, or the account that completed it: its
     e-mail address, or ``account-`` and its number. Drafts, predictions and skipped tasks are
     ignored. Raises DataError for another kind of file.
     """

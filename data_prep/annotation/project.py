@@ -45,7 +45,8 @@ class Project:
 
 
 def parse_annotators(texts: Sequence[str]) -> dict[str, list[str]]:
-    """Name -> languages (empty: all) of ``NAME`` or ``NAME:LANG,LANG``. Raises ConfigError."""
+    """Returns the languages (empty: all) by name from ``texts``, each ``NAME`` or
+    ``NAME:LANG,LANG``. Raises ConfigError for another form."""
     annotators: dict[str, list[str]] = {}
     for text in texts:
         name, _, langs = text.partition(":")
@@ -71,11 +72,12 @@ def assign(
     per_dialogue: int,
     seed: int,
 ) -> dict[str, list[str]]:
-    """Dialogue keys for each annotator, in the order to work through them.
+    """Returns the dialogue keys for each annotator, in the order to work through them.
 
-    ``langs`` maps a key to its language. A dialogue goes to the annotators of its language with the
-    fewest dialogues, equals at random. Each annotator has an own order.
-    Raises ConfigError for languages that nobody reads.
+    ``langs`` maps a key to its language. Each dialogue goes to ``per_dialogue`` of the
+    ``annotators`` of its language, the ones with the fewest dialogues, equals at random by
+    ``seed``. The order differs between annotators. Raises ConfigError for languages that nobody
+    reads.
     """
     readers: dict[str, list[str]] = {lang: [] for lang in sorted(set(langs.values()))}
     for lang, names in readers.items():
@@ -94,17 +96,18 @@ def assign(
         names.sort(key=lambda name: len(shares[name]))
         for name in names[:per_dialogue]:
             shares[name].append(key)
-    return {name: _shuffled(keys, seed, name) for name, keys in shares.items()}
+    return {name: _shuffle(keys, seed, name) for name, keys in shares.items()}
 
 
-def _shuffled(keys: Sequence[str], seed: int, name: str) -> list[str]:
+def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
     """``keys`` in a random order that depends on ``name`` and ``seed``."""
     rng = np.random.default_rng([seed, int(content_hash(name), 16)])
     return [str(key) for key in rng.permutation(sorted(keys))]
 
 
 def key_of(id: str) -> str:
-    """The name of a dialogue for annotators: neutral, and not a number to a spreadsheet."""
+    """Returns the name of the dialogue ``id`` for annotators. It is neutral, and not a number to a
+    spreadsheet."""
     return f"d{content_hash(['annotation', id])}"
 
 
@@ -115,10 +118,12 @@ def new_project(
     per_dialogue: int = 2,
     seed: int = 0,
 ) -> Project:
-    """The project of ``rows``, assigned to ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if any.
+    """Returns the project of ``rows``, to be rated on ``dimensions``. Each row is assigned to
+    ``per_dialogue`` of ``annotators`` (``NAME`` or ``NAME:LANG,LANG``) if there are any.
+    ``seed`` draws the order.
 
-    Raises ConfigError for a malformed text and for a language that nobody reads, MedalError for no
-    rows and for rows that judge a single turn.
+    Raises ConfigError for a malformed text and for a language that nobody reads, and MedalError for
+    no rows and for rows that judge a single turn.
     """
     if not rows:
         raise MedalError("there is no dialogue to annotate")
@@ -158,11 +163,13 @@ def export(
     folder: Path,
     forms: Sequence[Form],
 ) -> list[Path]:
-    """Write project.json and rows.jsonl (not for annotators) and ``package/`` (for annotators).
+    """Writes project.json and rows.jsonl (not for annotators) and ``package/`` (for annotators)
+    into ``folder``.
 
-    Returns the files of the package. Nothing in it names a chatbot, an id or a label. Raises
-    MedalError if the folder holds a project, ConfigError for guidelines that do not fit, and
-    MissingExtraError for xlsx without openpyxl.
+    ``guidelines`` are what annotators read, ``forms`` the kinds of files they get. Returns the
+    files of the package. Nothing in it names a chatbot, an id or a label. Raises MedalError if the
+    folder holds a project, ConfigError for guidelines that do not fit, and MissingExtraError for
+    xlsx without openpyxl.
     """
     _require_no_project(folder)
     out = folder / "package"
@@ -179,7 +186,7 @@ def export(
         texts[studio / "instructions.html"] = document("instructions.html")
     sheets = []
     # Without assignments all rows are shuffled, because their order could reveal the chatbots.
-    everything = {"": _shuffled(list(project.rows), project.seed, "")}
+    everything = {"": _shuffle(list(project.rows), project.seed, "")}
     for annotator, keys in (project.assignments or everything).items():
         rows = [(key, project.rows[key]) for key in keys]
         if "label-studio" in forms:
@@ -201,7 +208,8 @@ def export(
 
 
 def load_project(folder: Path) -> Project:
-    """The project that ``medal annotate export`` wrote into ``folder``. Raises MedalError."""
+    """Returns the project that ``medal annotate export`` wrote into ``folder``. Raises MedalError
+    if there is none or its files were changed."""
     path = folder / PROJECT_FILE
     hint = "give the folder that medal annotate export wrote"
     if not path.is_file():

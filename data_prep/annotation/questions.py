@@ -90,14 +90,16 @@ class Answer:
 
 
 def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:
-    """Guidelines from a YAML file or a name in configs/. Raises ConfigError."""
+    """Returns the guidelines of ``name_or_path``, a YAML file or a name in configs/. Raises
+    ConfigError if they cannot be read or have other fields."""
     return build_config(Guidelines, read_yaml(name_or_path), where=str(name_or_path))
 
 
 def dimensions_to_ask(
     rubric: str = "medal", *, human_likeness: bool = False
 ) -> list[Dimension]:
-    """Dimensions of the rubric, with ``user_human_likeness`` (MEDAL, section 3.5) if wanted.
+    """Returns the dimensions of ``rubric``, with ``user_human_likeness`` (MEDAL, section 3.5) if
+    ``human_likeness``.
 
     Raises ConfigError for a continuous dimension, which has no choices.
     """
@@ -116,8 +118,8 @@ def dimensions_to_ask(
 def questions(
     dimensions: Sequence[Dimension], guidelines: Guidelines
 ) -> list[AnnotationQuestion]:
-    """The questions about ``dimensions``. Raises ConfigError if the number of grades is not the
-    number of levels."""
+    """Returns the questions about ``dimensions`` in the words of ``guidelines``. Raises ConfigError
+    if the number of grades is not the number of levels."""
     questions = []
     for dimension in dimensions:
         entry = guidelines.dimensions.get(dimension.name, Criteria())

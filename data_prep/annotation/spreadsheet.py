@@ -29,7 +29,8 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 
 
 def header(questions: Sequence[AnnotationQuestion]) -> list[str]:
-    """Returns the columns of the answer sheet, which has one row a dialogue."""
+    """Returns the columns of the answer sheet for ``questions``. The sheet has one row for each
+    dialogue."""
     names = [question.name for question in questions]
     return ["number", KEY, ANNOTATOR, "lang", *names, OTHER_TEXT, COMMENT]
 
@@ -40,8 +41,9 @@ def write_xlsx(
     questions: Sequence[AnnotationQuestion],
     annotator: str = "",
 ) -> Path:
-    """Writes a workbook of three sheets and returns ``path``: ``answers`` (one row a dialogue),
-    ``dialogues`` (one row a turn) and ``questions``. Raises MissingExtraError without openpyxl."""
+    """Writes a workbook of three sheets for ``annotator`` and returns ``path``: ``answers`` (one of
+    ``rows`` a row), ``dialogues`` (one turn a row) and ``questions``. Raises MissingExtraError
+    if openpyxl is not installed."""
     answers = []
     turns = []
     for number, (key, row) in enumerate(rows, 1):
@@ -66,7 +68,7 @@ def write_xlsx(
     try:
         with pd.ExcelWriter(path, engine="openpyxl") as writer:
             for name, sheet in sheets.items():
-                allowed = sheet.map(_allowed)
+                allowed = sheet.map(_to_cell)
                 allowed.to_excel(writer, sheet_name=name, index=False)
             for sheet in writer.book.worksheets:
                 _store_text_as_text(sheet)
@@ -77,7 +79,7 @@ def write_xlsx(
     return path
 
 
-def _allowed(value: object) -> object:
+def _to_cell(value: object) -> object:
     """Returns a text without the characters that XML does not allow; they become U+FFFD."""
     if isinstance(value, str):
         return _CONTROL.sub("\ufffd", value)
@@ -97,14 +99,15 @@ def _store_text_as_text(sheet: Any) -> None:
 
 
 def read_spreadsheet(path: Path, dimensions: Sequence[str]) -> Iterator[Answer]:
-    """Yields one answer for each row with a key or a value. Other columns are ignored.
+    """Yields one answer about ``dimensions`` for each row of the sheet at ``path`` with a key or a
+    value. Other columns are ignored.
 
-    Raises DataError for another kind of file or a missing column, and MissingExtraError without
-    openpyxl.
+    Raises DataError for another kind of file or a missing column, and MissingExtraError if openpyxl
+    is not installed.
     """
     head: list[str] = []
     for number, cells in _rows_of_answers(path):
-        texts = [_shown(cell) for cell in cells]
+        texts = [_cell_text(cell) for cell in cells]
         if not head:
             head = [name.lower() for name in texts]
             needed = (KEY, ANNOTATOR, *dimensions)
@@ -135,7 +138,7 @@ def _rows_of_answers(path: Path) -> list[tuple[int, list[object]]]:
     return sheets.get(ANSWERS) or next(iter(sheets.values()), [])
 
 
-def _shown(cell: object) -> str:
+def _cell_text(cell: object) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     if isinstance(cell, bool):  # a typed TRUE

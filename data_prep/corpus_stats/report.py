@@ -51,7 +51,8 @@ _NO_LABELS = "No row has a label: there are no issues and no scores to count."
 
 
 def statistics_page(stats: CorpusStatistics) -> Page:
-    """Returns the page stats.html, its tables and figures, and what the terminal shows of it."""
+    """Returns the page stats.html of ``stats``: its tables, its figures, and what the terminal
+    shows of it."""
     texts = []
     labels = []
     for head in _GROUPINGS:
@@ -101,7 +102,8 @@ def _groups(stats: CorpusStatistics, column: str) -> Iterator[tuple[str, pd.Data
 
 
 def text_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns dialogues, turns, lengths of a turn and MTLD, by ``head`` (MEDAL, Table 2)."""
+    """Returns the table of dialogues, turns, lengths of a turn and MTLD in ``stats``, by ``head``
+    (MEDAL, Table 2)."""
     units = [unit for unit in UNITS if stats.rows[f"{unit}_user"].notna().any()]
     columns = [head, "Dialogues", "Turns"]
     for name in (*map(str.capitalize, units), "MTLD"):
@@ -139,7 +141,7 @@ def _value(value: float, reason: str) -> Estimate:
 
 
 def label_table(stats: CorpusStatistics, head: str) -> Table:
-    """Returns the shares and means of all dimensions by ``head``."""
+    """Returns the shares and means in ``stats`` of all dimensions, by ``head``."""
     dimensions = [*stats.shares, *stats.graded]
     table: list[Row] = []
     for name, rows in _groups(stats, _GROUPINGS[head]):
@@ -159,8 +161,8 @@ def label_table(stats: CorpusStatistics, head: str) -> Table:
 
 
 def maps_by_language(stats: CorpusStatistics) -> Iterator[Table]:
-    """Yields a table of chatbots by languages for each issue and each graded dimension (MEDAL,
-    Figure 2)."""
+    """Yields a table of chatbots by languages for each issue and each graded dimension of ``stats``
+    (MEDAL, Figure 2)."""
     langs, chatbots = stats.names("lang"), stats.names("chatbot")
     if not chatbots:
         return
@@ -177,7 +179,8 @@ def maps_by_language(stats: CorpusStatistics) -> Iterator[Table]:
 
 
 def issue_figure(stats: CorpusStatistics) -> Figure | None:
-    """Returns the share of each issue by language (MEDAL, Figure 9); None without issues."""
+    """Returns the share of each issue in ``stats`` by language (MEDAL, Figure 9). Returns None
+    without issues."""
     panels = []
     for issue in stats.issues:
         shares = {}
@@ -190,8 +193,8 @@ def issue_figure(stats: CorpusStatistics) -> Figure | None:
 
 
 def level_figures(stats: CorpusStatistics) -> dict[str, Figure]:
-    """Returns the share of rows at each level by language (MEDAL, Figure 10), for each graded
-    dimension whose scale has a few whole levels."""
+    """Returns the share of rows in ``stats`` at each level by language (MEDAL, Figure 10), for each
+    graded dimension whose scale has a few whole levels."""
     figures = {}
     for dimension in stats.graded:
         low, high = stats.scales[dimension] or (0.5, 0.5)
@@ -227,7 +230,7 @@ def _level_figure(stats: CorpusStatistics, dimension: str, levels: list[int]) ->
 
 
 def facts(stats: CorpusStatistics) -> list[tuple[str, str]]:
-    """Returns how the statistics were made, as (name, value) pairs."""
+    """Returns how ``stats`` were made, as (name, value) pairs."""
     pairs = [
         ("files", stats.name),
         ("data", stats.data),

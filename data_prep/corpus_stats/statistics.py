@@ -66,8 +66,8 @@ class CorpusStatistics:
         return sorted(graded, key=lambda name: not name.startswith("overall"))
 
     def names(self, column: str) -> list[str]:
-        """Returns the languages, chatbots or user models, sorted; none if no row states one, or
-        there are too many to be systems."""
+        """Returns the languages, chatbots or user models in ``column``, sorted. Returns none if no
+        row states one, or if there are too many to be systems."""
         names = sorted(self.rows[column].unique())
         if names == [NOT_STATED] or len(names) > MAX_NAMES:
             return []
@@ -96,8 +96,9 @@ class CorpusStatistics:
 def corpus_statistics(
     dialogues: Iterable[LabelledDialogue], name: str, *, lemmas: bool = True
 ) -> CorpusStatistics:
-    """Measures a set called ``name``. Raises MedalError for an id that occurs twice, and
-    MissingExtraError without the packages for ``lemmas``."""
+    """Measures ``dialogues``, a set called ``name``. With ``lemmas`` MTLD counts lemmas. Raises
+    MedalError for an id that occurs twice, and MissingExtraError without the packages for
+    ``lemmas``."""
     tools: dict[str, Lemmatiser] = {}
     counts: Counter[str] = Counter()
     labelled_by: Counter[str] = Counter()

@@ -30,7 +30,8 @@ def unit_of(lang: str) -> Unit:
 
 
 def length(text: str, unit: Unit) -> int:
-    """The number of space-separated words, or of characters without white space.
+    """Returns the number of space-separated words in ``text``, or of characters without white
+    space, as ``unit`` says.
 
     Punctuation belongs to the word it touches. It counts as a character.
     """
@@ -52,11 +53,11 @@ class Lemmatiser(NamedTuple):
 
 
 def lemmatiser(lang: str, *, lemmas: bool = True) -> Lemmatiser:
-    """Returns jieba for Chinese; else spaCy's tokenizer with the lemma table of
-    spacy-lookups-data, if it has one for the language.
+    """Returns jieba for Chinese. For another ``lang`` returns spaCy's tokenizer with the lemma
+    table of spacy-lookups-data, if it has one for the language.
 
-    With ``lemmas=False``, it splits at spaces and punctuation and needs no package. Raises
-    MissingExtraError.
+    With ``lemmas=False`` it splits at spaces and punctuation and needs no package. Raises
+    MissingExtraError if the package for the language is not installed.
     """
     if lemmas and base_language(lang) in ("zh", "yue", "wuu"):
         return _jieba()

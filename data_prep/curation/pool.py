@@ -39,10 +39,10 @@ class ForeignLanguage:
         self._patterns = lru_cache(maxsize=None)(self._patterns_of)
 
     def match(self, row: LabelledDialogue) -> tuple[str, str] | None:
-        """(the text that matched, comment) for a row to leave out, else None; None also if the
-        judge did not call the row uninterpretable."""
+        """Returns (the text that matched, comment) if ``row`` is to be left out, and None
+        otherwise. Returns None also if the judge did not call the row uninterpretable."""
         comments = row.extra.get("comments")
-        answers = _given(row, self.keywords["dimension"])
+        answers = _values_of(row, self.keywords["dimension"])
         if max(answers, default=0) < 0.5 or not isinstance(comments, Mapping):
             return None
         for name in self.keywords["comments"]:
@@ -160,19 +160,19 @@ class LabelRules:
         return [name for name in needed if not row.has_label(name)]
 
     def read(self, row: LabelledDialogue) -> Candidate:
-        """The row as a candidate with the labels it has. An issue is present if at least half of
-        several answers say so (a tie counts, since issues are rare); several overall scores become
-        the level nearest to their mean, the lower of two equally near."""
+        """Returns ``row`` as a candidate with the labels it has. An issue is present if at least
+        half of several answers say so. A tie counts, because issues are rare. Several overall
+        scores become the level nearest to their mean, the lower of two equally near."""
         present = []
         for name in (*self.issues, *self.faults):
-            answers = _given(row, name)
+            answers = _values_of(row, name)
             if answers and sum(answer >= 0.5 for answer in answers) >= len(answers) / 2:
                 present.append(name)
         categories = tuple(name for name in present if name in self.issues)
         if not present and all(map(row.has_label, self.issues)):
             categories = (CLEAN,)
         level = None
-        if overall := _given(row, self.overall.name):
+        if overall := _values_of(row, self.overall.name):
             level = math.ceil(sum(overall) / len(overall) - 0.5)
         return Candidate(
             id=row.id,
@@ -185,12 +185,13 @@ class LabelRules:
         )
 
 
-def _given(row: LabelledDialogue, name: str) -> list[float]:
+def _values_of(row: LabelledDialogue, name: str) -> list[float]:
     return [value for value in row.labels.get(name, ()) if value is not None]
 
 
 def label_rules(rubric: str = "medal") -> LabelRules:
-    """The rules of a rubric's issues and its ``overall``. Raises ConfigError."""
+    """Returns the rules of the issues of ``rubric`` and of its ``overall``. Raises ConfigError if
+    it has no ``overall``."""
     dimensions = {d.name: d for d in load_rubric(rubric)}
     if "overall" not in dimensions:
         raise ConfigError(f"rubric {rubric}: curation needs a dimension 'overall'")
@@ -211,7 +212,9 @@ def read_pool(
     foreign: ForeignLanguage | None,
     report: ReadingReport,
 ) -> tuple[list[Candidate], list[dict[str, Any]]]:
-    """Candidates of all rows in the languages of ``options``, and the lines of left_out.jsonl.
+    """Returns the candidates among all rows in the languages of ``options``, and the lines of
+    left_out.jsonl. ``rules`` read labels, ``foreign`` finds words of another language, and
+    ``report`` collects what could not be read.
 
     Raises DataError for an id that occurs twice and for a pool without a candidate.
     """

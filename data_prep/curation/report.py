@@ -49,8 +49,9 @@ class Curation:
 
 
 def curate(options: CurateOptions, reading: ReadingReport) -> Curation:
-    """Selects dialogues of each language, languages in alphabetical order. Raises ConfigError, and
-    DataError for a bad row and for a pool without a candidate."""
+    """Selects dialogues of each language by ``options``, languages in alphabetical order.
+    ``reading`` collects what could not be read. Raises ConfigError for a rubric that does not
+    fit, and DataError for a bad row and for a pool without a candidate."""
     rules = label_rules(options.rubric)
     foreign = None
     if not options.keep_foreign:
@@ -110,7 +111,7 @@ def selected_rows(curation: Curation) -> list[LabelledDialogue]:
 
 
 def size_table(curation: Curation) -> Table:
-    """Returns how many dialogues and contexts were selected of each language's pool."""
+    """Returns how many dialogues and contexts of each language's pool ``curation`` selected."""
     sizes: list[Row] = []
     for lang, selection in curation.selections.items():
         total = 0.0
@@ -128,7 +129,7 @@ def size_table(curation: Curation) -> Table:
 
 
 def left_out_lines(curation: Curation) -> list[str]:
-    """Returns how many dialogues were no candidates, by language and reason."""
+    """Returns how many dialogues of ``curation`` were not candidates, by language and reason."""
     counts: Counter[tuple[str, str]] = Counter()
     for line in curation.left_out:
         counts[line["lang"], line["reason"].replace("_", " ")] += 1

@@ -68,8 +68,9 @@ def select(
     *,
     seed: int = 0,
 ) -> list[Selected]:
-    """``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its weight, in
-    the order chosen: the first k are a selection of k. The order of the pool does not matter."""
+    """Returns ``n`` dialogues of ``pool`` (one language), or all if it has fewer, each with its
+    weight, in the order chosen. The first k are a selection of k. ``rules`` say what to balance,
+    ``seed`` draws among equals. The order of the pool does not matter."""
     # In a random order, which depends only on the seed and the ids.
     candidates = sorted(pool, key=lambda c: (draw(seed, c.id), c.id))
     selection = _BalancedSelection(candidates, rules)
@@ -175,7 +176,8 @@ def _over_even_share(counts: Array) -> Array:
 
 
 def cell_weights(pool: Sequence[Candidate], chosen: Sequence[Candidate]) -> list[float]:
-    """How many dialogues of ``pool`` each of ``chosen`` represents; the sum is the pool's size."""
+    """Returns how many dialogues of ``pool`` each of ``chosen`` represents. The sum is the pool's
+    size."""
     weights = {candidate.id: 0.0 for candidate in chosen}
     left = list(pool)
     for cell in _CELLS:

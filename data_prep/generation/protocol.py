@@ -141,8 +141,8 @@ class GenerateConfig(Config):
         return self
 
     def agents(self, speaking: Sequence[str] | None = None) -> dict[str, LLMConfig]:
-        """The model of each agent (``judge``, or ``user:`` or ``chatbot:`` and its name); of the
-        chatbots only those that are ``speaking``."""
+        """Returns the model of each agent (``judge``, or ``user:`` or ``chatbot:`` and its name).
+        Of the chatbots, only the ones that are ``speaking`` are included."""
         llms = {f"user:{name}": llm for name, llm in self.users.items()}
         llms["judge"] = self.user_judge
         for name in self.speaking() if speaking is None else speaking:
@@ -165,13 +165,13 @@ def read_utterance(answer: str) -> tuple[str, bool]:
     of the message never are.
     """
 
-    text = _unwrapped(without_thinking(answer))
+    text = _unwrap(without_thinking(answer))
     if _END.search(text) is None:
         return text, False
-    return _unwrapped(_END.sub(" ", text).strip()), True
+    return _unwrap(_END.sub(" ", text).strip()), True
 
 
-def _unwrapped(text: str) -> str:
+def _unwrap(text: str) -> str:
     """``text`` without its label and the quotation marks around it."""
     text = _LABEL.sub("", text, count=1)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
@@ -180,7 +180,8 @@ def _unwrapped(text: str) -> str:
 
 
 def read_verdict(answer: str) -> tuple[bool | None, str]:
-    """Whether the user judge accepts (None: neither yes nor no), and its reason.
+    """Returns whether the user judge accepts in ``answer`` (None: neither yes nor no), and its
+    reason.
 
     ``Yes.`` accepts, ``No. reason`` rejects (MEDAL, Table 10). So do the two fields of a JSON
     object, even if it is truncated after the verdict.
@@ -257,8 +258,8 @@ class DialogueState:
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
-        """Apply the next agent's answer (see ``stage``). Returns the rejection if a message is
-        rejected."""
+        """Applies the next agent's ``answer`` (``stage`` names it). ``cut`` says whether it was
+        truncated. Returns the rejection if a message is rejected."""
         if self.stage == "reply":
             self._add(Turn("assistant", without_thinking(answer)), cut)
             return None
@@ -358,7 +359,8 @@ class DialogueState:
 
 
 def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
-    """The prompts of a run by setting (``first_turn``, ``later_turns``, ``check``, ``reply``).
+    """Returns the prompts of the run of ``config`` by setting (``first_turn``, ``later_turns``,
+    ``check``, ``reply``).
 
     Raises ConfigError for a prompt with an unknown value.
     """
@@ -375,8 +377,8 @@ def load_prompts(config: GenerateConfig) -> dict[str, Prompt]:
 
 
 def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
-    """The request for the next answer of ``state``. Its seed depends on the run's seed, the
-    dialogue, the turn and the attempt only."""
+    """Returns the request for the next answer of ``state``, made with ``prompts``. Its seed depends
+    on the run's seed, the dialogue, the turn and the attempt only."""
     config = state.config
     schema = None
     values: dict[str, str | None] = asdict(state.context)

@@ -114,7 +114,7 @@ class Outputs:
             self.flush()
 
     def add(self, line: Mapping[str, Any] | LabelledDialogue) -> None:
-        """Write a rejected turn or a finished dialogue."""
+        """Writes ``line``, a rejected turn or a finished dialogue."""
         name = DIALOGUES if isinstance(line, LabelledDialogue) else REJECTED
         self._streams[name].write(to_line(line))
 
@@ -151,11 +151,12 @@ class GenerationCounts:
 
     @property
     def failed_openers(self) -> int:
-        """The number of first messages without an accepted attempt; they get no dialogues."""
+        """Returns the number of first messages without an accepted attempt. They get no
+        dialogues."""
         return self.first[0]
 
     def to_record(self) -> dict[str, Any]:
-        """The content of summary.json; dollars only if a price is known."""
+        """Returns the content of summary.json. It has dollars only if a price is known."""
         return {
             "finished": self.finished,
             "ended": dict(self.ended),
@@ -315,8 +316,8 @@ class GenerationRun(JobRunner[DialogueState]):
         return count
 
     def apply(self, job: DialogueState, answer: Answer) -> None:
-        """Applies an answer to its dialogue, counts it, and writes what is finished or rejected by
-        it."""
+        """Applies ``answer`` to the dialogue of ``job``, counts it, and writes what is finished or
+        rejected by it."""
         counts = self.counts
         agent = job.agent
         rejection = job.take(answer.answer, answer.cut)
@@ -342,6 +343,6 @@ class GenerationRun(JobRunner[DialogueState]):
             else:
                 self.failed.add(job.id)
 
-    def answered(self, job: DialogueState) -> None:
+    def on_answer(self, job: DialogueState) -> None:
         if job.opened:
             self._spread(job)

@@ -47,14 +47,16 @@ _WHOLE = r"(?<![^\W_])(?:{})(?![^\W_])"
 
 
 def gendered_word(text: str) -> str | None:
-    """The first whole word of ``text`` that reveals a gender (configs/seeds/gendered_words.yaml);
-    None if it is neutral. Strict: a scene in which PersonX calls a brother is not neutral."""
+    """Returns the first whole word of ``text`` that reveals a gender
+    (configs/seeds/gendered_words.yaml), or None if it is neutral. The check is strict: a scene
+    in which PersonX calls a brother is not neutral."""
     return _first("gendered_words", text)
 
 
 def affective_word(text: str) -> str | None:
-    """The first word or phrase of ``text`` that names a feeling (configs/seeds/affect_words.yaml),
-    also a denied one (``not happy``); None if there is none."""
+    """Returns the first word or phrase of ``text`` that names a feeling
+    (configs/seeds/affect_words.yaml), also a denied one (``not happy``). Returns None if there
+    is none."""
     return _first("affect_words", text)
 
 
@@ -119,12 +121,13 @@ def sentences(triple: Triple) -> str:
 
 
 def is_neutral(triple: Triple) -> bool:
-    """Whether neither event reveals a gender: MEDAL leaves out scenes that do."""
+    """Returns whether neither event of ``triple`` reveals a gender. MEDAL leaves out scenes that
+    do."""
     return gendered_word(f"{triple.head} . {triple.tail}") is None
 
 
 def parse_triple(record: object) -> Triple:
-    """Triple of an object with ``head``, ``relation`` and ``tail``.
+    """Returns the triple of ``record``, an object with ``head``, ``relation`` and ``tail``.
 
     Raises RecordError for a missing or empty field, or a relation without a template.
     """
@@ -151,8 +154,8 @@ def parse_triple(record: object) -> Triple:
 
 
 def read_triples(path: str | Path) -> Iterator[Triple]:
-    """The embedded triples, or those of a JSONL file (.gz too) but for the ones that the critic
-    rejects. A file of your own needs no critic.
+    """Returns the embedded triples, or the triples of the JSONL file at ``path`` (.gz too) except
+    for the ones that the critic rejects. A file of your own needs no critic.
 
     Raises DataError with file, line and field for a bad line.
     """
@@ -173,7 +176,8 @@ def read_triples(path: str | Path) -> Iterator[Triple]:
 
 
 def read_personas(path: str | Path) -> Iterator[str]:
-    """The embedded personas, or those of a JSONL file (.gz too). Raises DataError."""
+    """Returns the embedded personas, or the personas of the JSONL file at ``path`` (.gz too).
+    Raises DataError with file, line and field for a bad line."""
     if path == EMBEDDED:
         return iter(read_yaml("seeds/personas")["personas"])
 
@@ -235,7 +239,8 @@ class SeedContext:
 
 
 def parse_context(record: object) -> SeedContext:
-    """SeedContext of one JSON object. Raises RecordError that names the field."""
+    """Returns the SeedContext of ``record``, a JSON object. Raises RecordError that names the
+    field."""
     if isinstance(record, Mapping):  # the id follows from the rest
         record = {name: value for name, value in record.items() if name != "id"}
     return parse(SeedContext, record)
@@ -266,9 +271,10 @@ class Draw(NamedTuple):
 def contexts_for(
     config: SeedsConfig, languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """``config.n`` contexts in each language, context by context, in the order of ``languages``.
+    """Returns ``config.n`` contexts in each of ``languages``, context by context, in this order.
+    ``seed`` draws them.
 
-    Raises ConfigError for an unknown language and if there are fewer than n different ones;
+    Raises ConfigError for an unknown language and if there are fewer than n different ones, and
     DataError for a bad line of a file.
     """
     if config.file is None:
@@ -295,8 +301,8 @@ def contexts_for(
 
 
 def draws_for(config: SeedsConfig, seed: int) -> list[Draw]:
-    """``config.n`` draws from the scenes and personas that ``config`` names. Raises ConfigError,
-    and DataError for a bad line of a file."""
+    """Returns ``config.n`` draws by ``seed`` from the scenes and personas that ``config`` names.
+    Raises ConfigError if there are too few, and DataError for a bad line of a file."""
     triples = read_triples(config.scenes)
     return draw(config.n, triples, read_personas(config.personas), seed=seed)
 
@@ -308,8 +314,9 @@ def draw(
     *,
     seed: int,
 ) -> list[Draw]:
-    """``n`` draws. All scenes and all personas occur once before one occurs twice; genders,
-    quadrants, and the states of a quadrant are equally frequent, up to one.
+    """Returns ``n`` draws by ``seed`` from ``triples`` and ``personas``. All scenes and all
+    personas occur once before one occurs twice. Genders, quadrants, and the states of a quadrant
+    are equally frequent, up to one.
 
     Raises ConfigError if there are fewer than ``n`` pairs of a neutral scene and persona.
     """
@@ -335,14 +342,14 @@ def draw(
     quadrants = read_yaml("seeds/affects")
     states = {}
     for name, names in quadrants.items():
-        states[name] = iter(_balanced(names, n, seed, f"state {name}"))
-    in_turn = iter(_balanced(list(quadrants), n, seed, "quadrant"))
+        states[name] = iter(_balance(names, n, seed, f"state {name}"))
+    in_turn = iter(_balance(list(quadrants), n, seed, "quadrant"))
     used: set[tuple[str, str]] = set()
     draws = []
     for scene, persona, gender in zip(
         _rounds(list(scenes), n, seed, "scene"),
         _rounds(people, n, seed, "persona"),
-        _balanced(GENDERS, n, seed, "gender"),
+        _balance(GENDERS, n, seed, "gender"),
         strict=True,
     ):
         if (scene, persona) in used:  # this scene gets another persona
@@ -361,7 +368,8 @@ def draw(
 def in_languages(
     draws: Sequence[Draw], languages: Sequence[str], seed: int
 ) -> list[SeedContext]:
-    """Each draw in each language; the countries of a language are equally frequent.
+    """Returns each of ``draws`` in each of ``languages``. The countries of a language are equally
+    frequent. ``seed`` draws their order.
 
     Raises ConfigError for a language that is unknown or given twice.
     """
@@ -372,7 +380,7 @@ def in_languages(
     countries = {}
     for lang in languages:
         names = language(lang).countries
-        countries[lang] = iter(_balanced(names, len(draws), seed, f"country {lang}"))
+        countries[lang] = iter(_balance(names, len(draws), seed, f"country {lang}"))
     contexts = []
     for drawn in draws:
         user = (drawn.scene, drawn.persona, drawn.gender, drawn.affect)
@@ -432,7 +440,7 @@ def _rounds(
     return chosen
 
 
-def _balanced(
+def _balance(
     values: Sequence[T],
     count: int,
     seed: int,

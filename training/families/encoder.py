@@ -21,12 +21,14 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> EncoderJudge:
-    """Returns a judge on the pretrained base, with a new head."""
+    """Returns a judge with the settings ``config`` on the pretrained base, with a new head for
+    ``dimensions``. ``args`` are the training arguments."""
     return EncoderJudge.create(
         config.model, dimensions, name=config.name, device=args.device
     )
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Returns a judge that JudgeTrainer has trained on ``rows``."""
+    """Returns a judge that ``trainer``, a class derived from JudgeTrainer, has trained on
+    ``rows``."""
     return fit_by_steps(rows, trainer, new_judge)

@@ -94,7 +94,8 @@ def search_of(
     validation: Sequence[TrainingExample],
     seed: int,
 ) -> Search:
-    """Returns the search for the heads of ``judge``, whose reader is fitted on ``train``."""
+    """Returns the search for the heads of ``judge``, whose reader is fitted on ``train``.
+    ``validation`` are the rows to choose settings on. ``seed`` draws the folds."""
     reader, examples = judge.reader, [*train, *validation]
     readings = _read(judge, examples)
     reader.scale = fit_scale(reader, train, readings)
@@ -135,9 +136,10 @@ def fit_scale(
     train: Sequence[TrainingExample],
     readings: Sequence[TurnReading],
 ) -> TurnScale:
-    """Returns mean and deviation by role of the features of turns, and the mean of their vectors,
-    over the first rows of the training set; each source counts the same. In ``reading: answers``
-    the features are those of turns with an earlier turn to compare with."""
+    """Returns the mean and deviation by role of the features of turns, and the mean of their
+    vectors, from the ``readings`` that ``reader`` made of the first ``train`` rows. Each source
+    counts the same. With ``reading: answers`` the features come from turns with an earlier turn
+    to compare with."""
     scale = TurnScale.neutral(len(reader.config.names), reader.turn_width)
     is_similarity = np.isin(reader.config.names, SIMILARITY_NAMES)
     readings_by_source: dict[str, list[TurnReading]] = {}
@@ -179,9 +181,10 @@ def folds_of(
     model: LinearConfig,
     seed: int,
 ) -> Folds:
-    """Returns folds (rows to fit on, rows to choose on). One if there are rows after the first
-    ``train``, which are the validation rows; else ``folds`` folds of the training rows, whole
-    groups together, or one for each chatbot; none for rows of one group."""
+    """Returns folds of ``examples``: (rows to fit on, rows to choose on). Rows after the first
+    ``train`` are validation rows and make one fold. Without them the training rows make as many
+    folds as ``model`` says, with whole groups together, or one fold for each chatbot. ``seed``
+    draws them. Rows of a single group have no folds."""
     if len(examples) > train:
         return [(np.arange(train), np.arange(train, len(examples)))]
     if model.fold_by == "chatbot":
@@ -219,7 +222,7 @@ class Search:
         return self.reader.config
 
     def grid(self, dimension: Dimension) -> list[dict[str, Any]]:
-        """Returns every combination of the values of the grid."""
+        """Returns every combination of the values of the grid for ``dimension``."""
         head = self.config.head_of(dimension.kind)
         grid = {**LINEAR_GRID, **self.config.grid}
         if head == "mlp_classifier":
@@ -231,7 +234,8 @@ class Search:
         return list(ParameterGrid(grid))
 
     def best(self, dimension: Dimension) -> dict[str, Any]:
-        """Returns the settings with the highest agreement. Of equal ones it is the first."""
+        """Returns the settings of ``dimension`` with the highest agreement. The first of equal ones
+        wins."""
         grid = self.grid(dimension)
         if len(grid) == 1:
             return grid[0]
@@ -251,9 +255,9 @@ class Search:
         dimension: Dimension,
         settings: Mapping[str, Any],
     ) -> float:
-        """Returns Spearman's ρ (AUC of a binary dimension) on held-out rows, the mean over folds
-        and sources. NaN if undefined everywhere. Its sign counts (ORALIS tunes for positive
-        correlation)."""
+        """Returns Spearman's ρ (AUC of a binary ``dimension``) of heads with ``settings`` on
+        held-out rows: the mean over folds and sources. Returns NaN if it is undefined
+        everywhere. Its sign counts (ORALIS tunes for positive correlation)."""
         values: list[float] = []
         for train, held_out in self.folds:
             head = self.head(train, dimension, settings)
@@ -267,7 +271,8 @@ class Search:
         units: Floats,
         rows: np.ndarray,
     ) -> dict[str, float]:
-        """Returns the agreement of the scores ``units`` [n] of ``rows`` [n] with people."""
+        """Returns the agreement of the scores ``units`` [n] of ``rows`` [n] with people on
+        ``dimension``."""
         name = dimension.name
         examples = [self.examples[row] for row in rows]
         human = [example.human.get(name, np.nan) for example in examples]
@@ -281,7 +286,7 @@ class Search:
         dimension: Dimension,
         settings: Mapping[str, Any],
     ) -> FittedHead:
-        """Returns the head of ``dimension`` fitted on ``rows``."""
+        """Returns the head of ``dimension`` with ``settings``, fitted on ``rows``."""
         examples = [self.examples[row] for row in rows]
         columns = self.columns[rows]
         return fit_head(self.reader, columns, examples, dimension, settings, self.seed)
@@ -292,8 +297,9 @@ class Search:
         settings: Mapping[str, Any],
         method: str,
     ) -> Calibration | None:
-        """Returns what is fitted on the scores of labelled rows by heads that have not learnt from
-        them. None if there is nothing to fit: a classifier has its own distribution."""
+        """Returns what ``method`` fits on the scores of labelled rows for ``dimension``, by heads
+        with ``settings`` that have not learnt from these rows. Returns None if there is nothing
+        to fit, because a classifier has its own distribution."""
         head = self.config.head_of(dimension.kind)
         if method == "none" or not self.folds:
             return None

@@ -32,7 +32,8 @@ _IGNORED = -1  # a place of a row at which no token of an answer is predicted
 
 
 def fit(rows: RunRows, trainer: FamilyTrainer) -> Any:
-    """Returns a judge that is trained on ``rows``: one that scores, or one that writes answers."""
+    """Returns a judge that ``trainer`` has trained on ``rows``: one that scores, or one that writes
+    answers."""
     if trainer.config.model.head == "generative":
         return fit_by_steps(rows, trainer, new_judge, AnswerTrainer)
     return fit_by_steps(rows, trainer, new_judge)
@@ -43,7 +44,8 @@ def new_judge(
     dimensions: Sequence[Dimension],
     args: TrainingArguments,
 ) -> LoraJudge | GenerativeLoraJudge:
-    """Returns a judge with new adapters on the pretrained base, which scores or writes answers."""
+    """Returns a judge with the settings ``config`` and new adapters on the pretrained base, which
+    scores ``dimensions`` or writes answers about them. ``args`` are the training arguments."""
     settings: dict[str, Any] = {"name": config.name, "device": args.device}
     settings["dtype"] = torch.bfloat16 if args.bf16 else torch.float32
     if config.model.head == "generative":
@@ -60,9 +62,10 @@ def answer_dataset(
     examples: Sequence[TrainingExample],
     cache: Path | None = None,
 ) -> Dataset:
-    """Returns a row for each prompt and its answer: token ids, where the answer ``start``s, and
-    what ``beyond_window`` counts. Examples that fit into no prompt have no row, as the judge could
-    not score them."""
+    """Returns a row for each prompt of ``judge`` on ``examples`` and its answer: token ids, where
+    the answer ``start``s, and what ``beyond_window`` counts. Rows are cached in the file
+    ``cache``. Examples that fit into no prompt have no row, because the judge could not score
+    them."""
     rows: list[dict[str, Any]] = []
     unread = 0
     for number, example in enumerate(examples):
@@ -154,8 +157,8 @@ class AnswerTrainer(JudgeTrainer):
         logits: Tensor,
         targets: Tensor,
     ) -> Tensor:
-        """Returns the mean cross-entropy of the tokens of each row's answer: long answers count no
-        more than short ones."""
+        """Returns the mean cross-entropy [B] of the ``logits`` [B, T, words] of each row's answer,
+        whose ids are ``targets`` [B, T]. Long answers count no more than short ones."""
         losses = functional.cross_entropy(
             logits.float().transpose(1, 2),
             targets,
@@ -170,4 +173,5 @@ class AnswerTrainer(JudgeTrainer):
         dataset: Dataset,
         method: str,
     ) -> None:
-        """Fits nothing: a generative judge writes its numbers."""
+        """Fits nothing for ``dataset`` and ``method``, because a generative judge writes its
+        numbers."""

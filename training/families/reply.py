@@ -29,7 +29,7 @@ def half_of(
     group: str,
     seed: int,
 ) -> int:
-    """Returns the half that a dialogue belongs to."""
+    """Returns the half, 0 or 1, that the dialogues of ``group`` belong to under ``seed``."""
     return hashlib.sha256(f"{seed}:{group}".encode()).digest()[0] % HALVES
 
 
@@ -41,6 +41,8 @@ def fit_reactions(
     budget: int,
 ) -> Reactions:
     """Returns the reply models, trained on ``examples``, and the vectors of the reactions.
+    ``reader`` and its ``readings`` have the vectors of the turns. ``seed`` draws the halves,
+    ``budget`` is the number of tokens in a batch.
 
     Raises ConfigError if one of them has too few answered turns to learn from.
     """
@@ -105,8 +107,8 @@ def train_reply(
     pairs: Sequence[Tensor],
     generator: torch.Generator,
 ) -> None:
-    """Trains ``model`` in place: symmetric InfoNCE over batches; equal replies are not each other's
-    negatives."""
+    """Trains ``model`` in place on ``pairs`` of vectors by symmetric InfoNCE over batches, in the
+    order that ``generator`` draws. Equal replies are not negatives of each other."""
     optimizer = torch.optim.AdamW(
         model.parameters(), lr=LEARNING_RATE, weight_decay=0.05
     )

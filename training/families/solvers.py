@@ -49,7 +49,7 @@ class Labelled:
         names = np.unique(self.sources)
         return np.array([values[self.sources == name].mean(axis=0) for name in names])
 
-    def centred(self, values: Floats) -> Floats:
+    def centre(self, values: Floats) -> Floats:
         """Returns ``values`` [n, ...] less the mean of their source."""
         _, numbers = np.unique(self.sources, return_inverse=True)
         differences: Floats = values - self.source_means(values)[numbers]
@@ -57,7 +57,7 @@ class Labelled:
 
     def deviation(self, values: Floats) -> Floats:
         """Returns the deviation of ``values`` [n, ...] within sources."""
-        squares = np.average(self.centred(values) ** 2, axis=0, weights=self.weights)
+        squares = np.average(self.centre(values) ** 2, axis=0, weights=self.weights)
         return np.asarray(np.sqrt(squares))
 
 
@@ -70,8 +70,9 @@ def fit_head(
     seed: int,
 ) -> FittedHead:
     """Returns the head of ``dimension`` fitted on the ``columns`` [n, C] that ``reader`` makes of
-    the ``examples``. ``settings`` are those of LinearConfig's ``grid``. Raises ConfigError if no
-    example has a label, or if a logistic head has one label only."""
+    the ``examples``. ``settings`` are one choice from the ``grid`` of LinearConfig. ``seed``
+    draws folds. Raises ConfigError if no example has a label, or if a logistic head has one
+    label only."""
     name, config = dimension.name, reader.config
     rows = [row for row, example in enumerate(examples) if name in example.targets]
     if not rows:
@@ -114,7 +115,7 @@ def _ridge(
     """Returns weights [C] and bias. Every source is centred on its own mean: a judge learns what is
     better within a source, not which source was rated higher. The mean dialogue of the sources
     scores the mean of their labels."""
-    x, y = labelled.centred(labelled.x), labelled.centred(labelled.y)
+    x, y = labelled.centre(labelled.x), labelled.centre(labelled.y)
     solver = Ridge(alpha=alpha, fit_intercept=False)
     weights = solver.fit(x * scale, y, sample_weight=labelled.weights).coef_ * scale
 

@@ -6,10 +6,10 @@ import pytest
 
 from medal_judges.data_prep.labelling import (
     Summary,
-    labelled,
     malformed_reasons,
     sort_rows,
     with_check,
+    with_labels,
 )
 from medal_judges.errors import MedalError
 from medal_judges.records.dialogue import Dialogue, Turn
@@ -27,7 +27,7 @@ ROW = LabelledDialogue(
 
 def test_a_failure_leaves_the_row_as_it_was_with_its_reason() -> None:
     failed = unscored(ROW.dialogue, "judge:x", ASKED, "the server is down")
-    told = labelled(ROW, failed, ASKED)
+    told = with_labels(ROW, failed, ASKED)
     assert told.labels == {}
     assert told.extra == {"ended": "cap", "label_failure": "the server is down"}
     assert told.dialogue is ROW.dialogue and told.group == "g"

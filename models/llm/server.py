@@ -8,20 +8,18 @@ library goes through ``one_line``, which removes secrets.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import os
 import re
 import threading
 import time
-from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, Field, ValidationError, WrapValidator
 
@@ -52,7 +50,7 @@ from medal_judges.models.llm.protocol import (
 )
 from medal_judges.models.llm.settings import OpenAILLM
 from medal_judges.records.signature import content_hash
-from medal_judges.secrets import SHORTEST, hide, without_secrets
+from medal_judges.secrets import hide, without_secrets
 from medal_judges.storage.files import ProcessLock, cache_folder
 
 if TYPE_CHECKING:
@@ -193,20 +191,15 @@ def require_address(base_url: str) -> None:
 
 
 def read_key(variable: str) -> str:
-    """Returns the key in the environment variable ``variable``. The key is then hidden in each form
-    in which a server may quote it, also in base64, URL-encoded and escaped for JSON. Raises
-    ConfigError for a key that no HTTP header can carry."""
+    """Returns the key in the environment variable ``variable``, and hides it in every message.
+    Raises ConfigError for a key that no HTTP header can carry."""
     key = os.environ.get(variable, "").strip()
+    hide(key)
     if not (key.isascii() and key.isprintable()):
-        hide(key)
         raise ConfigError(
             f"the key in {variable} has a control character or one outside ASCII",
             hint=f"copy the key again, as one line: export {variable}=...",
         )
-    encoded = b64encode(key.encode()).decode().rstrip("=")
-    if len(key) >= SHORTEST:
-        for form in (key, encoded, quote(key, safe=""), json.dumps(key)[1:-1]):
-            hide(form)
     return key
 
 

@@ -6,19 +6,32 @@ that a library or a server wrote. Answers of a model stay unchanged.
 
 from __future__ import annotations
 
+import json
 import logging
+from base64 import b64encode
+from urllib.parse import quote
 
 from medal_judges.errors import visible
 
 # A shorter one may be a word of any text ("none", "label"): local servers are given such keys.
 SHORTEST = 8
 _hidden: set[str] = set()
+_TO_URL = bytes.maketrans(b"+/", b"-_")
 
 
 def hide(secret: str) -> None:
-    """Lets ``without_secrets`` replace ``secret`` if it has at least eight characters."""
-    if len(secret) >= SHORTEST:
-        _hidden.add(secret)
+    """Lets ``without_secrets`` replace ``secret`` if it has at least eight characters, in each form
+    in which a server may quote it: also escaped for JSON, URL-encoded and in base64."""
+    if len(secret) < SHORTEST:
+        return
+    _hidden.update((secret, json.dumps(secret)[1:-1], quote(secret, safe="")))
+    letters = secret.encode("utf-8", "surrogateescape")
+    for before in range(3):
+        # Other text may precede it ("user:"). Letters of base64 that mix it with its neighbours
+        # are left out.
+        encoded = b64encode(bytes(before) + letters)
+        encoded = encoded[-(-before * 4 // 3) : (before + len(letters)) * 4 // 3]
+        _hidden.update((encoded.decode(), encoded.translate(_TO_URL).decode()))
 
 
 def without_secrets(text: str) -> str:

@@ -264,8 +264,11 @@ def agreement_page(
     agreements: Sequence[Agreement], title: str, facts: Sequence[tuple[str, str]]
 ) -> Page:
     """Returns agreement.html, agreement.json and its tables: percent agreement and alpha (MEDAL,
-    Tables 4 and 5), and annotators. ``facts``: (name, value) pairs on how it was
-    made."""
+    Tables 4 and 5), and annotators.
+
+    ``agreements`` are those of ``agreements()``. ``title`` is the heading of the page. ``facts``:
+    (name, value) pairs on how it was made.
+    """
     table, annotators = _agreement_table(agreements), _annotator_table(agreements)
     notes = list(_notes(agreements))
     widest = [part for part in agreements if part.lang == agreements[-1].lang]

@@ -36,9 +36,12 @@ def _all_names(rows: Sequence[LabelledDialogue]) -> list[str]:
 def rated_dimension(
     labelled: Sequence[LabelledDialogue], name: str, judge_dimension: Dimension | None
 ) -> Dimension:
-    """Returns the dimension that people rated in the label ``name``, on their scale;
-    ``judge_dimension`` is the judge's of that name. Raises ConfigError for labels that teach
-    nothing."""
+    """Returns the dimension that people rated in the label ``name``, on their scale.
+
+    ``labelled``: rows with labels. ``judge_dimension``: the judge's dimension of that name, if it
+    has one. Raises ConfigError if the labels are too few, of too few conversations, all equal or on
+    several scales.
+    """
     rows = [row for row in labelled if row.has_label(name)]
     if len(rows) < MIN_LABELS:
         names = ", ".join(_all_names(labelled)) or "none"

@@ -137,8 +137,8 @@ class Material:
 
 
 def held_out(material: Material, columns: Columns | None) -> Floats:
-    """Returns a score of each row by a fit without its context: the one that the inner folds
-    choose, or a line through ``columns``."""
+    """Returns a score of each row of ``material`` by a fit without its context, shape (rows,). The
+    fit is the one that the inner folds choose, or a line through ``columns``."""
     predictions = np.zeros(len(material.scores))
     folds = GroupKFold(FOLDS)
     for learnt, left in folds.split(material.scores, groups=material.contexts):
@@ -215,7 +215,7 @@ def beyond_chance(gain: Estimate) -> bool:
 
 
 def prove(material: Material) -> Proof:
-    """Chooses a fit on all rows and measures that choice out of fold."""
+    """Returns the fit that is chosen on all rows of ``material``, with its errors out of fold."""
     y = material.targets
     units = {
         ALIGNED: held_out(material, None),
@@ -282,8 +282,8 @@ def gain_over(
     material: Material, aligned: Floats, baseline: Floats
 ) -> tuple[Estimate, float]:
     """Returns by how much the error is smaller with the squared errors ``aligned`` than with
-    ``baseline``, with its interval and p-value by the jackknife over contexts, and its standard
-    error."""
+    ``baseline``, of shape (rows,), and its standard error. Interval and p-value are by the
+    jackknife over the contexts of ``material``."""
 
     def statistic(weights: Floats) -> dict[str, Floats]:
         total = weights.sum(axis=1)

@@ -158,8 +158,11 @@ def read_scores(
     rows: Sequence[LabelledDialogue],
     folder: Path | None = None,
 ) -> dict[str, Floats]:
-    """Asks the member ``judge`` for ``dimensions`` and the others for overall. With a ``folder``
-    the judge's judgements are stored there."""
+    """Returns the scores of the dialogues of ``rows`` by MEMBER:DIMENSION.
+
+    Of ``members``, ``judge`` is asked for ``dimensions`` and the others for overall. With a
+    ``folder`` the judge's judgements are stored there.
+    """
     dialogues = [row.dialogue for row in rows]
     level: ScoreLevel = "dialogue"
     if rows[0].level == "turn":
@@ -184,8 +187,8 @@ def read_scores(
 def material_of(
     rows: Sequence[LabelledDialogue], dimension: Dimension, scores: Scores
 ) -> Material:
-    """Returns what fits learn from: the rows with a label and all scores. Raises CoverageError if
-    these are too few."""
+    """Returns what fits learn from: the ``rows`` with a label of ``dimension`` and all ``scores``.
+    Raises CoverageError if fewer than MIN_LABELS rows have both."""
     name = dimension.name
     matrix = np.column_stack(list(scores.values()))
     has_label = np.array([row.has_label(name) for row in rows])

@@ -40,8 +40,11 @@ def injected_table(
     answers: Iterable[Answers],
     min_coverage: float,
 ) -> Table:
-    """Returns one line for each issue and judge, by issue. ``rows`` are of ``medal data plant``.
-    Below ``min_coverage`` there are no metrics."""
+    """Returns one line for each issue and judge, by issue.
+
+    ``name`` is the set's, ``rows`` are of ``medal data plant``, ``answers`` of each judge. Below
+    ``min_coverage`` there are no metrics.
+    """
     lines: list[Row] = []
     for judge_answers in answers:
         joined = join(rows, judge_answers.judgements)

@@ -47,7 +47,8 @@ Rows = list[ResultRow]  # the judges on one set and dimension
 
 
 def benchmark_page(benchmark: Benchmark) -> Page:
-    """Returns report.html with its tables and figures, and what the terminal shows."""
+    """Returns report.html of ``benchmark`` with its tables and figures, and what the terminal
+    shows."""
     by_task: dict[tuple[str, str], Rows] = {}
     for row in benchmark.rows:
         by_task.setdefault((row.set_name, row.dimension), []).append(row)
@@ -135,7 +136,8 @@ def _printout(
 
 
 def estimate_of(row: ResultRow, estimates: Estimates, metric: str) -> Estimate:
-    """Returns what the page prints for ``metric``: no number if coverage is below the minimum."""
+    """Returns the ``metric`` of ``estimates``, of the judge and set of ``row``. Below the minimum
+    coverage it has no value but a reason."""
     if row.under_floor:
         reason = f"coverage {row.coverage:.1%} is below the minimum of {row.min_coverage:.1%}"
         return Estimate(None, reason=f"{reason}: no estimate")
@@ -158,7 +160,8 @@ def _rank(row: ResultRow) -> float:
 
 
 def ceiling_of_set(rows: Sequence[ResultRow], metric: str) -> Estimate:
-    """Returns the human ceiling of a set: of the first of ``rows`` whose ceiling has a value."""
+    """Returns the human ceiling of ``metric`` on a set: of the first of its ``rows`` whose ceiling
+    has a value."""
     ceiling = Estimate(None, reason="no human ceiling: one annotator a row")
     for row in rows:
         ceiling = row.ceiling.get(metric, ceiling)
@@ -198,7 +201,8 @@ def _matrix(tasks: Sequence[Rows]) -> Table:
 
 
 def dimension_table(rows: Sequence[ResultRow]) -> Table:
-    """Returns the judges on one dimension of one set, the best first, and the human ceiling."""
+    """Returns the judges on one dimension of one set, with the human ceiling below. ``rows`` are
+    the estimates of each judge, the best first."""
     headline = rows[0].headline
     metrics = [name for name in rows[0].metrics if name != headline]
     has_others = any(row.metrics[headline].beside for row in rows)

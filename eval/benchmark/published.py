@@ -67,7 +67,8 @@ def read_published() -> list[Published]:
 
 
 def same_model(name: str, other_name: str) -> bool:
-    """Returns whether two names are of one model, apart from its owner, a date and case.
+    """Returns whether ``name`` and ``other_name`` are of one model, apart from owner, date and
+    case.
 
     >>> same_model("openai/gpt-4.1-2025-04-14", "GPT-4.1")
     True
@@ -80,7 +81,7 @@ def _bare_name(model: str) -> str:
 
 
 def check_published(config: BenchmarkConfig) -> None:
-    """Raises ConfigError for a paper, judge or set that is not among the published metrics."""
+    """Raises ConfigError if ``config`` names a paper, judge or set that is not published."""
     rows = read_published()
     _require_published(rows, "paper", "published", config.published)
     judges = [judge.published_as for judge in config.judges]
@@ -100,8 +101,8 @@ def _require_published(
 
 
 def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table:
-    """Returns the published metrics on the sets of this benchmark: a line for each of our judges
-    that they belong to, or a line that says why there is none."""
+    """Returns the published metrics on the sets of ``config``: a line for each of our judges that
+    they belong to, or a line that says why there is none. ``rows``: our estimates."""
     row_of = {(row.set_name, row.dimension, row.judge): row for row in rows}
     lines: list[Row] = []
     used: set[str] = set()

@@ -55,14 +55,15 @@ class Benchmark:
     systems: Sequence[SystemAgreement] = ()
 
     def write(self, path: Path) -> Path:
-        """Writes everything as JSON; returns the path."""
+        """Writes everything as JSON and returns the ``path``."""
         record = asdict(replace(self, tables=()))
         record["tables"] = [table.to_record() for table in self.tables]
         return write_json(path, record)
 
 
 def compute(run: BenchmarkRun, command: str) -> Benchmark:
-    """Computes all metrics of the run. Raises MedalError if a judgement's row is in no set."""
+    """Returns all metrics and tables of ``run``. ``command`` is what was typed. Raises MedalError
+    if a judgement is of a row that is not in its set."""
     config = run.config
     evaluations: list[JudgedRows] = []
     tables: list[Table] = []

@@ -62,7 +62,7 @@ def benchmark(
     ``config`` is a YAML file or the name of one in configs/benchmark/, ``overrides`` are
     ``field=value``, ``judges`` further judges (``contrast``, ``mine=runs/judge``), ``options``
     further BenchmarkOptions. Writes predictions, results.json and report.html to the config's
-    output_dir; predictions of an earlier run are used again. Raises ConfigError if there is no
+    output_dir. Predictions of an earlier run are used again. Raises ConfigError if there is no
     judge or no set.
 
     >>> from medal_judges import benchmark
@@ -81,8 +81,8 @@ def benchmark(
 def run_benchmark(
     options: BenchmarkOptions, bar: ProgressBar | None = None
 ) -> tuple[Benchmark, Path]:
-    """Runs a benchmark and writes predictions and results.json; returns the results and the
-    folder."""
+    """Returns the results of a benchmark and its folder, where it writes predictions and
+    results.json. ``bar`` shows the progress of ``options``' judges."""
     config = _config(options)
     run = load_sets(config)
 
@@ -128,8 +128,8 @@ def _config(options: BenchmarkOptions) -> BenchmarkConfig:
 
 
 def load_sets(config: BenchmarkConfig) -> BenchmarkRun:
-    """Loads the sets; missing optional sets become notes. Raises ConfigError if no set is left, or
-    if a judge maps a dimension that no set has."""
+    """Returns a run with the sets of ``config``. Missing optional sets become notes. Raises
+    ConfigError if no set is left, or if a judge maps a dimension that no set has."""
     check_published(config)
     run = BenchmarkRun(config)
     dimensions: set[str] = set()
@@ -304,8 +304,10 @@ def _predicted_answers(
 def read_metric_table(
     config: JudgeConfig, data: BenchmarkSet, path: Path
 ) -> list[Judgement]:
-    """Returns the scores of somebody's own metric: a CSV table with a column ``id``, at turn level
-    ``turn``, and columns of scores. A single column of scores is of the set's single dimension.
+    """Returns the scores in ``path`` of somebody's own metric, the judge of ``config``.
+
+    The CSV table has a column ``id``, at turn level ``turn``, and columns of scores. A single
+    column of scores is of the single dimension of ``data``.
 
     Raises DataError for a table of other columns, or a score that is not a number.
     """

@@ -131,8 +131,8 @@ def _is_in_set(config: SetConfig, row: LabelledDialogue, level: Level) -> bool:
 def published_labels(
     config: SetConfig, rows: Sequence[LabelledDialogue], labeller: str
 ) -> Answers:
-    """Returns the labels that the model ``labeller`` gave the rows, as a judge's answers. Raises
-    ConfigError if no row has any."""
+    """Returns the labels that the model ``labeller`` gave the ``rows`` of the set ``config``, as a
+    judge's answers. Raises ConfigError if no row has any."""
     judgements = []
     names: dict[str, str] = {}
     for row in rows:

@@ -52,8 +52,11 @@ def compare(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> SystemComparison:
-    """Says which system is better on each dimension. ``judge`` replaces the one that the options
-    name. Writes nothing but the scores of chats: see ``comparison_page``.
+    """Returns which system is better on each dimension.
+
+    ``judge`` replaces the one that ``options`` name. ``reading`` counts bad rows. ``progress`` is
+    called with the number of chats that were judged since the last call. Writes nothing but the
+    scores of chats.
 
     Raises MedalError for one system only, files scored by different judges, and labels that fit no
     dialogue.

@@ -38,7 +38,8 @@ _NOTES = 2  # in the terminal; the page has all
 
 
 def comparison_page(comparison: SystemComparison) -> Page:
-    """Returns compare.html, compare.json, its tables and figures, and what the terminal shows."""
+    """Returns compare.html of ``comparison``, with compare.json, tables and figures, and what the
+    terminal shows."""
     answers = [result.answer() for result in comparison.results if result.bad]
     answers.insert(0, comparison.results[0].answer())
     notes = comparison.notes
@@ -92,8 +93,8 @@ def _sections(
 
 
 def printed_table(comparison: SystemComparison) -> Table:
-    """Returns the first dimensions of two systems with their differences, or of more systems the
-    best by the first dimension."""
+    """Returns what the terminal shows of ``comparison``: the first dimensions of two systems with
+    their differences, or of more systems the best by the first dimension."""
     first = comparison.results[0]
     rows: list[Row] = []
     if len(first.pairs) != 1:
@@ -133,7 +134,7 @@ def _figure(result: ComparedOn) -> Figure:
 
 
 def systems_table(result: ComparedOn) -> Table:
-    """Returns a table with one row a system, best first."""
+    """Returns a table of ``result`` with one row for each system, the best first."""
     is_corrected = result.basis == "people"
     has_labels = any(system.labelled for system in result.systems)
     has_gaps = any(system.unscored for system in result.systems)
@@ -162,7 +163,7 @@ def systems_table(result: ComparedOn) -> Table:
 
 
 def pairs_table(result: ComparedOn) -> Table:
-    """Returns a table with one row a pair of systems."""
+    """Returns a table of ``result`` with one row for each pair of systems."""
     is_corrected = any(pair.difference.corrected is not None for pair in result.pairs)
     columns = ["First", "Second", "Difference", "p"]
     columns += ["Judge alone"] * is_corrected

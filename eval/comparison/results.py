@@ -130,7 +130,7 @@ class ComparedOn:
         return f"{self.answer().removesuffix('.')}{by}."
 
     def distance_text(self, estimate: Estimate) -> str:
-        """Returns a difference with its interval: points of a share, or as it is."""
+        """Returns the difference ``estimate`` with its interval: points of a share, or as it is."""
         if self.is_share:
             return estimate_words(Share(estimate, signed=True))
         return estimate_words(estimate)
@@ -142,7 +142,7 @@ def spoken(dimension: str) -> str:
 
 
 def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
-    """Returns which of two systems is better, and by how much."""
+    """Returns which system of ``pair`` is better on the dimension ``result``, and by how much."""
     estimate, first, second = pair.estimate, pair.first, pair.second
     names = f"{first} and {second}"
     if estimate.value is None:
@@ -168,7 +168,7 @@ def pair_words(pair: PairResult, result: ComparedOn) -> tuple[str, str]:
 
 
 def pairing_words(pair: PairResult) -> str:
-    """Returns how two systems were compared, and on how many contexts and dialogues."""
+    """Returns how the systems of ``pair`` were compared, and on how many contexts and dialogues."""
     difference = pair.difference
     texts: list[str] = [difference.pairing]
     if difference.shared:
@@ -222,9 +222,11 @@ Checked = tuple[str, Verdict, str]  # a gate's name, its verdict, and the text
 def check_comparison(
     comparison: SystemComparison, options: CompareOptions
 ) -> list[Checked]:
-    """Checks each gate of the options on each dimension and each system beside the first one:
-    failed if the 95% interval of how much worse the system is lies above the margin, passed if it
-    lies below, or if all scores are the same.
+    """Returns the verdict on each gate of ``options``, on each dimension and each system beside the
+    first one of ``comparison``.
+
+    A gate fails if the 95% interval of how much worse the system is, is above the margin. It passes
+    if the interval is below, or if all scores are the same.
 
     Raises CoverageError below ``options.min_coverage``, MedalError if a difference has no interval.
     """

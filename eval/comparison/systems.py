@@ -162,8 +162,11 @@ def read_systems(
     reading: ReadingReport | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Systems:
-    """Reads the dialogues of every file. Chats are scored by ``judge``, or by the judge of the
-    options; with ``out``, scores go to ``out``/scores/ and an earlier run is resumed.
+    """Returns the dialogues of every file of ``options`` with their scores.
+
+    Chats are scored by ``judge``, or by the judge of the options. With ``out``, scores go to
+    ``out``/scores/ and an earlier run is resumed. ``reading`` counts bad rows. ``progress`` is
+    called with the number of chats that were judged since the last call.
 
     Raises MedalError for files scored by different judges, and for fewer than two systems.
     """

@@ -63,7 +63,7 @@ class JudgePair:
 
 def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
     """Returns tables of the differences between judges on graded dimensions and on issues, and of
-    McNemar's tests. A table may have no rows."""
+    McNemar's tests. ``evaluations`` are of all judges and sets. A table may have no rows."""
     by_task: dict[tuple[str, str], list[JudgedRows]] = {}
     for rows in evaluations:
         if not rows.row.under_floor:

@@ -74,12 +74,12 @@ class ResultRow:
 
     @property
     def coverage(self) -> float | None:
-        """Share of the rows with a label that the judge scored; None for no rows."""
+        """Share of the rows with a label that the judge scored. None for no rows."""
         return self.scored / self.n if self.n else None
 
     @property
     def under_floor(self) -> bool:
-        """Whether coverage is too low for a headline figure."""
+        """Whether coverage is too low for an estimate."""
         return self.coverage is not None and self.coverage < self.min_coverage
 
 

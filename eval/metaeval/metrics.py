@@ -107,7 +107,8 @@ def metric_names(kind: Kind) -> tuple[str, ...]:
 def metrics_of(
     aligned: Aligned, kind: Kind, only: Sequence[str] = (), intervals: bool = True
 ) -> dict[str, Estimate]:
-    """Returns the metrics of the judge on these rows, or those named in ``only``."""
+    """Returns the metrics of the judge on the rows of ``aligned``, or those named in ``only``, with
+    ``intervals`` or without. ``kind``: the kind of the dimension."""
     names = [name for name in metric_names(kind) if name in only or not only]
     if not len(aligned.facts):
         return undefined(
@@ -161,7 +162,8 @@ def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
 
 
 def not_classifiable(score: Floats, answers: Floats) -> str | None:
-    """Returns why F1 and the like cannot be computed, or None if they can."""
+    """Returns why F1 and the like of the probabilities ``score`` cannot be computed against
+    ``answers``, or None if they can."""
     if not np.isfinite(answers).any():
         return "no labels"
     if score.min() < -EQUAL or score.max() > 1 + EQUAL:
@@ -174,7 +176,7 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
     precision, recall and accuracy, each a mean over annotators.
 
     ``score``: probabilities of label 1, shape (rows,). ``answers``: 0 or 1, shape (rows,
-    annotators), NaN if not given; a released vote or mean is present from 0.5 on. The mean skips
+    annotators), NaN if not given. A released vote or mean is present from 0.5 on. The mean skips
     annotators against whom a metric is 0/0.
     """
     answers = answers[:, np.isfinite(answers).any(axis=0)]
@@ -205,8 +207,9 @@ def classification_statistic(score: Floats, answers: Floats) -> Statistic:
 
 
 def right_alone(first: Values, second: Values, answers: Values) -> tuple[int, int]:
-    """Returns the number of rows on which only the first, and only the second judge agrees with
-    most annotators. Rows on which annotators are split evenly count for neither."""
+    """Returns the number of rows on which only the ``first``, and only the ``second`` judge agrees
+    with most annotators. ``answers``: shape (rows, annotators), NaN if not given. Rows on which
+    annotators are split evenly count for neither."""
     is_answered = np.isfinite(answers.numbers)
     votes = (is_answered & present(answers.numbers)).sum(axis=1)
     lead = 2 * votes - is_answered.sum(axis=1)
@@ -262,7 +265,7 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
 
 
 def ceiling_metrics(kind: Kind) -> tuple[str, ...]:
-    """Returns the metrics that have a ceiling."""
+    """Returns the metrics of a dimension of this ``kind`` that have a ceiling."""
     if kind == "binary":
         return VERDICTS
     return CORRELATIONS[:4]
@@ -298,12 +301,14 @@ def ceiling_statistic(
     names: Sequence[str] = CORRELATIONS[:4],
 ) -> Statistic | None:
     """Returns a function of row weights that computes the agreement of one annotator with the
-    others, or of ``judge``, shape (rows,), in the annotator's place; None if there is no position
+    others, or of ``judge``, shape (rows,), in the annotator's place. None if there is no position
     or pair to compare.
 
-    Graded: correlations with the mean of the others, averaged over the positions of the label list
-    by rows; positions with fewer than 3 rows or a constant side are left out. Issues: F1+, F1-,
-    precision, recall and accuracy, averaged over ordered pairs of positions (MEDAL, Figure 5).
+    ``answers``: shape (rows, annotators), NaN if not given. ``kind``: the kind of the dimension.
+    ``names``: the correlations to compute. Graded: correlations with the mean of the others,
+    averaged over the positions of the label list by rows. Positions with fewer than 3 rows or a
+    constant side are left out. Issues: F1+, F1-, precision, recall and accuracy, averaged over
+    ordered pairs of positions (MEDAL, Figure 5).
     """
     if kind == "binary":
         parts = list(_pairs_of_positions(answers.numbers, judge))
@@ -313,7 +318,7 @@ def ceiling_statistic(
         return None
 
     def statistic(weights: Floats) -> dict[str, Floats]:
-        """The mean over the parts that have a figure, weighted by their rows."""
+        """Returns the mean over the parts that have a value, weighted by their rows."""
         sizes = np.array([weights[:, rows].sum(axis=1) for rows, _ in parts])
         figures_of_parts = [figures_of(weights[:, rows]) for rows, figures_of in parts]
         means = {}
@@ -373,7 +378,8 @@ def busiest(answers: Floats) -> list[int]:
 def answers_by_annotator(
     rows: Sequence[LabelledDialogue], name: str, answers: Floats
 ) -> tuple[Floats, list[str]]:
-    """Returns answers by annotator, shape (rows, annotators), and the annotators' names.
+    """Returns the ratings of the dimension ``name`` by annotator, shape (rows, annotators), and the
+    annotators' names.
 
     Without names in ``extra["annotators"]`` of every row, and for labels of a machine
     (``labels_by``), the answers are ``answers``, shape (rows, positions in the label list), and

@@ -59,7 +59,8 @@ class Part:
         return name in self.corrected and self.corrected[name].value is not None
 
     def lead(self, name: str) -> Estimate:
-        """Returns the corrected estimate if it has a value, or the judge's."""
+        """Returns the corrected estimate of the dimension ``name`` if it has a value, or the
+        judge's."""
         if self.is_corrected(name):
             return self.corrected[name]
         return self.by_judge[name]
@@ -78,7 +79,7 @@ class ReportEstimates:
 
 
 def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates:
-    """Computes all estimates, with groups by the columns ``by``."""
+    """Returns all estimates of ``scores``, with groups by the columns ``by``."""
     counts = {}
     for name, column in scores.scores.items():
         counts[name] = int(np.isfinite(column).sum())
@@ -103,8 +104,8 @@ def _judged(scores: Scores, rows: Mask) -> dict[str, Estimate]:
 
 
 def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the mean of a graded dimension, or the share of rows with an issue, over the scored
-    ``rows``."""
+    """Returns the mean of the graded dimension ``name``, or the share of rows with the issue, over
+    the scored ``rows`` of ``scores``, shape (rows,)."""
     numbers = scores.values(name)
     rows = rows & np.isfinite(numbers)
     if not rows.any():
@@ -126,8 +127,8 @@ def judged_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
 
 
 def corrected_estimate(scores: Scores, name: str, rows: Mask) -> Estimate:
-    """Returns the estimated human mean of the ``rows``, or the estimated share of them with an
-    issue."""
+    """Returns the estimated human mean of the dimension ``name`` over the ``rows`` of ``scores``,
+    shape (rows,), or the estimated share of them with the issue."""
     rows = rows & np.isfinite(scores.scores[name])
     if not rows.any():
         return Estimate(None, reason=_NOTHING)
@@ -238,10 +239,11 @@ def check_gates(
     estimates: Mapping[str, Estimate],
     min_coverage: float,
 ) -> list[GateResult]:
-    """Checks each gate against the interval of its dimension.
+    """Returns the verdict on each of ``gates``, by the interval of its dimension in ``estimates``
+    of ``scores``.
 
-    A gate that cannot be decided is an error, not a pass: ConfigError for an unknown dimension or a
-    limit outside its scale, CoverageError if nothing is scored or coverage is below
+    A gate that cannot be decided is an error, not a pass: ConfigError for an unknown dimension or
+    a limit outside its scale, CoverageError if nothing is scored or coverage is below
     ``min_coverage``, MedalError for an estimate without an interval.
     """
     results = []

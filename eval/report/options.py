@@ -34,7 +34,8 @@ class Gate:
 
     @classmethod
     def parse(cls, side: Side, text: str) -> Gate:
-        """Returns the gate of a text such as ``overall=3.5``. Raises ConfigError."""
+        """Returns the gate of a ``text`` such as ``overall=3.5``. ``side``: under or over. Raises
+        ConfigError if the text has another form."""
         return cls(side, *parse_limit(text, f"--fail-{side}"))
 
 

@@ -22,6 +22,8 @@ from medal_judges.eval.report.tables import (
 from medal_judges.eval.report.worst import (
     WorstChat,
     group_by_mechanism,
+    mix_mechanisms,
+    worst_count,
     worst_sheet,
 )
 from medal_judges.eval.scores.scores import Scores
@@ -74,7 +76,12 @@ def report_page(
     worst: Sequence[WorstChat],
     facts: Sequence[tuple[str, str]],
 ) -> Page:
-    """Returns report.html with its tables and its picture."""
+    """Returns report.html with its tables and its picture.
+
+    ``title`` is the heading. ``scores``, ``estimates``, ``gates`` and ``worst`` are shown.
+    ``facts``: (name, value) pairs on how the page was made.
+    """
+    worst = mix_mechanisms(worst, worst_count(scores))
     figures: dict[str, Figure] = {}
     summary: list[Block] = []
     if scores.dimensions:

@@ -50,8 +50,9 @@ class Reason:
 
 
 def find_reason(judgement: Judgement, turns: Turns, dimension: Dimension) -> Reason:
-    """Returns why a chat with these ``turns`` (none if unknown) has its score: the judge's own
-    words, or the feature that cost most of the turn that cost most."""
+    """Returns why a chat with these ``turns`` (none if unknown) has its score of ``dimension`` in
+    ``judgement``: the judge's own words, or the feature that lowered the score most, of the turn
+    that lowered it most."""
     contributions = judgement.contributions.get(dimension.name)
     turn = None
     if contributions is not None:

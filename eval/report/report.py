@@ -29,6 +29,7 @@ from medal_judges.eval.report.worst import (
     WorstChat,
     collect_worst,
     group_by_mechanism,
+    worst_count,
 )
 from medal_judges.eval.scores.files import (
     count_skipped_lines,
@@ -69,12 +70,11 @@ class Report:
 
 
 def make_report(options: ReportOptions, reading: ReadingReport) -> Report:
-    """Computes estimates and gates; writes the page with its tables and picture if ``out`` is
-    given. Counts bad rows in ``reading``.
+    """Returns the estimates and gates that ``options`` ask for. Writes the page with its tables
+    and picture if ``out`` is given. Counts bad rows in ``reading``.
 
-    Writes the page before it raises for a gate that cannot be decided, see ``check_gates`` and
-    ``load_scores``. Raises ConfigError for standard input and for a file without scores,
-    CoverageError without judgements.
+    Writes the page before it raises for a gate that cannot be decided (``check_gates``). Raises
+    ConfigError for standard input and for a file without scores, CoverageError without judgements.
     """
     if STDIN in (*options.scores, options.chats, options.human):
         raise ConfigError(
@@ -149,16 +149,17 @@ def _facts(scores: Scores, files: Iterable[str | Path | None]) -> list[tuple[str
 
 
 def print_report(report: Report) -> None:
-    """Prints the answer, the table that backs it, the most frequent reasons of the worst chats, the
-    gates, and the path of the page."""
+    """Prints of ``report`` the answer, the table that backs it, the most frequent reasons of the
+    worst chats, the gates, and the path of the page."""
     scores, estimates = report.scores, report.estimates
     head = [answer(scores, estimates), *findings(scores, estimates)[:1]]
     foot = wrap(" ".join(notes(scores)), WIDTH)[:2]
-    groups = group_by_mechanism(report.worst)
+    worst = report.worst[: worst_count(scores)]
+    groups = group_by_mechanism(worst)
     if not groups.keys() <= WITHOUT_FEATURES:
         by_size = sorted(groups, key=lambda mechanism: -len(groups[mechanism]))
         texts = [f"{mechanism} ({len(groups[mechanism])})" for mechanism in by_size]
-        foot.append(f"{len(report.worst)} of the worst: {', '.join(texts[:_NAMED])}.")
+        foot.append(f"The {len(worst)} worst: {', '.join(texts[:_NAMED])}.")
     foot += [f"gate {result.text}" for result in report.gates]
     if report.page is not None:
         foot.append(str(report.page))

@@ -22,8 +22,8 @@ _MOST_FINDINGS = 6  # sentences about groups
 
 
 def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns graded dimensions, the headline first, then their bad scores, then issues, the most
-    frequent first."""
+    """Returns the dimensions of ``scores`` by ``estimates``: graded dimensions, the headline
+    first, then their bad scores, then issues, the most frequent first."""
     total = estimates.total
     issues = sorted(scores.issues, key=lambda name: -(total.lead(name).value or 0.0))
     return [*scores.graded, *scores.bad, *issues]
@@ -38,7 +38,8 @@ def _scale_text(scores: Scores, name: str) -> str:
 
 
 def summary_table(scores: Scores, estimates: ReportEstimates) -> Table:
-    """Returns a row for every dimension, corrected by human labels if there are some."""
+    """Returns a row for every dimension of ``scores``, with its estimate in ``estimates``,
+    corrected by human labels if there are some."""
     total = estimates.total
     columns = ["Dimension", "Mean or share"]
     if total.corrected:
@@ -91,7 +92,7 @@ def part_table(
 
 
 def answer(scores: Scores, estimates: ReportEstimates) -> str:
-    """Returns how good the rows are, in a sentence."""
+    """Returns how good the rows of ``scores`` are by ``estimates``, in a sentence."""
     count = counted([(scores.rows, scores.unit)])
     names = order_dimensions(scores, estimates)
     if not names:
@@ -106,7 +107,8 @@ def answer(scores: Scores, estimates: ReportEstimates) -> str:
 
 
 def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
-    """Returns sentences on significantly worse groups (after Holm), the surest first."""
+    """Returns sentences on the groups of ``estimates`` that are significantly worse (after Holm),
+    the surest first. ``scores`` has the dimensions."""
     sentences: list[tuple[float, str]] = []
     for column, groups in estimates.groups.items():
         for group in groups:
@@ -131,7 +133,7 @@ def findings(scores: Scores, estimates: ReportEstimates) -> list[str]:
 
 
 def notes(scores: Scores) -> list[str]:
-    """Returns sentences on missing data."""
+    """Returns sentences on data that ``scores`` lacks."""
     texts = []
     if missing := int((~scores.is_scored).sum()):
         reasons = scores.failures()

@@ -46,7 +46,7 @@ class WorstChat:
 
     @property
     def contributions(self) -> Sequence[float]:
-        """How much each turn moved the score; empty if the judge does not say."""
+        """How much each turn moved the score. Empty if the judge does not say."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()
@@ -54,15 +54,17 @@ class WorstChat:
 
 
 def fault_distance(scores: Scores, name: str) -> Floats:
-    """Returns how far each score is from the good end of its scale, from 0 to 1, shape (rows,)."""
+    """Returns how far each score of the dimension ``name`` in ``scores`` is from the good end of
+    its scale, from 0 to 1, shape (rows,)."""
     dimension = scores.dimensions[name]
     share = (scores.scores[name] - dimension.low) / (dimension.high - dimension.low)
     return share if dimension.good == "low" else 1 - share
 
 
 def badness(scores: Scores) -> Floats:
-    """Returns how bad each row is, shape (rows,), NaN if unscored: the distance from the good
-    end of the headline dimension, or without a graded dimension the mean distance over issues."""
+    """Returns how bad each row of ``scores`` is, shape (rows,), NaN if unscored: the distance from
+    the good end of the headline dimension, or without a graded dimension the mean distance over
+    issues."""
     if scores.headline is not None:
         return fault_distance(scores, scores.headline)
     import pandas
@@ -82,18 +84,21 @@ def worst_rows(scores: Scores) -> Codes:
     return rows[np.argsort(-bad[rows], kind="stable")]
 
 
+def worst_count(scores: Scores) -> int:
+    """Returns how many of the rows of ``scores`` are shown as the worst: a tenth, 20 to 100."""
+    return min(_MOST, max(_LEAST, scores.rows // 10))
+
+
 def collect_worst(
     scores: Scores,
     judgements: Iterable[Judgement],
     dialogues: Iterable[Dialogue] | None,
 ) -> list[WorstChat]:
-    """Returns the worst tenth of the chats, 20 to 100, the worst first.
+    """Returns the worst chats of ``scores``, the worst first, more than are shown.
 
-    Reads the ``judgements`` of all rows and the ``dialogues`` a second time. One mechanism has at
-    most _ALIKE of the chats if there are bad chats with others.
+    Reads the ``judgements`` of all rows and the ``dialogues`` a second time.
     """
-    count = min(_MOST, max(_LEAST, scores.rows // 10))
-    rows = worst_rows(scores)[: _SEARCHED * count].tolist()
+    rows = worst_rows(scores)[: _SEARCHED * worst_count(scores)].tolist()
     if not rows or not scores.dimensions:
         return []
     chosen = set(rows)
@@ -118,10 +123,10 @@ def collect_worst(
             if column != "has_chat":
                 columns[column] = scores.columns[column].iloc[row]
         chats.append(WorstChat(judgement, name, reason, turns, columns))
-    return _mix_mechanisms(chats, count)
+    return chats
 
 
-def _mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
+def mix_mechanisms(chats: Sequence[WorstChat], count: int) -> list[WorstChat]:
     """Returns ``count`` of the ``chats``, the worst first. One mechanism has _ALIKE of them, and
     more only to fill the list."""
     sizes: Counter[str] = Counter()
@@ -162,7 +167,8 @@ def group_by_mechanism(chats: Iterable[WorstChat]) -> dict[str, list[WorstChat]]
 
 
 def worst_sheet(scores: Scores, chats: Sequence[WorstChat]) -> Sheet:
-    """Returns the columns and rows of worst.csv."""
+    """Returns the columns and rows of worst.csv, a row for each of ``chats``. ``scores`` has the
+    columns of the chats."""
     names = [name for name in scores.columns if name != "has_chat"]
     columns = ["id", "judged_turn", "dimension", "score", "low", "high", *names]
     rows = []

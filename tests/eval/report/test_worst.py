@@ -19,6 +19,7 @@ from medal_judges.eval.report.worst import (
     WorstChat,
     collect_worst,
     group_by_mechanism,
+    mix_mechanisms,
 )
 from medal_judges.eval.scores.scores import load_scores
 from medal_judges.models.base.judge import NO_ASSISTANT_TURN
@@ -127,6 +128,6 @@ def test_one_reason_does_not_fill_the_list() -> None:
         if i < 30:
             fields = {"scores": {"overall": None}, "failure": NO_ASSISTANT_TURN}
         stated.append(judgement(f"d{i}", [OVERALL], **fields))
-    groups = group_by_mechanism(worst_of(stated))
+    groups = group_by_mechanism(mix_mechanisms(worst_of(stated), 20))
     sizes = {name: len(group) for name, group in groups.items()}
     assert sizes == {UNANSWERED: 8, NONE_STATED: 12}

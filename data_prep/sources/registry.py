@@ -79,7 +79,7 @@ def parse_spec(text: str) -> DataSpec:
     fields = {}
     for word in words:
         if word not in kinds:
-            problem = f"{text!r}: {word!r} is no part, level or split"
+            problem = f"{text!r}: {word!r} is not a part, level or split"
             hint = f"{did_you_mean(word, list(kinds))}known: {', '.join(kinds)}"
             raise SourceError(problem, hint=hint)
         fields[kinds[word]] = word
@@ -149,8 +149,8 @@ def _all_rows(
 
 
 def _parts(source: Source, spec: DataSpec) -> list[SourceFile]:
-    """Returns the parts of a source that a spec asks for: without a part and a level, those of
-    dialogues, or all if there are only turns."""
+    """Returns the parts of ``source`` that ``spec`` asks for. Without a part and a level these are
+    the parts of dialogues, or all if there are only turns."""
     parts = []
     for part in source.parts:
         is_chosen = spec.part == part.name or not (spec.part or part.named_only)

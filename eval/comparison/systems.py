@@ -201,7 +201,7 @@ def read_systems(
             rows, scales = _system_rows(name, frame, dialogues, options)
             frames.append(rows)
             scales_by_file.append((str(path), list(scales.values())))
-    _require_one_judge(file_of_judge)
+    _require_one_judge(file_of_judge, reading or ReadingReport())
     dimensions = merge_dimensions(scales_by_file)
     table = pandas.concat(frames, ignore_index=True)
     if options.by is not None:
@@ -218,7 +218,9 @@ def read_systems(
     return systems
 
 
-def _require_one_judge(file_of_judge: dict[str, Path]) -> None:
+def _require_one_judge(file_of_judge: dict[str, Path], reading: ReadingReport) -> None:
+    if not file_of_judge:
+        reading.require_rest()
     if len(file_of_judge) > 1:
         (first, first_file), (second, second_file) = list(file_of_judge.items())[:2]
         parts = set(first.split("|")).symmetric_difference(second.split("|"))

@@ -1,4 +1,4 @@
-"""Authors in any field, --role for everyone else, and words as ratings."""
+"""Authors in any field, --role for every other speaker, and words as ratings."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@
 - An image, a sound or a file is marked in the text: ``[image]``.
 - A chat with several assistants (messages with different names) is an error.
 
-Messages are those of OpenAI (Chat Completions and Responses), Anthropic and ShareGPT.
+Messages have the form of OpenAI (Chat Completions and Responses), Anthropic and ShareGPT.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def read_messages(
 
 class _Chat:
     """What the messages of a chat become: turns (role and texts), system prompts, the names of
-    assistants, and counts of what is no text."""
+    assistants, and counts of what is not text."""
 
     def __init__(self) -> None:
         self.turns: list[tuple[Role, list[str]]] = []

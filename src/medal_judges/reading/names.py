@@ -102,6 +102,6 @@ def role_of(word: object, roles: Mapping[str, str], field: str) -> str:
         return role
     expected = (
         f"user, assistant, system or tool, or a word that --role explains: --role "
-        f"{quote(f'{name}=user')}, or --role '*=user' for everyone else"
+        f"{quote(f'{name}=user')}, or --role '*=user' for every other speaker"
     )
     raise RecordError(field, expected, word)

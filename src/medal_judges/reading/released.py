@@ -118,7 +118,7 @@ def _scene_parts(scene: object) -> dict[str, str]:
 def _label_fields(labels: object) -> Fields:
     """Returns the label fields of the line format.
 
-    ``labels`` are those of the line format, or GPT-4.1's JSON of MEDAL's evaluation prompt (Table
+    ``labels`` have the line format, or are GPT-4.1's JSON of MEDAL's evaluation prompt (Table
     11), as an object or a text. There a label is a number (``"unsafe": 1``) or an object with a
     comment. Raises RecordError for a text that is not JSON.
     """

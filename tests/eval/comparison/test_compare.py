@@ -314,3 +314,11 @@ def test_a_gate_decides_as_the_table_does(write: Write, tmp_path: Path) -> None:
     ):
         low = result.pairs[0].estimate.low or 0.0
         assert (verdict == "failed") == result.pairs[0].apart == (low > 0), text
+
+
+def test_files_without_a_chat_are_an_error_that_shows_the_first_row(
+    write: Write,
+) -> None:
+    files = [str(write(name, [{"id": "a", "fluency": 80}])) for name in "ab"]
+    answer = CliRunner().invoke(app, ["compare", *files], catch_exceptions=True)
+    assert "all 2 rows are bad" in str(answer.exception)

@@ -200,12 +200,13 @@ def argument_defaults(
     ``chosen``.
 
     With validation rows (``validated``) the run validates and saves after each epoch, and ends with
-    the best weights. Without, it saves after each epoch. Two checkpoints are kept. Batches have
-    dialogues of similar length. bf16 is on if the GPU has it.
+    the best weights. Without, it saves after each epoch. It does so after ``eval_steps`` or
+    ``save_steps`` if they are chosen. Two checkpoints are kept. Batches have dialogues of similar
+    length. bf16 is on if the GPU has it.
     """
     has_bf16 = torch.cuda.is_available() and torch.cuda.is_bf16_supported()
     defaults: dict[str, Any] = {
-        "save_strategy": "epoch",
+        "save_strategy": _strategy(chosen, "save_steps"),
         "save_total_limit": 2,
         "logging_steps": 10,
         "logging_nan_inf_filter": False,  # it would hide that a run has failed
@@ -215,7 +216,7 @@ def argument_defaults(
         "bf16": has_bf16 and not chosen.get("fp16"),
         "ddp_find_unused_parameters": False,
     }
-    strategy = chosen.get("eval_strategy", "epoch")
+    strategy = chosen.get("eval_strategy", _strategy(chosen, "eval_steps"))
     if validated and strategy != "no":
         steps = chosen.get("eval_steps") or chosen.get("logging_steps") or 10
         defaults |= {
@@ -227,3 +228,8 @@ def argument_defaults(
             "metric_for_best_model": "loss",
         }
     return defaults
+
+
+def _strategy(chosen: Mapping[str, Any], steps: str) -> str:
+    """Returns ``steps`` if the argument ``steps`` is chosen: it would be ignored by epochs."""
+    return "steps" if steps in chosen else "epoch"

@@ -33,10 +33,16 @@ class Criteria(Config):
 
 
 class Guidelines(Config):
-    """A file of configs/annotation/. ``asks`` are the questions of a dimension without one, by kind
-    of answer (``binary``, ``ordinal``), and those for free texts (``comment``, ``other_text``)."""
+    """A file of configs/annotation/.
+
+    ``settings`` has a first paragraph of the introduction for each setting in which the dialogues
+    were held. ``intro`` has the paragraphs after it. ``asks`` are the questions of a dimension
+    without one, by kind of answer (``binary``, ``ordinal``), and the questions for free texts
+    (``comment``, ``other_text``).
+    """
 
     title: str
+    settings: dict[str, str]
     intro: tuple[str, ...]
     asks: dict[Literal["binary", "ordinal", "comment", "other_text"], str]
     dimensions: Mapping[str, Criteria] = Field(default_factory=dict)
@@ -89,10 +95,24 @@ class Answer:
     texts: Mapping[str, str] = field(default_factory=dict)
 
 
-def load_guidelines(name_or_path: str = "annotation/guidelines") -> Guidelines:
-    """Returns the guidelines of ``name_or_path``, a YAML file or a name in configs/. Raises
-    ConfigError if they cannot be read or have other fields."""
-    return build_config(Guidelines, read_yaml(name_or_path), where=str(name_or_path))
+def load_guidelines(
+    name_or_path: str = "annotation/guidelines",
+    setting: str = "open-domain",
+) -> Guidelines:
+    """Returns the guidelines of a YAML file, or of the name of one in configs/.
+
+    Their ``intro`` begins with the paragraph of the ``setting``. Raises ConfigError for a wrong
+    file and for a setting that it does not have.
+    """
+    data = read_yaml(name_or_path)
+    guidelines = build_config(Guidelines, data, where=str(name_or_path))
+    if setting not in guidelines.settings:
+        raise ConfigError(
+            f"{name_or_path}: no setting {setting!r}",
+            hint=f"it has: {', '.join(guidelines.settings)}",
+        )
+    intro = (guidelines.settings[setting], *guidelines.intro)
+    return guidelines.model_copy(update={"intro": intro})
 
 
 def dimensions_to_ask(

@@ -198,6 +198,13 @@ def test_arguments_are_the_trainer_s_own_and_unknown_names_are_refused(
         build_config(TrainConfig, minimal(args=args), where="x")
 
 
+def test_steps_that_are_named_are_followed(tmp_path: Path) -> None:
+    for validated, name in ((True, "eval_steps"), (False, "save_steps")):
+        made = training_arguments({name: 3}, tmp_path, seed=0, validated=validated)
+        assert (made.save_strategy, made.save_steps) == ("steps", 3)
+        assert made.eval_strategy == ("steps" if validated else "no")
+
+
 def test_a_loss_that_is_not_a_number_stops_the_run(base: Path, tmp_path: Path) -> None:
     judge = judge_on(base)
     with torch.no_grad():

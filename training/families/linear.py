@@ -3,7 +3,6 @@ held-out rows, fits and calibrates them."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -33,9 +32,6 @@ from medal_judges.training.validation import agreement
 _LEAST_DEVIATION = 1e-3  # a feature that never varies must not be large on a new domain
 FOLDS = 5
 _SCALE_ROWS = 4000  # dialogues are enough for means and deviations
-
-logger = logging.getLogger(__name__)
-
 
 # The values of which training tries all combinations, unless model.grid says others.
 LINEAR_GRID: dict[str, tuple[Any, ...]] = {
@@ -247,7 +243,6 @@ class Search:
             )
         values = [self.measure(dimension, settings) for settings in grid]
         best = int(np.argmax(np.nan_to_num(values, nan=-np.inf)))
-        logger.info("%s: %s of %d settings", dimension.name, grid[best], len(grid))
         return grid[best]
 
     def measure(

@@ -47,6 +47,9 @@ def export_project(
     guidelines: str = option(
         "annotation/guidelines", help="YAML file or name in configs/."
     ),
+    setting: str = option(
+        "open-domain", help="What the chats are for: open-domain or support."
+    ),
     seed: int = SEED,
     reading: ReadOptions,
 ) -> None:
@@ -68,9 +71,10 @@ def export_project(
     report.show()
     report.require_rest()
     project = new_project(rows, dimensions, annotator, per_dialogue, seed)
-    written = export(project, load_guidelines(guidelines), out, form)
+    written = export(project, load_guidelines(guidelines, setting), out, form)
     for name, keys in project.assignments.items():
         typer.echo(f"{name}: {len(keys)} dialogues")
+    typer.echo(f"setting in the guidelines: {setting}")
     typer.echo("for annotators:\n" + "\n".join(f"  {path}" for path in written))
     typer.echo(
         f"do not show annotators (models, labels): {out}/project.json, {out}/rows.jsonl"

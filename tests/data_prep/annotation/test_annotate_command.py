@@ -16,7 +16,7 @@ from medal_judges.data_prep.annotation.questions import (
     load_guidelines,
     questions,
 )
-from medal_judges.errors import DataError, MedalError
+from medal_judges.errors import ConfigError, DataError, MedalError
 from medal_judges.reading.dialogues import read_labelled
 
 
@@ -63,6 +63,14 @@ def test_nothing_handed_out_names_who_spoke(label_studio: Path, tmp_path: Path) 
     for path in paths:
         text = path.name + _text(path)
         assert not any(word in text for word in secrets)
+
+
+def test_the_guidelines_name_the_setting() -> None:
+    chat, support = load_guidelines(), load_guidelines(setting="support")
+    assert "for company" in chat.intro[0] and "to help" in support.intro[0]
+    assert chat.intro[1:] == support.intro[1:]
+    with pytest.raises(ConfigError, match="no setting 'shop'"):
+        load_guidelines(setting="shop")
 
 
 def _text(path: Path) -> str:

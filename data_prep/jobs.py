@@ -84,7 +84,7 @@ class Agents:
         self.loaded: dict[str, LanguageModel] = {}
 
     def get(self, agent: str) -> LanguageModel:
-        """The model of ``agent``. Raises ConfigError if it cannot be loaded."""
+        """Returns the model of ``agent``. Raises ConfigError if it cannot be loaded."""
         key = self.settings[agent].model_dump_json()
         if key not in self.loaded:
             self.loaded[key] = load_llm(self.settings[agent])
@@ -203,7 +203,7 @@ class JobRunner(ABC, Generic[J]):
 
     @abstractmethod
     def request(self, job: J) -> ChatRequest:
-        """The request for the open question of ``job``."""
+        """Returns the request for the open question of ``job``."""
 
     @abstractmethod
     def apply(self, job: J, answer: Answer) -> None:
@@ -226,7 +226,7 @@ class JobRunner(ABC, Generic[J]):
         self.journal.sync()
 
     def replays(self, answer: Answer) -> bool:
-        """Whether an answer in the journal belongs to this run."""
+        """Returns whether an answer in the journal belongs to this run."""
         return True
 
     def replay(self) -> None:
@@ -257,7 +257,7 @@ class JobRunner(ABC, Generic[J]):
             self.journal.sync()
 
     def _round(self, progress: Callable[[], None]) -> None:
-        """Send the open question of each active job to its model.
+        """Sends the open question of each active job to its model.
 
         Raises the first error of a server once the other servers have answered; CostLimitError only
         if nothing was answered. If this thread is stopped (Ctrl-C) or a local model fails, no
@@ -361,7 +361,7 @@ class JobRunner(ABC, Generic[J]):
 
     @property
     def spending(self) -> str:
-        """What this run paid for: requests, tokens, and dollars if known."""
+        """Returns what this run paid for: requests, tokens, and dollars if known."""
         cached = f" ({self.cached} answers came from the cache)" if self.cached else ""
         usage = self.usage
         money = f", ${usage.money:.4f}" if usage.money else ""

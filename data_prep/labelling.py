@@ -114,8 +114,8 @@ def earlier_labels(row: LabelledDialogue) -> dict[str, Any]:
 
 
 def malformed_reasons(check: Judgement) -> tuple[str, ...]:
-    """The faults that the check found (dimensions with a score of at least 0.5), in the rubric's
-    order."""
+    """Returns the faults that the check found (dimensions with a score of at least 0.5), in the
+    rubric's order."""
     return tuple(name for name, score in check.scores.items() if (score or 0) >= 0.5)
 
 
@@ -267,8 +267,8 @@ def sort_rows(
 
 
 def malformed_figure(users: Sequence[Mapping[str, Any]]) -> Figure:
-    """The share of malformed users and of each reason, by language and user model (MEDAL, Figure
-    7), with Wilson's intervals. ``users`` as in report.json."""
+    """Returns the share of malformed users and of each reason, by language and user model (MEDAL,
+    Figure 7), with Wilson's intervals. ``users`` as in report.json."""
     panels = []
     for name in list(users[0])[_FIRST_COUNT:]:
         shares = {}
@@ -335,8 +335,8 @@ class Summary:
         return new
 
     def to_record(self) -> dict[str, Any]:
-        """The content of report.json. ``std_over_repeats`` says how far the judge agrees with
-        itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
+        """Returns the content of report.json. ``std_over_repeats`` says how far the judge agrees
+        with itself (MEDAL, Table 3): the mean ``std`` over dialogues, smallest first."""
         users: list[dict[str, Any]] = []
         if self.users:
             counts = pd.DataFrame(self.users).groupby(["lang", "user"]).sum()

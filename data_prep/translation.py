@@ -149,7 +149,7 @@ class TranslationRunner(JobRunner[Translation]):
 
     @property
     def by(self) -> str:
-        """The signature: the model, its decoding and the prompt."""
+        """Returns the signature: the model, its decoding and the prompt."""
         llm = self.agents.get(self.config.llm.model)
         decoding = self.config.model_dump(exclude={"llm"})
         signature = Signature(

@@ -31,14 +31,14 @@ class JudgeChoice:
 
     @property
     def _llm_setting(self) -> Any:
-        """The setting ``llm``; None for a saved judge, and for a YAML file without one."""
+        """Returns the setting ``llm``; None for a saved judge, and for a YAML file without one."""
         if self.settings is None:
             return None
         return {**self.settings, **self.options}.get("llm")
 
     @property
     def speaks(self) -> bool:
-        """Whether the judge is a YAML file that uses a language model."""
+        """Returns whether the judge is a YAML file that uses a language model."""
         return self._llm_setting is not None
 
     @property

@@ -85,7 +85,7 @@ class ScoreOptions(Config):
         )
 
     def is_done(self, judgement: Judgement) -> bool:
-        """Whether a judgement of an earlier run is not tried again."""
+        """Returns whether a judgement of an earlier run is not tried again."""
         if self.retry_failed and not judgement.scored:
             return judgement.failure == NO_ASSISTANT_TURN
         return not judgement.transient

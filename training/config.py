@@ -99,7 +99,7 @@ class DataEntry(ChatFileConfig):
     optional: bool = False
 
     def bounds(self, label: str) -> Rescale | None:
-        """``rescale`` of one label."""
+        """Returns ``rescale`` of one label."""
         if isinstance(self.rescale, dict):
             return self.rescale.get(label)
         return self.rescale
@@ -144,7 +144,7 @@ class TrainConfig(Config):
 
     @property
     def validated(self) -> bool:
-        """Whether the run has validation rows."""
+        """Returns whether the run has validation rows."""
         return bool(self.validation or "validation" in self.split)
 
     @model_validator(mode="after")

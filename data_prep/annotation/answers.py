@@ -79,7 +79,7 @@ def _list_missing(
 
 
 def _find_misplacement(answer: Answer, project: Project) -> str | None:
-    """What is wrong with the key or the annotator of the answer."""
+    """Returns what is wrong with the key or the annotator of the answer."""
     if answer.key not in project.rows:
         return (
             f"field 'key': expected a key of this project, got {answer.key!r}; type the key of the "
@@ -131,7 +131,7 @@ def _values(
 
 
 def _number(text: str, dimension: Dimension) -> float | None:
-    """The level that ``text`` states; None if it is none of the dimension."""
+    """Returns the level that ``text`` states; None if it is none of the dimension."""
     if dimension.kind == "binary" and text.lower() in _WORDS:
         return _WORDS[text.lower()]
     try:  # ``4``, ``4.0`` and ``4,0`` are 4

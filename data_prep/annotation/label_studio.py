@@ -121,7 +121,7 @@ def _text(value: Mapping[str, Any]) -> str:
 
 
 def _account(completed_by: Any) -> str:
-    """The account that completed an annotation: an object, or a number."""
+    """Returns the account that completed an annotation: an object, or a number."""
     if isinstance(completed_by, dict):
         completed_by = completed_by.get("email") or completed_by.get("id")
     account = "" if completed_by is None else str(completed_by)

@@ -100,7 +100,7 @@ def assign(
 
 
 def _shuffle(keys: Sequence[str], seed: int, name: str) -> list[str]:
-    """``keys`` in a random order that depends on ``name`` and ``seed``."""
+    """Returns ``keys`` in a random order that depends on ``name`` and ``seed``."""
     rng = np.random.default_rng([seed, int(content_hash(name), 16)])
     return [str(key) for key in rng.permutation(sorted(keys))]
 

@@ -66,7 +66,7 @@ class AnnotationQuestion:
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The choices, in the order of ``dimension.levels``."""
+        """Returns the choices, in the order of ``dimension.levels``."""
         if self.dimension.kind == "binary":
             return (NO, YES)
         return tuple(f"{level:g}" for level in self.dimension.levels)

@@ -61,7 +61,7 @@ class CorpusStatistics:
 
     @property
     def graded(self) -> list[str]:
-        """The dimensions that are no shares, ``overall`` first."""
+        """Returns the dimensions that are not shares, ``overall`` first."""
         graded = [name for name in self.labels if name not in self.shares]
         return sorted(graded, key=lambda name: not name.startswith("overall"))
 

@@ -23,7 +23,7 @@ _WORD = re.compile(r"\w+(?:['’-]\w+)*")
 
 
 def unit_of(lang: str) -> Unit:
-    """The unit that measures utterances of ``lang``."""
+    """Returns the unit that measures utterances of ``lang``."""
     if base_language(lang) in SPACELESS:
         return "characters"
     return "words"

@@ -70,8 +70,8 @@ class ForeignLanguage:
         return None
 
     def _patterns_of(self, lang: str) -> list[re.Pattern[str]]:
-        """The phrases, and the patterns with names of languages other than ``lang`` if that is
-        known."""
+        """Returns the phrases, and the patterns with names of languages other than ``lang`` if that
+        is known."""
         keywords = self.keywords
         texts = [rf"\b(?:{text})" for text in keywords["phrases"]]
         if lang != UNKNOWN_LANGUAGE:
@@ -88,7 +88,7 @@ class ForeignLanguage:
 
 
 def _one_of(words: Iterable[str]) -> str:
-    """The pattern of any of ``words``; one that never matches if there are none."""
+    """Returns the pattern of any of ``words``; one that never matches if there are none."""
     return f"(?:{'|'.join(map(re.escape, words)) or '(?!)'})"
 
 
@@ -136,7 +136,7 @@ class Candidate:
 
     @property
     def clean(self) -> bool:
-        """Whether the dialogue has no issue."""
+        """Returns whether the dialogue has no issue."""
         return self.categories == (CLEAN,)
 
 
@@ -201,7 +201,7 @@ def label_rules(rubric: str = "medal") -> LabelRules:
 
 
 def draw(seed: int, key: str) -> float:
-    """A number in [0, 1) computed from ``seed`` and ``key``."""
+    """Returns a number in [0, 1) computed from ``seed`` and ``key``."""
     digest = hashlib.sha256(f"curate:{seed}:{key}".encode()).digest()
     return int.from_bytes(digest[:7], "big") / 2**56
 

@@ -159,7 +159,8 @@ class _BalancedSelection:
             self.take(int(cheapest))
 
     def _costs(self, rows: Array, category: int) -> Array:
-        """How often the values of each dialogue were chosen, over an even share (see _WEIGHTS)."""
+        """Returns how often the values of each dialogue were chosen, over an even share (see
+        _WEIGHTS)."""
         costs = np.zeros(len(rows))
         for name, (value_of, counts) in self.factors.items():
             costs += _WEIGHTS[name] * _over_even_share(counts)[value_of[rows]]

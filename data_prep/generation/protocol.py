@@ -150,8 +150,8 @@ class GenerateConfig(Config):
         return llms
 
     def speaking(self, chatbots: Sequence[str] = ()) -> list[str]:
-        """The names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError for an
-        unknown name."""
+        """Returns the names in ``chatbots``, or of all chatbots if it is empty. Raises ConfigError
+        for an unknown name."""
         if unknown := [name for name in chatbots if name not in self.chatbots]:
             hint = f"it has: {', '.join(self.chatbots)}"
             raise ConfigError(f"no chatbot {unknown[0]!r} in the config", hint=hint)
@@ -159,7 +159,7 @@ class GenerateConfig(Config):
 
 
 def read_utterance(answer: str) -> tuple[str, bool]:
-    """The message in a user agent's answer, and whether it ends the dialogue.
+    """Returns the message in a user agent's answer, and whether it ends the dialogue.
 
     A label such as ``user:`` before the message and quotation marks around it are removed, letters
     of the message never are.
@@ -172,7 +172,7 @@ def read_utterance(answer: str) -> tuple[str, bool]:
 
 
 def _unwrap(text: str) -> str:
-    """``text`` without its label and the quotation marks around it."""
+    """Returns ``text`` without its label and the quotation marks around it."""
     text = _LABEL.sub("", text, count=1)
     if len(text) > 1 and _QUOTES.get(text[0]) == text[-1] and text[0] not in text[1:-1]:
         text = text[1:-1].strip()
@@ -233,7 +233,8 @@ class DialogueState:
 
     @property
     def agent(self) -> str:
-        """The agent that answers next: ``judge``, or ``user:`` or ``chatbot:`` and its name."""
+        """Returns the agent that answers next: ``judge``, or ``user:`` or ``chatbot:`` and its
+        name."""
         if self.stage == "say":
             return f"user:{self.user}"
         if self.stage == "check":
@@ -242,19 +243,19 @@ class DialogueState:
 
     @property
     def candidate_text(self) -> str:
-        """The message as the user judge sees it: END_OF_DIALOGUE follows if it ends the
+        """Returns the message as the user judge sees it: END_OF_DIALOGUE follows if it ends the
         dialogue."""
         text, ends = self.candidate or ("", False)
         return f"{text} {END_OF_DIALOGUE * ends}".strip()
 
     @property
     def opened(self) -> bool:
-        """Whether this is an accepted first message."""
+        """Returns whether this is an accepted first message."""
         return self.chatbot is None and bool(self.turns)
 
     @property
     def over(self) -> bool:
-        """Whether no more answers are needed."""
+        """Returns whether no more answers are needed."""
         return self.ended is not None or self.opened
 
     def take(self, answer: str, cut: bool) -> dict[str, Any] | None:
@@ -317,7 +318,7 @@ class DialogueState:
             self.ended = "cap"
 
     def with_chatbot(self, chatbot: str) -> DialogueState:
-        """The dialogue with ``chatbot`` that begins with this accepted first message."""
+        """Returns the dialogue with ``chatbot`` that begins with this accepted first message."""
         shared = (list(self.turns), list(self.tries), list(self.cut))
         id = f"{self.id}--{chatbot}"
         return DialogueState(
@@ -330,7 +331,7 @@ class DialogueState:
         )
 
     def row(self) -> LabelledDialogue:
-        """The finished dialogue as a line without labels."""
+        """Returns the finished dialogue as a line without labels."""
         extra: dict[str, Any] = {"ended": self.ended, "tries": list(self.tries)}
         if self.cut:
             extra["cut_turns"] = list(self.cut)
@@ -425,7 +426,7 @@ def request_of(state: DialogueState, prompts: dict[str, Prompt]) -> ChatRequest:
 
 
 def _rejected_attempts(state: DialogueState) -> list[dict[str, str | None]]:
-    """The rejected attempts at the current turn, as values of the user agent's prompt."""
+    """Returns the rejected attempts at the current turn, as values of the user agent's prompt."""
     attempts: list[dict[str, str | None]] = []
     for rejection in state.rejections:
         text = " ".join(rejection["text"].split()) or "(an empty message)"

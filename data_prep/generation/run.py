@@ -119,7 +119,7 @@ class Outputs:
         self._streams[name].write(to_line(line))
 
     def flush(self) -> None:
-        """Make the journal durable and the lines of both files visible to readers."""
+        """Makes the journal durable and the lines of both files visible to readers."""
         self.journal.sync()
         for stream in self._streams.values():
             stream.flush()
@@ -240,12 +240,14 @@ class GenerationRun(JobRunner[DialogueState]):
 
     @property
     def dialogues(self) -> int:
-        """The number of dialogues in the folder at the end if every first message is accepted."""
+        """Returns the number of dialogues in the folder at the end if every first message is
+        accepted."""
         of_silent = sum(id.rpartition("--")[2] not in self.speaking for id in self.done)
         return len(self.openers) * len(self.speaking) + of_silent
 
     def order(self) -> Iterator[str]:
-        """The ids of all dialogues in order, whether or not their chatbots speak in this run."""
+        """Yields the ids of all dialogues in order, whether or not their chatbots speak in this
+        run."""
         for opener in self.openers:
             for chatbot in self.chatbots:
                 yield f"{opener}--{chatbot}"
@@ -306,7 +308,7 @@ class GenerationRun(JobRunner[DialogueState]):
                 load += share
 
     def _spread(self, opener: DialogueState) -> int:
-        """Add the dialogues of an accepted first message that do not exist yet."""
+        """Adds the dialogues of an accepted first message that do not exist yet."""
         count = 0
         for chatbot in self.speaking:
             dialogue = opener.with_chatbot(chatbot)

@@ -68,7 +68,8 @@ def _first(name: str, text: str) -> str | None:
 
 @cache
 def _patterns(name: str) -> list[re.Pattern[str]]:
-    """Two patterns: words and phrases in any case, and those under ``exact`` in their case."""
+    """Returns two patterns: words and phrases in any case, and those under ``exact`` in their
+    case."""
     lists = read_yaml(f"seeds/{name}")
     exact = [re.escape(word) for word in lists.pop("exact", [])]
     phrases = [phrase.replace(" ", r"\s+") for phrase in lists.pop("phrases", [])]
@@ -100,7 +101,8 @@ def load_relations() -> dict[str, Any]:
 
 
 def sentences(triple: Triple) -> str:
-    """The triple in words, such as ``PersonX drops something. Now PersonX feels annoyed.``"""
+    """Returns the triple in words, such as ``PersonX drops something. Now PersonX feels
+    annoyed.``"""
     relations = load_relations()
     template = relations["relations"][triple.relation]
     head = triple.head.rstrip(" .")
@@ -223,18 +225,18 @@ class SeedContext:
 
     @property
     def group(self) -> str:
-        """The id of the context without its language. Splits and clusters use it."""
+        """Returns the id of the context without its language. Splits and clusters use it."""
         return (
             f"ctx-{content_hash([self.scene, self.persona, self.gender, self.affect])}"
         )
 
     @property
     def id(self) -> str:
-        """The group and the language. Equal contexts have equal ids in every run."""
+        """Returns the group and the language. Equal contexts have equal ids in every run."""
         return f"{self.group}-{self.lang}"
 
     def to_record(self) -> dict[str, Any]:
-        """The JSON object for one line of a contexts file."""
+        """Returns the JSON object for one line of a contexts file."""
         return {"id": self.id, **asdict(self)}
 
 
@@ -391,7 +393,7 @@ def in_languages(
 
 
 def _rank(seed: int, purpose: str, item: str) -> bytes:
-    """The sort key of ``item`` among those drawn for one ``purpose``."""
+    """Returns the sort key of ``item`` among those drawn for one ``purpose``."""
     text = f"{seed}\0{purpose}\0{item}"
     return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
@@ -405,8 +407,8 @@ def _lowest(
     name: Callable[[T], str],
     fits: Callable[[T], bool],
 ) -> list[T]:
-    """The ``count`` items of lowest rank that fit, in that order; items of one name count once.
-    Memory holds ``count`` items, and ``fits`` is called only for items of low rank."""
+    """Returns the ``count`` items of lowest rank that fit, in that order; items of one name count
+    once. Memory holds ``count`` items, and ``fits`` is called only for items of low rank."""
     lowest: list[tuple[int, str]] = []  # a heap with the highest rank on top
     items: dict[str, T] = {}
     for item in stream:
@@ -430,7 +432,7 @@ def _rounds(
     seed: int,
     purpose: str,
 ) -> list[str]:
-    """``count`` items: all in their order, then all in another order, and so on."""
+    """Returns ``count`` items: all in their order, then all in another order, and so on."""
     chosen = list(items[:count])
     turn = 1
     while len(chosen) < count:
@@ -446,7 +448,7 @@ def _balance(
     seed: int,
     purpose: str,
 ) -> list[T]:
-    """``count`` values; at every length all are equally frequent, up to one."""
+    """Returns ``count`` values; at every length all are equally frequent, up to one."""
     order: list[T] = []
     for turn in range(-(-count // len(values))):
         mixed = sorted(

@@ -117,7 +117,7 @@ def _search_by_shingles(
 
 @lru_cache(1 << 15)  # copies of one chat, with injected issues, share most turns
 def _normal(text: str) -> str:
-    """``text`` without differences of case, width, encoding, spaces and punctuation."""
+    """Returns ``text`` without differences of case, width, encoding, spaces and punctuation."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return " ".join(_NOT_A_WORD.sub(" ", folded).split())
 

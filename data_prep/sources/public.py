@@ -77,7 +77,7 @@ def alternating(texts: Sequence[str], last: Role) -> tuple[Turn, ...]:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines of ``text`` that are not blank, stripped."""
+    """Returns the lines of ``text`` that are not blank, stripped."""
     return [line.strip() for line in text.split("\n") if line.strip()]
 
 
@@ -160,7 +160,7 @@ def read_conture(path: Path, *, level: Level) -> Iterator[LabelledDialogue]:
 def _conture_ratings(
     answers: Sequence[Mapping[str, object]],
 ) -> dict[str, list[object]]:
-    """The ratings of a dialogue by dimension, from one mapping for each rater."""
+    """Returns the ratings of a dialogue by dimension, from one mapping for each rater."""
     ratings = {}
     for question in answers[0]:
         name = (

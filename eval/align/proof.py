@@ -88,7 +88,7 @@ class Fit(RegressorMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def name(self) -> str:
-        """What a user reads of the fit."""
+        """Returns what a user reads of the fit."""
         if self.is_curve:
             return "a monotone curve"
         if len(self.columns) > 1:
@@ -178,12 +178,12 @@ class Proof:
 
     @property
     def improves(self) -> bool:
-        """Whether the gain is above 0 beyond chance."""
+        """Returns whether the gain is above 0 beyond chance."""
         return beyond_chance(self.gain)
 
     @property
     def is_reversed(self) -> bool:
-        """Whether labels fall as the judge's scores rise, beyond chance (1%)."""
+        """Returns whether labels fall as the judge's scores rise, beyond chance (1%)."""
         rho = self.measured(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 

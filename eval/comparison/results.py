@@ -41,7 +41,7 @@ class SystemResult:
 
     @property
     def best(self) -> Estimate:
-        """The corrected mean if there is one, or the judge's."""
+        """Returns the corrected mean if there is one, or the judge's."""
         return self.judge if self.corrected is None else self.corrected
 
 
@@ -57,17 +57,17 @@ class PairResult:
 
     @property
     def estimate(self) -> Estimate:
-        """The difference that decides, with its interval and p-value."""
+        """Returns the difference that decides, with its interval and p-value."""
         return self.tested.estimate
 
     @property
     def apart(self) -> bool:
-        """Whether the two can be told apart at 5%."""
+        """Returns whether the two can be told apart at 5%."""
         p_value = self.tested.p_value
         return p_value is not None and p_value < LEVEL
 
     def to_record(self) -> dict[str, Any]:
-        """One JSON object."""
+        """Returns one JSON object."""
         record = asdict(replace(self.difference, corrected=None))
         del record["corrected"]
         record |= {"first": self.first, "second": self.second}
@@ -96,7 +96,7 @@ class ComparedOn:
 
     @property
     def base(self) -> str:
-        """The dimension that the judge scored."""
+        """Returns the dimension that the judge scored."""
         if self.bad is None:
             return self.dimension
         return self.bad.scale.name
@@ -195,7 +195,7 @@ class SystemComparison:
 
     @property
     def dimensions(self) -> list[str]:
-        """The dimensions that the judge scored, without those of bad scores."""
+        """Returns the dimensions that the judge scored, without those of bad scores."""
         return list(dict.fromkeys(result.base for result in self.results))
 
     def on(self, dimension: str) -> ComparedOn:

@@ -116,14 +116,14 @@ class CompareOptions(Config):
 
     @property
     def columns(self) -> list[str]:
-        """The names of the columns that the comparison needs."""
+        """Returns the names of the columns that the comparison needs."""
         names = (self.by, self.context, self.cluster)
         return list(dict.fromkeys(filter(None, names)))
 
     @property
     def sources(self) -> dict[str, Path]:
-        """The file of each system. A system without a name has that of its file. Raises MedalError
-        if two systems have the same name."""
+        """Returns the file of each system. A system without a name has that of its file. Raises
+        MedalError if two systems have the same name."""
         sources: dict[str, Path] = {}
         for text in self.files:
             name, _, file = text.partition("=")

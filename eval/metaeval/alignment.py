@@ -40,7 +40,7 @@ class Aligned:
 
     @property
     def clusters(self) -> Clusters:
-        """What intervals leave out."""
+        """Returns what intervals leave out."""
         return choose_clusters(list(self.facts.chatbot), list(self.facts.group))
 
     def part(self, indices: Rows) -> Aligned:

@@ -69,17 +69,17 @@ class ResultRow:
 
     @property
     def headline(self) -> str:
-        """The metric that ranks judges."""
+        """Returns the metric that ranks judges."""
         return headline(self.kind)
 
     @property
     def coverage(self) -> float | None:
-        """Share of the rows with a label that the judge scored. None for no rows."""
+        """Returns the share of the rows with a label that the judge scored. None for no rows."""
         return self.scored / self.n if self.n else None
 
     @property
     def under_floor(self) -> bool:
-        """Whether coverage is too low for an estimate."""
+        """Returns whether coverage is too low for an estimate."""
         return self.coverage is not None and self.coverage < self.min_coverage
 
 

@@ -55,7 +55,7 @@ class Part:
     differences: Mapping[str, Estimate] = field(default_factory=dict)
 
     def is_corrected(self, name: str) -> bool:
-        """Whether labels correct the estimate of the dimension ``name``."""
+        """Returns whether labels correct the estimate of the dimension ``name``."""
         return name in self.corrected and self.corrected[name].value is not None
 
     def lead(self, name: str) -> Estimate:

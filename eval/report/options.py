@@ -116,7 +116,7 @@ class ReportOptions(Config):
 
     @cached_property
     def period(self) -> tuple[str, Unit] | None:
-        """The time column and the unit of ``over``. Raises ConfigError for another form."""
+        """Returns the time column and the unit of ``over``. Raises ConfigError for another form."""
         if self.over is None:
             return None
         column, _, text = self.over.rpartition(":")
@@ -130,6 +130,6 @@ class ReportOptions(Config):
 
     @cached_property
     def gates(self) -> list[Gate]:
-        """The gates of ``fail_under`` and ``fail_over``."""
+        """Returns the gates of ``fail_under`` and ``fail_over``."""
         under = [Gate.parse("under", text) for text in self.fail_under]
         return under + [Gate.parse("over", text) for text in self.fail_over]

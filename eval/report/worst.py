@@ -46,7 +46,7 @@ class WorstChat:
 
     @property
     def contributions(self) -> Sequence[float]:
-        """How much each turn moved the score. Empty if the judge does not say."""
+        """Returns how much each turn moved the score. Empty if the judge does not say."""
         contributions = self.judgement.contributions.get(self.dimension)
         if contributions is None or len(contributions.turns) != len(self.turns):
             return ()

@@ -38,7 +38,7 @@ class BadScores:
 
     @property
     def dimension(self) -> Dimension:
-        """Whether a row is bad, as a dimension of its own."""
+        """Returns whether a row is bad, as a dimension of its own."""
         return Dimension(self.name, "binary", 0, 1, good="low")
 
     def flags(self, scores: Floats) -> Floats:

@@ -68,19 +68,19 @@ class Scores:
 
     @property
     def is_scored(self) -> Mask:
-        """Whether each row has a number in every dimension, shape (rows,)."""
+        """Returns whether each row has a number in every dimension, shape (rows,)."""
         if not self.dimensions:
             return np.zeros(self.rows, dtype=bool)
         return np.asarray(np.isfinite(list(self.scores.values())).all(axis=0))
 
     @property
     def coverage(self) -> float | None:
-        """The share of rows with a number in every dimension; None for an empty file."""
+        """Returns the share of rows with a number in every dimension; None for an empty file."""
         return float(self.is_scored.mean()) if self.rows else None
 
     @property
     def signatures(self) -> dict[str, int]:
-        """The number of rows of each signature."""
+        """Returns the number of rows of each signature."""
         counts: dict[str, int] = self.frame["judge"].value_counts(sort=False).to_dict()
         return counts
 
@@ -92,32 +92,32 @@ class Scores:
 
     @property
     def judged(self) -> list[str]:
-        """The dimensions that the judge scored, without those of bad scores."""
+        """Returns the dimensions that the judge scored, without those of bad scores."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
     def issues(self) -> list[str]:
-        """The judged dimensions whose estimate is a share of rows."""
+        """Returns the judged dimensions whose estimate is a share of rows."""
         return [name for name in self.judged if self.is_share(name)]
 
     @property
     def graded(self) -> list[str]:
-        """The dimensions whose estimate is a mean, the headline first."""
+        """Returns the dimensions whose estimate is a mean, the headline first."""
         names = [name for name in self.dimensions if not self.is_share(name)]
         return sorted(names, key=lambda name: name != HEADLINE)
 
     @property
     def headline(self) -> str | None:
-        """``overall``, or the first graded dimension."""
+        """Returns ``overall``, or the first graded dimension."""
         return next(iter(self.graded), None)
 
     @property
     def unit(self) -> str:
-        """The name of a row: judged turn or conversation."""
+        """Returns the name of a row: judged turn or conversation."""
         return "judged turn" if self.frame["turn"].notna().any() else "conversation"
 
     def is_share(self, name: str) -> bool:
-        """Whether a dimension is binary, so that its estimate is a share of rows."""
+        """Returns whether a dimension is binary, so that its estimate is a share of rows."""
         return self.dimensions[name].kind == "binary"
 
     def cell(self, name: str, estimate: Estimate, signed: bool = False) -> Cell:

@@ -57,7 +57,7 @@ class FollowUpPool(Config):
 
     @property
     def hash(self) -> str:
-        """A hash of texts, signs and dimensions, on which scores depend."""
+        """Returns a hash of texts, signs and dimensions, on which scores depend."""
         return content_hash([(f.text, f.sign, f.dimensions) for f in self.follow_ups])
 
     def of(self, dimension: str) -> tuple[int, ...]:

@@ -172,7 +172,8 @@ class ChatTemplate:
         return head, before[len(head) :], after
 
     def _fit(self, messages: Sequence[Message]) -> list[Message]:
-        """``messages`` in a form that the template accepts, see ``system`` and ``alternates``."""
+        """Returns ``messages`` in a form that the template accepts, see ``system`` and
+        ``alternates``."""
         fitted = list(messages)
         if self.system == "folded":
             fitted = with_folded_system(messages)
@@ -190,7 +191,7 @@ class ChatTemplate:
         return joined
 
     def _render(self, messages: Sequence[Message]) -> str | None:
-        """The rendered messages; None if the template refuses them."""
+        """Returns the rendered messages; None if the template refuses them."""
         try:
             return self._apply(messages)
         except Exception:  # jinja raises whatever the template's author chose
@@ -234,7 +235,7 @@ def with_folded_system(messages: Sequence[Message]) -> list[Message]:
 
 
 def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    """The number of ids that both begin with."""
+    """Returns the number of ids that both begin with."""
     length = min(len(a), len(b))
     differ = np.not_equal(a[:length], b[:length])
     if differ.any():
@@ -301,7 +302,8 @@ class TokenModel(LanguageModel):
     def _complete(
         self, prompts: Prompts, requests: Sequence[ChatRequest]
     ) -> list[Completion]:
-        """The answer to each request, given its prompt; with ``thinking`` after the thoughts."""
+        """Returns the answer to each request, given its prompt; with ``thinking`` after the
+        thoughts."""
 
     def count_tokens(self, messages: Sequence[Message]) -> int:
         return len(self.template.prefix(messages, "assistant"))
@@ -344,7 +346,7 @@ class TokenModel(LanguageModel):
         return answers
 
     def _prompt(self, messages: Sequence[Message]) -> list[int]:
-        """Ids up to the place where the answer or the thinking begins."""
+        """Returns ids up to the place where the answer or the thinking begins."""
         if not self.thinking:
             return self.template.prefix(messages, "assistant")
         text = self.template.render_prompt(

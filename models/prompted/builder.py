@@ -230,7 +230,7 @@ class PromptBuilder:
         return self.prompt.text("prefill", self.values[question.index])
 
     def again(self, question: PromptQuestion) -> str:
-        """The second question, for the number alone."""
+        """Returns the second question, for the number alone."""
         values = self.values[question.index]
         return self.prompt.text("again", values) or ASK_AGAIN.format(**values)
 
@@ -295,7 +295,7 @@ class PromptBuilder:
         return values
 
     def _form(self, question: PromptQuestion) -> str:
-        """The shape of a JSON answer, with one entry per dimension."""
+        """Returns the shape of a JSON answer, with one entry per dimension."""
         answer = self.answer
         forms = []
         for field in question.fields:

@@ -61,7 +61,7 @@ class GEvalJudge(BasePromptedJudge):
     def _placeholders(
         self, dimension: Dimension, aspect: Aspect
     ) -> Mapping[str, str | None]:
-        """The values of G-Eval's placeholders; a part with the value None is left out."""
+        """Returns the values of G-Eval's placeholders; a part with the value None is left out."""
         texts = Ratings.of(dimension, POINTS).texts
         bands = []
         if len(aspect.bands) == len(texts):  # else the requested scale has other levels

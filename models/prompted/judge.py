@@ -361,7 +361,7 @@ class BasePromptedJudge(Judge):
     def _score_fitting(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        """One Judgement per request, in order; all of them fit the model."""
+        """Returns one Judgement per request, in order; all of them fit the model."""
 
 
 def grouped_likelihoods(

@@ -201,7 +201,8 @@ def transcript(
 
 
 def harmless(text: str) -> str:
-    """``text`` on one line, without invisible characters and with possible marks escaped."""
+    """Returns ``text`` on one line, without invisible characters and with possible marks
+    escaped."""
     return _OPENING.sub("&lt;", " ".join(_UNSEEN.sub("", text).split()))
 
 

@@ -71,7 +71,7 @@ class Ratings:
 
     @cached_property
     def ambiguous(self) -> bool:
-        """Whether one rating begins another, as 1 does 10."""
+        """Returns whether one rating begins another, as 1 does 10."""
         # A text and a longer one that it begins are neighbours in alphabetical order.
         neighbours = pairwise(sorted(self.texts))
         return any(longer.startswith(text) for text, longer in neighbours)

@@ -91,7 +91,8 @@ def option(
     panel: str | None = None,
     **bounds: Any,
 ) -> Any:
-    """A field of a command's options (a Config), from which cli/options.py builds the command line.
+    """Returns a field of a command's options (a Config), from which cli/options.py builds the
+    command line.
 
     ``flag`` replaces ``--field-name``, an ``argument`` is positional, ``panel`` is a heading of the
     help. An option without a ``default`` is required.

@@ -70,7 +70,7 @@ class MedalError(Exception):
 
     @property
     def one_line(self) -> str:
-        """The message and what to type, on one line."""
+        """Returns the message and what to type, on one line."""
         return visible("; ".join(filter(None, (self.message, self.hint))))
 
     def __str__(self) -> str:

@@ -71,7 +71,7 @@ class EncoderDecoderModel(LanguageModel):
         return len(self._read(messages))
 
     def _read(self, messages: Sequence[Message]) -> list[int]:
-        """The ids for the encoder."""
+        """Returns the ids for the encoder."""
         broken_up = self.marks.broken_up
         if self.tokenizer.chat_template:
             chat = [{"role": m.role, "content": broken_up(m.content)} for m in messages]

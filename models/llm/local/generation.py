@@ -128,7 +128,8 @@ def _processors(
     begin: int,
     thinks: bool,
 ) -> LogitsProcessorList:
-    """What shapes the logits of each row by its request; the answers begin at column ``begin``."""
+    """Returns what shapes the logits of each row by its request; the answers begin at column
+    ``begin``."""
     processors = LogitsProcessorList()
     schemas = [request.schema for request in requests]
     if any(schema is not None for schema in schemas):
@@ -228,7 +229,7 @@ def common_length(prompts: Prompts) -> int:
 def _pad(
     model: PreTrainedModel, prompts: Prompts, pad: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask [rows, longest], padded at the left."""
+    """Returns ids and mask [rows, longest], padded at the left."""
     ids, mask = pad_rows([prompt[::-1] for prompt in prompts], pad)
     return ids.flip(1).to(model.device), mask.flip(1).to(model.device)
 

@@ -41,7 +41,8 @@ class ScoredChats:
 
     @property
     def coverage(self) -> float | None:
-        """Share of the judgements with a number in every dimension; None without judgements."""
+        """Returns the share of the judgements with a number in every dimension; None without
+        judgements."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]

@@ -121,11 +121,12 @@ class ReadOptions(Config):
 
     @cached_property
     def column_map(self) -> ColumnMap:
-        """The columns, roles and labels that the options name."""
+        """Returns the columns, roles and labels that the options name."""
         return make_column_map(self.columns, self.column, self.label, self.role)
 
     def to_record(self) -> Fields:
-        """The options that a file of scores states, so that its chats are read alike again."""
+        """Returns the options that a file of scores states, so that its chats are read alike
+        again."""
         columns: Fields = dict(self.column_map.fields)
         if self.column_map.roles:
             columns["roles"] = dict(self.column_map.roles)
@@ -157,7 +158,7 @@ class ChatFileConfig(Config):
 
     @cached_property
     def read_options(self) -> ReadOptions:
-        """How to read the file. Any bad row is an error."""
+        """Returns how to read the file. Any bad row is an error."""
         return ReadOptions(format=self.format, columns=self.columns)
 
     @model_validator(mode="after")
@@ -166,7 +167,8 @@ class ChatFileConfig(Config):
         return self
 
     def in_langs(self, rows: Sequence[LabelledDialogue]) -> list[LabelledDialogue]:
-        """The rows in ``langs``, if given. Raises ConfigError for a language that no row has."""
+        """Returns the rows in ``langs``, if given. Raises ConfigError for a language that no row
+        has."""
         if not self.langs:
             return list(rows)
         chosen: list[LabelledDialogue] = []

@@ -147,7 +147,7 @@ class Dialogue:
 
     @property
     def chat_hash(self) -> str:
-        """A hash of who says what, which joins labels to the scores of their chat.
+        """Returns a hash of who says what, which joins labels to the scores of their chat.
 
         It ignores what differs between file formats: white space, composed letters, empty turns,
         and how the words of one speaker are divided into turns.
@@ -174,7 +174,7 @@ class Dialogue:
 
     @property
     def text_hash(self) -> str:
-        """A hash of the turns, exactly as they are."""
+        """Returns a hash of the turns, exactly as they are."""
         return content_hash([[turn.role, turn.content] for turn in self.turns])
 
     def upto(self, turn: int | None) -> Dialogue:

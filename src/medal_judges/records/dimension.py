@@ -53,19 +53,19 @@ class Dimension:
 
     @property
     def is_issue(self) -> bool:
-        """Whether label 1 of a binary dimension is a fault."""
+        """Returns whether label 1 of a binary dimension is a fault."""
         return self.kind == "binary" and self.good == "low"
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The values that an annotator can give; empty for a continuous dimension."""
+        """Returns the values that an annotator can give; empty for a continuous dimension."""
         if self.kind == "continuous":
             return ()
         return tuple(map(float, range(int(self.low), int(self.high) + 1)))
 
     @property
     def tolerance(self) -> float:
-        """The distance up to which two scores are equal."""
+        """Returns the distance up to which two scores are equal."""
         return EQUAL * (self.high - self.low)
 
     def to_unit(self, value: float) -> float:

@@ -58,7 +58,8 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def hash_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
-    """``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed`` only."""
+    """Returns ``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed``
+    only."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
     if point < shares[0]:

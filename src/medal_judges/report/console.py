@@ -48,7 +48,7 @@ class PlainConsole(Console):
 
 
 def wide_console(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal, or WIDTH columns without a terminal."""
+    """Returns a console as wide as the terminal, or WIDTH columns without a terminal."""
     console = PlainConsole(stderr=stderr)
     return console if console.is_terminal else PlainConsole(stderr=stderr, width=WIDTH)
 

@@ -84,7 +84,7 @@ class Table:
             yield self.headings.get(start, ""), self.rows[start:end]
 
     def column_kinds(self) -> list[Literal["words", "number"]]:
-        """The kind of each column, which decides its alignment and sorting."""
+        """Returns the kind of each column, which decides its alignment and sorting."""
         kinds: list[Literal["words", "number"]] = []
         for i in range(len(self.columns)):
             is_text = any(isinstance(row[i], str) and row[i] for row in self.rows)
@@ -92,7 +92,8 @@ class Table:
         return kinds
 
     def to_record(self) -> dict[str, Any]:
-        """One JSON object. An Estimate or another typed cell becomes an object of its fields."""
+        """Returns one JSON object. An Estimate or another typed cell becomes an object of its
+        fields."""
         rows = [
             [asdict(c) if is_dataclass(c) else csv_value(c) for c in row]
             for row in self.rows
@@ -106,8 +107,8 @@ class Table:
 
 
 def csv_value(cell: object) -> object:
-    """A cell for CSV, in full precision. An Estimate is its value and its interval in brackets, or
-    the reason why it is undefined."""
+    """Returns a cell for CSV, in full precision. An Estimate is its value and its interval in
+    brackets, or the reason why it is undefined."""
     cell = getattr(cell, "estimate", cell)
     if not isinstance(cell, Estimate):
         return getattr(cell, "value", cell)
@@ -138,12 +139,13 @@ def write_csv(
 
 
 def slug(text: str) -> str:
-    """``text`` in lower case, with single dashes for all but letters and digits."""
+    """Returns ``text`` in lower case, with single dashes for all but letters and digits."""
     return "-".join(re.findall("[a-z0-9]+", text.lower())) or "unnamed"
 
 
 def unique_slugs(texts: Sequence[str]) -> list[str]:
-    """One slug per text; repeated slugs get a number, so that no file overwrites another."""
+    """Returns one slug per text; repeated slugs get a number, so that no file overwrites
+    another."""
     slugs: list[str] = []
     for base in map(slug, texts):
         names = chain([base], (f"{base}-{i}" for i in count(2)))
@@ -152,7 +154,7 @@ def unique_slugs(texts: Sequence[str]) -> list[str]:
 
 
 def p_cell(value: float | None) -> PValue | None:
-    """A p-value as a cell, None without one."""
+    """Returns a p-value as a cell, None without one."""
     return None if value is None else PValue(value)
 
 
@@ -160,7 +162,7 @@ DASH = "–"
 
 
 def number(value: float, digits: int = 2) -> str:
-    """``value`` with ``digits`` decimals and a typographic minus sign; never minus zero."""
+    """Returns ``value`` with ``digits`` decimals and a typographic minus sign; never minus zero."""
     text = f"{value:.{digits}f}"
     if float(text) == 0:
         text = text.lstrip("-")
@@ -168,12 +170,12 @@ def number(value: float, digits: int = 2) -> str:
 
 
 def percent(share: float) -> str:
-    """``12.3%``, with two decimals below 1%."""
+    """Returns ``12.3%``, with two decimals below 1%."""
     return f"{_hundredths(share)}%"
 
 
 def points(difference: float) -> str:
-    """A difference of shares in percentage points, such as ``+4.8 pts``."""
+    """Returns a difference of shares in percentage points, such as ``+4.8 pts``."""
     return f"{'+' if difference > 0 else ''}{_hundredths(difference)} pts"
 
 
@@ -193,12 +195,12 @@ def in_percent(share: Estimate) -> Estimate:
 
 
 def p_value_text(value: float) -> str:
-    """A p-value as text, such as ``0.034``, ``0.62`` or ``< 0.001``."""
+    """Returns a p-value as text, such as ``0.034``, ``0.62`` or ``< 0.001``."""
     return "< 0.001" if value < 0.001 else number(value, 3 if value < 0.1 else 2)
 
 
 def interval(estimate: Estimate, text: Callable[[float], str] = number) -> str:
-    """``[low, high]``, or an empty text without an interval."""
+    """Returns ``[low, high]``, or an empty text without an interval."""
     if estimate.low is None or estimate.high is None:
         return ""
     return f"[{text(estimate.low)}, {text(estimate.high)}]"

@@ -60,7 +60,7 @@ class Difference:
 
     @property
     def p_value(self) -> float | None:
-        """The two-sided p-value of no difference, corrected; None without an interval."""
+        """Returns the two-sided p-value of no difference, corrected; None without an interval."""
         if self.equal:
             return 1.0
         if self.value is None or self.reference is None:
@@ -75,7 +75,7 @@ class Difference:
 
     @property
     def half(self) -> float | None:
-        """Half the width of the interval; None without one."""
+        """Returns half the width of the interval; None without one."""
         if self.reference is None:
             return None
         critical = self.reference.critical(LEVEL / self.comparisons)
@@ -85,15 +85,15 @@ class Difference:
 
     @property
     def smallest(self) -> float | None:
-        """The smallest difference that as many rows show with a power of 0.8; None without an
-        interval."""
+        """Returns the smallest difference that as many rows show with a power of 0.8; None without
+        an interval."""
         if self.half is None or self.reference is None:
             return None
         return self.half + self.error * self.reference.critical(2 * (1 - POWER))
 
     @property
     def estimate(self) -> Estimate:
-        """The difference with its interval and its p-value, both corrected."""
+        """Returns the difference with its interval and its p-value, both corrected."""
         beside = None if self.beside is None else self.beside.estimate
         value, half = self.value, self.half
         if self.equal:
@@ -107,7 +107,7 @@ class Difference:
         return Estimate(value, low, high, self.p_value, reason, beside)
 
     def __neg__(self) -> Difference:
-        """The other figure minus this one."""
+        """Returns the other estimate minus this one."""
         value = self.value
         if value is not None:
             value = -value

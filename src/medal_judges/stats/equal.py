@@ -58,7 +58,7 @@ class Values:
 
     @property
     def constant(self) -> bool:
-        """Whether no two of them differ."""
+        """Returns whether no two of them differ."""
         return not len(self) or float(np.ptp(self.numbers)) <= self.tolerance
 
     def ties(self, weights: Floats) -> tuple[Floats, Floats]:

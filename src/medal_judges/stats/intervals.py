@@ -274,7 +274,7 @@ class Spread:
 
     @property
     def half(self) -> float:
-        """Half the width of the figure's 95% interval."""
+        """Returns half the width of the figure's 95% interval."""
         return self.error * Student(self.degrees).critical()
 
     def p_value(self, distance: float) -> float:

@@ -46,7 +46,7 @@ class Sample:
 
     @property
     def scores(self) -> Floats:
-        """The numbers of ``values``."""
+        """Returns the numbers of ``values``."""
         return self.values.numbers
 
     @property
@@ -99,22 +99,23 @@ class Jackknifed:
 
     @property
     def finest(self) -> float:
-        """The distance up to which figures are equal; rounding, if the tolerance is 0."""
+        """Returns the distance up to which figures are equal; rounding, if the tolerance is 0."""
         return max(self.tolerance, 1e-12 * max(1.0, abs(self.value)))
 
     @property
     def varies(self) -> bool:
-        """Whether the figure of a cluster differs."""
+        """Returns whether the figure of a cluster differs."""
         return bool(np.abs(self.away).max(initial=0.0) > self.finest)
 
     @property
     def variance(self) -> float:
-        """The jackknife variance; NaN if the figure is undefined without one of the clusters."""
+        """Returns the jackknife variance; NaN if the figure is undefined without one of the
+        clusters."""
         return float((self.share * (self.left - self.value) ** 2).sum())
 
     @property
     def degrees(self) -> float:
-        """The degrees of freedom of Student's t."""
+        """Returns the degrees of freedom of Student's t."""
         bounds = self.fewest_degrees, self.most_degrees
         return float(evenness_degrees(self.left - self.value, DIFFERENCE, *bounds))
 

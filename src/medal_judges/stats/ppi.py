@@ -55,12 +55,12 @@ class LabelledSample:
 
     @property
     def labelled(self) -> npt.NDArray[np.bool_]:
-        """Whether people labelled each row, shape (rows,)."""
+        """Returns whether people labelled each row, shape (rows,)."""
         return np.asarray(np.isfinite(self.labels))
 
     @property
     def people(self) -> Sample:
-        """The labelled rows, with labels as scores."""
+        """Returns the labelled rows, with labels as scores."""
         labels = Values(self.labels, tolerance_of(None, self.labels))
         return Sample(
             labels[self.labelled],
@@ -70,7 +70,7 @@ class LabelledSample:
 
     @property
     def weights_of_labels(self) -> Floats:
-        """The weights of the labelled rows (mean 1), 0 for the others."""
+        """Returns the weights of the labelled rows (mean 1), 0 for the others."""
         weights = np.where(self.labelled, self.sample.row_weights, 0.0)
         if self.labelled.any():
             weights /= weights[self.labelled].mean()

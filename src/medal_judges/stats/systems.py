@@ -56,7 +56,7 @@ class SystemRows:
 
     @property
     def scores(self) -> Floats:
-        """The numbers of ``values``."""
+        """Returns the numbers of ``values``."""
         return self.values.numbers
 
     def sample(self, rows: Rows, weights: Floats) -> Sample:
@@ -99,7 +99,7 @@ class SystemDifference:
 
     @property
     def best(self) -> Difference:
-        """The corrected difference if there is one, else the judge's."""
+        """Returns the corrected difference if there is one, else the judge's."""
         return self.judge if self.corrected is None else self.corrected
 
 

@@ -234,9 +234,11 @@ def open_client(config: OpenAILLM, address: str, key: str) -> AsyncOpenAI:
 
 async def _end_retries(response: Any) -> None:
     """Tells the client not to try again if no further try can succeed."""
-    if response.status_code == 429:
+    status = response.status_code
+    if status in (429, 500):
         await response.aread()
-        if is_quota(429, response.text, response.headers):
+        is_final = is_quota(status, response.text, response.headers)
+        if is_final or _SYSTEM.search(response.text):
             response.headers["x-should-retry"] = "false"
 
 
@@ -582,11 +584,13 @@ def chat_body(
 def refused_field(failure: RequestError, body: Mapping[str, Any]) -> str:
     """Returns the field of ``body`` that ``failure`` complains about and that can be left out, or
     "system" for that role. Returns an empty text if there is none."""
-    if failure.status not in (400, 422):
+    if failure.status not in (400, 422, 500):
         return ""
     reason = f"{failure.field} {failure}".replace("top_logprobs", "logprobs")
     reason = reason.replace("json_schema", "response_format")
     words: list[str] = re.findall(r"\w+", reason)
+    if failure.status == 500:  # llama-server's status for an error of the chat template
+        words = []
     for word in words:
         # A limit of tokens that is only too high stays: it bounds the cost.
         if word in _LIMITS and _TOO_MUCH.search(reason):

@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
             return
         folded = self.server.settings.get("refuse_system")
         if folded and body["messages"][0]["role"] == "system":
-            self._error(400, folded)
+            self._error(*folded)
             return
         most, words = self.server.settings.get("alternatives", [20, ""])
         if (asked := body.get("top_logprobs") or 0) > most:

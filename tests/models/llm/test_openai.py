@@ -318,7 +318,18 @@ def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
 
 
 @pytest.mark.parametrize(
-    "reason", ["error", "abort", "SAFETY", "insufficient_system_resource", None]
+    "reason",
+    [
+        "error",
+        "abort",
+        "SAFETY",
+        "content_filter",
+        "tool_calls",
+        "repetition",
+        "",
+        1,
+        None,
+    ],
 )
 def test_an_answer_is_complete_only_if_its_finish_reason_says_so(
     serve: Serve, tmp_path: Path, reason: str | None
@@ -329,8 +340,11 @@ def test_an_answer_is_complete_only_if_its_finish_reason_says_so(
         assert done.failed and not done.usage.from_cache
 
 
-def test_a_refused_system_role_is_folded_into_the_first_turn(serve: Serve) -> None:
-    server = serve(refuse_system="System role not supported")
+@pytest.mark.parametrize("status", [400, 422, 500])
+def test_a_refused_system_role_is_folded_into_the_first_turn(
+    serve: Serve, status: int
+) -> None:
+    server = serve(refuse_system=[status, "System role not supported"])
     talk = (Message("system", "Be brief."), Message("user", "Hello"))
     llm = remote(server)
     for _ in range(2):

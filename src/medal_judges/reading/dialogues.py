@@ -425,7 +425,7 @@ class _Reader:
         self.container, rows = open_rows(self.path, self.options.format)
         if self.container != "text":
             return rows
-        self.form = "transcript"
+        self.form = "messages"
         text = "".join(str(content) for _, content in rows)
         return chats_of_transcript(text, self.columns.roles)
 

@@ -33,7 +33,11 @@ from medal_judges.reading.names import (
     role_of,
 )
 from medal_judges.reading.released import is_released, line_of_released
-from medal_judges.reading.transcripts import is_transcript, messages_of_transcript
+from medal_judges.reading.transcripts import (
+    begins_transcript,
+    is_transcript,
+    messages_of_transcript,
+)
 from medal_judges.reading.turns import conversation_column, sort_keys
 from medal_judges.records.validation import as_text
 
@@ -203,36 +207,23 @@ def _are_messages(value: object) -> bool:
     return isinstance(value[0], Mapping) and find_key(value[0], "role") is not None
 
 
-def has_transcript(record: Record, columns: ColumnMap) -> bool:
-    column = _messages_column(record, columns)
-    cell = lookup(record, column)
-    if not isinstance(cell, str):
-        return False
-    return is_transcript(cell) or cell.lstrip()[:1] not in ("[", "{")
-
-
-@reader("transcript", "a transcript", has_transcript)
-def read_transcript(row: Row) -> Fields:
-    column = _messages_column(row.record, row.columns) or "transcript"
-    row.used.add(column)
-    text = lookup(row.record, column)
-    if not isinstance(text, str):
-        raise RecordError(column, "the text of a transcript", text)
-    return row.line(messages_of_transcript(text, row.columns.roles))
-
-
 def has_messages(record: Record, columns: ColumnMap) -> bool:
     column = _messages_column(record, columns)
     return bool(column) and lookup(record, column, MISSING) is not MISSING
 
 
-@reader("messages", "messages", has_messages)
+@reader("messages", "messages or a transcript", has_messages)
 def read_message_list(row: Row) -> Fields:
-    """Returns the fields of ``row``, which has messages. An answer in a column of its own follows
-    messages that end with the user."""
+    """Returns the fields of ``row``, which has messages or a transcript. An answer in a column of
+    its own follows messages that end with the user."""
     column = _messages_column(row.record, row.columns) or "messages"
     row.used.add(column)
-    messages = _messages_in(column, lookup(row.record, column), row.columns)
+    cell = lookup(row.record, column)
+    if isinstance(cell, str):
+        text = cell.lstrip()
+        if begins_transcript(text) or not text.startswith(("[", "{")):
+            return row.line(messages_of_transcript(cell, row.columns.roles))
+    messages = _messages_in(column, cell, row.columns)
     times = [row.columns.value(end, "time") for end in (messages[0], messages[-1])]
     keys = sort_keys(times)
     if keys is not None and keys[0] > keys[-1]:

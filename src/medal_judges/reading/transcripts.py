@@ -53,7 +53,7 @@ def begins_transcript(line: str) -> bool:
 def chats_of_transcript(
     text: str, roles: Mapping[str, str]
 ) -> Iterator[tuple[int, Fields]]:
-    """Yields the number of the first line of each chat in ``text``, and the chat as ``transcript``.
+    """Yields the number of the first line of each chat in ``text``, and the chat as ``messages``.
 
     A line such as ``---``, or ``=== Chat 2 ===``, separates two chats if the next line is one of a
     speaker in ``ROLE_WORDS`` or ``roles``. Headings (``# Chat 2``) may be between. Any other such
@@ -79,7 +79,7 @@ def chats_of_transcript(
         if end < len(lines):
             chat.pop()  # the line that separates
         if any(map(str.strip, chat)):
-            yield start + 1, {"transcript": "\n".join(chat)}
+            yield start + 1, {"messages": "\n".join(chat)}
 
 
 def messages_of_transcript(text: str, roles: Mapping[str, str]) -> list[Fields]:

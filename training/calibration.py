@@ -111,7 +111,7 @@ def fit_units(
     if temperature is not None or is_binary:
         return fitted
     # The split conformal quantile (Lei and others, 2018): nine in ten ratings are within it.
-    mapped = np.array([fitted.map_unit(unit) for unit in units.tolist()])
+    mapped = fitted.map_chances(fitted.chances(units))
     errors = np.sort(np.abs(mapped - targets))
     rank = min(int(np.ceil((len(errors) + 1) * COVERAGE)), len(errors))
     return replace(fitted, margin=float(errors[rank - 1]))

@@ -116,19 +116,16 @@ class Calibration:
     margin: float | None = None
     rows: int = 0
 
-    def map_unit(self, unit: float) -> float:
-        """Returns a score on [0, 1] after the isotonic map and the threshold, if there are such."""
-        return self.moved(self.chance(unit))
+    def chances(self, units: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Returns scores ``units`` on [0, 1] after the isotonic map, if there is one."""
+        if self.isotonic is None:
+            return np.asarray(units, dtype=np.float64)
+        return isotonic_map(units, self.isotonic)
 
-    def moved(self, chance: float) -> float:
-        """Returns the score of a probability: 0.5 at the threshold."""
-        return float(np.interp(chance, (0, self.threshold or 0.5, 1), (0, 0.5, 1)))
-
-    def chance(self, unit: float) -> float:
-        """Returns a score on [0, 1] after the isotonic map, if there is one."""
-        return (
-            unit if self.isotonic is None else float(isotonic_map(unit, self.isotonic))
-        )
+    def map_chances(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Returns the scores of ``chances`` on [0, 1]: 0.5 at the threshold, if there is one."""
+        middle = self.threshold or 0.5
+        return np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1))
 
 
 class OutputHead:
@@ -230,14 +227,13 @@ class OutputHead:
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
             raw = [dimension.from_unit(unit) for unit in logits.squeeze(-1).tolist()]
-        scores: list[float] = []
         chances = self.probabilities(logits, fitted.temperature, fitted.spread).tolist()
-        for row, score in enumerate(self.scores(logits, fitted.temperature).tolist()):
-            mapped = fitted.map_unit(dimension.to_unit(score))
-            scores.append(dimension.from_unit(mapped))
-            if self.config.kind == "binary":  # after the isotonic map, as the score is
-                chances[row] = [1 - mapped, mapped]
-        return scores, chances, raw
+        span = dimension.high - dimension.low
+        scores = self.scores(logits, fitted.temperature).numpy()
+        mapped = fitted.map_chances(fitted.chances((scores - dimension.low) / span))
+        if self.config.kind == "binary":  # after the isotonic map, as the score is
+            chances = np.stack([1 - mapped, mapped], axis=1).tolist()
+        return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
         """Returns expected values [B] (float64, CPU) on the dimension's scale."""

@@ -79,11 +79,6 @@ class ScoreRequest:
     detected_language: str | None = None
     obstacle: str | None = None
 
-    @property
-    def is_explained(self) -> bool:
-        """Whether the judgement has contributions."""
-        return self.turn is None or self.turn < EXPLAINED_TURNS
-
 
 @dataclass(frozen=True, slots=True)
 class DimensionScore:
@@ -103,19 +98,23 @@ def judgement_of(
 ) -> Judgement:
     """Returns the judgement with the ``results`` by dimension and further ``fields``. ``failure``:
     by default the distinct failures of the results."""
-    failures = dict.fromkeys(
-        filter(None, (result.failure for result in results.values()))
-    )
+    scores, distributions, details, contributions = {}, {}, {}, {}
+    failures: dict[str | None, None] = {}
+    for name, result in results.items():
+        scores[name] = result.score
+        failures[result.failure] = None
+        if result.distribution:
+            distributions[name] = result.distribution
+        if result.details:
+            details[name] = result.details
+        if result.contributions:
+            contributions[name] = result.contributions
     return Judgement(
-        scores={name: result.score for name, result in results.items()},
-        distributions={n: r.distribution for n, r in results.items() if r.distribution},
-        details={
-            name: result.details for name, result in results.items() if result.details
-        },
-        contributions={
-            n: r.contributions for n, r in results.items() if r.contributions
-        },
-        failure=failure or "; ".join(failures) or None,
+        scores=scores,
+        distributions=distributions,
+        details=details,
+        contributions=contributions,
+        failure=failure or "; ".join(filter(None, failures)) or None,
         **fields,
     )
 
@@ -324,9 +323,7 @@ class Judge(ABC):
             batch = [requests[row] for row in rows]
             return list(zip(rows, self._score_batch(batch, names), strict=True))
 
-        def length(row: int) -> int:
-            return requests[row].tokens
-
+        length = [request.tokens for request in requests].__getitem__
         for batch in budget_batches(range(len(requests)), length, self.token_budget):
             with self.computing:
                 scored = retry_on_oom(run, batch)
@@ -407,8 +404,7 @@ def _complete(
         json.dumps(texts, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
         problem = "the answer contains half a surrogate pair"
-    numbers = [score for score in answer.scores.values() if score is not None]
-    if not all(map(math.isfinite, numbers)):
+    if not all(map(math.isfinite, filter(None, answer.scores.values()))):
         problem = "the judge's number is not finite"
     if problem is not None:
         scores = dict.fromkeys(answer.scores)

@@ -11,7 +11,6 @@ from medal_judges.models.base.heads import Calibration
 from medal_judges.models.base.judge import Judge
 from medal_judges.models.base.saving import write_config
 from medal_judges.records.dimension import Dimension
-from medal_judges.records.judgement import known_details
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import ProcessLock
 
@@ -53,18 +52,20 @@ class LearnedJudge(Judge):
         """Returns the calibration of a dimension; if none was fitted, it changes nothing."""
         return self.calibration.get(dimension, Calibration())
 
-    def details_of(self, name: str, score: float, raw: float | None) -> dict[str, Any]:
-        """Returns details of a score: the interval of human ratings around it, if the dimension has
-        a margin, and its ``raw`` score."""
-        dimension, margin = self.dimension(name), self.fitted(name).margin
-        interval = None
+    def details_of(
+        self, dimension: Dimension, score: float, raw: float | None
+    ) -> dict[str, Any]:
+        """Returns the details of a ``score`` on a ``dimension``: the interval of human ratings
+        around it, if the dimension has a margin, and the ``raw`` score, if there is one."""
+        details: dict[str, Any] = {}
+        margin = self.fitted(dimension.name).margin
         if margin is not None:
             reach = margin * (dimension.high - dimension.low)
-            interval = [
-                max(dimension.low, score - reach),
-                min(dimension.high, score + reach),
-            ]
-        return known_details(interval=interval, raw=raw)
+            low, high = score - reach, score + reach
+            details["interval"] = [max(dimension.low, low), min(dimension.high, high)]
+        if raw is not None:
+            details["raw"] = raw
+        return details
 
     def write_state(self, folder: Path, **settings: object) -> None:
         """Writes judge.json; ``settings`` are the family's own fields."""

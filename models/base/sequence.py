@@ -153,10 +153,8 @@ class SequenceJudge(LearnedJudge):
         heads = {head.dimension.name: head for head in self.heads}
         for name in dimensions:
             answers = heads[name].answers(units[name], self.fitted(name))
-            for result, (score, chances, raw) in zip(
-                results, zip(*answers, strict=True), strict=True
-            ):
-                result[name] = DimensionScore(
-                    score, chances, self.details_of(name, score, raw)
-                )
+            rows = zip(results, *answers, strict=True)
+            for result, score, chances, raw in rows:
+                details = self.details_of(heads[name].dimension, score, raw)
+                result[name] = DimensionScore(score, chances, details)
         return [judgement_of(result) for result in results]

@@ -12,7 +12,8 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -81,38 +82,35 @@ _WORD = re.compile(
 )
 _SEPARATOR = re.compile(rf"(?:[^\w{_SIGNS}]|_)+")
 _QUESTION, _EXCLAMATION = re.compile(r"[?？؟]"), re.compile(r"[!！]")
-_ORDERS = (1, 2, 3)
 _WINDOW = 4
-_CHARACTERS = 4  # of the n-grams for near copies, and their share in a near copy
-_NEAR = 0.6
+_NEAR = 0.6  # the share of character 4-grams in a near copy
 _ALIKE = (
     0.05  # distance of a unit vector from the mean below which its direction is noise
 )
-Grams = set[tuple[str, ...]]
-_NOTHING: dict[int, Grams] = {n: set() for n in _ORDERS}
+Grams = tuple[set[Any], set[Any], set[Any]]  # words, pairs and triples of words
 
 
 def words(text: str) -> list[str]:
-    """Returns the lower-case words of a text. In scripts without spaces a word is a run of katakana
-    or hiragana, two ideographs, or three characters of Thai, Lao, Burmese or Khmer."""
+    """Returns the lower-case words of ``text``. In scripts without spaces a word is a run of
+    katakana or hiragana, two ideographs, or three characters of Thai, Lao, Burmese or Khmer."""
     return _WORD.findall(text.casefold())
 
 
-@dataclass(slots=True)
 class _Speaker:
-    """All n-grams of one speaker so far, and those of the speaker's last four turns."""
+    """The n-grams of one speaker in all turns so far (``grams``) and in each of the last four
+    (``recent``), the turns word by word, and the character n-grams of each (``spellings``)."""
 
-    grams: dict[int, Grams] = field(default_factory=lambda: {n: set() for n in _ORDERS})
-    recent: deque[dict[int, Grams]] = field(
-        default_factory=lambda: deque(maxlen=_WINDOW)
-    )
-    turns: Grams = field(default_factory=set)
-    spellings: list[set[str]] = field(default_factory=list)
-    log_words: float = 0.0
+    def __init__(self) -> None:
+        self.grams: Grams = (set(), set(), set())
+        self.recent: deque[Grams] = deque(maxlen=_WINDOW)
+        self.turns: set[tuple[str, ...]] = set()
+        self.spellings: list[set[Any]] = []
+        self.log_words = 0.0
 
 
 def turn_features(dialogue: Dialogue) -> np.ndarray:
-    """Returns features [turns, len(FEATURE_NAMES)] (float32); no row depends on later turns."""
+    """Returns features [turns, len(FEATURE_NAMES)] (float32) of the turns of ``dialogue``. No row
+    depends on later turns."""
     speakers = {"user": _Speaker(), "assistant": _Speaker()}
     heard: set[str] = set()
     table = np.zeros((len(dialogue.turns), len(FEATURE_NAMES)), dtype=np.float32)
@@ -120,67 +118,64 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
         speaker = speakers[turn.role]
         partner = speakers["user" if turn.role == "assistant" else "assistant"]
         text, tokens = turn.content, words(turn.content)
-        spelling = _spelling(text)
-        # n-grams in order, repeats kept.
-        grams = {
-            n: list(zip(*(tokens[i:] for i in range(n)), strict=False)) for n in _ORDERS
-        }
-        lately = {
-            n: set().union(*(recent[n] for recent in speaker.recent)) for n in (1, 2)
-        }
-        last = partner.recent[-1] if partner.recent else _NOTHING
+        # In order, repeats kept.
+        grams = (
+            tokens,
+            list(pairwise(tokens)),
+            list(zip(tokens, tokens[1:], tokens[2:], strict=False)),
+        )
+        distinct: Grams = (set(tokens), set(grams[1]), set(grams[2]))
+        lately = [set[Any](), set[Any]()]
+        for recent in speaker.recent:
+            lately[0] |= recent[0]
+            lately[1] |= recent[1]
+        last = partner.recent[-1] if partner.recent else (set(), set(), set())
+        earlier = [*enumerate(lately), (2, speaker.grams[2])]
+        earlier += [*enumerate(last), (1, partner.grams[1])]
+        for column, (order, known) in enumerate(earlier, 2):
+            count = len(grams[order])
+            table[position, column] = sum(map(known.__contains__, grams[order]))
+            table[position, column] /= max(1, count)
+        letters = _SEPARATOR.sub(" ", text.casefold()).strip()
+        spelling: set[Any] = set(
+            zip(letters, letters[1:], letters[2:], letters[3:], strict=False)
+        )
+        # A text shorter than an n-gram is one.
+        spelling = spelling or {letters} - {""}
         marks = len(text) - sum(map(str.isalnum, text)) - sum(map(str.isspace, text))
         log_words, count = math.log1p(len(tokens)), max(1, len(tokens))
-        table[position] = [
-            log_words,
-            sum(map(len, tokens)) / count,
-            _share(grams[1], lately[1]),
-            _share(grams[2], lately[2]),
-            _share(grams[3], speaker.grams[3]),
-            *(_share(grams[n], last[n]) for n in _ORDERS),
-            _share(grams[2], partner.grams[2]),
-            float(tuple(tokens) in speaker.turns),
-            len(set(tokens)) / count,
-            math.log1p(len(set(tokens) - heard)),
-            float(bool(_QUESTION.search(text))),
-            float(bool(_EXCLAMATION.search(text))),
-            float(not tokens),
+        table[position, :2] = log_words, sum(map(len, tokens)) / count
+        table[position, 9:] = [
+            tuple(tokens) in speaker.turns,
+            len(distinct[0]) / count,
+            math.log1p(len(distinct[0] - heard)),
+            _QUESTION.search(text) is not None,
+            _EXCLAMATION.search(text) is not None,
+            not tokens,
             marks / max(1, len(text)),
             log_words - partner.log_words if partner.turns else 0.0,
             math.log1p(position + 1),
-            float(any(_is_near(spelling, before) for before in speaker.spellings)),
+            _has_near(spelling, speaker.spellings),
         ]
-        speaker.recent.append({n: set(grams[n]) for n in _ORDERS})
-        for n in _ORDERS:
-            speaker.grams[n] |= speaker.recent[-1][n]
+        speaker.recent.append(distinct)
+        for known, new in zip(speaker.grams, distinct, strict=True):
+            known |= new
         speaker.turns.add(tuple(tokens))
         speaker.spellings.append(spelling)
         speaker.log_words = log_words
-        heard.update(tokens)
+        heard |= distinct[0]
     return table
 
 
-def _share(grams: Sequence[tuple[str, ...]], earlier: Grams) -> float:
-    return sum(map(earlier.__contains__, grams)) / len(grams) if grams else 0.0
-
-
-def _spelling(text: str) -> set[str]:
-    """Returns the character n-grams of ``text`` without case and punctuation; a text shorter than
-    an n-gram is returned whole."""
-    letters = _SEPARATOR.sub(" ", text.casefold()).strip()
-    count = len(letters) - _CHARACTERS + 1
-    if count <= 0:
-        return {letters} - {""}
-    return {letters[i : i + _CHARACTERS] for i in range(count)}
-
-
-def _is_near(spelling: set[str], earlier: set[str]) -> bool:
-    """Returns whether two sets share more than 0.6 of their union (Jaccard)."""
-    smaller, larger = sorted((len(spelling), len(earlier)))
-    if smaller <= _NEAR * larger:  # the sizes alone rule it out
-        return False
-    shared = len(spelling & earlier)
-    return shared > _NEAR * (smaller + larger - shared)
+def _has_near(spelling: set[Any], earlier: Sequence[set[Any]]) -> bool:
+    """Returns whether a set shares more than 0.6 of the union (Jaccard) with an earlier one."""
+    for before in earlier:
+        smaller, larger = sorted((len(spelling), len(before)))
+        if smaller > _NEAR * larger:  # otherwise the sizes alone rule it out
+            shared = len(spelling & before)
+            if shared > _NEAR * (smaller + larger - shared):
+                return True
+    return False
 
 
 def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
@@ -194,10 +189,13 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
         heard = np.searchsorted(partners, turns)  # turns of the partner before each
         same_side = np.ix_(turns, turns)
         earlier = np.tri(len(turns), k=-1, dtype=bool)
-        recent = np.triu(earlier, -_WINDOW)
+        own, recent_own, centred_own = _highest(
+            np.stack([cosines[same_side], cosines[same_side], centred[same_side]]),
+            np.stack([earlier, np.triu(earlier, -_WINDOW), earlier]),
+        )
         columns = [
-            _highest(cosines[same_side], earlier),
-            _highest(cosines[same_side], recent),
+            own,
+            recent_own,
             np.append(0.0, cosines[turns[1:], turns[:-1]])[: len(turns)],
         ]
         for rank in (1, 2):
@@ -206,7 +204,7 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
             column = np.zeros(len(turns))
             column[has_heard] = cosines[turns[has_heard], before]
             columns.append(column)
-        columns.append(_highest(centred[same_side], earlier))
+        columns.append(centred_own)
         was_heard = np.arange(len(partners)) < heard[:, None]
         sums = (centred[np.ix_(turns, partners)] * was_heard).sum(axis=1)
         columns.append(sums / np.maximum(heard, 1))
@@ -226,6 +224,7 @@ def _centred(cosines: Floats) -> Floats:
 
 
 def _highest(cosines: Floats, allowed: npt.NDArray[np.bool_]) -> Floats:
-    """Returns the highest allowed cosine of each row; 0 if none is allowed."""
-    best = np.where(allowed, cosines, -2).max(axis=1, initial=-2)
-    return np.where(allowed.any(axis=1), best, 0)
+    """Returns the highest of the ``cosines`` [..., T] that are ``allowed`` [..., T], 0 if none
+    is."""
+    best = np.where(allowed, cosines, -2).max(axis=-1, initial=-2)
+    return np.where(allowed.any(axis=-1), best, 0)

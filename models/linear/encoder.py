@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +140,11 @@ class TextEncoder:
     def pieces(self, ids: Sequence[int]) -> Pieces:
         """Returns the token ids of a text in pieces that fit the window, each with the tokenizer's
         marks."""
-        return [
-            [*self.prefix, *ids[start : start + self.limit], *self.suffix]
-            for start in range(0, max(1, len(ids)), self.limit)
-        ]
+        pieces = []
+        for start in range(0, max(1, len(ids)), self.limit):
+            part = ids[start : start + self.limit]
+            pieces.append([*self.prefix, *part, *self.suffix])
+        return pieces
 
     @torch.inference_mode()
     def embed(self, texts: Sequence[Pieces], budget: int) -> npt.NDArray[np.float32]:
@@ -155,20 +157,21 @@ class TextEncoder:
         pass_sums = partial(packed_sums, self.body) if packing else self._padded_sums
         if packing:
             budget = min(budget, PASS_TOKENS)
-        rows_and_ids: list[tuple[int, list[int]]] = []
-        for row, pieces in enumerate(texts):
-            # A piece without text and marks has no tokens.
-            rows_and_ids += [(row, ids) for ids in pieces if ids]
+        all_pieces: Pieces = list(chain.from_iterable(texts))
+        rows = np.repeat(np.arange(len(texts)), list(map(len, texts)))
+        lengths = list(map(len, all_pieces))
 
-        def token_sums(batch: Sequence[tuple[int, list[int]]]) -> list[Tensor]:
-            return list(pass_sums([ids for _, ids in batch]))
+        def token_sums(batch: Sequence[int]) -> list[Tensor]:
+            return list(pass_sums([all_pieces[number] for number in batch]))
 
         sums = torch.zeros(len(texts), self.width)
+        # A piece without text and marks has no tokens.
+        numbers = np.flatnonzero(lengths).tolist()
         for batch in budget_batches(
-            rows_and_ids, lambda entry: len(entry[1]), budget, tight=not packing
+            numbers, lengths.__getitem__, budget, tight=not packing
         ):
-            rows = torch.tensor([row for row, _ in batch])
-            sums.index_add_(0, rows, torch.stack(retry_on_oom(token_sums, batch)))
+            vectors = torch.stack(retry_on_oom(token_sums, batch))
+            sums.index_add_(0, torch.from_numpy(rows[batch]), vectors)
         return functional.normalize(sums, dim=-1).numpy()
 
     def _padded_sums(self, pieces: Sequence[list[int]]) -> Tensor:

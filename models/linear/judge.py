@@ -7,9 +7,9 @@ and of the plain baselines that every trained judge must beat.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,12 @@ from medal_judges.models.base.heads import (
     normal_bins,
     on_scale,
 )
-from medal_judges.models.base.judge import DimensionScore, ScoreRequest, judgement_of
+from medal_judges.models.base.judge import (
+    EXPLAINED_TURNS,
+    DimensionScore,
+    ScoreRequest,
+    judgement_of,
+)
 from medal_judges.models.base.learned import LearnedJudge, learned_state
 from medal_judges.models.base.saving import (
     WEIGHTS_NAME,
@@ -260,45 +265,46 @@ class LinearJudge(LearnedJudge):
     def _score_batch(
         self, requests: Sequence[ScoreRequest], dimensions: Sequence[str]
     ) -> list[Judgement]:
-        self.reader.complete([request.payload for request in requests])
-        judgements = []
-        for request in requests:
-            rows, results = self.reader.rows(request.payload), {}
-            for name in dimensions:
-                results[name] = self._score(request, rows, self.dimension(name))
-            judgements.append(judgement_of(results))
-        return judgements
+        readings = [request.payload for request in requests]
+        self.reader.complete(readings)
+        rows = self.reader.rows(readings)
+        results: list[dict[str, DimensionScore]] = [{} for _ in requests]
+        for name in dimensions:
+            scores = self._score(self.dimension(name), requests, rows)
+            for result, score in zip(results, scores, strict=True):
+                result[name] = score
+        return list(map(judgement_of, results))
 
     def _score(
-        self, request: ScoreRequest, rows: Floats, dimension: Dimension
-    ) -> DimensionScore:
-        """Returns the score of a request on a dimension from the ``rows`` of its turns."""
-        reading: TurnReading = request.payload
-        head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
-        weights = self._weights(request, rows, dimension)
-        columns = self.reader.pool(reading, rows, weights)[None]
-        unit = float(self.units(dimension.name, columns)[0])
-        output = float(head.raw(columns)[0, 0])
+        self, dimension: Dimension, requests: Sequence[ScoreRequest], rows: Floats
+    ) -> Iterator[DimensionScore]:
+        """Yields the scores of ``requests`` on a ``dimension``; ``rows`` are those of all turns."""
+        name, span = dimension.name, dimension.high - dimension.low
+        head, fitted = self.heads[name], self.fitted(name)
+        weights = self._weights(requests, rows, dimension)
+        readings = [request.payload for request in requests]
+        columns = self.reader.pool(readings, rows, weights)
+        units, outputs = self.units(name, columns), head.raw(columns)[:, 0]
+        raw: Iterable[float | None] = repeat(None, len(requests))
         if head.kind == "ridge":
-            language = base_language(request.dialogue.lang)
-            offsets = self.config.offsets.get(dimension.name, {})
-            output += offsets.get(language, 0.0)
-            unit = float(on_scale(output))
-        score = dimension.from_unit(fitted.map_unit(unit))
-        raw, contributions = None, None
-        if head.kind == "ridge":
-            raw = dimension.from_unit(output)
-        is_sum = head.is_linear and self.config.reading != "dialogue"
-        if is_sum and request.is_explained:
+            offsets = self.config.offsets.get(name, {})
+            for row, request in enumerate(requests if offsets else ()):
+                language = base_language(request.dialogue.lang)
+                outputs[row] += offsets.get(language, 0.0)
+            units = on_scale(outputs)
+            raw = (dimension.low + span * outputs).tolist()
+        chances = fitted.chances(units)
+        scores = (dimension.low + span * fitted.map_chances(chances)).tolist()
+        distributions = self._distributions(dimension, columns, chances)
+        contributions: Iterable[Contributions | None] = repeat(None, len(requests))
+        if head.is_linear and self.config.reading != "dialogue":
             contributions = self._contributions(
-                dimension, reading, weights, rows, output
+                dimension, requests, weights, rows, outputs
             )
-        return DimensionScore(
-            score,
-            self._distribution(dimension, columns, fitted.chance(unit)),
-            self.details_of(dimension.name, score, raw),
-            contributions,
-        )
+        for row in zip(scores, raw, distributions, contributions, strict=True):
+            score, raw_score, distribution, moves = row
+            details = self.details_of(dimension, score, raw_score)
+            yield DimensionScore(score, distribution, details, moves)
 
     def units(self, name: str, columns: Floats) -> Floats:
         """Returns scores [n] on [0, 1] from ``columns`` [n, C], before calibration."""
@@ -307,70 +313,93 @@ class LinearJudge(LearnedJudge):
         )
 
     def _weights(
-        self, request: ScoreRequest, rows: Floats, dimension: Dimension
+        self, requests: Sequence[ScoreRequest], rows: Floats, dimension: Dimension
     ) -> Floats:
         """Returns the weight of each turn in the columns that the dimension's head reads."""
-        reading: TurnReading = request.payload
-        if self.config.reading != "answers" or request.turn is not None:
-            return reading.weights
+        weights = []
+        start = 0
+        for request in requests:
+            reading: TurnReading = request.payload
+            end = start + len(reading.roles)
+            own = reading.weights
+            if self.config.reading == "answers" and request.turn is None:
+                own = self._answer_weights(reading, rows[start:end], dimension)
+            weights.append(own)
+            start = end
+        return np.concatenate(weights)
+
+    def _answer_weights(
+        self, reading: TurnReading, rows: Floats, dimension: Dimension
+    ) -> Floats:
+        """Returns the weights of turns in the mean answer, or in the worst one for an issue."""
         answers = np.flatnonzero(reading.roles == 1).tolist()
         if dimension.good == "low":
             columns = []
             for answer in answers:
                 weights = answer_weights(reading.roles, [answer])
-                columns.append(self.reader.pool(reading, rows, weights))
+                columns.append(self.reader.pool([reading], rows, weights)[0])
             units = self.units(dimension.name, np.stack(columns))
             worst = int(np.argmax(units >= units.max() - EQUAL))  # the first of equals
             answers = [answers[worst]]
         return answer_weights(reading.roles, answers)
 
-    def _distribution(
-        self, dimension: Dimension, columns: Floats, chance: float
-    ) -> list[float]:
-        """Returns the probability of each level; empty if there is none."""
+    def _distributions(
+        self, dimension: Dimension, columns: Floats, chances: Floats
+    ) -> list[list[float]]:
+        """Returns the probability of each level [n, levels]; without columns if there are none."""
         head, levels = self.heads[dimension.name], len(dimension.levels)
-        if dimension.kind == "binary":  # the calibrated probability of label 1
-            return [1 - chance, chance]
         spread = self.fitted(dimension.name).spread
-        chances: list[float] = []
-        if head.kind == "mlp_classifier" and levels > 1:
-            chances = on_levels(head.probabilities(columns), levels)[0].tolist()
+        distributions = np.zeros((len(columns), 0))
+        if dimension.kind == "binary":  # the calibrated probability of label 1
+            distributions = np.stack([1 - chances, chances], axis=1)
+        elif head.kind == "mlp_classifier" and levels > 1:
+            distributions = on_levels(head.probabilities(columns), levels)
         elif levels > 1 and spread:
-            bins = normal_bins(torch.tensor([chance]), spread, levels)
-            chances = bins[0].double().tolist()
-        return chances
+            bins = normal_bins(torch.from_numpy(chances), spread, levels)
+            distributions = bins.double().numpy()
+        listed: list[list[float]] = distributions.tolist()
+        return listed
 
     def _contributions(
         self,
         dimension: Dimension,
-        reading: TurnReading,
+        requests: Sequence[ScoreRequest],
         weights: Floats,
         rows: Floats,
-        output: float,
-    ) -> Contributions:
-        """Returns what each turn adds to the ``output`` of a linear head, relative to an average
+        outputs: Floats,
+    ) -> Iterator[Contributions | None]:
+        """Yields what each turn adds to the ``outputs`` of a linear head, relative to an average
         turn."""
         head, fitted = self.heads[dimension.name], self.fitted(dimension.name)
-        factor, value = 1 / fitted.temperature, output / fitted.temperature
+        factor, values = 1 / fitted.temperature, outputs / fitted.temperature
         if head.kind == "ridge":
-            factor, value = dimension.high - dimension.low, dimension.from_unit(output)
+            factor = dimension.high - dimension.low
+            values = dimension.low + factor * outputs
         # Of user turns, then of assistant turns.
         slopes = head.layers[0][0][:, 0].reshape(2, -1)
-        parts = rows * slopes[reading.roles]
-        evidence = factor * weights * parts.sum(axis=1)
-        means = factor * np.array(head.averages)[reading.roles]
-        turns = [0.0] * reading.skipped + (evidence - weights * means).tolist()
+        roles = np.concatenate([request.payload.roles for request in requests])
+        parts = rows * slopes[roles]
+        means = np.array(head.averages)[roles]
+        moves = factor * weights * (parts.sum(axis=1) - means)
         unit = _UNITS[head.kind][fitted.isotonic is not None]
-        contributions = Contributions(tuple(turns), value - math.fsum(turns), unit)
-        turn = contributions.costliest(dimension.good)
-        if turn is None:
-            return contributions
-        row = turn - reading.skipped
-        costs = parts[row]
-        if dimension.good == "high":
-            costs = -costs
-        causes = self._causes(reading.features[row], int(reading.roles[row]), costs)
-        return replace(contributions, causes=causes)
+        start = 0
+        for request, value in zip(requests, values.tolist(), strict=True):
+            reading: TurnReading = request.payload
+            own = slice(start, start + len(reading.roles))
+            start = own.stop
+            if request.turn is not None and request.turn >= EXPLAINED_TURNS:
+                yield None
+                continue
+            turns = [0.0] * reading.skipped + moves[own].tolist()
+            contributions = Contributions(tuple(turns), value - math.fsum(turns), unit)
+            turn = contributions.costliest(dimension.good)
+            if turn is not None:
+                row = turn - reading.skipped
+                costs = parts[own][row] * (-1 if dimension.good == "high" else 1)
+                role = int(reading.roles[row])
+                causes = self._causes(reading.features[row], role, costs)
+                contributions = replace(contributions, causes=causes)
+            yield contributions
 
     def _causes(self, features: Floats, role: int, costs: Floats) -> tuple[Cause, ...]:
         """Returns the ``features`` of a turn that lower the score most, at most _MOST_CAUSES.
@@ -378,7 +407,7 @@ class LinearJudge(LearnedJudge):
         ``costs``, shape (columns of a turn,), say by how much its features and the entries of its
         vector do. A feature with less than a quarter of the largest cost is not a cause.
         """
-        names, means = self.config.names, self.reader.scale.mean
+        names, means = self.reader.names, self.reader.scale.mean
         largest = max(costs[: len(names)].max(initial=0.0), costs[len(names) :].sum())
         causes = []
         order = np.argsort(-costs[: len(names)], kind="stable")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Vectors = npt.NDArray[np.float32]
+_NOTHING: Vectors = np.zeros(0, dtype=np.float32)
 
 
 @dataclass(slots=True)
@@ -111,6 +111,7 @@ class DialogueReader:
 
     def __init__(self, config: LinearConfig, encoder: TextEncoder | None) -> None:
         self.config, self.encoder = config, encoder
+        self.names = config.names
         self.places = [ALL_FEATURES.index(name) for name in config.measures]
         self.has_vectors = config.vectors and config.reading != "dialogue"
         self.width = encoder.width if encoder is not None and config.vectors else 0
@@ -185,27 +186,26 @@ class DialogueReader:
         skipped: int,
     ) -> TurnReading:
         """Returns the reading of ``turns``, whose surface measures are ``surface``."""
-        roles = np.array([ROLE_INDEX[turn.role] for turn in turns], dtype=np.int64)
-        texts = nothing = np.zeros((len(turns), 0), dtype=np.float32)
+        sides, texts = [], []
+        tokens = 0 if self.encoder is not None else len(turns)
+        for turn in turns:
+            sides.append(ROLE_INDEX[turn.role])
+            texts.append(vectors.get(turn.content, _NOTHING))
+            tokens += sum(map(len, pieces.get(turn.content, ())))
+        roles, stacked = np.array(sides, dtype=np.int64), np.stack(texts)
         similarities = np.zeros((len(turns), len(SIMILARITY_NAMES)))
         if vectors:
-            texts = np.stack([vectors[turn.content] for turn in turns])
-            unit = texts.astype(np.float64)
+            unit = stacked.astype(np.float64)
             similarities = turn_similarities(unit @ unit.T, roles)
-        tokens = len(turns)
-        if self.encoder is not None:
-            tokens = sum(
-                map(len, chain.from_iterable(pieces[t.content] for t in turns))
-            )
         measures = np.concatenate([surface, similarities], axis=1)[:, self.places]
         return TurnReading(
             roles=roles,
             measures=measures,
             features=measures,
-            texts=texts,
-            vectors=texts if self.has_vectors else nothing,
+            texts=stacked,
+            vectors=stacked if self.has_vectors else stacked[:, :0],
             weights=self._weights(roles),
-            text_vector=np.zeros(0, dtype=np.float32),
+            text_vector=_NOTHING,
             tokens=tokens,
             skipped=skipped,
         )
@@ -243,41 +243,51 @@ class DialogueReader:
         selects the reply model (in training); None uses the mean of both."""
         if self.reactions is None or not readings:
             return
-        limit = self.config.limit
-        reactions = self.reactions.columns(
-            [reading.texts for reading in readings],
-            [self.scale.standardised(r.measures, r.roles, limit) for r in readings],
-            [reading.roles for reading in readings],
-            half,
+        roles = [reading.roles for reading in readings]
+        measures = self.scale.standardised(
+            np.concatenate([reading.measures for reading in readings]),
+            np.concatenate(roles),
+            self.config.limit,
         )
-        is_read = np.isin(REACTION_NAMES, self.config.names)
+        texts = [reading.texts for reading in readings]
+        reactions = self.reactions.columns(texts, measures, roles, half)
+        is_read = np.isin(REACTION_NAMES, self.names)
         for reading, columns in zip(readings, reactions, strict=True):
             features = [reading.measures, columns[:, is_read]]
             reading.features = np.concatenate(features, axis=1)
 
-    def rows(self, reading: TurnReading) -> Floats:
-        """Returns the columns of each turn [T, F + W]: its features, standardised, then its
-        vector."""
+    def rows(self, readings: Sequence[TurnReading]) -> Floats:
+        """Returns the columns of each turn [T, F + W] of all ``readings``: its features,
+        standardised, then its vector."""
+        roles, features, vectors = [], [], []
+        for reading in readings:
+            roles.append(reading.roles)
+            features.append(reading.features)
+            vectors.append(reading.vectors)
+        sides = np.concatenate(roles)
         standardised = self.scale.standardised(
-            reading.features, reading.roles, self.config.limit
+            np.concatenate(features), sides, self.config.limit
         )
-        vectors = reading.vectors - self.scale.centre[reading.roles]
-        return np.concatenate([standardised, vectors], axis=1)
+        centred = np.concatenate(vectors) - self.scale.centre[sides]
+        return np.concatenate([standardised, centred], axis=1)
 
     def pool(
-        self, reading: TurnReading, rows: Floats, weights: Floats | None = None
+        self, readings: Sequence[TurnReading], rows: Floats, weights: Floats
     ) -> Floats:
-        """Returns the columns of the dialogue [C]: the vector of its text, if it has one, then for
-        each side the weighted sum of its ``rows``."""
-        if weights is None:
-            weights = reading.weights
-        parts: list[npt.NDArray[np.floating]] = []
-        if self.config.reading == "dialogue":
-            parts.append(reading.text_vector)
+        """Returns the columns [n, C] of the dialogues of ``readings``: the vector of the text, if
+        it is read, then for each side the sum of the ``rows`` [T, F + W] of its turns by their
+        ``weights`` [T]."""
+        roles, starts, texts = [], [0], []
+        for reading in readings:
+            roles.append(reading.roles)
+            starts.append(starts[-1] + len(reading.roles))
+            texts.append(reading.text_vector)
+        sides = np.concatenate(roles)
+        columns: list[npt.NDArray[np.floating]] = [np.stack(texts)]
         for side in (0, 1):
-            of_side = reading.roles == side
-            parts.append(weights[of_side] @ rows[of_side])
-        return np.concatenate(parts).astype(np.float64)
+            of_side = rows * np.where(sides == side, weights, 0.0)[:, None]
+            columns.append(np.add.reduceat(of_side, starts[:-1]))
+        return np.concatenate(columns, axis=1)
 
 
 def answer_weights(roles: npt.NDArray[np.int64], answers: Sequence[int]) -> Floats:

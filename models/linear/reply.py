@@ -116,14 +116,15 @@ class Reactions(nn.Module):
     def columns(
         self,
         units: Sequence[np.ndarray],
-        measures: Sequence[np.ndarray],
+        measures: np.ndarray,
         roles: Sequence[np.ndarray],
         half: int | None = None,
     ) -> list[np.ndarray]:
         """Returns REACTION_NAMES of each turn [T, 3] of some dialogues, 0 for turns of the other
         side. The reply models read all dialogues in one pass.
 
-        ``units`` [T, H], ``measures`` [T, F] and ``roles`` [T] are arrays of each dialogue.
+        ``units`` [T, H] and ``roles`` [T] are arrays of each dialogue, and ``measures`` [N, F] are
+        the features of all their turns.
         ``half`` selects the reply model (in training); None uses the mean of both.
         """
         contexts = [context_of(torch.from_numpy(unit).float()) for unit in units]
@@ -137,7 +138,7 @@ class Reactions(nn.Module):
         answers = (speakers == 1) & ~is_opening  # an opening turn has no context
         has_reply = answers & (np.roll(speakers, -1) == 0) & ~is_closing
         is_reply = np.roll(has_reply, 1)
-        features = torch.from_numpy(np.concatenate(measures)[answers]).float()
+        features = torch.from_numpy(measures[answers]).float()
         context = turns[answers], before[answers], earlier[answers]
         reactions = torch.cat([self.positive, self.negative])
         expected, fits = [], []

@@ -260,7 +260,8 @@ def test_columns_are_means_of_turns_by_side(tiny_bert: Path) -> None:
     )
     (dialogue,) = answered(1)
     (reading,) = made.reader.read([dialogue], 4096)
-    columns = made.reader.pool(reading, made.reader.rows(reading))
+    rows = made.reader.rows([reading])
+    (columns,) = made.reader.pool([reading], rows, reading.weights)
     model = SentenceTransformer(str(tiny_bert))
     vectors = model.encode(
         [t.content for t in dialogue.turns], normalize_embeddings=True
@@ -385,16 +386,16 @@ def test_an_answer_is_read_with_the_last_user_turn_before_it(tiny_bert: Path) ->
     turns += ["assistant garden", "user winter"]
     dialogue = Dialogue("1", tuple(Turn(*turn.split()) for turn in turns))
     (reading,) = made.reader.read([dialogue], 1000)
-    rows = made.reader.rows(reading)
+    rows = made.reader.rows([reading])
     music, _, river, bread, garden, _ = rows
     nothing = np.zeros_like(music)
     for answer, expected in ((0, [nothing, music]), (3, [river, bread])):
         weights = answer_weights(reading.roles, [answer])
-        columns = made.reader.pool(reading, rows, weights)
+        (columns,) = made.reader.pool([reading], rows, weights)
         assert columns == pytest.approx(np.concatenate(expected))
     # The mean of all answers; the one without a user turn has an average user side.
     weights = answer_weights(reading.roles, [0, 3, 4])
-    columns = made.reader.pool(reading, rows, weights)
+    (columns,) = made.reader.pool([reading], rows, weights)
     expected = [2 * river / 3, (music + bread + garden) / 3]
     assert columns == pytest.approx(np.concatenate(expected))
     opening = Dialogue("1", (Turn("assistant", "music"),))

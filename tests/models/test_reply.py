@@ -50,7 +50,7 @@ def test_a_turn_follows_the_answer_better_than_the_reactions_do_by_hand() -> Non
     vectors = unit.numpy()
     # One pass over three dialogues: the others change nothing.
     dialogues = [vectors[:3], vectors, vectors[:1]]
-    measures = [np.zeros((len(dialogue), 3)) for dialogue in dialogues]
+    measures = np.zeros((10, 3))
     _, columns, _ = reactions.columns(
         dialogues, measures, [roles[:3], roles, roles[:1]]
     )
@@ -76,7 +76,7 @@ def test_a_turn_follows_nothing_if_no_answer_with_a_context_is_before_it(
     unit = functional.normalize(torch.randn(len(roles), 6))
     reactions = reactions_of(model, unit[:1], -unit[:1])
     (columns,) = reactions.columns(
-        [unit.numpy()], [np.zeros((len(roles), 3))], [np.array(roles)]
+        [unit.numpy()], np.zeros((len(roles), 3)), [np.array(roles)]
     )
     follows = {(1, 0, 1, 0): [3], (0, 1, 0, 0): [2]}
     assert np.flatnonzero(columns[:, 2]).tolist() == follows.get(tuple(roles), [])

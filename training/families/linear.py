@@ -108,7 +108,8 @@ def search_of(
     columns = []
     for reading, half in zip(readings, halves, strict=True):
         reader.complete([reading], half)
-        columns.append(reader.pool(reading, reader.rows(reading)))
+        rows = reader.rows([reading])
+        columns.append(reader.pool([reading], rows, reading.weights)[0])
     folds = folds_of(examples, len(train), judge.config, seed)
     return Search(reader, examples, np.stack(columns), folds, seed)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -56,22 +55,6 @@ def torch_dtype(name: str) -> torch.dtype:
     if name not in DTYPES:
         raise ConfigError(f"dtype {name!r} is not one of {', '.join(DTYPES)}")
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
-
-
-def has_bf16(device: torch.device) -> bool:
-    """Returns whether ``device`` multiplies bf16 in hardware (a CPU: AMX, AVX-512 BF16, ARM's)."""
-    import torch
-
-    if device.type == "cuda":
-        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type != "cpu":
-        return False
-    if platform.machine().lower() in ("x86_64", "amd64"):
-        # oneDNN itself says yes on any AVX-512 CPU, where it emulates bf16. The names are private,
-        # hence getattr.
-        native = ("_is_amx_tile_supported", "_is_avx512_bf16_supported")
-        return any(getattr(torch.cpu, name, bool)() for name in native)
-    return bool(getattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", bool)())
 
 
 def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:

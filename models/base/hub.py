@@ -21,35 +21,33 @@ _FOLDERS = {"configs", "judges", "runs"}
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 # Files of transformers and PEFT at the top of a judge's folder: model, adapter, tokenizer.
 TOP_FILES = (
-    *(
-        "config.json",
-        "adapter_config.json",
-        "*.safetensors",
-        "model.safetensors.index.json",
-    ),
-    *(
-        "tokenizer.json",
-        "tokenizer_config.json",
-        "special_tokens_map.json",
-        "added_tokens.json",
-    ),
-    *("vocab.txt", "vocab.json", "merges.txt", "*.model", "chat_template.jinja"),
+    "config.json",
+    "adapter_config.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "*.model",
+    "chat_template.jinja",
 )
 _OWN_FILES = (
-    *(
-        "judge.json",
-        "golden.json",
-        "rubric.yaml",
-        "prompt.yaml",
-        *TOP_FILES,
-    ),
-    *(
-        "README.md",
-        "train_config.json",
-        "agreement.json",
-        "data.json",
-    ),
-    *("trial.json", "align.json", "members/*/*.yaml"),
+    "judge.json",
+    "golden.json",
+    "rubric.yaml",
+    "prompt.yaml",
+    *TOP_FILES,
+    "README.md",
+    "train_config.json",
+    "agreement.json",
+    "data.json",
+    "trial.json",
+    "align.json",
+    "members/*/*.yaml",
     *(f"{part}/**/{kind}" for part in PARTS for kind in MODEL_FILES),
 )
 # The same for the Hub, where * matches / too, with those of a judge's members.

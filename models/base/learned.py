@@ -57,14 +57,12 @@ class LearnedJudge(Judge):
     ) -> dict[str, Any]:
         """Returns the details of a ``score`` on a ``dimension``: the interval of human ratings
         around it, if the dimension has a margin, and the ``raw`` score, if there is one."""
-        details: dict[str, Any] = {}
+        details: dict[str, Any] = {} if raw is None else {"raw": raw}
         margin = self.fitted(dimension.name).margin
         if margin is not None:
             reach = margin * (dimension.high - dimension.low)
             low, high = score - reach, score + reach
             details["interval"] = [max(dimension.low, low), min(dimension.high, high)]
-        if raw is not None:
-            details["raw"] = raw
         return details
 
     def write_state(self, folder: Path, **settings: object) -> None:

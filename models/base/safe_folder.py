@@ -24,20 +24,52 @@ _LONGEST_HEADER = (
 )  # bytes of the names in a file of weights; some 40,000 tensors
 # Networks of the judges that are saved with one, and of the published metrics.
 ARCHITECTURES = (
-    *("albert", "bert", "camembert", "deberta", "deberta-v2", "distilbert", "electra"),
-    *("ernie", "eurobert", "gte", "modernbert", "mpnet", "nomic_bert", "roberta"),
-    *("t5", "xlm-roberta", "xlm-roberta-xl", "llama", "qwen2", "qwen3", "gemma3_text"),
+    "albert",
+    "bert",
+    "camembert",
+    "deberta",
+    "deberta-v2",
+    "distilbert",
+    "electra",
+    "ernie",
+    "eurobert",
+    "gte",
+    "modernbert",
+    "mpnet",
+    "nomic_bert",
+    "roberta",
+    "t5",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "llama",
+    "qwen2",
+    "qwen3",
+    "gemma3_text",
 )
 _LARGEST_NUMBER = 1_000_000  # of a setting: words of a vocabulary
 _MOST_LAYERS = 256
 _LONGEST_LIST = 100_000  # entries of a list or an object
 _ATTENTION = (None, "eager", "sdpa", "flash_attention_2", "flash_attention_3")
 _NORMALIZERS = (
-    *("Sequence", "BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "Nmt"),
-    *("Precompiled", "Prepend", "Replace", "Strip", "StripAccents"),
+    "Sequence",
+    "BertNormalizer",
+    "Lowercase",
+    "NFC",
+    "NFD",
+    "NFKC",
+    "NFKD",
+    "Nmt",
+    "Precompiled",
+    "Prepend",
+    "Replace",
+    "Strip",
+    "StripAccents",
 )
 _PROCESSORS = (
-    *("Sequence", "BertProcessing", "ByteLevel", "RobertaProcessing"),
+    "Sequence",
+    "BertProcessing",
+    "ByteLevel",
+    "RobertaProcessing",
     "TemplateProcessing",
 )
 _MOST_GROWTH = 32  # characters that the normalizer may make of one

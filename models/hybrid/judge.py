@@ -134,10 +134,6 @@ class Member:
     file: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def has(self, dimension: str) -> bool:
-        """Returns whether the judge scores ``dimension``."""
-        return any(scored.name == dimension for scored in self.judge.dimensions)
-
     def unit(
         self,
         judgement: Judgement,

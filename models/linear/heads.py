@@ -47,10 +47,6 @@ class FittedHead:
         """Returns a linear head with ``weights`` [C]."""
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
-    @property
-    def is_linear(self) -> bool:
-        return self.kind in ("ridge", "logistic")
-
     def raw(self, columns: Floats) -> Floats:
         """Returns the output of the last layer [n, outputs], before a softmax or sigmoid."""
         values = columns

@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, repeat
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -44,6 +45,7 @@ from medal_judges.models.linear.reader import (
     DialogueReader,
     TurnReading,
     answer_weights,
+    join,
 )
 from medal_judges.models.model_files import PREFIX, base_hash
 from medal_judges.records.dialogue import base_language
@@ -281,11 +283,11 @@ class LinearJudge(LearnedJudge):
         """Yields the scores of ``requests`` on a ``dimension``; ``rows`` are those of all turns."""
         name, span = dimension.name, dimension.high - dimension.low
         head, fitted = self.heads[name], self.fitted(name)
-        weights = self._weights(requests, rows, dimension)
         readings = [request.payload for request in requests]
+        weights = self._weights(requests, dimension)
         columns = self.reader.pool(readings, rows, weights)
         units, outputs = self.units(name, columns), head.raw(columns)[:, 0]
-        raw: Iterable[float | None] = repeat(None, len(requests))
+        raw: list[float | None] = [None] * len(requests)
         if head.kind == "ridge":
             offsets = self.config.offsets.get(name, {})
             for row, request in enumerate(requests if offsets else ()):
@@ -295,9 +297,9 @@ class LinearJudge(LearnedJudge):
             raw = (dimension.low + span * outputs).tolist()
         chances = fitted.chances(units)
         scores = (dimension.low + span * fitted.map_chances(chances)).tolist()
-        distributions = self._distributions(dimension, columns, chances)
-        contributions: Iterable[Contributions | None] = repeat(None, len(requests))
-        if head.is_linear and self.config.reading != "dialogue":
+        distributions = self._distributions(dimension, columns, chances).tolist()
+        contributions: Iterable[Contributions | None] = [None] * len(requests)
+        if head.kind != "mlp_classifier" and self.config.reading != "dialogue":
             contributions = self._contributions(
                 dimension, requests, weights, rows, outputs
             )
@@ -313,19 +315,16 @@ class LinearJudge(LearnedJudge):
         )
 
     def _weights(
-        self, requests: Sequence[ScoreRequest], rows: Floats, dimension: Dimension
+        self, requests: Sequence[ScoreRequest], dimension: Dimension
     ) -> Floats:
         """Returns the weight of each turn in the columns that the dimension's head reads."""
-        weights = []
-        start = 0
-        for request in requests:
-            reading: TurnReading = request.payload
-            end = start + len(reading.roles)
-            own = reading.weights
-            if self.config.reading == "answers" and request.turn is None:
-                own = self._answer_weights(reading, rows[start:end], dimension)
-            weights.append(own)
-            start = end
+        readings = [request.payload for request in requests]
+        if self.config.reading != "answers" or requests[0].turn is not None:
+            return join(readings, "weights")
+        weights = [
+            self._answer_weights(reading, self.reader.rows([reading]), dimension)
+            for reading in readings
+        ]
         return np.concatenate(weights)
 
     def _answer_weights(
@@ -345,11 +344,11 @@ class LinearJudge(LearnedJudge):
 
     def _distributions(
         self, dimension: Dimension, columns: Floats, chances: Floats
-    ) -> list[list[float]]:
-        """Returns the probability of each level [n, levels]; without columns if there are none."""
+    ) -> npt.NDArray[Any]:
+        """Returns the probability of each level [n, levels], without columns if there are none."""
         head, levels = self.heads[dimension.name], len(dimension.levels)
         spread = self.fitted(dimension.name).spread
-        distributions = np.zeros((len(columns), 0))
+        distributions: npt.NDArray[Any] = np.zeros((len(columns), 0))
         if dimension.kind == "binary":  # the calibrated probability of label 1
             distributions = np.stack([1 - chances, chances], axis=1)
         elif head.kind == "mlp_classifier" and levels > 1:
@@ -357,8 +356,7 @@ class LinearJudge(LearnedJudge):
         elif levels > 1 and spread:
             bins = normal_bins(torch.from_numpy(chances), spread, levels)
             distributions = bins.double().numpy()
-        listed: list[list[float]] = distributions.tolist()
-        return listed
+        return distributions
 
     def _contributions(
         self,
@@ -377,7 +375,7 @@ class LinearJudge(LearnedJudge):
             values = dimension.low + factor * outputs
         # Of user turns, then of assistant turns.
         slopes = head.layers[0][0][:, 0].reshape(2, -1)
-        roles = np.concatenate([request.payload.roles for request in requests])
+        roles = join([request.payload for request in requests], "roles")
         parts = rows * slopes[roles]
         means = np.array(head.averages)[roles]
         moves = factor * weights * (parts.sum(axis=1) - means)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +99,11 @@ class TurnScale:
         count = measures.shape[1]
         scores = (measures - self.mean[roles, :count]) / self.deviation[roles, :count]
         return scores if limit is None else np.clip(scores, -limit, limit)
+
+
+def join(readings: Sequence[TurnReading], field: str) -> npt.NDArray[Any]:
+    """Returns the array ``field`` of all turns of ``readings``."""
+    return np.concatenate([getattr(reading, field) for reading in readings])
 
 
 class DialogueReader:
@@ -245,7 +250,7 @@ class DialogueReader:
             return
         roles = [reading.roles for reading in readings]
         measures = self.scale.standardised(
-            np.concatenate([reading.measures for reading in readings]),
+            join(readings, "measures"),
             np.concatenate(roles),
             self.config.limit,
         )
@@ -259,16 +264,11 @@ class DialogueReader:
     def rows(self, readings: Sequence[TurnReading]) -> Floats:
         """Returns the columns of each turn [T, F + W] of all ``readings``: its features,
         standardised, then its vector."""
-        roles, features, vectors = [], [], []
-        for reading in readings:
-            roles.append(reading.roles)
-            features.append(reading.features)
-            vectors.append(reading.vectors)
-        sides = np.concatenate(roles)
+        sides = join(readings, "roles")
         standardised = self.scale.standardised(
-            np.concatenate(features), sides, self.config.limit
+            join(readings, "features"), sides, self.config.limit
         )
-        centred = np.concatenate(vectors) - self.scale.centre[sides]
+        centred = join(readings, "vectors") - self.scale.centre[sides]
         return np.concatenate([standardised, centred], axis=1)
 
     def pool(
@@ -277,16 +277,13 @@ class DialogueReader:
         """Returns the columns [n, C] of the dialogues of ``readings``: the vector of the text, if
         it is read, then for each side the sum of the ``rows`` [T, F + W] of its turns by their
         ``weights`` [T]."""
-        roles, starts, texts = [], [0], []
-        for reading in readings:
-            roles.append(reading.roles)
-            starts.append(starts[-1] + len(reading.roles))
-            texts.append(reading.text_vector)
-        sides = np.concatenate(roles)
-        columns: list[npt.NDArray[np.floating]] = [np.stack(texts)]
+        sides = join(readings, "roles")
+        ends = np.cumsum([len(reading.roles) for reading in readings])
+        texts = np.stack([reading.text_vector for reading in readings])
+        columns: list[npt.NDArray[np.floating]] = [texts]
         for side in (0, 1):
             of_side = rows * np.where(sides == side, weights, 0.0)[:, None]
-            columns.append(np.add.reduceat(of_side, starts[:-1]))
+            columns.append(np.add.reduceat(of_side, [0, *ends[:-1]]))
         return np.concatenate(columns, axis=1)
 
 

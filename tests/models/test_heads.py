@@ -118,8 +118,8 @@ def test_temperature_is_recovered_from_simulated_answers() -> None:
 def test_isotonic_is_monotone_and_goes_through_the_means() -> None:
     units, targets = [0.1, 0.2, 0.3, 0.8], [0.0, 0.4, 0.2, 1.0]
     fitted = Calibration(isotonic=fit_isotonic(units, targets))
-    found = [fitted.map_unit(u) for u in np.linspace(0, 1, 50)]
+    found = fitted.chances(np.linspace(0, 1, 50)).tolist()
     assert (np.diff(found) > 0).all()
     # the two that disagree are pooled
-    assert fitted.map_unit(0.25) == pytest.approx(0.3, abs=0.01)
-    assert Calibration().map_unit(0.37) == pytest.approx(0.37, abs=1e-9)
+    assert fitted.chances(0.25) == pytest.approx(0.3, abs=0.01)
+    assert Calibration().chances(0.37) == pytest.approx(0.37, abs=1e-9)

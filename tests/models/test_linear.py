@@ -200,8 +200,9 @@ def test_the_first_cause_is_the_feature_that_an_average_turn_would_not_cost(
         (reading,) = reader.read([dialogue], 10_000)
 
         def output(measures: np.ndarray, reading: Any = reading) -> float:
-            rows = reader.rows(replace(reading, features=measures))
-            return float(made.heads[name].raw(reader.pool(reading, rows)[None])[0, 0])
+            rows = reader.rows([replace(reading, features=measures)])
+            columns = reader.pool([reading], rows, reading.weights)
+            return float(made.heads[name].raw(columns)[0, 0])
 
         gains = []
         for feature in range(len(names)):

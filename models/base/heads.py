@@ -125,7 +125,7 @@ class Calibration:
     def map_chances(self, chances: npt.ArrayLike) -> npt.NDArray[np.float64]:
         """Returns the scores of ``chances`` on [0, 1]: 0.5 at the threshold, if there is one."""
         middle = self.threshold or 0.5
-        return np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1))
+        return np.asarray(np.interp(np.asarray(chances), (0, middle, 1), (0, 0.5, 1)))
 
 
 class OutputHead:

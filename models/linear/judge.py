@@ -303,8 +303,8 @@ class LinearJudge(LearnedJudge):
             contributions = self._contributions(
                 dimension, requests, weights, rows, outputs
             )
-        for row in zip(scores, raw, distributions, contributions, strict=True):
-            score, raw_score, distribution, moves = row
+        answers = zip(scores, raw, distributions, contributions, strict=True)
+        for score, raw_score, distribution, moves in answers:
             details = self.details_of(dimension, score, raw_score)
             yield DimensionScore(score, distribution, details, moves)
 

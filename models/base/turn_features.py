@@ -132,9 +132,9 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
         last = partner.recent[-1] if partner.recent else (set(), set(), set())
         earlier = [*enumerate(lately), (2, speaker.grams[2])]
         earlier += [*enumerate(last), (1, partner.grams[1])]
-        for column, (order, known) in enumerate(earlier, 2):
+        for column, (order, seen_grams) in enumerate(earlier, 2):
             count = len(grams[order])
-            table[position, column] = sum(map(known.__contains__, grams[order]))
+            table[position, column] = sum(map(seen_grams.__contains__, grams[order]))
             table[position, column] /= max(1, count)
         letters = _SEPARATOR.sub(" ", text.casefold()).strip()
         spelling: set[Any] = set(
@@ -158,8 +158,8 @@ def turn_features(dialogue: Dialogue) -> np.ndarray:
             _has_near(spelling, speaker.spellings),
         ]
         speaker.recent.append(distinct)
-        for known, new in zip(speaker.grams, distinct, strict=True):
-            known |= new
+        for seen_grams, turn_grams in zip(speaker.grams, distinct, strict=True):
+            seen_grams |= turn_grams
         speaker.turns.add(tuple(tokens))
         speaker.spellings.append(spelling)
         speaker.log_words = log_words
@@ -189,13 +189,13 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
         heard = np.searchsorted(partners, turns)  # turns of the partner before each
         same_side = np.ix_(turns, turns)
         earlier = np.tri(len(turns), k=-1, dtype=bool)
-        own, recent_own, centred_own = _highest(
+        nearest, recent_nearest, centred_nearest = _highest(
             np.stack([cosines[same_side], cosines[same_side], centred[same_side]]),
             np.stack([earlier, np.triu(earlier, -_WINDOW), earlier]),
         )
         columns = [
-            own,
-            recent_own,
+            nearest,
+            recent_nearest,
             np.append(0.0, cosines[turns[1:], turns[:-1]])[: len(turns)],
         ]
         for rank in (1, 2):
@@ -204,7 +204,7 @@ def turn_similarities(cosines: Floats, roles: npt.NDArray[np.int64]) -> Floats:
             column = np.zeros(len(turns))
             column[has_heard] = cosines[turns[has_heard], before]
             columns.append(column)
-        columns.append(centred_own)
+        columns.append(centred_nearest)
         was_heard = np.arange(len(partners)) < heard[:, None]
         sums = (centred[np.ix_(turns, partners)] * was_heard).sum(axis=1)
         columns.append(sums / np.maximum(heard, 1))

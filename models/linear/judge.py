@@ -383,17 +383,17 @@ class LinearJudge(LearnedJudge):
         start = 0
         for request, value in zip(requests, values.tolist(), strict=True):
             reading: TurnReading = request.payload
-            own = slice(start, start + len(reading.roles))
-            start = own.stop
+            span = slice(start, start + len(reading.roles))
+            start = span.stop
             if request.turn is not None and request.turn >= EXPLAINED_TURNS:
                 yield None
                 continue
-            turns = [0.0] * reading.skipped + moves[own].tolist()
+            turns = [0.0] * reading.skipped + moves[span].tolist()
             contributions = Contributions(tuple(turns), value - math.fsum(turns), unit)
             turn = contributions.costliest(dimension.good)
             if turn is not None:
                 row = turn - reading.skipped
-                costs = parts[own][row] * (-1 if dimension.good == "high" else 1)
+                costs = parts[span][row] * (-1 if dimension.good == "high" else 1)
                 role = int(reading.roles[row])
                 causes = self._causes(reading.features[row], role, costs)
                 contributions = replace(contributions, causes=causes)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
 
 CHECKPOINTS = "checkpoints"
-_FIGURES = "the figures of validation rows need all of them, and their labels"
+_STATISTICS = "the statistics of validation rows need all of them, and their labels"
 # Names that begin so, and what to do instead.
 REFUSED = {
     "output_dir": "set output_dir beside args; checkpoints are in its folder checkpoints/",
@@ -38,10 +38,10 @@ REFUSED = {
     "remove_unused_columns": "the collator takes what the loss needs",
     "label_names": "the collator names them",
     "do_": "a run trains, validates if it has validation rows, and scores test rows",
-    "prediction_loss_only": _FIGURES,
-    "batch_eval_metrics": _FIGURES,
-    "eval_do_concat_batches": _FIGURES,
-    "dataloader_drop_last": _FIGURES,
+    "prediction_loss_only": _STATISTICS,
+    "batch_eval_metrics": _STATISTICS,
+    "eval_do_concat_batches": _STATISTICS,
+    "dataloader_drop_last": _STATISTICS,
 }
 _POSITIVE = (
     "learning_rate",

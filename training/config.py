@@ -143,7 +143,7 @@ class TrainConfig(Config):
     card_notes: tuple[str, ...] = ()
 
     @property
-    def validated(self) -> bool:
+    def has_validation(self) -> bool:
         """Returns whether the run has validation rows."""
         return bool(self.validation or "validation" in self.split)
 
@@ -160,7 +160,7 @@ class TrainConfig(Config):
             )
         if self.model.by_steps:
             patience = self.early_stopping_patience
-            check_steps(self.args, validated=self.validated, patience=patience)
+            check_steps(self.args, validated=self.has_validation, patience=patience)
             return self
         for name in ("args", "early_stopping_patience", "start"):
             if getattr(self, name):

@@ -1,6 +1,6 @@
 """transformers' Trainer for judges.
 
-JudgeTrainer adds what is about judges: the loss of their heads, the figures of validation rows,
+JudgeTrainer adds what is about judges: the loss of their heads, the statistics of validation rows,
 calibration, and the judge at the end. Everything else is the Trainer's.
 """
 
@@ -121,8 +121,8 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """Trains the network of a judge (``model``) in place.
 
-    Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``: figures are those
-    of ``figures``, for whichever dataset of the judge is evaluated. Without ``compute_loss_func``
+    Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``: statistics are those
+    of ``statistics``, for whichever dataset of the judge is evaluated. Without ``compute_loss_func``
     the loss is that of the judge's heads. One of your own is called with (outputs, labels,
     num_items_in_batch): ``labels`` [B, targets] are the examples' targets, and
     ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
@@ -132,7 +132,7 @@ class JudgeTrainer(Trainer):
     """
 
     dataset: Callable[..., Dataset] = staticmethod(judge_dataset)
-    measures = True  # validation has figures beside the loss
+    measures = True  # validation has statistics beside the loss
 
     def __init__(
         self,
@@ -147,8 +147,8 @@ class JudgeTrainer(Trainer):
             if options.pop(name, None) is not None:
                 raise ConfigError(
                     f"JudgeTrainer takes no {name}: it trains the judge that it is given, and its "
-                    "figures are of that judge's dimensions",
-                    hint="override JudgeTrainer.figures for others",
+                    "statistics are of that judge's dimensions",
+                    hint="override JudgeTrainer.statistics for others",
                 )
         for name in ("train_dataset", "eval_dataset"):
             dataset = options.get(name)
@@ -164,7 +164,7 @@ class JudgeTrainer(Trainer):
             model=model.net,
             args=args,
             compute_loss_func=self.loss_of_targets,
-            compute_metrics=self.figures if self.measures else None,
+            compute_metrics=self.statistics if self.measures else None,
             callbacks=[StopAtNaN(), *callbacks],
             **options,
         )
@@ -247,12 +247,14 @@ class JudgeTrainer(Trainer):
             return
         super()._run_epoch(*args, **options)  # type: ignore[no-untyped-call]
 
-    # -- figures and calibration -------------------------------------------------------------------
+    # -- statistics and calibration -------------------------------------------------------------------
 
-    def figures(self, predicted: EvalPrediction | PredictionOutput) -> dict[str, float]:
+    def statistics(
+        self, predicted: EvalPrediction | PredictionOutput
+    ) -> dict[str, float]:
         """Returns the agreement of the predicted rows with their labels: ``spearman/DIMENSION``, or
         ``auc/DIMENSION`` of binary heads, and their means."""
-        figures: dict[str, float] = {}
+        statistics: dict[str, float] = {}
         units = self.unit_logits(predicted)
         # The last columns are the number of the source and the rating in each dimension.
         table = np.asarray(predicted.label_ids)[:, -len(self.judge.heads) - 1 :]
@@ -260,8 +262,8 @@ class JudgeTrainer(Trainer):
             name = head.dimension.name
             scores = head.scores(units[name], 1.0).numpy()
             is_binary = head.config.kind == "binary"
-            figures |= agreement(name, human, scores, table[:, 0], is_binary)
-        return with_means(figures)
+            statistics |= agreement(name, human, scores, table[:, 0], is_binary)
+        return with_means(statistics)
 
     def check_metric(self) -> None:
         """Raises ConfigError for a ``metric_for_best_model`` that validation does not have."""

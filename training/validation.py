@@ -40,11 +40,13 @@ def agreement(
     return {f"{kind}/{name}": float(np.mean(values))}
 
 
-def with_means(figures: Mapping[str, float]) -> dict[str, float]:
-    """Returns the figures of single dimensions, and their means ``spearman`` and ``auc``."""
+def with_means(statistics: Mapping[str, float]) -> dict[str, float]:
+    """Returns the statistics of single dimensions, and their means ``spearman`` and ``auc``."""
     means = {}
     for kind in ("spearman", "auc"):
-        values = [value for key, value in figures.items() if key.startswith(f"{kind}/")]
+        values = [
+            value for key, value in statistics.items() if key.startswith(f"{kind}/")
+        ]
         if values:
             means[kind] = float(np.mean(values))
-    return dict(figures) | means
+    return dict(statistics) | means

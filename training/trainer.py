@@ -121,9 +121,9 @@ class JudgeCollator:
 class JudgeTrainer(Trainer):
     """Trains the network of a judge (``model``) in place.
 
-    Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``: statistics are those
-    of ``statistics``, for whichever dataset of the judge is evaluated. Without ``compute_loss_func``
-    the loss is that of the judge's heads. One of your own is called with (outputs, labels,
+    Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``. The method
+    ``statistics`` measures whichever dataset of the judge is evaluated. Without
+    ``compute_loss_func`` the loss is the one of the judge's heads. One of your own is called with (outputs, labels,
     num_items_in_batch): ``labels`` [B, targets] are the examples' targets, and
     ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
     regression on the [0, 1] of the targets. ``num_items_in_batch`` is the number of examples of the
@@ -247,7 +247,7 @@ class JudgeTrainer(Trainer):
             return
         super()._run_epoch(*args, **options)  # type: ignore[no-untyped-call]
 
-    # -- statistics and calibration -------------------------------------------------------------------
+    # -- statistics and calibration ----------------------------------------------------------------
 
     def statistics(
         self, predicted: EvalPrediction | PredictionOutput

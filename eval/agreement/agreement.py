@@ -34,10 +34,10 @@ from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
     choose_clusters,
-    defined,
-    estimated,
+    estimate_each,
+    estimate_or_reason,
     too_few,
-    undefined,
+    undefined_estimates,
     wilson,
 )
 
@@ -152,7 +152,9 @@ def _agreement(
         reason = "released as means or votes, without single answers"
     elif not (counts > 1).any():
         reason = "no row has answers of two annotators"
-    estimates = undefined(("exact", "adjacent", "alpha", "spearman"), reason or "")
+    estimates = undefined_estimates(
+        ("exact", "adjacent", "alpha", "spearman"), reason or ""
+    )
     by_annotator: list[Annotator] = []
     if reason is None:
         is_shared = counts > 1
@@ -205,7 +207,7 @@ def _estimates(
         return values
 
     reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = estimated(statistic, clusters, reason)
+    estimates = estimate_each(statistic, clusters, reason)
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")
@@ -253,7 +255,7 @@ def _annotators(people: Values, names: Sequence[str]) -> Iterator[Annotator]:
             constant = float(shared.numbers[0])
         bias = float((shared.numbers - mean.numbers).mean())
         yield Annotator(
-            name, len(shared), Estimate(bias), defined(rho, reason), constant
+            name, len(shared), Estimate(bias), estimate_or_reason(rho, reason), constant
         )
 
 

@@ -184,17 +184,17 @@ class Proof:
     @property
     def is_reversed(self) -> bool:
         """Returns whether labels fall as the judge's scores rise, beyond chance (1%)."""
-        rho = self.measured(AS_IS).rho
+        rho = self.line_of(AS_IS).rho
         return rho is not None and rho * math.sqrt(self.count - 1) < -REVERSED
 
-    def measured(self, name: str) -> Measured:
+    def line_of(self, name: str) -> Measured:
         """Returns the line of the proof with this name."""
         return next(line for line in self.lines if line.name == name)
 
     def notes(self) -> list[str]:
         """Returns what a simpler judge does, if the aligned one is not shown to be better."""
         notes: list[str] = []
-        level, length = self.measured(AS_IS).gain, self.measured(LENGTH).gain
+        level, length = self.line_of(AS_IS).gain, self.line_of(LENGTH).gain
         if not self.improves and level and beyond_chance(level):
             gain = estimate_words(level)
             notes.append(
@@ -230,7 +230,7 @@ def prove(material: Material) -> Proof:
         gain = None
         if name != ALIGNED:
             gain, _ = gain_over(material, squares[ALIGNED], squares[name])
-        lines.append(_measured(material, name, y, scores, gain))
+        lines.append(_measure(material, name, y, scores, gain))
     lines += _one_person(material)
     base = MEAN
     if float((squares[MEAN] - squares[LINE]).mean()) > EQUAL:
@@ -259,10 +259,10 @@ def _one_person(material: Material) -> list[Measured]:
     own_ratings = ratings[rows, annotators]
     sums = np.nansum(ratings, axis=1)[rows]
     mean_of_others = (sums - own_ratings) / (counts[rows] - 1)
-    return [_measured(material, PERSON, mean_of_others, own_ratings)]
+    return [_measure(material, PERSON, mean_of_others, own_ratings)]
 
 
-def _measured(
+def _measure(
     material: Material,
     name: str,
     human: Floats,
@@ -336,8 +336,8 @@ class Alignment:
         for name, proof in self.proofs.items():
             cells: list[Cell] = [name, proof.count]
             for line_name in filter(None, columns.values()):
-                cells.append(proof.measured(line_name).error)
-            rows.append([*cells, proof.measured(ALIGNED).rho])
+                cells.append(proof.line_of(line_name).error)
+            rows.append([*cells, proof.line_of(ALIGNED).rho])
         title = "Error in points: how far scores are from people's mean"
         return Table(title, [*columns, "ρ, aligned"], rows)
 

@@ -76,7 +76,7 @@ def align(
     folder = None if out is None else Path(out)
     if folder is not None and (folder / "judge.json").is_file():
         raise ConfigError(f"{out} holds a judge already", hint="give another folder")
-    labelled = _labelled(rows)
+    labelled = _read_labelled(rows)
     member = _member(judge, options)
     names = label_names(labelled, dimensions)
     judge_dimensions = {scored.name: scored for scored in member.judge.dimensions}
@@ -141,7 +141,7 @@ def _member(judge: Judge | str | Path, options: Mapping[str, Any]) -> Member:
     return open_member("judge", MemberConfig(path=str(judge), options=options))
 
 
-def _labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
+def _read_labelled(rows: str | Iterable[LabelledDialogue]) -> list[LabelledDialogue]:
     """Returns the rows with a label; a text names a file of rows."""
     if isinstance(rows, str):
         rows = load_spec(rows)

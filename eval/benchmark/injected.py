@@ -14,7 +14,12 @@ from medal_judges.records.labelled import LabelledDialogue
 from medal_judges.report.table import Cell, Row, Share, Table
 from medal_judges.stats.correlation import Floats, ratio, weighted_auc
 from medal_judges.stats.equal import Values, present
-from medal_judges.stats.intervals import Clusters, Estimate, estimated, undefined
+from medal_judges.stats.intervals import (
+    Clusters,
+    Estimate,
+    estimate_each,
+    undefined_estimates,
+)
 from medal_judges.stats.means import Sample, share_of
 
 INJECTED_COLUMNS = (
@@ -117,5 +122,5 @@ def _against(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estima
     clusters = Clusters("conversation", tuple(rows.group))
     reason = "no scored rows of both kinds"
     if not (len(planted) and len(contrasts)):
-        return undefined(("f1_present", "auc"), reason)
-    return estimated(statistic, clusters, reason)
+        return undefined_estimates(("f1_present", "auc"), reason)
+    return estimate_each(statistic, clusters, reason)

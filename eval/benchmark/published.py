@@ -114,7 +114,10 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
             judges = list(_judges(config, set_config, published))
             theirs: list[Cell] = [set_config.name, dimension]
             theirs += [published["key"].replace("/", ", "), published["model"]]
-            theirs += [_printed(published, "spearman"), _printed(published, "pearson")]
+            theirs += [
+                _format_metric(published, "spearman"),
+                _format_metric(published, "pearson"),
+            ]
             measured = []
             for judge, model, marks in judges:
                 row = row_of.get((set_config.name, dimension, judge))
@@ -124,12 +127,12 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
                 reason = "not among our judges"
                 if judges:
                     reason = "no figure of this model in this run"
-                differs = _joined(published["differs"])
+                differs = _join_marks(published["differs"])
                 lines.append([*theirs, reason, None, None, None, differs, source])
             for row, model, marks in measured:
                 rho, r = row.metrics.get("spearman"), row.metrics.get("pearson")
                 ours = [model or _model_of(row), rho, r, row.scored]
-                lines.append([*theirs, *ours, _joined(marks), source])
+                lines.append([*theirs, *ours, _join_marks(marks), source])
                 used.update(marks)
     note = _NOTE
     for mark, meaning in read_yaml("published")["marks"].items():
@@ -138,7 +141,7 @@ def published_table(config: BenchmarkConfig, rows: Sequence[ResultRow]) -> Table
     return Table(PUBLISHED, _COLUMNS, lines, note + _LEGEND)
 
 
-def _joined(marks: Iterable[str]) -> str:
+def _join_marks(marks: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(marks)) or "nothing"
 
 
@@ -163,12 +166,12 @@ def _judges(
     """Yields the judges that stand for a published row, each with its model, if its config states
     it, and what differs."""
     other_rows = []
-    if _method(set_config) not in _shipped("sets", published["set"]):
+    if _method(set_config) not in _shipped_methods("sets", published["set"]):
         other_rows = ["data"]
     for judge in config.judges:
         if judge.published_as == published["key"]:
             marks = [*published["differs"], *other_rows]
-            if _method(judge) not in _shipped("judges", published["key"]):
+            if _method(judge) not in _shipped_methods("judges", published["key"]):
                 marks.append("settings")
             yield judge.name, judge.model, marks
     if published["key"] == set_config.published_as:
@@ -189,7 +192,7 @@ def _model_of(row: ResultRow) -> str:
 
 
 @cache
-def _shipped(kind: str, name: str) -> list[object]:
+def _shipped_methods(kind: str, name: str) -> list[object]:
     """Returns the methods of the judges, or the rows of the sets (``kind``), that stand for
     ``name`` in the shipped benchmarks."""
     shipped = []
@@ -209,7 +212,7 @@ def _method(part: JudgeConfig | SetConfig) -> object:
     return judge_file(part.path) or part.path, options
 
 
-def _printed(published: Mapping[str, Any], metric: str) -> str | None:
+def _format_metric(published: Mapping[str, Any], metric: str) -> str | None:
     value = published[metric]
     if value is None:
         return None

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from medal_judges.eval.comparison.results import (
     ComparedOn,
     SystemComparison,
+    name_in_words,
     pairing_words,
-    spoken,
 )
 from medal_judges.report.console import Printout
 from medal_judges.report.figure import Figure, Intervals, span_of
@@ -86,7 +86,7 @@ def _sections(
     summary = [*comparison.verdicts(), *comparison.notes]
     sections = [Section("verdict", "Which is better", summary)]
     for dimension, parts in blocks.items():
-        sections.append(Section(slug(dimension), spoken(dimension), parts))
+        sections.append(Section(slug(dimension), name_in_words(dimension), parts))
     terms = fragment(_PACKAGE, "terms.html", comparisons=comparison.comparisons)
     sections.append(Section("terms", "How to read it", [terms]))
     return [*sections, facts_section(comparison.facts)]
@@ -100,11 +100,11 @@ def printed_table(comparison: SystemComparison) -> Table:
     if len(first.pairs) != 1:
         for system in first.systems:
             rows.append([system.system, _cell(first, system.best), system.n])
-        columns = ["System", spoken(first.dimension), "Dialogues"]
+        columns = ["System", name_in_words(first.dimension), "Dialogues"]
         return Table("", columns, rows[:_LINES])
     for result in comparison.results:
         best_of = {system.system: system.best for system in result.systems}
-        cells: list[Cell] = [spoken(result.dimension)]
+        cells: list[Cell] = [name_in_words(result.dimension)]
         for name in comparison.systems:
             cells.append(_cell(result, best_of.get(name)))
         for pair in result.pairs:
@@ -128,7 +128,7 @@ def _figure(result: ComparedOn) -> Figure:
     estimates = [system.best for system in result.systems]
     if result.is_share:
         estimates = [in_percent(estimate) for estimate in estimates]
-    title = spoken(result.dimension) + (", %" if result.is_share else "")
+    title = name_in_words(result.dimension) + (", %" if result.is_share else "")
     names = [system.system for system in result.systems]
     return Figure(title, [Intervals(title, names, estimates, span_of(estimates))])
 
@@ -159,7 +159,7 @@ def systems_table(result: ComparedOn) -> Table:
         note += "the labelled ones."
     if result.good == "low":
         note += " Lower is better."
-    return Table(f"{spoken(result.dimension)}: systems", columns, rows, note)
+    return Table(f"{name_in_words(result.dimension)}: systems", columns, rows, note)
 
 
 def pairs_table(result: ComparedOn) -> Table:
@@ -185,4 +185,4 @@ def pairs_table(result: ComparedOn) -> Table:
         if pair.tested.smallest is not None:
             smallest = _cell(result, Estimate(pair.tested.smallest), signed=True)
         rows.append([*cells, smallest])
-    return Table(f"{spoken(result.dimension)}: differences", columns, rows)
+    return Table(f"{name_in_words(result.dimension)}: differences", columns, rows)

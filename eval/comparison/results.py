@@ -120,7 +120,7 @@ class ComparedOn:
 
     def answer(self) -> str:
         """Returns the result as a sentence, without how it was compared."""
-        return f"{spoken(self.dimension)}: {''.join(self.words())}."
+        return f"{name_in_words(self.dimension)}: {''.join(self.words())}."
 
     def verdict(self) -> str:
         """Returns the result as a sentence, with how it was compared."""
@@ -136,7 +136,7 @@ class ComparedOn:
         return estimate_words(estimate)
 
 
-def spoken(dimension: str) -> str:
+def name_in_words(dimension: str) -> str:
     """Returns the name of a dimension without underscores."""
     return dimension.replace("_", " ")
 

@@ -53,7 +53,7 @@ class Aligned:
             len(indices),
         )
 
-    def shared(self, second: Aligned) -> tuple[Aligned, Aligned]:
+    def share_rows(self, second: Aligned) -> tuple[Aligned, Aligned]:
         """Returns the rows that both have, in this order: first with this judge's scores, then with
         the scores of ``second``."""
         common = self.facts.index.intersection(second.facts.index, sort=False)

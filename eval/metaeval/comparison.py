@@ -82,7 +82,7 @@ def comparison_tables(evaluations: Sequence[JudgedRows]) -> list[Table]:
 
 
 def _pair(first: JudgedRows, second: JudgedRows) -> JudgePair:
-    better, worse = first.aligned.shared(second.aligned)
+    better, worse = first.aligned.share_rows(second.aligned)
     names = [first.row.judge, second.row.judge]
     difference = _difference(better, worse, first.row.headline)
     if (difference.value or 0.0) < -difference.tolerance:

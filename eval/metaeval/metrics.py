@@ -37,8 +37,8 @@ from medal_judges.stats.equal import Values, present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
-    estimated,
-    undefined,
+    estimate_each,
+    undefined_estimates,
     without_intervals,
 )
 
@@ -111,7 +111,7 @@ def metrics_of(
     ``intervals`` or without. ``kind``: the kind of the dimension."""
     names = [name for name in metric_names(kind) if name in only or not only]
     if not len(aligned.facts):
-        return undefined(
+        return undefined_estimates(
             names, "no row was scored" if aligned.total else "no row has a label"
         )
     if kind == "binary":
@@ -119,10 +119,10 @@ def metrics_of(
     else:
         reason = undefined_reason(aligned.people, aligned.judge)
     if reason is not None:
-        return undefined(names, reason)
+        return undefined_estimates(names, reason)
     statistic = _statistic(aligned, kind, names)
     if intervals:
-        estimates = estimated(statistic, aligned.clusters, _UNDEFINED, names)
+        estimates = estimate_each(statistic, aligned.clusters, _UNDEFINED, names)
     else:
         estimates = without_intervals(statistic, len(aligned.facts), _UNDEFINED, names)
     for name in _REASONS.keys() & estimates.keys():
@@ -248,7 +248,9 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
     elif not len(shared.facts):
         reason = "one annotator per row"
     if reason is not None:
-        return Ceiling(undefined(names, reason), undefined(names, reason))
+        return Ceiling(
+            undefined_estimates(names, reason), undefined_estimates(names, reason)
+        )
     if kind == "binary":
         reason = not_classifiable(shared.judge.numbers, shared.answers.numbers)
     else:
@@ -256,7 +258,7 @@ def ceiling_of(aligned: Aligned, kind: Kind, names: Sequence[str] = ()) -> Ceili
     clusters = shared.clusters
     person = human_ceiling(shared.answers, kind, clusters, names)
     if reason is not None:
-        like_for_like = undefined(names, reason)
+        like_for_like = undefined_estimates(names, reason)
     else:
         like_for_like = human_ceiling(
             shared.answers, kind, clusters, names, shared.judge
@@ -287,11 +289,13 @@ def human_ceiling(
     names = names or ceiling_metrics(kind)
     statistic = ceiling_statistic(answers, kind, judge, names)
     if statistic is None:
-        return undefined(
+        return undefined_estimates(
             names,
             "annotators share fewer than 3 rows, or give all of them the same answer",
         )
-    return estimated(statistic, clusters, "undefined against every annotator", names)
+    return estimate_each(
+        statistic, clusters, "undefined against every annotator", names
+    )
 
 
 def ceiling_statistic(

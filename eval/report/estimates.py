@@ -86,7 +86,7 @@ def compute_estimates(scores: Scores, by: Sequence[str] = ()) -> ReportEstimates
     periods = []
     for period in scores.periods:
         rows = np.asarray(scores.period_of == period)
-        periods.append(Part(period, int(rows.sum()), _judged(scores, rows)))
+        periods.append(Part(period, int(rows.sum()), _estimates_by_judge(scores, rows)))
     groups = {column: _groups(scores, column) for column in by if scores.rows}
     total = _part(scores, "all", np.ones(scores.rows, dtype=bool))
     return ReportEstimates(total, counts, groups, periods)
@@ -96,10 +96,10 @@ def _part(scores: Scores, name: str, rows: Mask) -> Part:
     corrected = {}
     for dimension in scores.people:
         corrected[dimension] = corrected_estimate(scores, dimension, rows)
-    return Part(name, int(rows.sum()), _judged(scores, rows), corrected)
+    return Part(name, int(rows.sum()), _estimates_by_judge(scores, rows), corrected)
 
 
-def _judged(scores: Scores, rows: Mask) -> dict[str, Estimate]:
+def _estimates_by_judge(scores: Scores, rows: Mask) -> dict[str, Estimate]:
     return {name: judged_estimate(scores, name, rows) for name in scores.dimensions}
 
 
@@ -167,7 +167,7 @@ def _groups(scores: Scores, column: str) -> list[Part]:
     tested = [group for group, rows in members.items() if (rows & is_read).any()]
     is_one_question = len(tested) == 2  # each group is the rest of the other
     estimates: dict[str, dict[str, Estimate]] = {group: {} for group in members}
-    for names in (scores.judged, scores.bad):
+    for names in (scores.judged_names, scores.bad):
         pairs = list(product(tested[: 1 if is_one_question else None], names))
         differences = []
         for group, name in pairs:

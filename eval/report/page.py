@@ -105,7 +105,7 @@ def report_page(
     if worst:
         tables["worst"] = worst_sheet(scores, worst)
     counts = [(scores.frame["id"].nunique(), "conversation")]
-    counts.append((len(scores.judged), "dimension"))
+    counts.append((len(scores.judged_names), "dimension"))
     return Page(
         name="report",
         title=title,
@@ -213,14 +213,14 @@ def _distribution(scores: Scores, name: str) -> Bars:
 
 def _intervals(scores: Scores, parts: Sequence[Part], name: str) -> Intervals:
     """Returns a panel of one dimension by group."""
-    _, estimates = _drawn(scores, parts, name)
+    _, estimates = _estimates_of(scores, parts, name)
     groups = [part.name for part in parts]
     return Intervals(name, groups, estimates, span_of(estimates))
 
 
 def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
     """Returns a panel of a dimension by period."""
-    label, estimates = _drawn(scores, periods, name)
+    label, estimates = _estimates_of(scores, periods, name)
     low, high = span_of(estimates)
     dimension = scores.dimensions[name]
     factor = 100.0 if scores.is_share(name) else 1.0
@@ -228,7 +228,7 @@ def _timeline(scores: Scores, periods: Sequence[Part], name: str) -> Series:
     return Series(name, [period.name for period in periods], estimates, span, label)
 
 
-def _drawn(
+def _estimates_of(
     scores: Scores, parts: Sequence[Part], name: str
 ) -> tuple[str, list[Estimate]]:
     """Returns the unit of a dimension and its estimate in each part, a share in percent."""

@@ -26,7 +26,7 @@ def order_dimensions(scores: Scores, estimates: ReportEstimates) -> list[str]:
     first, then their bad scores, then issues, the most frequent first."""
     total = estimates.total
     issues = sorted(scores.issues, key=lambda name: -(total.lead(name).value or 0.0))
-    return [*scores.graded, *scores.bad, *issues]
+    return [*scores.graded_names, *scores.bad, *issues]
 
 
 def _scale_text(scores: Scores, name: str) -> str:

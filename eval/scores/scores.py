@@ -91,17 +91,17 @@ class Scores:
         return "; ".join(f"{n:,} × {reason}" for reason, n in counts.items())
 
     @property
-    def judged(self) -> list[str]:
+    def judged_names(self) -> list[str]:
         """Returns the dimensions that the judge scored, without those of bad scores."""
         return [name for name in self.dimensions if name not in self.bad]
 
     @property
     def issues(self) -> list[str]:
         """Returns the judged dimensions whose estimate is a share of rows."""
-        return [name for name in self.judged if self.is_share(name)]
+        return [name for name in self.judged_names if self.is_share(name)]
 
     @property
-    def graded(self) -> list[str]:
+    def graded_names(self) -> list[str]:
         """Returns the dimensions whose estimate is a mean, the headline first."""
         names = [name for name in self.dimensions if not self.is_share(name)]
         return sorted(names, key=lambda name: name != HEADLINE)

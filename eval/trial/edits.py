@@ -181,27 +181,27 @@ class TextInsertion(Config):
         controls = {}
         for number, turn in enumerate(turns):
             text = self.texts[int(drawn[number % len(drawn)])][lang]
-            disguised = hidden(text, self.hidden)
+            disguised = hide(text, self.hidden)
             if disguised is None:
                 return None
             content = dialogue.turns[turn].content
-            contents[turn] = self._added(content, disguised, lang)
+            contents[turn] = self._add_text(content, disguised, lang)
             if self.control == "neutral":
                 try:
                     neutral = _neutral_text(dialogue, rng, len(text))
                 except CannotInject:
                     return None
-                controls[turn] = self._added(content, neutral, lang)
+                controls[turn] = self._add_text(content, neutral, lang)
         return with_contents(dialogue, contents), with_contents(dialogue, controls)
 
-    def _added(self, content: str, new: str, lang: str) -> str:
+    def _add_text(self, content: str, new: str, lang: str) -> str:
         left, right = content, new
         if self.place == "start":
             left, right = new, content
         return attach(left, right, lang, "\n" in new)
 
 
-def hidden(text: str, how: Hidden) -> str | None:
+def hide(text: str, how: Hidden) -> str | None:
     """Returns ``text`` disguised as ``how`` says; None if too few of its letters can be."""
     if how == "zero_width":
         return re.sub(r"([^\W_])", "\\1\u200b", text)
@@ -218,7 +218,7 @@ def hidden(text: str, how: Hidden) -> str | None:
 # -- injected issues -------------------------------------------------------------------------------
 
 
-def _injected(
+def _inject(
     donors: Donors, issue: str, dialogue: Dialogue, rng: Random, group: str
 ) -> Versions:
     """Returns the dialogue with ``issue``, and its control, with sentences of the test split."""
@@ -244,7 +244,7 @@ def trial_edits(config: TrialConfig, donors: Donors) -> list[Edit]:
             edits[edit.name] = edit
     for issue in ISSUES:
         description = f"Issue {issue.replace('_', ' ')} injected."
-        make = partial(_injected, donors, issue)
+        make = partial(_inject, donors, issue)
         edits[issue] = Edit(issue, "must_fall", description, make)
     groups = dict.fromkeys(edit.group for edit in edits.values())
     for name in config.checks:

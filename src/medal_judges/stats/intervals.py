@@ -59,12 +59,12 @@ class Estimate:
     beside: Estimate | None = None
 
 
-def undefined(names: Iterable[str], reason: str) -> dict[str, Estimate]:
+def undefined_estimates(names: Iterable[str], reason: str) -> dict[str, Estimate]:
     """Returns an Estimate without a value, with the same ``reason``, for each of ``names``."""
     return {name: Estimate(None, reason=reason) for name in names}
 
 
-def defined(value: float, reason: str) -> Estimate:
+def estimate_or_reason(value: float, reason: str) -> Estimate:
     """Returns an Estimate of ``value``. If that is not a finite number, the Estimate has no value
     but the ``reason``."""
     if math.isfinite(value):
@@ -171,7 +171,7 @@ def too_few(clusters: Clusters) -> str | None:
     return None
 
 
-def estimated(
+def estimate_each(
     statistic: Statistic,
     clusters: Clusters,
     reason: str,
@@ -219,7 +219,10 @@ def without_intervals(
     """Returns the metrics ``names`` (default: all) of ``statistic`` over all ``rows`` (their
     number). A metric without a value gets ``reason``."""
     values = statistic(np.ones((1, rows)))
-    return {name: defined(float(values[name][0]), reason) for name in names or values}
+    return {
+        name: estimate_or_reason(float(values[name][0]), reason)
+        for name in names or values
+    }
 
 
 def _with_intervals(
@@ -236,7 +239,7 @@ def _with_intervals(
     intervals = {}
     for name, estimate in estimates.items():
         is_tested = name in _CORRELATIONS
-        intervals[name] = spanned(
+        intervals[name] = add_interval(
             estimate, spreads[name], scale(name), tested=is_tested
         )
     return intervals
@@ -349,14 +352,14 @@ def jackknife(
     """Returns the spread of each metric of ``statistic``, by leaving out each of ``clusters`` in
     turn. ``evenness`` is FIGURE or DIFFERENCE."""
     figures = statistic(np.ones((1, len(clusters.names))))
-    labels, left, strata = _left_out(statistic, clusters.names, clusters.strata)
+    labels, left, strata = _leave_out(statistic, clusters.names, clusters.strata)
     variances = {
         n: variance(left[n], value, strata).item() for n, value in figures.items()
     }
     if clusters.crossed:
         pairs = tuple(map(repr, zip(clusters.crossed, clusters.names, strict=True)))
-        _, without_context, _ = _left_out(statistic, clusters.crossed)
-        _, without_pair, _ = _left_out(statistic, pairs)
+        _, without_context, _ = _leave_out(statistic, clusters.crossed)
+        _, without_pair, _ = _leave_out(statistic, pairs)
         for name, value in figures.items():
             # Cameron, Gelbach and Miller 2011: what chatbots and contexts share counts once.
             of_contexts = variance(without_context[name], value)
@@ -397,7 +400,7 @@ def spread_of(
     return Spread(math.sqrt(variance), float(degrees(left, evenness, strata)))
 
 
-def _left_out(
+def _leave_out(
     statistic: Statistic, names: Sequence[str], chatbots: Sequence[str] = ()
 ) -> tuple[list[str], dict[str, Floats], Strata | None]:
     """Returns the names left out in turn, each figure without them, shape (parts,), and the stratum
@@ -447,7 +450,7 @@ def _random_parts(strata: Strata) -> tuple[Strata, Strata]:
     return part_of_cluster, np.array(stratum_of_part)
 
 
-def spanned(
+def add_interval(
     estimate: Estimate, spread: Spread, scale: Scale, *, tested: bool = False
 ) -> Estimate:
     """Returns ``estimate`` with the interval by ``spread`` on ``scale``, and if ``tested`` with the

@@ -77,14 +77,14 @@ class Jackknifed:
 
     def __sub__(self, second: Jackknifed) -> Jackknifed:
         """Returns the difference of two figures over the same clusters."""
-        return self._combined(second, 1.0, -1.0)
+        return self._combine(second, 1.0, -1.0)
 
-    def mixed(self, second: Jackknifed, share: float) -> Jackknifed:
+    def mix(self, second: Jackknifed, share: float) -> Jackknifed:
         """Returns ``share`` times this figure plus (1 - ``share``) times a figure of other
         clusters."""
-        return self._combined(second, share, 1 - share)
+        return self._combine(second, share, 1 - share)
 
-    def _combined(
+    def _combine(
         self, second: Jackknifed, weight: float, second_weight: float
     ) -> Jackknifed:
         return Jackknifed(

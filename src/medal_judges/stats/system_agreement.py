@@ -15,7 +15,7 @@ from medal_judges.stats.equal import Values, signs
 from medal_judges.stats.intervals import (
     LOGIT,
     Estimate,
-    spanned,
+    add_interval,
     spread_of,
     variance,
     wilson,
@@ -50,7 +50,7 @@ def pairwise_accuracy(
         return Estimate(value, low, high)
     left: Floats = (total - sums) / ((count - 1) * (count - 2) / 2)
     spread = spread_of(left, float(variance(left, np.array(value))), unit="chatbot")
-    return spanned(Estimate(value), spread, LOGIT)
+    return add_interval(Estimate(value), spread, LOGIT)
 
 
 def _orders(values: Values, systems: npt.NDArray[np.intp]) -> Floats:

@@ -196,7 +196,7 @@ def _judge(
         return Difference(None, reason="no scored rows of one of the two")
     smallest = min(samples, key=cluster_count)
     reason = few_clusters(smallest, ("dialogue", "context"), " of one of the two")
-    return difference_from(_joined(left_out_means(samples)), reason, span, extra)
+    return difference_from(_join_parts(left_out_means(samples)), reason, span, extra)
 
 
 def _corrected(
@@ -215,11 +215,11 @@ def _corrected(
             return Difference(None, reason=f"not corrected: {reason}, of the {name}")
     fit = correct(samples, span)
     return difference_from(
-        _joined(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
+        _join_parts(fit.figures), fit.certain, span, math.hypot(*fit.hidden)
     )
 
 
-def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
+def _join_parts(figures: Sequence[Jackknifed]) -> Jackknifed:
     """Returns the difference of a part, or of two parts weighted by their precision: by their
     dialogues if one of them does not vary, which else would leave the other part no weight."""
     paired = figures[0] - figures[1]
@@ -234,4 +234,4 @@ def _joined(figures: Sequence[Jackknifed]) -> Jackknifed:
         variance = 0.5 / np.count_nonzero(paired.share)
         unpaired_variance = 1 / np.count_nonzero(unpaired.share)
     share_of_paired = unpaired_variance / (variance + unpaired_variance)
-    return paired.mixed(unpaired, float(share_of_paired))
+    return paired.mix(unpaired, float(share_of_paired))

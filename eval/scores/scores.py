@@ -109,7 +109,7 @@ class Scores:
     @property
     def headline(self) -> str | None:
         """Returns ``overall``, or the first graded dimension."""
-        return next(iter(self.graded), None)
+        return next(iter(self.graded_names), None)
 
     @property
     def unit(self) -> str:

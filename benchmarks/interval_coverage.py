@@ -41,8 +41,7 @@ from medal_judges.stats.alpha import Measurement, alpha_statistic, no_interval
 from medal_judges.stats.correlation import CORRELATIONS, Floats, correlation_statistic
 from medal_judges.stats.difference import correlation_difference, paired_difference
 from medal_judges.stats.equal import Values
-from medal_judges.stats import intervals
-from medal_judges.stats.intervals import Clusters, Estimate, choose_clusters
+from medal_judges.stats.intervals import Clusters, Estimate, choose_clusters, measure
 
 COMMON, RARE = 0.3, 0.05  # rates of an issue
 BOTS = (
@@ -122,16 +121,14 @@ def _figures(rows: Rows, i: int, clusters: Clusters) -> Iterator[tuple[str, Esti
     one, two = (Values(judge[i], 0.0) for judge in rows.judges)
     statistic = correlation_statistic(people, one, rows.chatbots, CORRELATIONS)
     names = [name for name in CORRELATIONS if name in NAMES]
-    yield from intervals.estimate_each(statistic, clusters, "", names).items()
+    yield from measure(statistic, clusters, "", names).items()
     difference = correlation_difference(people, one, two, clusters)
     yield "spearman difference", difference.estimate
     for share in (COMMON, RARE):
         labels = present(people.numbers, share)
         judges = [present(side.numbers, share) for side in (one, two)]
         statistics = [classification_statistic(j, labels[:, None]) for j in judges]
-        found = intervals.estimate_each(
-            statistics[0], clusters, "", ["f1_present", "f1_absent"]
-        )
+        found = measure(statistics[0], clusters, "", ["f1_present", "f1_absent"])
         for name, estimate in found.items():
             yield f"{name} {share}", estimate
         difference = paired_difference(*statistics, "f1_present", clusters)
@@ -147,9 +144,7 @@ def _alpha(
     answers = np.column_stack([labels, judge])
     if no_interval(answers, measurement):
         return Estimate(None)
-    return intervals.estimate_each(alpha_statistic(answers, measurement), clusters, "")[
-        "alpha"
-    ]
+    return measure(alpha_statistic(answers, measurement), clusters, "")["alpha"]
 
 
 def run(path: Path, others: bool, draws: int, seconds: float) -> None:

@@ -34,8 +34,8 @@ from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
     choose_clusters,
-    estimate_each,
     estimate_or_reason,
+    measure,
     too_few,
     undefined_estimates,
     wilson,
@@ -207,7 +207,7 @@ def _estimates(
         return values
 
     reason = f"no two annotators share {MIN_ROWS} rows on which both vary"
-    estimates = estimate_each(statistic, clusters, reason)
+    estimates = measure(statistic, clusters, reason)
     alpha = estimates["alpha"].value
     if alpha is None:
         estimates["alpha"] = Estimate(None, reason="all answers are equal")

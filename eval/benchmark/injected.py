@@ -17,7 +17,7 @@ from medal_judges.stats.equal import Values, present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
-    estimate_each,
+    measure,
     undefined_estimates,
 )
 from medal_judges.stats.means import Sample, share_of
@@ -123,4 +123,4 @@ def _against(planted: pd.DataFrame, contrasts: pd.DataFrame) -> dict[str, Estima
     reason = "no scored rows of both kinds"
     if not (len(planted) and len(contrasts)):
         return undefined_estimates(("f1_present", "auc"), reason)
-    return estimate_each(statistic, clusters, reason)
+    return measure(statistic, clusters, reason)

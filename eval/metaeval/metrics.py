@@ -37,7 +37,7 @@ from medal_judges.stats.equal import Values, present
 from medal_judges.stats.intervals import (
     Clusters,
     Estimate,
-    estimate_each,
+    measure,
     undefined_estimates,
     without_intervals,
 )
@@ -122,7 +122,7 @@ def metrics_of(
         return undefined_estimates(names, reason)
     statistic = _statistic(aligned, kind, names)
     if intervals:
-        estimates = estimate_each(statistic, aligned.clusters, _UNDEFINED, names)
+        estimates = measure(statistic, aligned.clusters, _UNDEFINED, names)
     else:
         estimates = without_intervals(statistic, len(aligned.facts), _UNDEFINED, names)
     for name in _REASONS.keys() & estimates.keys():
@@ -150,11 +150,11 @@ def _statistic(aligned: Aligned, kind: Kind, names: Sequence[str]) -> Statistic:
             values["auc"] = weighted_auc(positive, judge, weights)
         else:
             values = correlations(weights)
-        for name, measure in measures.items():
+        for name, function in measures.items():
             samples = []
             for is_drawn in weights > 0:
                 sample = people.numbers[is_drawn], judge.numbers[is_drawn]
-                samples.append(measure(*sample))
+                samples.append(function(*sample))
             values[name] = np.array(samples)
         return values
 
@@ -293,9 +293,7 @@ def human_ceiling(
             names,
             "annotators share fewer than 3 rows, or give all of them the same answer",
         )
-    return estimate_each(
-        statistic, clusters, "undefined against every annotator", names
-    )
+    return measure(statistic, clusters, "undefined against every annotator", names)
 
 
 def ceiling_statistic(

@@ -171,7 +171,7 @@ def too_few(clusters: Clusters) -> str | None:
     return None
 
 
-def estimate_each(
+def measure(
     statistic: Statistic,
     clusters: Clusters,
     reason: str,

@@ -123,9 +123,9 @@ class JudgeTrainer(Trainer):
 
     Arguments are the Trainer's, but for ``compute_metrics`` and ``model_init``. The method
     ``statistics`` measures whichever dataset of the judge is evaluated. Without
-    ``compute_loss_func`` the loss is the one of the judge's heads. One of your own is called with (outputs, labels,
-    num_items_in_batch): ``labels`` [B, targets] are the examples' targets, and
-    ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
+    ``compute_loss_func`` the loss is the one of the judge's heads. One of your own is
+    called with (outputs, labels, num_items_in_batch): ``labels`` [B, targets] are the examples'
+    targets, and ``judge.unit_logits(outputs.logits)`` are the logits of each dimension, those of a
     regression on the [0, 1] of the targets. ``num_items_in_batch`` is the number of examples of the
     whole step, by which a loss summed over rows is divided. So an example weighs the same in any
     cut of a step into batches and processes.

@@ -74,7 +74,8 @@ _PROCESSORS = (
 )
 _MOST_GROWTH = 32  # characters that the normalizer may make of one
 _MOST_MARKS = 20_000  # added tokens of a vocabulary
-_MOST_STEPS = 100  # parts of a normalizer or a template
+_MOST_STEPS = 100  # parts of a normalizer
+_LONGEST_TEMPLATE = 10_000  # characters of a post-processor's JSON
 
 
 def require_data_only(folder: Path) -> None:
@@ -160,7 +161,8 @@ def _sizes_in(content: Mapping[str, Any]) -> Iterator[str]:
     """Yields settings of a network that are too large."""
     for settings in _objects_in(content):
         for key, value in settings.items():
-            most = _MOST_LAYERS if key.endswith("layers") else _LARGEST_NUMBER
+            is_depth = re.search("layer|group|block", key)
+            most = _MOST_LAYERS if is_depth else _LARGEST_NUMBER
             if isinstance(value, int) and value > most:
                 yield f"sets {key} to {value:,}, and at most {most:,} is allowed"
             if isinstance(value, list | dict) and len(value) > _LONGEST_LIST:
@@ -187,11 +189,9 @@ def _problems_of_tokenizer(content: Mapping[str, Any]) -> Iterator[str]:
         is_template = {"Sequence", "SpecialToken"} & step.keys()
         if step["type"] not in _PROCESSORS and not is_template:
             yield f"has the post-processor {step['type']!r:.80}, which is not allowed"
-        parts = [*_entries(step, "single"), *_entries(step, "pair")]
-        for mark in dict(step.get("special_tokens") or {}).values():
-            parts += _entries(mark, "ids")
-        if len(parts) > _MOST_STEPS:
-            yield f"has a template of {len(parts):,} parts"
+    size = len(json.dumps(content.get("post_processor")))
+    if size > _LONGEST_TEMPLATE:
+        yield f"has a post-processor of {size:,} characters"
 
 
 def _growth(step: Mapping[str, Any]) -> int:
@@ -205,11 +205,6 @@ def _growth(step: Mapping[str, Any]) -> int:
         return _MOST_GROWTH + 1
     texts = table[4 + int.from_bytes(table[:4], "little") :].split(b"\0")
     return max(1, *map(len, texts))
-
-
-def _entries(part: Mapping[str, Any], key: str) -> list[Any]:
-    entries = part.get(key)
-    return entries if isinstance(entries, list) else []
 
 
 def _typed(content: object) -> Iterator[dict[str, Any]]:

@@ -152,6 +152,12 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
         TOKENIZER,
         {"normalizer": {"type": "Sequence", "normalizers": [A_TO_AA] * 34}},
     ),
+    "groups": ("encoder/config.json", {"num_hidden_groups": 100_000}),
+    "template": (TOKENIZER, {"post_processor": PARTS}),
+    "a list of marks": (
+        TOKENIZER,
+        {"post_processor": {**PARTS, "special_tokens": [1]}},
+    ),
     "unknown part": (TOKENIZER, {"normalizer": {"type": "Python"}}),
     "marks": (TOKENIZER, {"added_tokens": [{"id": 5, "content": "x"}] * 300_000}),
 }

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader
 
@@ -15,6 +15,9 @@ from medal_judges.models.linear.config import LinearConfig
 from medal_judges.models.model_files import HUB_IDS, PREFIX
 from medal_judges.records.signature import Signature
 from medal_judges.storage.files import atomic_write, read_json, read_json_if_there
+
+if TYPE_CHECKING:
+    from huggingface_hub import EvalResult
 
 CARD_NAME = "README.md"
 TRIAL_NAME = "trial.json"
@@ -127,8 +130,37 @@ def _hub_metadata(facts: Mapping[str, Any]) -> str:
         tags=["dialogue-evaluation", "llm-as-a-judge", f"medal-judges:{family}"],
         base_model=base.get("hub_id"),
         model_name=facts["name"],
+        eval_results=_eval_results(facts["agreement"]) or None,
     )
     return str(data.to_yaml())
+
+
+def _eval_results(agreement: Sequence[Mapping[str, Any]]) -> list[EvalResult]:
+    """Returns the Hub's form of the estimates that are defined. The Hub has one entry for all
+    metrics of a set and language, so the metric's name has the dimension."""
+    from huggingface_hub import EvalResult
+
+    results = []
+    for row in agreement:
+        if row["value"] is None:
+            continue
+        arguments: dict[str, Any] = {"n": row["n"]}
+        if row["low"] is not None:
+            arguments["interval_95"] = [round(row["low"], 4), round(row["high"], 4)]
+        result = EvalResult(
+            task_type="text-classification",
+            task_name="dialogue evaluation",
+            dataset_type=row["source"],
+            dataset_name=row["source"],
+            dataset_split=row["part"],
+            dataset_config=row["lang"],
+            metric_type=row["metric"],
+            metric_name=f"{METRICS[row['metric']]}, {row['dimension']}",
+            metric_value=round(row["value"], 4),
+            metric_args=arguments,
+        )
+        results.append(result)
+    return results
 
 
 def trial_of(folder: Path) -> Mapping[str, Any] | None:

@@ -85,6 +85,15 @@ def test_a_run_is_pushed_described_and_loaded_again(
 
     card = card_of(repo, tmp_path)
     assert card.data.language == ["de", "en"] and card.data.model_name == "words"
+    figures = {
+        (r.dataset_config, r.metric_type): r for r in card.data.eval_results or []
+    }
+    assert {"all", "de", "en"} == {lang for lang, _ in figures}
+    names = {r.metric_name for r in figures.values()}
+    assert names == {"Spearman's ρ, overall", "ROC AUC, repetitive"}
+    assert figures["all", "spearmanr"].metric_value == pytest.approx(1)
+    low, high = figures["all", "roc_auc"].metric_args["interval_95"]
+    assert low <= figures["all", "roc_auc"].metric_value <= high
     for heading in ("Dimensions", "Licences", "What it cannot do", "Validation"):
         assert f"## {heading}" in card.content
     assert str(tmp_path) not in card.content

@@ -15,40 +15,40 @@ from medal_judges.cli import COMMANDS, command_of
 
 # Figure: its limit. The goal of each is in the comment.
 LIMITS = {
-    "tokens": 257_700,  # 250,000
+    "tokens": 248_936,  # 250,000
     "density": 8.2,
     "vague": 0.2,
     "branchy_functions": 2,
     "most_branches": 16,  # 16
-    "comprehensions_per_thousand": 35.0,
-    "ternaries_per_thousand": 8.2,
+    "comprehensions_per_thousand": 31.4,
+    "ternaries_per_thousand": 7.9,
     "used_once": 14,  # 10
 }
 # Room: its tokens.
 ROOM_LIMITS = {
     "data": 28_101,  # 25,000
-    "models": 75_340,  # 74,000
-    "inference": 9_000,  # 10,500
-    "training": 17_500,  # 17,500
-    "eval": 48_160,  # 52,000
-    "stats": 11_650,  # 12,000
-    "report": 5_480,  # 5,500
-    BASE: 15_670,  # 12,500
-    "cli": 11_650,  # 10,000
-    "integrations": 2_970,  # 3,000
-    "data_prep": 27_660,  # 28,000
+    "models": 75_246,  # 74,000
+    "inference": 8_983,  # 10,500
+    "training": 17_499,  # 17,500
+    "eval": 48_155,  # 52,000
+    "stats": 11_641,  # 12,000
+    "report": 5_467,  # 5,500
+    BASE: 13_374,  # 12,500
+    "cli": 10_464,  # 10,000
+    "integrations": 2_967,  # 3,000
+    "data_prep": 27_039,  # 28,000
 }
 # What a person must know.
 SURFACE_LIMITS = {
-    "keys": 282,  # 300
-    "configs": 50,  # 60
-    "tests_lines": 29_050,  # 30,000
-    "benchmarks_lines": 3_500,  # 3,500
-    "examples_lines": 600,
-    "doc_words": 33_500,  # 34,000
+    "keys": 280,  # 300
+    "configs": 49,  # 60
+    "tests_lines": 28_746,  # 30,000
+    "benchmarks_lines": 3_499,  # 3,500
+    "examples_lines": 296,
+    "doc_words": 33_350,  # 34,000
     "docs_tokens": 2_393,
-    "yaml_lines": 7_930,
-    "template_bytes": 33_200,
+    "yaml_lines": 7_920,
+    "template_bytes": 32_201,
 }
 READING_PANEL = "Reading"
 OPTIONS_LIMIT = 12  # 12

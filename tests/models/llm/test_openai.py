@@ -322,10 +322,10 @@ def test_what_no_row_can_do_anything_about_stops_the_run_at_once(
     [
         "error",
         "abort",
+        "insufficient_system_resource",
         "SAFETY",
         "content_filter",
         "tool_calls",
-        "repetition",
         "",
         1,
         None,

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # MEDAL in one evening on eight GPUs: docs/tutorials/one_evening.md.
 #
-#   scripts/one_evening.sh                                  # serves, then shows the price and stops
+#   scripts/one_evening.sh                                  # says where the price is, and stops
 #   ONE_EVENING_MAX_COST=900 scripts/one_evening.sh         # US dollars, for each of the two paid steps
 #   ONE_EVENING_MAX_COST=900 ONE_EVENING_HUB=my-org scripts/one_evening.sh     # and pushes three judges
 #
@@ -107,14 +107,9 @@ generate() { # generate WAVE
     stop_servers
 }
 
-label() { # label [--dry-run]
+label() {
     "$BIN/medal" label "$OUT/dialogues/dialogues.jsonl" --out "$OUT/labels" --judge "$LABELLER" \
-        --user-judge "$USER_CHECK" "$@"
-}
-
-label_all() { # the price first
-    label --dry-run
-    label --max-cost "$MAX_COST"
+        --user-judge "$USER_CHECK" --max-cost "$MAX_COST"
     "$BIN/medal" data stats "$OUT/labels/labelled.jsonl" --out "$OUT/stats"
 }
 
@@ -154,20 +149,14 @@ push() {
 }
 
 LABELS=$OUT/labels/labelled.jsonl
-if [ ! -e "$OUT/done/label" ]; then
-    echo "== price: the most that the paid models can cost, by configs/prices.yaml"
-    "$BIN/medal" generate --config "$GENERATE" --out "$OUT/dialogues" --dry-run
-    if [ -e "$OUT/done/generate-3" ]; then
-        label --dry-run
-    fi
-    if [ -z "$MAX_COST" ]; then
-        echo "To go on: ONE_EVENING_MAX_COST=DOLLARS $0"
-        exit 0
-    fi
+if [ -z "$MAX_COST" ]; then
+    echo "The paid models cost about 98 and 768 dollars: docs/tutorials/one_evening.md."
+    echo "To go on: ONE_EVENING_MAX_COST=DOLLARS $0"
+    exit 0
 fi
 for wave in 1 2 3; do step "generate-$wave" generate "$wave"; done
 step check "$BIN/medal" data show "$OUT/dialogues/dialogues.jsonl"
-step label label_all
+step label label
 step curate curate
 if [ "$SODA" != 0 ]; then
     for name in "${ENCODERS[@]}"; do

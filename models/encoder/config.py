@@ -16,7 +16,7 @@ class EncoderConfig(HeadedConfig):
     ``base`` is a hub id, a folder, ``embedded:minilm`` or ``embedded:e5``; ``config`` changes
     fields of its config.json under transformers' names, such as ``classifier_pooling: mean`` of
     ModernBERT. A dialogue is one text; dialogues longer than ``max_tokens`` lose whole oldest
-    turns.
+    turns. ``base_revision`` is the revision of a hub id.
     """
 
     family: Literal["encoder"] = "encoder"

@@ -106,7 +106,8 @@ class HybridSettings(Config):
     """A hybrid judge in a YAML file of configs/judges/.
 
     ``dimensions`` are the dimensions of the ``rubric`` that it scores, each with the member that
-    scores it, or with the weights of several members' mean.
+    scores it, or with the weights of several members' mean. ``members`` are judges by their name in
+    the hybrid. ``name`` is the name of the hybrid.
     """
 
     name: str
@@ -227,6 +228,7 @@ class HybridJudge(Judge):
     hybrid's own scale. A dialogue is unscored if a member that it needs does not score it."""
 
     family = "hybrid"
+    config_class = HybridSettings
 
     def __init__(
         self,

@@ -30,7 +30,7 @@ class LinearConfig(TrainedConfig):
     ``base`` is a model of sentence-transformers, or one of transformers, whose token vectors are
     averaged: a hub id, a folder or an ``embedded:`` name. Its weights are frozen, and are saved
     with the judge if they are in no package. Vectors have length 1. A text longer than
-    ``max_tokens`` is read in pieces.
+    ``max_tokens`` is read in pieces. ``base_revision`` is the revision of a hub id.
 
     ``reading: turns`` reads the mean user turn and the mean assistant turn: their ``features``
     (base/turn_features.py) and, with ``vectors``, the vectors of their texts. A feature is ``name``

@@ -38,7 +38,7 @@ RUBRIC, PROMPT = "rubric.yaml", "prompt.yaml"  # of a generative judge
 class LoraConfig(HeadedConfig):
     """A causal language model with low-rank adapters (PEFT). The judge.json holds all settings.
 
-    ``base`` is a hub id or ``embedded:smollm2``.
+    ``base`` is a hub id or ``embedded:smollm2``. ``base_revision`` is the revision of a hub id.
 
     With ``head: scoring`` the judge reads the dialogue as a chat, up to the point where the user
     would begin the next turn. transformers' classification head reads the state of the last token,

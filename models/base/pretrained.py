@@ -74,13 +74,20 @@ def load_saved(kind: Any, folder: Path, change: Change) -> tuple[Any, Any]:
         "of another shape": [key for key, *_ in report["mismatched_keys"]],
     }
     require_no_differences(folder, differences)
-    ids = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
-    if ids >= network.get_input_embeddings().num_embeddings:
+    require_known_ids(network, tokenizer, folder)
+    return network, tokenizer
+
+
+def require_known_ids(network: Any, tokenizer: Any, folder: Path) -> None:
+    """Raises JudgeLoadError if the ``tokenizer`` in ``folder`` has ids that the ``network`` does
+    not have."""
+    highest = max([*tokenizer.get_vocab().values(), *tokenizer("a").input_ids])
+    if highest >= network.get_input_embeddings().num_embeddings:
         raise JudgeLoadError(
-            f"{folder}: its tokenizer has the id {ids}, which is beyond the network's vocabulary",
+            f"{folder}: its tokenizer has the id {highest}, which is beyond the network's "
+            "vocabulary",
             hint="copy or download the whole folder again",
         )
-    return network, tokenizer
 
 
 def load_network(

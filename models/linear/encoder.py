@@ -22,7 +22,11 @@ from torch.nn import functional
 
 from medal_judges.errors import JudgeLoadError
 from medal_judges.models.base.hub import download
-from medal_judges.models.base.pretrained import positions_of, prepare_base
+from medal_judges.models.base.pretrained import (
+    positions_of,
+    prepare_base,
+    require_known_ids,
+)
 from medal_judges.models.batching import (
     SpecialTokens,
     budget_batches,
@@ -111,6 +115,13 @@ class TextEncoder:
                 hint="give a hub id, a folder with safetensors weights, embedded:minilm or "
                 "embedded:e5",
             ) from error
+        for name, weight in model.named_parameters():
+            if not weight.isfinite().all():
+                raise JudgeLoadError(
+                    f"{folder}: {name} has values that are not finite numbers",
+                    hint="copy or download the whole folder again",
+                )
+        require_known_ids(model[0].auto_model, model.tokenizer, folder)
         return cls(model, config)
 
     def save(self, folder: Path) -> None:

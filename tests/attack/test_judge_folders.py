@@ -20,6 +20,7 @@ from medal_judges.models.hybrid.judge import (
     MemberConfig,
     open_member,
 )
+from medal_judges.models.model_files import base_hash
 from medal_judges.records.dimension import Dimension, load_rubric
 
 from ..linear_judges import random_judge
@@ -185,6 +186,32 @@ def test_weights_that_are_not_finite_numbers_are_refused(
         tensors[name] = tensors[name].to(torch.int8)
     save_file(tensors, path)
     with pytest.raises(JudgeLoadError, match=r"model\.safetensors"):
+        Judge.from_pretrained(encoder)
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("model.safetensors", "not finite numbers"),
+        ("tokenizer_config.json", "beyond the network's vocabulary"),
+    ],
+)
+def test_a_base_that_does_not_fit_is_refused(
+    encoder: Path, place: str, problem: str
+) -> None:
+    path = encoder / "encoder" / place
+    if place == "model.safetensors":
+        tensors = load_file(path)
+        for tensor in tensors.values():
+            tensor.fill_(float("nan"))
+        save_file(tensors, path, metadata={"format": "pt"})
+    else:
+        marks = {"extra_special_tokens": {"x": "y"}}
+        path.write_text(json.dumps(json.loads(path.read_text()) | marks))
+    base = json.loads((encoder / "judge.json").read_text())["linear"]["base"]
+    now = base_hash(base, encoder / "encoder")
+    changed(encoder, lambda c: c.update(base_hash=now))
+    with pytest.raises(JudgeLoadError, match=problem):
         Judge.from_pretrained(encoder)
 
 

@@ -115,12 +115,8 @@ class TextEncoder:
                 hint="give a hub id, a folder with safetensors weights, embedded:minilm or "
                 "embedded:e5",
             ) from error
-        for name, weight in model.named_parameters():
-            if not weight.isfinite().all():
-                raise JudgeLoadError(
-                    f"{folder}: {name} has values that are not finite numbers",
-                    hint="copy or download the whole folder again",
-                )
+        if any(not weight.isfinite().all() for weight in model.parameters()):
+            raise JudgeLoadError(f"{folder}: weights that are not finite numbers")
         require_known_ids(model[0].auto_model, model.tokenizer, folder)
         return cls(model, config)
 

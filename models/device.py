@@ -31,8 +31,7 @@ def torch_device(device: Device) -> torch.device:
         torch.empty(1, device=chosen)
     except (RuntimeError, AssertionError) as error:
         # AssertionError: torch without CUDA asserts that it has it.
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"no device {str(device)!r} here: {reason}") from error
+        raise ConfigError(f"no device {str(device)!r} here: {error}") from error
     return chosen
 
 
@@ -92,8 +91,7 @@ def set_attention(body: nn.Module, device: torch.device, precision: str) -> None
         and getattr(model, "_supports_flash_attn", False)
     ):
         chosen = "flash_attention_2"
-    if getattr(model.config, "_attn_implementation", None) != chosen:
-        model.set_attn_implementation(chosen)
+    model.set_attn_implementation(chosen)
 
 
 @contextmanager

@@ -7,16 +7,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
 from medal_judges.config import PACKAGED, shipped_names
 from medal_judges.errors import HubError, did_you_mean
 from medal_judges.models.model_files import MODEL_FILES
 
-_LOG_IN = "hf auth login, or set HF_TOKEN"
 # As the Hub has it: no double dash or dot, and neither at an end.
 _ID = re.compile(r"(?!.*(?:--|\.\.))([A-Za-z0-9][\w.-]*/)?\w(?:[\w.-]*\w)?")
-# Folders of this project, so never the owner of a repository.
-_FOLDERS = {"configs", "judges", "runs"}
 # The subfolders and files of a judge's folder. Nothing else is published or downloaded.
 PARTS = ("adapter", "encoder", "members", "model", "tokenizer")
 # Files of transformers and PEFT at the top of a judge's folder: model, adapter, tokenizer.
@@ -63,7 +61,7 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
     OWNER/NAME without a request to the Hub.
     """
     owner = repo_id.partition("/")[0]
-    if not is_hub_id(repo_id) or Path(owner).is_dir() or owner in _FOLDERS:
+    if not is_hub_id(repo_id) or Path(owner).is_dir():
         names = [*PACKAGED, *shipped_names("judges")]
         raise HubError(
             f"no judge {repo_id!r}: neither the folder of a saved judge, nor a YAML file, a "
@@ -87,7 +85,7 @@ def download(
     from huggingface_hub import snapshot_download
 
     with _explained(repo_id):
-        allowed = list(patterns) if patterns else None
+        allowed: Any = patterns
         return Path(
             snapshot_download(repo_id, revision=revision, allow_patterns=allowed)
         )
@@ -104,9 +102,7 @@ def judge_files(folder: Path) -> list[Path]:
     """Returns the files of a judge to push: only files that this package writes. Raises HubError
     for a link: what it points to may be anything."""
     files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
-    members = [
-        path for path in folder.glob("members/*") if (path / "judge.json").is_file()
-    ]
+    members = [path.parent for path in folder.glob("members/*/judge.json")]
     for path in (*files, *members):
         if path.resolve() != folder.resolve() / path.relative_to(folder):
             raise HubError(
@@ -166,8 +162,6 @@ def _explained(repo_id: str) -> Iterator[None]:
     except HubError:
         raise
     except Exception as error:
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise HubError(
-            f"{repo_id}: {' '.join(lines)[:500]}",
-            hint=f"{_LOG_IN}, for a private or gated repository; or give a local folder",
-        ) from error
+        words = " ".join(str(error).split())
+        hint = "hf auth login, or set HF_TOKEN, if it is private or gated; or give a local folder"
+        raise HubError(f"{repo_id}: {words[:500]}", hint=hint) from error

@@ -90,11 +90,10 @@ def member_and_dimension(
 
 
 class MemberConfig(Config):
-    """One judge of a hybrid: ``path`` is a folder, a hub id (at ``revision``) or a YAML file of
-    configs/judges/. ``options`` go to ``Judge.from_pretrained``."""
+    """One judge of a hybrid: ``path`` is a folder, a hub id or a YAML file of configs/judges/.
+    ``options`` go to ``Judge.from_pretrained``, ``revision`` of a hub id among them."""
 
     path: str
-    revision: str | None = None
     options: Mapping[str, Any] = {}
 
 
@@ -178,14 +177,9 @@ def _shipped_files() -> set[str]:
     return {f"configs/judges/{name}.yaml" for name in shipped_names("judges")}
 
 
-def open_member(
-    name: str,
-    config: MemberConfig,
-) -> Member:
+def open_member(name: str, config: MemberConfig) -> Member:
     """Loads the member of a config. Raises JudgeLoadError."""
-    judge = Judge.from_pretrained(
-        config.path, revision=config.revision, **config.options
-    )
+    judge = Judge.from_pretrained(config.path, **config.options)
     return Member(name, judge, judge_file(config.path), config.options)
 
 
@@ -266,11 +260,7 @@ class HybridJudge(Judge):
             members[name] = open_member(name, member)
         return cls(members, lines, dimensions, name=config.name)
 
-    def _check_input(
-        self,
-        key: str,
-        dimension: Dimension,
-    ) -> None:
+    def _check_input(self, key: str, dimension: Dimension) -> None:
         """Raises ConfigError for an input that no member has, or whose other end is good."""
         name, own_name = member_and_dimension(key, dimension.name)
         if name not in self.members:
@@ -285,11 +275,7 @@ class HybridJudge(Judge):
                 f"member {name}: the good end of {own_name!r} is {good!r}"
             )
 
-    def needed(
-        self,
-        member: str,
-        dimensions: Sequence[str],
-    ) -> list[str]:
+    def needed(self, member: str, dimensions: Sequence[str]) -> list[str]:
         """Returns the dimensions of ``member`` that the hybrid's ``dimensions`` need."""
         names: dict[str, None] = {}
         for dimension in dimensions:

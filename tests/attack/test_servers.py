@@ -95,12 +95,7 @@ def chat(content: object, **fields: Any) -> dict[str, Any]:
 
 
 def model(address: str, **more: Any) -> RemoteModel:
-    given = {
-        "model": "m",
-        "base_url": address,
-        "attempts": 2,
-        "timeout": 5,
-    }
+    given = {"model": "m", "base_url": address, "attempts": 2, "timeout": 5}
     return RemoteModel(OpenAILLM(**(given | {"api_key_env": "HARD_KEY"} | more)))
 
 

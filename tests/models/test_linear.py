@@ -15,10 +15,7 @@ from medal_judges import Dialogue, Judge, Turn
 from medal_judges.errors import ConfigError, JudgeLoadError
 from medal_judges.models.base.heads import Calibration, on_scale
 from medal_judges.models.base.turn_features import USUAL_FEATURES
-from medal_judges.models.linear.config import (
-    REACTION_NAMES,
-    LinearConfig,
-)
+from medal_judges.models.linear.config import REACTION_NAMES, LinearConfig
 from medal_judges.models.linear.encoder import TextEncoder
 from medal_judges.models.linear.judge import LinearJudge
 from medal_judges.models.linear.reader import answer_weights
@@ -70,10 +67,7 @@ SHAPES: list[dict[str, Any]] = [
         "reply": REPLY,
         "features": (*FEATURES, "user.reaction", "assistant.expected_reaction"),
     },
-    {
-        "heads": {"overall": "mlp_classifier"},
-        "head": "mlp_classifier",
-    },
+    {"heads": {"overall": "mlp_classifier"}, "head": "mlp_classifier"},
     {"reading": "answers", "features": ("log_words", "last_own")},
 ]
 

@@ -15,15 +15,8 @@ from medal_judges.errors import ConfigError
 from medal_judges.inference.judge_choice import choose_judge
 from medal_judges.models.llm.cost import CostLimitError, load_prices
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.protocol import (
-    ChatRequest,
-    LanguageModel,
-    Message,
-)
-from medal_judges.models.llm.server import (
-    REASONING_TOKENS,
-    ServerStopError,
-)
+from medal_judges.models.llm.protocol import ChatRequest, LanguageModel, Message
+from medal_judges.models.llm.server import REASONING_TOKENS, ServerStopError
 from medal_judges.reading.dialogues import read_dialogues
 
 from ...forked import medal, start
@@ -48,11 +41,7 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def remote(server: Any, **settings: Any) -> LanguageModel:
-    own = {
-        "model": "openai:tester",
-        "base_url": server.url,
-        "cache": False,
-    }
+    own = {"model": "openai:tester", "base_url": server.url, "cache": False}
     return load_llm({**own, **settings})
 
 

@@ -15,10 +15,7 @@ from transformers import (
 )
 
 from medal_judges.models.llm.chat_template import TokenSequence
-from medal_judges.models.llm.local.likelihood import (
-    plain_logprobs,
-    tree_logprobs,
-)
+from medal_judges.models.llm.local.likelihood import plain_logprobs, tree_logprobs
 
 
 def tiny(seed: int = 0) -> LlamaForCausalLM:

@@ -8,9 +8,7 @@ import pytest
 import torch
 
 from medal_judges.models.llm.loading import load_llm
-from medal_judges.models.llm.local.generation import (
-    _nucleus,
-)
+from medal_judges.models.llm.local.generation import _nucleus
 from medal_judges.models.llm.local.model import LocalModel
 from medal_judges.models.llm.protocol import ChatRequest, Message
 

@@ -29,7 +29,7 @@ def labels(id: str, given: dict[str, list[float]], **more: Any) -> LabelledDialo
 
 
 @pytest.fixture(scope="module")
-def judged_names() -> list[Judgement]:
+def judged() -> list[Judgement]:
     rng = np.random.default_rng(0)
     truth = np.clip(rng.normal(3.2, 0.6, ROWS), 1, 5 - BIAS)
     return [

@@ -112,8 +112,8 @@ def retry_on_oom(run: Callable[[Sequence[T]], list[R]], batch: Sequence[T]) -> l
 
 
 def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
-    """Returns token ids [R, L] padded with ``pad``, and their mask [R, L] (1 = token). On a machine
-    with a GPU, L is a multiple of 64."""
+    """Returns the token ids ``rows`` as [R, L], padded with ``pad``, and their mask [R, L] (1 =
+    token). On a machine with a GPU, L is a multiple of 64."""
     import torch
 
     longest = max(map(len, rows))
@@ -128,7 +128,8 @@ def pad_rows(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Returns whether CUDA, cuBLAS, MPS or the CPU allocator ran out of memory."""
+    """Returns whether ``error`` says that CUDA, cuBLAS, MPS or the CPU allocator ran out of
+    memory."""
     return isinstance(error, MemoryError) or any(
         sign in str(error).lower() for sign in _OOM_SIGNS
     )

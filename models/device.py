@@ -20,8 +20,8 @@ CPU_BATCH_TOKENS = 8192
 
 
 def torch_device(device: Device) -> torch.device:
-    """Returns ``device``; for None the GPU if there is one, else the CPU. Raises ConfigError for a
-    device that is not here."""
+    """Returns ``device``. None is the GPU if there is one, and the CPU otherwise. Raises
+    ConfigError for a device that is not here."""
     import torch
 
     if device is None:
@@ -75,7 +75,7 @@ def cast_weights(network: nn.Module, dtype: torch.dtype) -> None:
 
 
 def set_attention(body: nn.Module, device: torch.device, precision: str) -> None:
-    """Sets the attention of ``body`` (a transformers or PEFT model).
+    """Sets the attention of ``body`` (a transformers or PEFT model) on ``device``.
 
     It is flash attention if its package, a GPU and a 16-bit ``precision`` (``bf16``, ``fp16``) are
     available, otherwise sdpa, or eager for a model without sdpa.

@@ -72,15 +72,16 @@ def embedded_file(name: str) -> Path:
 
 
 def hub_name(model_id: str) -> str:
-    """Returns what another machine calls a model: the Hub id of an embedded default, the whole path
-    of a folder of this machine; any other name unchanged."""
+    """Returns what another machine calls the model ``model_id``: the Hub id of an embedded default,
+    or the whole path of a folder of this machine. Any other name is unchanged."""
     if model_id.startswith(PREFIX):
         return HUB_IDS.get(model_id.removeprefix(PREFIX), model_id)
     return str(Path(model_id).resolve()) if Path(model_id).is_dir() else model_id
 
 
 def resolve(model_id: str) -> str:
-    """Returns the path of an ``embedded:`` model; any other name unchanged.
+    """Returns the path of ``model_id`` if it is an ``embedded:`` model, and any other name
+    unchanged.
 
     e5 is converted into the cache at first use. Raises ConfigError if its file is damaged.
     """
@@ -152,7 +153,8 @@ def base_hash(base: str, folder: Path) -> str:
 
 
 def weights_folder(model: str, revision: str | None) -> Path:
-    """Returns the folder of a model: a folder, or in the Hub's cache."""
+    """Returns the folder of ``model``: a folder of this machine, or one in the Hub's cache at
+    ``revision``."""
     if Path(model).is_dir():
         return Path(model)
     from huggingface_hub import hf_hub_download
@@ -164,7 +166,8 @@ def weights_folder(model: str, revision: str | None) -> Path:
 
 
 def network_hash(network: nn.Module) -> str:
-    """Returns a hash of the names, types and values of all parameters and buffers."""
+    """Returns a hash of the names, types and values of all parameters and buffers of
+    ``network``."""
     import torch
 
     digest = hashlib.sha256()
@@ -177,7 +180,8 @@ def network_hash(network: nn.Module) -> str:
 
 
 def tokenizer_hash(tokenizer: PreTrainedTokenizerBase) -> str:
-    """Returns a hash of the vocabulary, the splitting rules and the special tokens."""
+    """Returns a hash of the vocabulary, the splitting rules and the special tokens of
+    ``tokenizer``."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:
         rules: object = tokenizer.get_vocab()

@@ -72,8 +72,8 @@ def write_golden(judge: Any, folder: Path) -> None:
 
 
 def read_golden(folder: Path) -> dict[str, Any]:
-    """Returns the content of a judge's golden.json. Raises JudgeLoadError if it is missing or
-    damaged."""
+    """Returns the content of the golden.json of the judge in ``folder``. Raises JudgeLoadError if
+    it is missing or damaged."""
     path = folder / GOLDEN_NAME
     if not path.is_file():
         raise JudgeLoadError(
@@ -126,8 +126,9 @@ def compare(
 
 
 def check_golden(folder: Path, options: Mapping[str, object] | None = None) -> float:
-    """Loads the judge saved in ``folder`` and returns the deviation from its golden scores. Raises
-    JudgeLoadError if it is above the tolerance, or if there are none."""
+    """Loads the judge saved in ``folder`` with ``options`` and returns the deviation from its
+    golden scores. Raises JudgeLoadError if it is above the tolerance, or if there are no golden
+    scores."""
     check = compare(folder, options=options)
     if not check.holds:
         raise JudgeLoadError(

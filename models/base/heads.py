@@ -28,9 +28,9 @@ _ORDER = (
 
 
 def on_scale(raw: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """Returns linear scores ``raw``, without bounds, on [0, 1] in the same order: from 0.1 to 0.9
-    as they are; beyond, a distance d to the nearer end (below 0 past it) becomes 0.01 / (0.2 - d).
-    """
+    """Returns linear scores ``raw``, without bounds, on [0, 1] in the same order. Scores from 0.1
+    to 0.9 stay as they are. Beyond, a distance d to the nearer end (below 0 past it) becomes
+    0.01 / (0.2 - d)."""
     scores = np.asarray(raw, dtype=np.float64)
     distance = np.minimum(scores, 1 - scores)  # to the nearer end
     bent = _END**2 / (2 * _END - np.minimum(distance, _END))
@@ -155,8 +155,8 @@ class OutputHead:
 
     @property
     def output_names(self) -> list[str]:
-        """The name of each logit: the dimension; for an ordinal head ``overall>2``, the chance of
-        more than 2 if it is at least 2; for a classification head ``overall=2``."""
+        """Returns the name of each logit. It is the dimension. An ordinal head has ``overall>2``,
+        the chance of more than 2 if it is at least 2, and a classification head ``overall=2``."""
         name, levels = self.dimension.name, self.dimension.levels
         if self.config.kind == "ordinal":
             return [f"{name}>{level:g}" for level in levels[:-1]]
@@ -165,10 +165,11 @@ class OutputHead:
         return [name]
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row: 0 for a row without a label.
+        """Returns the loss [B] of each row from its ``logits`` [B, outputs]: 0 for a row without a
+        label.
 
-        ``targets`` [B, targets] are numbers on [0, 1] for regression and binary heads, else
-        probabilities of the levels; NaN is a missing label.
+        ``targets`` [B, targets] are numbers on [0, 1] for regression and binary heads, and
+        probabilities of the levels for the others. NaN is a missing label.
         """
         labelled = ~targets.isnan().any(dim=-1, keepdim=True)
         # Rows without a label get a loss of 0: selecting the others would wait for a GPU.
@@ -201,9 +202,9 @@ class OutputHead:
     def probabilities(
         self, logits: Tensor, temperature: float, spread: float | None
     ) -> Tensor:
-        """Returns the probability per level [B, levels]. A regression's distribution is a normal
-        with the standard deviation ``spread`` on [0, 1]; without levels or ``spread`` the result
-        has no columns."""
+        """Returns the probability of each level [B, levels] from ``logits`` [B, outputs] at
+        ``temperature``. A regression's distribution is a normal with the standard deviation
+        ``spread`` on [0, 1]. Without levels or ``spread`` the result has no columns."""
         # in float32 large ones are ties
         kind, logits = (self.config.kind, logits.cpu().double())
         if kind == "binary":
@@ -222,8 +223,9 @@ class OutputHead:
     def answers(
         self, logits: Tensor, fitted: Calibration
     ) -> tuple[list[float], list[list[float]], list[float | None]]:
-        """Returns (scores on the dimension's scale, their distributions over levels, which may be
-        empty lists, raw scores of a regression), calibrated by ``fitted``."""
+        """Returns three results from ``logits`` [B, outputs], calibrated by ``fitted``: scores on
+        the dimension's scale, their distributions over levels (which may be empty lists), and
+        raw scores of a regression."""
         dimension, raw = self.dimension, list[float | None]([None] * len(logits))
         if self.config.kind == "regression":
             raw = [dimension.from_unit(unit) for unit in logits.squeeze(-1).tolist()]
@@ -236,7 +238,8 @@ class OutputHead:
         return (dimension.low + span * mapped).tolist(), chances, raw
 
     def scores(self, logits: Tensor, temperature: float) -> Tensor:
-        """Returns expected values [B] (float64, CPU) on the dimension's scale."""
+        """Returns expected values [B] (float64, CPU) on the dimension's scale from ``logits`` [B,
+        outputs] at ``temperature``."""
         if self.config.kind == "regression":
             units = torch.from_numpy(on_scale(logits.squeeze(-1).cpu()))
             return (
@@ -249,8 +252,8 @@ class OutputHead:
 def output_heads(
     dimensions: Sequence[Dimension], settings: Mapping[str, HeadConfig]
 ) -> list[OutputHead]:
-    """Returns a head for each dimension: as ``settings`` say, else a binary head for a binary
-    dimension and a regression for any other."""
+    """Returns a head for each of ``dimensions``: as ``settings`` say, otherwise a binary head for a
+    binary dimension and a regression for any other."""
     heads = []
     for dimension in dimensions:
         kind: HeadKind = "binary" if dimension.kind == "binary" else "regression"
@@ -285,7 +288,8 @@ def corn_probabilities(logits: Tensor) -> Tensor:
 
 
 def normal_bins(value: Tensor, spread: float, levels: int) -> Tensor:
-    """Returns the probability per level [B, levels] of normals around ``value`` [B] on [0, 1]."""
+    """Returns the probability of each of ``levels`` [B, levels] under normals around ``value`` [B]
+    with the standard deviation ``spread``, on [0, 1]."""
     edges = (torch.arange(1, levels, device=value.device) - 0.5) / (levels - 1)
     cdf = torch.special.ndtr((edges - value.float().unsqueeze(-1)) / spread)
     return functional.pad(cdf, (0, 1), value=1.0) - functional.pad(cdf, (1, 0))

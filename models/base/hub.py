@@ -54,11 +54,11 @@ _PULLED = (*_AT_TOP, *(f"members/*/{pattern}" for pattern in _AT_TOP))
 
 
 def pull(repo_id: str, revision: str | None = None) -> Path:
-    """Downloads a judge from the Hub at ``revision`` (branch, tag or commit; None: main), and
-    returns its folder.
+    """Downloads the judge ``repo_id`` from the Hub at ``revision`` (branch, tag or commit, None:
+    main), and returns its folder.
 
-    Without a network the judge comes from the cache. Raises HubError; for a name that is not
-    OWNER/NAME without a request to the Hub.
+    Without a network the judge comes from the cache. Raises HubError if that fails. A name that is
+    not OWNER/NAME is refused without a request to the Hub.
     """
     owner = repo_id.partition("/")[0]
     if not is_hub_id(repo_id) or Path(owner).is_dir():
@@ -80,8 +80,8 @@ def pull(repo_id: str, revision: str | None = None) -> Path:
 def download(
     repo_id: str, revision: str | None, *, patterns: Sequence[str] | None = None
 ) -> Path:
-    """Downloads any Hub repository, or its files that match ``patterns``, and returns the folder.
-    Raises HubError."""
+    """Downloads the Hub repository ``repo_id`` at ``revision``, or its files that match
+    ``patterns``, and returns the folder. Raises HubError if that fails."""
     from huggingface_hub import snapshot_download
 
     with _explained(repo_id):
@@ -93,14 +93,14 @@ def download(
 
 def is_hub_id(name: str, *, owned: bool = True) -> bool:
     """Returns whether ``name`` has the form OWNER/NAME, or NAME if not ``owned`` (old models of the
-    Hub), and is no file or folder here."""
+    Hub), and does not name a file or folder here."""
     has_form = bool(_ID.fullmatch(name)) and ("/" in name or not owned)
     return has_form and not Path(name).exists()
 
 
 def judge_files(folder: Path) -> list[Path]:
-    """Returns the files of a judge to push: only files that this package writes. Raises HubError
-    for a link: what it points to may be anything."""
+    """Returns the files of the judge in ``folder`` to push: only files that this package writes.
+    Raises HubError for a link, because what it points to may be anything."""
     files = [path for pattern in _OWN_FILES for path in folder.glob(pattern)]
     members = [path.parent for path in folder.glob("members/*/judge.json")]
     for path in (*files, *members):
@@ -119,10 +119,11 @@ def push_folder(
     private: bool = True,
     revision: str | None = None,
 ) -> str:
-    """Uploads the judge in ``folder`` as one commit, tags the commit ``revision``, and returns its
-    URL. Creates the repository if there is none.
+    """Uploads the judge in ``folder`` as one commit to ``repo_id``, tags the commit ``revision``,
+    and returns its URL. Creates the repository, ``private`` or public, if there is none.
 
-    Raises HubError, also for a tag that exists, and for a private push to a public repository.
+    Raises HubError if that fails, for a tag that exists, and for a private push to a public
+    repository.
     """
     from huggingface_hub import HfApi
 

@@ -180,7 +180,8 @@ class Judge(ABC):
         """
 
     def language_models(self) -> list[LanguageModel]:
-        """Returns the language models that the judge asks; of a hybrid those of its members."""
+        """Returns the language models that the judge asks. A hybrid returns the models of its
+        members."""
         return []
 
     def answer_counts(self) -> Counter[str]:
@@ -355,10 +356,11 @@ class Judge(ABC):
     def from_pretrained(
         path_or_repo_id: str | Path, *, revision: str | None = None, **options: Any
     ) -> Judge:
-        """Loads a judge from a folder, a hub id or a YAML file of configs/judges/.
+        """Loads a judge from ``path_or_repo_id``: a folder, a hub id (at ``revision``) or a YAML
+        file of configs/judges/.
 
-        ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file).
-        Raises JudgeLoadError, which says what is wrong: not found, offline, gated, not a judge.
+        ``options`` go to the family (``device``, ``dtype``, or fields of the YAML file). Raises
+        JudgeLoadError, which says what is wrong: not found, offline, gated, not a judge.
         """
         judge: Judge = load_judge(path_or_repo_id, revision=revision, **options)
         return judge
@@ -380,11 +382,9 @@ class Judge(ABC):
     def push_to_hub(
         self, repo_id: str, *, private: bool = True, revision: str | None = None
     ) -> str:
-        """Uploads the judge to the Hub with golden scores and returns the commit's address.
-
-        ``revision`` is a tag. It writes no card: ``medal push`` does, from the folder of ``medal
-        train``.
-        """
+        """Uploads the judge to ``repo_id`` on the Hub, ``private`` or public, with golden scores
+        and returns the commit's address. ``revision`` is a tag. It writes no card. ``medal
+        push`` does, from the folder of ``medal train``."""
         with TemporaryDirectory() as parent:
             folder = self.save_pretrained(Path(parent) / "judge", golden=True)
             return push_folder(folder, repo_id, private=private, revision=revision)
@@ -458,7 +458,8 @@ def checked_dialogues(dialogues: Iterable[object]) -> Iterator[Dialogue]:
 def requests_at(
     dialogue: Dialogue, level: ScoreLevel, row: int = 0
 ) -> list[ScoreRequest]:
-    """Returns the requests for one dialogue at ``level``; ``row``: see ScoreRequest."""
+    """Returns the requests for one ``dialogue`` at ``level``. ``row`` is its number in the
+    input."""
     turns = dialogue.assistant_turns
     if level == "dialogue" or not turns:
         return [ScoreRequest(dialogue, None, row)]
@@ -481,14 +482,14 @@ def detects_languages(languages: Sequence[str] | None) -> bool:
 
 
 def is_truncated(judgement: Judgement) -> bool:
-    """Returns whether the judge did not read the whole dialogue because its window is too
-    small."""
+    """Returns whether the judge of ``judgement`` did not read the whole dialogue because its window
+    is too small."""
     return judgement.truncated_turns > 0 or judgement.cut_turns > 0
 
 
 def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
-    """Returns the words for ``rows`` ("3 judgements") of dialogues that do not fit, and for their
-    turns."""
+    """Returns the words for ``rows`` ("3 judgements") of dialogues that do not fit.
+    ``truncated_turns`` were left out, ``cut_turns`` were cut."""
     counts = []
     if truncated_turns:
         counts.append(f"{truncated_turns} whole turns are left out")
@@ -500,8 +501,8 @@ def truncation_text(rows: str, truncated_turns: int, cut_turns: int) -> str:
 def with_warnings(
     judgements: Iterator[Judgement], supported: Sequence[str] | None
 ) -> Iterator[Judgement]:
-    """Yields ``judgements``, then warns of truncated turns and of languages that the judge does not
-    support."""
+    """Yields ``judgements``, then warns of truncated turns and of languages that are not in
+    ``supported``."""
     truncated = truncated_turns = cut_turns = 0
     unknown: Counter[str] = Counter()
     for judgement in judgements:

@@ -43,7 +43,8 @@ class LearnedJudge(Judge):
         calibration: Mapping[str, Calibration] | None = None,
         facts: Mapping[str, object] | None = None,
     ) -> None:
-        """Sets the fields of ``learned_state``."""
+        """Sets the fields of ``learned_state``: ``dimensions``, ``name``, ``calibration`` and
+        ``facts``."""
         self.dimensions, self.name = tuple(dimensions), name or self.family
         self.computing = ProcessLock()
         self.calibration, self.facts = dict(calibration or {}), dict(facts or {})

@@ -99,9 +99,9 @@ def load_network(
     tokenizer: str | None = None,
     **options: Any,
 ) -> tuple[Any, Any, Any]:
-    """Returns (network, tokenizer, transformers' report about the weights). ``tokenizer`` is the
-    folder or hub id of a tokenizer that is not beside the network. Raises what transformers and
-    ``change`` raise."""
+    """Returns (network, tokenizer, transformers' report about the weights) from ``path`` at
+    ``revision``, by the class ``kind`` of transformers. ``tokenizer`` is the folder or hub id of
+    a tokenizer that is not beside the network. Raises what transformers and ``change`` raise."""
     from transformers import AutoConfig, AutoTokenizer
 
     files = {"revision": revision, "trust_remote_code": False}
@@ -122,7 +122,7 @@ def load_network(
 
 
 def positions_of(settings: Any) -> int | None:
-    """Returns how many tokens a network with these ``settings`` can read; None: any number."""
+    """Returns how many tokens a network with these ``settings`` can read. None is any number."""
     positions: int | None = getattr(settings, "max_position_embeddings", None)
     if positions is not None and "roberta" in settings.model_type:
         # their positions start after the padding's

@@ -61,8 +61,8 @@ _SHOWN = 6  # names in a message; a body has hundreds
 
 
 def save_judge(judge: Any, path: Path) -> Path:
-    """Saves ``judge`` in the folder ``path`` (see Judge.save_pretrained), whole or not at all.
-    Removes files of an earlier judge there; other files (checkpoints, logs) stay."""
+    """Saves ``judge`` in the folder ``path``, whole or not at all. Removes files of an earlier
+    judge there. Other files (checkpoints, logs) stay."""
 
     def replaced(folder: str, names: list[str]) -> list[str]:
         if Path(folder) != path:
@@ -95,7 +95,8 @@ def _link(source: str, target: str) -> None:
 
 
 def write_config(folder: Path, judge: Any, settings: Mapping[str, object]) -> None:
-    """Writes judge.json: family, package version, dimensions and the family's settings."""
+    """Writes the judge.json of ``judge`` into ``folder``: family, package version, dimensions and
+    the family's ``settings``."""
     from medal_judges import __version__
 
     head: dict[str, object] = {
@@ -123,7 +124,7 @@ def judge_revision(folder: Path) -> str:
 def load_judge(
     source: str | Path, *, revision: str | None = None, **options: Any
 ) -> Any:
-    """Loads a judge; see Judge.from_pretrained."""
+    """Loads the judge ``source`` at ``revision`` as Judge.from_pretrained does."""
     described = judge_file(source)
     if described is None or revision is not None:
         return _load_folder(judge_folder(source, revision), options)
@@ -136,8 +137,8 @@ def load_judge(
 
 
 def judge_folder(source: str | Path, revision: str | None = None) -> Path:
-    """Returns the folder of a saved judge: in the package, on this machine, or in the Hub's cache.
-    A ``revision`` is of a judge on the Hub. Raises HubError for an unknown name."""
+    """Returns the folder of the saved judge ``source``: in the package, on this machine, or in the
+    Hub's cache. A ``revision`` is of a judge on the Hub. Raises HubError for an unknown name."""
     folder = boxed_folder(source) or Path(source)
     if revision is None and folder.is_dir():
         return folder
@@ -293,7 +294,7 @@ def require_enough_weights(build: Callable[[], nn.Module], *weights: Path) -> No
 
 
 def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Writes ``tensors`` as a safetensors file."""
+    """Writes ``tensors`` as the safetensors file ``path``."""
     from safetensors.torch import save_file
 
     state = {
@@ -303,7 +304,8 @@ def write_weights(tensors: Mapping[str, Tensor], path: Path) -> None:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """Returns the tensors of a safetensors file. Raises JudgeLoadError."""
+    """Returns the tensors of the safetensors file ``path``. Raises JudgeLoadError if it is
+    damaged."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
@@ -350,7 +352,8 @@ def require_same_keys(
 def require_no_differences(
     path: Path, differences: Mapping[str, Iterable[object]]
 ) -> None:
-    """Raises JudgeLoadError that names the ``differences`` between weights and config."""
+    """Raises JudgeLoadError that names ``path`` and the ``differences`` between weights and config,
+    if there are any."""
     problems = []
     for problem, keys in differences.items():
         names = sorted(map(str, keys))

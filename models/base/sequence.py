@@ -99,8 +99,8 @@ class SequenceJudge(LearnedJudge):
 
     @abstractmethod
     def render(self, dialogues: Sequence[Dialogue]) -> list[RenderedDialogue]:
-        """Returns what the network reads of each dialogue: the text of the newest turns that fit,
-        and its token ids, which are those of the plain tokenizer."""
+        """Returns what the network reads of each of ``dialogues``: the text of the newest turns
+        that fit, and its token ids, which are the ids of the plain tokenizer."""
 
     @abstractmethod
     def network_with(self, state: Mapping[str, Tensor]) -> Any:
@@ -113,7 +113,8 @@ class SequenceJudge(LearnedJudge):
         return self
 
     def unit_logits(self, logits: Tensor) -> dict[str, Tensor]:
-        """Returns the logits [B, outputs] of each dimension, those of a regression on [0, 1]."""
+        """Returns the ``logits`` [B, outputs] of each dimension. The logits of a regression are on
+        [0, 1]."""
         units: dict[str, Tensor] = {}
         parts = torch.split(logits, [head.outputs for head in self.heads], dim=1)
         for head, part in zip(self.heads, parts, strict=True):
@@ -122,8 +123,8 @@ class SequenceJudge(LearnedJudge):
         return units
 
     def losses(self, logits: Tensor, targets: Tensor) -> Tensor:
-        """Returns the loss [B] of each row, the sum over dimensions. ``targets`` [B, targets] has
-        the targets of all heads side by side."""
+        """Returns the loss [B] of each row of ``logits``, the sum over dimensions. ``targets`` [B,
+        targets] has the targets of all heads side by side."""
         units = self.unit_logits(logits)
         parts = torch.split(targets, [head.targets for head in self.heads], dim=1)
         losses = []

@@ -18,6 +18,6 @@ class TrainedConfig(Config):
     family: str
 
     def level_dimensions(self) -> set[str]:
-        """Returns the dimensions whose targets are a probability for each level of the scale; for
-        all others a target is a number."""
+        """Returns the dimensions whose targets are a probability for each level of the scale. The
+        target of any other dimension is a number."""
         return set()

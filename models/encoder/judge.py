@@ -52,9 +52,11 @@ class EncoderJudge(SequenceJudge):
         name: str | None = None,
         device: Device = None,
     ) -> EncoderJudge:
-        """Returns a new judge on the pretrained ``config.base``. Torch's seed sets its random head.
+        """Returns a new judge ``name`` of ``dimensions`` on the pretrained ``config.base``, on
+        ``device``. Torch's seed sets its random head.
 
-        Raises ConfigError, and JudgeLoadError for a base that cannot be loaded.
+        Raises ConfigError for settings that do not fit, and JudgeLoadError for a base that cannot
+        be loaded.
         """
         heads = output_heads(dimensions, config.heads)
 
@@ -93,8 +95,8 @@ class EncoderJudge(SequenceJudge):
         device: Device = None,
         dtype: str = "fp32",
     ) -> EncoderJudge:
-        """Loads the judge saved in ``folder``. Raises JudgeLoadError if weights are missing or do
-        not fit the config."""
+        """Loads the judge saved in ``folder`` on ``device`` in the precision ``dtype``. Raises
+        JudgeLoadError if weights are missing or do not fit the config."""
         saved = read_config(folder)
         state, config = learned_state(saved), EncoderConfig(**saved["encoder"])
         heads = output_heads(state.pop("dimensions"), config.heads)

@@ -43,7 +43,7 @@ class DialogueText:
         return rendered
 
     def lines(self, dialogue: Dialogue) -> list[str]:
-        """Returns the line of each turn."""
+        """Returns the line of each turn of ``dialogue``."""
         return [
             f"{turn.role}: {self.marks.broken_up(turn.content)}"
             for turn in dialogue.turns

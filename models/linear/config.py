@@ -148,7 +148,7 @@ class LinearConfig(TrainedConfig):
 
     @property
     def reads_base(self) -> bool:
-        """Whether the base is needed; without it, features of the texts alone are read."""
+        """Returns whether the base is needed. Without it, features of the texts alone are read."""
         return self.vectors or self.compares_turns
 
     def head_of(self, kind: str) -> HeadName:

@@ -88,8 +88,9 @@ class TextEncoder:
 
     @classmethod
     def load(cls, folder: Path, config: LinearConfig) -> TextEncoder:
-        """Loads the model in ``folder``; needs no network. Raises JudgeLoadError, also for a folder
-        with pickles or with modules that sentence-transformers would import from elsewhere."""
+        """Loads the model in ``folder`` with the settings ``config``, without a network. Raises
+        JudgeLoadError if it does not load, and for a folder with pickles or with modules that
+        sentence-transformers would import from elsewhere."""
         modules = read_json_if_there(folder / "modules.json", [])
         foreign = [str(path.name) for path in folder.rglob("*.bin")]
         for module in modules:
@@ -132,7 +133,7 @@ class TextEncoder:
         set_attention(self.body, device, dtype)
 
     def token_ids(self, texts: Sequence[str]) -> list[list[int]]:
-        """Returns the token ids of each text, without the tokenizer's marks."""
+        """Returns the token ids of each of ``texts``, without the tokenizer's marks."""
         if not texts:
             return []
         unmarked = [self.marks.broken_up(text) for text in texts]

@@ -48,7 +48,8 @@ class FittedHead:
         return cls(kind, ((weights[:, None], np.array([bias])),), averages=averages)
 
     def raw(self, columns: Floats) -> Floats:
-        """Returns the output of the last layer [n, outputs], before a softmax or sigmoid."""
+        """Returns the output of the last layer [n, outputs] for ``columns`` [n, C], before a
+        softmax or sigmoid."""
         values = columns
         for number, (weight, bias) in enumerate(self.layers):
             if number:
@@ -57,8 +58,8 @@ class FittedHead:
         return values
 
     def probabilities(self, columns: Floats) -> Floats:
-        """Returns the probability [n, top + 1] of each class 0 to ``top`` by a classifier, 0 for
-        classes that were not in its training rows."""
+        """Returns the probability [n, top + 1] of each class 0 to ``top`` by a classifier for
+        ``columns`` [n, C]. It is 0 for classes that were not in its training rows."""
         if len(self.classes) == 1:
             present = np.ones((len(columns), 1))
         elif len(self.classes) == 2:
@@ -100,7 +101,7 @@ class FittedHead:
         }
 
     def tensors(self, name: str) -> dict[str, Floats]:
-        """Returns the head's arrays, under names that begin with the dimension's."""
+        """Returns the head's arrays, under names that begin with ``name``, the dimension's."""
         arrays: dict[str, Floats] = {}
         for number, (weight, bias) in enumerate(self.layers):
             arrays[f"heads.{name}.{number}.weight"] = np.ascontiguousarray(weight)
@@ -115,8 +116,9 @@ class FittedHead:
         tensors: dict[str, Tensor],
         columns: int,
     ) -> FittedHead:
-        """Returns the head of a ``record``, whose arrays it takes out of ``tensors``. Raises
-        JudgeLoadError for shapes that do not fit, and KeyError for a missing array."""
+        """Returns the head of ``record`` for the dimension ``name``, whose arrays it takes out of
+        ``tensors``. It reads ``columns`` columns. Raises JudgeLoadError for shapes that do not
+        fit, and KeyError for a missing array."""
         layers = []
         width = columns
         for number in range(record["layers"]):

@@ -112,7 +112,8 @@ class LinearJudge(LearnedJudge):
         name: str = "linear",
         device: Device = None,
     ) -> LinearJudge:
-        """Returns a judge on ``config.base`` that has no heads yet. Raises JudgeLoadError."""
+        """Returns a judge ``name`` of ``dimensions`` on ``config.base``, on ``device``, that has no
+        heads yet. Raises JudgeLoadError if the base cannot be loaded."""
         encoder = None
         if config.reads_base:
             from medal_judges.models.linear.encoder import TextEncoder
@@ -182,11 +183,11 @@ class LinearJudge(LearnedJudge):
         device: Device = None,
         dtype: str = "fp32",
     ) -> LinearJudge:
-        """Loads the judge saved in ``folder``. An ``embedded:`` base is not saved with it, and is
-        loaded from its package.
+        """Loads the judge saved in ``folder`` on ``device`` in the precision ``dtype``. An
+        ``embedded:`` base is not saved with it, and is loaded from its package.
 
         Raises JudgeLoadError if weights are missing or do not fit the settings, or if the base's
-        weights are not those that the judge was trained on.
+        weights are not the ones that the judge was trained on.
         """
         saved = read_config(folder)
         config = LinearConfig(**saved["linear"])

@@ -37,8 +37,8 @@ def can_pack(body: PreTrainedModel) -> bool:
 
 
 def packed_sums(body: PreTrainedModel, pieces: Sequence[Sequence[int]]) -> Tensor:
-    """Returns the sum of the token vectors [P, H] (fp32) of each of ``pieces`` (token ids), which
-    are sorted by length."""
+    """Returns the sum of the token vectors [P, H] (fp32) that the network ``body`` computes for
+    each of ``pieces`` (token ids), which are sorted by length."""
     # Length: number of texts. The pieces are sorted by length, so texts of one length are together.
     groups = Counter(map(len, pieces))
     config: Any = body.config
@@ -76,8 +76,9 @@ def packed_attention(
     groups: Mapping[int, int],
     **options: object,
 ) -> tuple[Tensor, None]:
-    """Returns the attention output [1, N, heads, size] of a packed row [1, heads, N, size];
-    ``groups`` are the number of texts of each length, in the order of the row."""
+    """Returns the attention output [1, N, heads, size] of a packed row for ``query``, ``key`` and
+    ``value`` [1, heads, N, size]. ``groups`` are the number of texts of each length, in the
+    order of the row. ``module`` is the attention layer, and ``attention_mask`` is not used."""
     outputs = []
     start = 0
     for length, texts in groups.items():

@@ -209,7 +209,8 @@ def _typed_key(location: Sequence[str | int], data: Any) -> str:
 
 
 def read_yaml(path: str | Path, folder: str | None = None) -> dict[str, Any]:
-    """Returns the YAML mapping of a file, or of a config by name. Raises ConfigError."""
+    """Returns the YAML mapping of the file ``path``, or of the config of that name in ``folder`` of
+    configs/. Raises ConfigError if it cannot be read or is not a mapping."""
     data = parse_yaml(config_text(path, folder), str(path))
     if not isinstance(data, dict):
         raise ConfigError(

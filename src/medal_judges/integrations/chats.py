@@ -41,15 +41,16 @@ class ScoredChats:
 
     @property
     def coverage(self) -> float | None:
-        """Returns the share of the judgements with a number in every dimension; None without
-        judgements."""
+        """Returns the share of the judgements with a number in every dimension. Returns None
+        without judgements."""
         if not self.judgements:
             return None
         scored = [judgement for judgement in self.judgements if judgement.scored]
         return len(scored) / len(self.judgements)
 
     def mean(self, dimension: str) -> float:
-        """Returns the mean score of the scored judgements; NaN without any."""
+        """Returns the mean score on ``dimension`` of the scored judgements. Returns NaN without
+        any."""
         scores = [judgement.scores[dimension] for judgement in self.judgements]
         numbers = [score for score in scores if score is not None]
         if numbers:
@@ -111,8 +112,8 @@ def as_dialogue(
 
 
 def as_dialogues(chats: Sequence[Chat], name: str = "chats") -> list[Dialogue]:
-    """Returns the dialogues of ``chats``. Raises DataError that names the chat, the message and its
-    field: ``chats[3]: field 'messages[0].role': ...``."""
+    """Returns the dialogues of ``chats``. Raises DataError that names the chat (``name``), the
+    message and its field: ``chats[3]: field 'messages[0].role': ...``."""
     if isinstance(chats, str | Mapping | Dialogue) or not isinstance(chats, Sequence):
         raise RecordError(
             name, "a list of chats, each a list of {role, content}", chats
@@ -129,8 +130,8 @@ def score_chats(
     max_cost: float | None = None,
     name: str = "chats",
 ) -> ScoredChats:
-    """Scores every chat, in order; errors call them ``name``. See ``as_dialogues``, ``load_judge``
-    and ``Judge.score``."""
+    """Scores ``chats`` by ``judge`` at ``level`` in ``dimensions``, in order. ``max_cost`` is a
+    limit in US dollars. Errors call the chats ``name``."""
     dialogues = as_dialogues(chats, name)
     loaded = load_judge(judge, max_cost=max_cost)
     judgements = tuple(loaded.score(dialogues, level=level, dimensions=dimensions))
@@ -141,7 +142,8 @@ def score_chats(
 
 
 def goodness(dimension: Dimension, score: float | None) -> float | None:
-    """Returns ``score`` on a scale from 0 (bad) to 1 (good); None for None."""
+    """Returns ``score`` of ``dimension`` on a scale from 0 (bad) to 1 (good). Returns None for
+    None."""
     if score is None:
         return None
     share = dimension.to_unit(score)

@@ -46,7 +46,8 @@ class ChatMetric:
     def process_results(
         self, doc: Mapping[str, object], results: Sequence[str]
     ) -> dict[str, str]:
-        """Returns the whole chat as JSON for each dimension and for ``coverage``."""
+        """Returns the whole chat of ``doc`` and ``results`` as JSON for each dimension and for
+        ``coverage``."""
         row = {name: doc[name] for name in ("id", "lang") if doc.get(name)}
         before: Any = doc[self.messages]
         row["messages"] = [*before, {"role": "assistant", "content": results[0]}]

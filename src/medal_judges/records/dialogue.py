@@ -26,9 +26,9 @@ _EXPECTED = "an ISO 639-1 code such as 'en', or a language's English name"
 
 
 def language_code(value: object, field: str = "lang") -> str:
-    """Returns the code of a language: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``. Drops a country
-    (``en`` for ``en_US``) but not a script (``zh-hant``); None and blank text are ``und``. Raises
-    RecordError for an unknown name."""
+    """Returns the code of the language ``value``: ``zh`` for ``ZH``, ``zh-CN`` and ``Chinese``.
+    Drops a country (``en`` for ``en_US``) but not a script (``zh-hant``). None and blank text
+    are ``und``. Raises RecordError that names ``field`` for an unknown name."""
     if value is None:
         return UNKNOWN_LANGUAGE
     word = text(field, value, _EXPECTED).strip().lower()
@@ -51,7 +51,8 @@ def _codes_by_name() -> Mapping[str, str]:
 
 
 def base_language(lang: str) -> str:
-    """Returns the language of a code without script and country: ``zh`` for ``zh-Hant``."""
+    """Returns the language of the code ``lang`` without script and country: ``zh`` for
+    ``zh-Hant``."""
     return lang.replace("_", "-").split("-")[0].lower()
 
 
@@ -81,7 +82,7 @@ def language(code: str) -> Language:
 
 
 def language_name(code: str) -> str:
-    """Returns ``German`` for ``de``; the code itself if it is not listed."""
+    """Returns ``German`` for the ``code`` ``de``. Returns the code itself if it is not listed."""
     return load_languages().get(code, Language(code, ())).name
 
 
@@ -92,7 +93,8 @@ Lang = Annotated[str, BeforeValidator(lambda lang: sys.intern(language_code(lang
 
 
 def parse_id(value: object) -> str:
-    """Returns a text or a number as text. Raises RecordError for others and blank text."""
+    """Returns ``value``, a text or a number, as text. Raises RecordError for others and blank
+    text."""
     name = as_text(value)
     if isinstance(value, bool) or not isinstance(name, str) or not name.strip():
         raise RecordError("id", "a non-empty text", value)
@@ -155,7 +157,7 @@ class Dialogue:
         return self.chat_hashes()[-1]
 
     def chat_hashes(self) -> list[str]:
-        """Returns the chat_hash of the dialogue up to each turn, after that of no turns."""
+        """Returns the chat_hash of the dialogue up to each turn. The first one is of no turns."""
         before = hashlib.sha256()  # of the speakers before the one who speaks
         hashes = [before.hexdigest()[:12]]
         role, words, line = "", list[str](), b""
@@ -201,9 +203,9 @@ class Dialogue:
 
 
 def parse_dialogue_line(record: object) -> Dialogue:
-    """Returns the dialogue of a JSON object in the line format, with its turns under ``dialogue``
-    or ``turns``. Raises RecordError that names the field. ``medal_judges.parse_dialogue`` reads
-    other forms too."""
+    """Returns the dialogue of ``record``, a JSON object in the line format, with its turns under
+    ``dialogue`` or ``turns``. Raises RecordError that names the field.
+    ``medal_judges.parse_dialogue`` reads other forms too."""
     if not isinstance(record, dict):
         raise RecordError("(line)", "a JSON object", record)
     turns = record.get("dialogue", record.get("turns"))

@@ -73,7 +73,7 @@ class Dimension:
         return (value - self.low) / (self.high - self.low)
 
     def from_unit(self, value: float) -> float:
-        """Inverse of ``to_unit``."""
+        """Returns ``value``, a number on [0, 1], on the scale. It is the inverse of ``to_unit``."""
         return self.low + value * (self.high - self.low)
 
     def to_record(self) -> dict[str, Any]:
@@ -81,8 +81,8 @@ class Dimension:
 
 
 def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
-    """Returns the dimensions of a list of objects, as a rubric and a file of judgements hold them.
-    Raises RecordError."""
+    """Returns the dimensions of ``entries``, objects as a rubric and a file of judgements hold
+    them. Raises RecordError that names the field if one is malformed."""
     if not isinstance(entries, list):
         expected = "a list of objects with name, kind, low and high"
         raise RecordError("dimensions", expected, entries)
@@ -101,8 +101,9 @@ def parse_dimensions(entries: object) -> tuple[Dimension, ...]:
 def load_rubric(
     name_or_path: str | Path, names: Sequence[str] = ()
 ) -> tuple[Dimension, ...]:
-    """Returns the dimensions of a rubric in configs/rubrics/ or in a YAML file; with ``names`` only
-    these, in this order. Raises ConfigError."""
+    """Returns the dimensions of the rubric ``name_or_path``, in configs/rubrics/ or a YAML file.
+    With ``names`` returns only these, in this order. Raises ConfigError for an unknown rubric or
+    name."""
     entries = read_yaml(name_or_path, "rubrics").get("dimensions") or None
     try:
         dimensions = parse_dimensions(entries)

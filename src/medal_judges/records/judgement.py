@@ -69,8 +69,8 @@ class Contributions:
         return self.baseline + math.fsum(self.turns)
 
     def costliest(self, good: Literal["low", "high"]) -> int | None:
-        """Returns the turn that moved the score most towards the bad end, the first of equals; None
-        if no turn did."""
+        """Returns the turn that moved the score most towards the bad end, the first of equals.
+        ``good`` says which end of the scale is good. Returns None if no turn did."""
         sign = -1 if good == "high" else 1
         costs = [sign * move for move in self.turns]
         most = max(costs, default=0.0)
@@ -189,9 +189,8 @@ def unscored(
     reason: str,
     turn: int | None = None,
 ) -> Judgement:
-    """Returns a judgement without scores that states its reason. If a turn is judged, it is the
-    last turn of ``dialogue``.
-    """
+    """Returns a judgement of ``dialogue`` by ``judge`` without scores on ``dimensions``, that
+    states its ``reason``. If a ``turn`` is judged, it is the last turn of the dialogue."""
     return Judgement(
         dialogue.id,
         judge,
@@ -234,9 +233,9 @@ def judgement_parser() -> Callable[[object], Judgement]:
 def to_records(
     judgements: Iterable[Judgement], before: tuple[Dimension, ...] = ()
 ) -> Iterator[dict[str, Any]]:
-    """Yields the JSON object of each line of a file.
+    """Yields the JSON object of each line of a file with ``judgements``.
 
-    A line states its dimensions only if they differ from those of the line before.
+    A line states its dimensions only if they differ from the line ``before``.
     """
     for judgement in judgements:
         yield judgement.to_record(before)

@@ -44,13 +44,15 @@ class Rating:
 
 
 def mean(rating: Rating) -> float | None:
-    """Returns the mean of the given values on the raw scale; None if there are none."""
+    """Returns the mean of the given values of ``rating`` on the raw scale. Returns None if there
+    are none."""
     values = rating.without_nulls
     return sum(values) / len(values) if values else None
 
 
 def rescale(value: float, source: Scale, target: Scale) -> float:
-    """Maps ``value`` linearly from one scale to another (ORALIS, Equation 1, before rounding)."""
+    """Maps ``value`` linearly from the scale ``source`` to ``target`` (ORALIS, Equation 1, before
+    rounding)."""
     (a, b), (c, d) = source, target
     return c + (value - a) * (d - c) / (b - a)
 
@@ -58,8 +60,8 @@ def rescale(value: float, source: Scale, target: Scale) -> float:
 def hash_split(
     key: str, *, seed: int, shares: Sequence[float] = (0.8, 0.1, 0.1)
 ) -> str:
-    """Returns ``train``, ``validation`` or ``test`` for ``key``, by a hash of ``key`` and ``seed``
-    only."""
+    """Returns ``train``, ``validation`` or ``test`` for ``key`` by ``shares``, from a hash of
+    ``key`` and ``seed`` only."""
     digest = hashlib.sha256(f"{seed}:{key}".encode()).digest()
     point = int.from_bytes(digest[:8], "big") / 2**64  # from 0 to 1
     if point < shares[0]:
@@ -115,7 +117,7 @@ class LabelledDialogue:
 
     @property
     def turn(self) -> int | None:
-        """Index of the labelled turn; None at level dialogue."""
+        """Returns the index of the labelled turn, or None at level dialogue."""
         if self.level == "turn":
             return len(self.dialogue.turns) - 1
         return None

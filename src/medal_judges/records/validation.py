@@ -84,8 +84,8 @@ def _adapter(kind: Any) -> tuple[TypeAdapter[Any], list[str], set[str]]:
 
 
 def number(field: str, value: object, expected: str = "a finite number") -> float:
-    """Returns ``value`` as a float. Raises RecordError for true, false, NaN, and numbers from
-    LARGEST on."""
+    """Returns ``value`` as a float. Raises RecordError, which names ``field`` and what was
+    ``expected``, for true, false, NaN, and numbers from LARGEST on."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RecordError(field, expected, value)
     if not abs(value) < LARGEST:
@@ -94,8 +94,8 @@ def number(field: str, value: object, expected: str = "a finite number") -> floa
 
 
 def text(field: str, value: object, expected: str = "a text") -> str:
-    """Returns ``value`` if it is text that UTF-8 can encode (it may be empty). Raises
-    RecordError."""
+    """Returns ``value`` if it is text that UTF-8 can encode (it may be empty). Raises RecordError,
+    which names ``field`` and what was ``expected``, for any other value."""
     if not isinstance(value, str):
         raise RecordError(field, expected, value)
     if _SURROGATE.search(value):

@@ -117,12 +117,12 @@ def write_json(target: str | Path, record: object) -> Path:
 
 
 def read_json(path: Path) -> Any:
-    """Returns the value in a JSON file."""
+    """Returns the value in the JSON file ``path``."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 
 def read_json_if_there(path: Path, otherwise: Any) -> Any:
-    """Returns the value in a JSON file; ``otherwise`` if there is no such file."""
+    """Returns the value in the JSON file ``path``, or ``otherwise`` if there is no such file."""
     if path.is_file():
         return read_json(path)
     return otherwise
@@ -171,7 +171,7 @@ def only_run(
 
 
 def build_once(folder: Path, build: Callable[[Path], None]) -> Path:
-    """Returns ``folder``; the first process that needs it lets ``build`` fill it, as a whole or not
+    """Returns ``folder``. The first process that needs it lets ``build`` fill it, as a whole or not
     at all, while others wait."""
     if folder.is_dir():
         return folder

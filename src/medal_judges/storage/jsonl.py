@@ -56,7 +56,7 @@ def standard_input() -> IO[bytes]:
 
 
 def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
-    """Yields ``parse(line)`` for each line that is not blank.
+    """Yields ``parse(line)`` for each line of ``path`` that is not blank.
 
     Raises DataError with file and line number for a bad line and for damaged compressed data.
     """
@@ -71,8 +71,8 @@ def read_records(path: str | Path, parse: Callable[[object], T]) -> Iterator[T]:
 
 
 def limited_lines(stream: IO[str]) -> Iterator[str]:
-    """Yields lines; of a line above ``LONGEST_LINE`` characters only the first ``LONGEST_LINE +
-    1``, because a small compressed file could fill the memory."""
+    """Yields the lines of ``stream``. Of a line above ``LONGEST_LINE`` characters it yields only
+    the first ``LONGEST_LINE + 1``, because a small compressed file could fill the memory."""
     while line := stream.readline(LONGEST_LINE + 1):
         yield line
         while len(line) > LONGEST_LINE and not line.endswith("\n"):
@@ -93,7 +93,8 @@ def parse_line(
     *,
     hint: str = _HINT,
 ) -> T:
-    """Returns ``parse`` of the line's JSON value. Raises DataError that names file and line."""
+    """Returns ``parse`` of the JSON value of ``line``. Raises DataError that names the file
+    ``path`` and the line ``number``, with ``hint``."""
     if len(line) > LONGEST_LINE and not line.endswith("\n"):
         raise DataError(
             path, number, f"a line of more than {LONGEST_LINE:,} characters", hint=hint
@@ -137,8 +138,9 @@ def load_json(line: str, *, nan_is_null: bool = False) -> object:
 
 
 def write_records(path: str | Path, records: Iterable[Line]) -> int:
-    """Writes one JSON line for each record and returns their number. The file appears whole or not
-    at all; parent folders are created. Raises RecordError as ``to_line`` does."""
+    """Writes one JSON line for each of ``records`` to ``path`` and returns their number. The file
+    appears whole or not at all. Parent folders are created. Raises RecordError as ``to_line``
+    does."""
     count = 0
     with atomic_path(path) as partial, open_text(partial, "w") as stream:
         for record in records:

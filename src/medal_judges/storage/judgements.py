@@ -50,8 +50,8 @@ def lines_file(path: str | Path) -> Path:
 
 
 def holds_judgements(path: str | Path) -> bool:
-    """Returns whether a file holds judgements. A table without its file of lines does not. Raises
-    DataError if there is no such file, or if it is empty."""
+    """Returns whether the file ``path`` holds judgements. A table without its file of lines does
+    not. Raises DataError if there is no such file, or if it is empty."""
     lines = lines_file(path)
     if lines != Path(path) and not lines.is_file():
         return False
@@ -222,5 +222,5 @@ def _head(kind: str, name: str, columns: Container[str]) -> str:
 
 
 def stated_dimensions(frame: DataFrame) -> tuple[Dimension, ...]:
-    """Returns the dimensions that the judgements of a table state."""
+    """Returns the dimensions that the judgements of the table ``frame`` state."""
     return parse_dimensions(frame.attrs.get("rubric", []))

@@ -158,7 +158,7 @@ def test_one_evening_at_tiny_scale(
         return done.stdout
 
     shown = evening()
-    assert "To go on: ONE_EVENING_MAX_COST=DOLLARS" in shown and "$" in shown
+    assert "To go on: ONE_EVENING_MAX_COST=DOLLARS" in shown and "dollars" in shown
     settings = f'{{"port": {port + 10}, "script": "{folder}/answers.py"}}'
     with subprocess.Popen(
         [python, SERVER, settings], stdout=subprocess.DEVNULL
